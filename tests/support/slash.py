@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from harness.cli.prompt.commands.base import Deadlines, Front, Output, PromptContext
+from harness.cli.prompt.commands.base import Deadlines, Output, PromptActions, PromptContext
 from harness.cli.prompt.commands.table import parse, run_command
 from harness.context import ExecutionContext
 from harness.system.background_tasks import background_tasks
@@ -46,7 +46,7 @@ class Shown(Output):
 
 
 @dataclass
-class Asked(Front):
+class Asked(PromptActions):
     """What the loop was asked for."""
 
     done: list[tuple[Any, ...]] = field(default_factory=list)

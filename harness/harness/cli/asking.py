@@ -15,9 +15,9 @@ from ..toolkit.values import Json, JsonObject
 from .output import readable
 
 __all__ = [
-    "NARROWEST",
-    "SAID",
-    "GivenApproval",
+    "MAX_DESCRIPTION_CHARS",
+    "MIN_WIDTH",
+    "PreApproved",
     "TerminalApprover",
     "TerminalQuestioner",
     "approval_text",
@@ -40,15 +40,15 @@ __all__ = [
 
 FIRST, FURTHER = "  | ", "  ¦ "
 """Before a line of somebody else's text, and before each further row of the same line."""
-SAID = 300
+MAX_DESCRIPTION_CHARS = 300
 """Characters of what a caller says of its call: more would only push the call off the screen."""
-NARROWEST = 20
+MIN_WIDTH = 20
 """Columns that are used at least."""
 
 
 def quoted(text: str, width: int, *, first: str = FIRST, further: str = FURTHER) -> list[str]:
     """The whole text in rows of at most ``width`` columns; only its line feeds end a line. Pure."""
-    room = max(width, NARROWEST) - len(first) - 1
+    room = max(width, MIN_WIDTH) - len(first) - 1
     lines = text.removesuffix("\n").split("\n")
     return [
         (further if number else first) + row for line in lines for number, row in enumerate(_rows(_seen(line), room))
@@ -62,13 +62,13 @@ def previewed(preview: str, width: int) -> list[str]:
         if line.startswith("| "):
             rows += quoted(line.removeprefix("| "), width)
         else:
-            room = max(width, NARROWEST) - 3
+            room = max(width, MIN_WIDTH) - 3
             ours = wrapped(_seen(line), room if columns_of(_seen(line)) <= room else room - 2)
             rows += [f"{'    ' if number else '  '}{row}" for number, row in enumerate(ours)]
     return rows
 
 
-def said(text: str, limit: int = SAID) -> str:
+def said(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> str:
     """What somebody says, in one line, and how much of it is left out. Pure."""
     joined = " ".join(_seen(" ".join(text.split())).split())
     left = len(joined) - limit
@@ -227,7 +227,7 @@ class TerminalApprover(Approver):
         return ApprovalDecision(ApprovalScope.DENY_ONCE, reason="there was no clear answer")
 
 
-class GivenApproval(Approver):
+class PreApproved(Approver):
     """The operator's word, given on the command line for this one call (``--yes``)."""
 
     @property

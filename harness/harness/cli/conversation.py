@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ..toolkit.values import JsonObject
 
 __all__ = [
-    "Begun",
-    "Conversation",
+    "ConversationStart",
+    "OpenConversation",
     "check_identity",
     "check_target",
     "choices_for",
@@ -151,7 +151,7 @@ MOVED = "[This conversation goes on on another target: it was {}, and now it is 
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class ConversationStart:
     """What a conversation begins with.
 
     ``session_id`` names one that is taken up again. ``options`` are kept with a new one: how the target was chosen.
@@ -177,7 +177,7 @@ class Begun:
 
 
 @dataclass
-class Conversation:
+class OpenConversation:
     """A conversation that is open, until :attr:`left` is set."""
 
     agent: Agent
@@ -192,8 +192,8 @@ class Conversation:
 
 @asynccontextmanager
 async def open_conversation(
-    begun: Begun, execution: ExecutionContext, toolkit: Toolkit, store: ConversationStore | None
-) -> AsyncIterator[Conversation]:
+    begun: ConversationStart, execution: ExecutionContext, toolkit: Toolkit, store: ConversationStore | None
+) -> AsyncIterator[OpenConversation]:
     """Open it.
 
     Raises:
@@ -238,13 +238,13 @@ async def open_conversation(
         stack.enter_context(watching(agent.events, begun.observers))
         await stack.enter_async_context(watched_by_operators(agent))
         if stored is None:
-            yield Conversation(agent, in_flight=why)
+            yield OpenConversation(agent, in_flight=why)
         else:
             note, running = await _in_flight(stored, log, toolkit, agent)
-            yield Conversation(agent, stored, note, running)
+            yield OpenConversation(agent, stored, note, running)
 
 
-async def _subagents(begun: Begun, stored: StoredConversation | None) -> Subagents:
+async def _subagents(begun: ConversationStart, stored: StoredConversation | None) -> Subagents:
     from ..agent.opening import load_agent
 
     await to_thread.run_sync(load_agent)
@@ -254,7 +254,9 @@ async def _subagents(begun: Begun, stored: StoredConversation | None) -> Subagen
     return Subagents(begun.models, targets=NamedTargets(begun.config_file), notes=notes)
 
 
-async def _stored(begun: Begun, execution: ExecutionContext, store: ConversationStore) -> StoredConversation:
+async def _stored(
+    begun: ConversationStart, execution: ExecutionContext, store: ConversationStore
+) -> StoredConversation:
     """The conversation that is taken up again, which moves here when that is wanted.
 
     Raises:
@@ -268,7 +270,9 @@ async def _stored(begun: Begun, execution: ExecutionContext, store: Conversation
     return stored
 
 
-async def _begun(begun: Begun, execution: ExecutionContext, store: ConversationStore | None) -> tuple[str, str]:
+async def _begun(
+    begun: ConversationStart, execution: ExecutionContext, store: ConversationStore | None
+) -> tuple[str, str]:
     """The id of the conversation, new or not; empty, and why, when a new one cannot be stored."""
     if begun.session_id or store is None:
         return begun.session_id, ""
@@ -288,7 +292,7 @@ async def _prune(store: ConversationStore, settings: AgentSettings) -> None:
         logger.info("old conversations could not be removed: %s", error)
 
 
-def _place(begun: Begun, execution: ExecutionContext) -> NewConversation:
+def _place(begun: ConversationStart, execution: ExecutionContext) -> NewConversation:
     from ..agent.storage import NewConversation
 
     return NewConversation(

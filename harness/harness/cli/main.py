@@ -26,7 +26,7 @@ from .output import (
     print_json,
     report,
 )
-from .start import Unwinding
+from .start import InterruptGuard
 
 __all__ = ["cli", "main"]
 
@@ -100,10 +100,10 @@ def cli(ctx: click.Context, version: bool, model: str, plain: bool) -> int:
 def _prompt(ctx: click.Context, model: str, *, plain: bool) -> int:
     if invocation_of(ctx).json:
         ctx.fail("--json needs a command")
-    from .prompt.app import Wanted, run_prompt
+    from .prompt.app import PromptOptions, run_prompt
     from .runtime import session_of
 
-    return run_prompt(session_of(ctx), Wanted(model, plain=plain))
+    return run_prompt(session_of(ctx), PromptOptions(model, plain=plain))
 
 
 def _print_version(*, as_json_document: bool) -> None:
@@ -146,7 +146,7 @@ def _invoke(words: list[str], invocation: Invocation) -> int:
 
 def _run(words: list[str], invocation: Invocation) -> int:
     try:
-        with Unwinding():
+        with InterruptGuard():
             return _invoke(words, invocation)
     except BrokenPipeError:
         raise

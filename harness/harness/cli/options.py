@@ -24,12 +24,12 @@ __all__ = [
     "Spec",
     "TimeLimit",
     "command",
-    "give_tmux_a_value",
     "group",
     "invocation_of",
     "pause_option",
     "shared_options",
     "spec_of",
+    "split_tmux_option",
     "time_limit_option",
 ]
 
@@ -99,7 +99,7 @@ def spec_of(command: click.Command, ctx: click.Context) -> Spec:
     return Spec(frozenset(takes_value), names, words, command.allow_interspersed_args)
 
 
-def give_tmux_a_value(args: Sequence[str], spec: Spec) -> list[str]:
+def split_tmux_option(args: Sequence[str], spec: Spec) -> list[str]:
     """Rewrite a bare ``--tmux`` as ``--tmux=`` or ``--tmux=SESSION``.
 
     The next word is its value where that is certain: before a subcommand when it is not the name of one, and after a
@@ -293,7 +293,7 @@ class HarnessCommand(click.Command):
         self.params += shared_options(hidden=True)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, give_tmux_a_value(args, spec_of(self, ctx)))
+        return super().parse_args(ctx, split_tmux_option(args, spec_of(self, ctx)))
 
 
 class HarnessGroup(click.Group):
@@ -306,7 +306,7 @@ class HarnessGroup(click.Group):
         self.params += shared_options(hidden=self.shared_hidden)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, give_tmux_a_value(args, spec_of(self, ctx)))
+        return super().parse_args(ctx, split_tmux_option(args, spec_of(self, ctx)))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

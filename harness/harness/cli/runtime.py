@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = [
     "LOOKS",
     "PLAIN",
-    "Needs",
-    "Session",
+    "CliSession",
+    "TargetRequirements",
     "logs_cleaned",
     "logs_shown",
     "observers_of",
@@ -84,7 +84,7 @@ LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class TargetRequirements:
     """What a command needs of its target. ``terminal``: True needs tmux, False needs none, None: the operator chose."""
 
     terminal: bool | None = None
@@ -94,13 +94,13 @@ class Needs:
     """It works on the pane that was chosen."""
 
 
-PLAIN: Final = Needs(terminal=False)
+PLAIN: Final = TargetRequirements(terminal=False)
 """The target, without tmux."""
-LOOKS: Final = Needs(terminal=True)
+LOOKS: Final = TargetRequirements(terminal=True)
 """A pane that is there."""
 
 
-class Session:
+class CliSession:
     """One run of the program: what was asked, and the settings that follow from it."""
 
     def __init__(self, invocation: Invocation) -> None:
@@ -115,7 +115,7 @@ class Session:
         return self.invocation.json
 
     @asynccontextmanager
-    async def open(self, needs: Needs) -> AsyncIterator[ExecutionContext]:
+    async def open(self, needs: TargetRequirements) -> AsyncIterator[ExecutionContext]:
         """Connect, as a command needs it."""
         tmux = self.settings.tmux
         if needs.terminal is not None:
@@ -145,19 +145,19 @@ class Session:
         return use_prompter(None)
 
 
-def session_of(ctx: click.Context) -> Session:
+def session_of(ctx: click.Context) -> CliSession:
     """The session of a command, with logging set up."""
     invocation = invocation_of(ctx)
     if invocation.color is False:
         ctx.color = False
     _set_up_logging(invocation.verbose)
-    return Session(invocation)
+    return CliSession(invocation)
 
 
 def on_target(
-    session: Session,
+    session: CliSession,
     work: Callable[[ExecutionContext, Interruption], Awaitable[int | None]],
-    needs: Needs,
+    needs: TargetRequirements,
 ) -> int:
     """Open the session's target, do ``work`` on it, and return its exit code."""
 
@@ -186,7 +186,7 @@ def _set_up_logging(verbose: int) -> None:
 
 @asynccontextmanager
 async def observers_of(
-    session: Session, settings: AgentSettings | None, redactor: Redactor, target: ExecutionContext
+    session: CliSession, settings: AgentSettings | None, redactor: Redactor, target: ExecutionContext
 ) -> AsyncIterator[Sequence[Observer]]:
     """Open them, for ``open_agent(observers=...)``; leave the agent before them. What is logged meanwhile is redacted.
 

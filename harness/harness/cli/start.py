@@ -8,7 +8,7 @@ import signal
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["Unwinding", "main"]
+__all__ = ["InterruptGuard", "main"]
 
 INTERRUPTED = 130
 COLLECTED_AFTER = 5_000
@@ -20,7 +20,7 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
     os._exit(INTERRUPTED)
 
 
-class Unwinding:
+class InterruptGuard:
     """Inside it a C-c raises, so that what was begun is undone; a signal that somebody else handles stays theirs."""
 
     def __enter__(self) -> None:

@@ -16,7 +16,7 @@ from harness.agent.agent import Agent
 from harness.agent.events import Notice
 from harness.agent.opening import HumanHandlers
 from harness.agent.storage import MemoryLog
-from harness.cli.asking import GivenApproval
+from harness.cli.asking import PreApproved
 from harness.errors import HarnessError
 from harness.toolkit.hooks.command import CommandHook
 from harness.toolkit.hooks.dispatch import RegisteredHook, event_named
@@ -174,7 +174,7 @@ async def test_a_question_about_a_call_that_a_hook_refuses_is_not_put(
     seen, made = tmp_path / "seen", tmp_path / "made"
     script = [call("run_shell", {"command": f"touch {made}", **WHY}), say("a pity")]
     hooks = (hook("PermissionRequest", seen, deny("ask the team")), hook("notification", tmp_path / "notified"))
-    people = HumanHandlers(approver=GivenApproval())
+    people = HumanHandlers(approver=PreApproved())
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, script, mode=Mode.ASK, handlers=people, hooks=hooks) as desk:
             await desk.agent.turn("go")
@@ -193,7 +193,7 @@ async def test_a_question_and_a_notice_are_notifications(tmp_path: Path, monkeyp
     seen = tmp_path / "seen"
     script = [call("run_shell", {"command": f"touch {tmp_path}/made", **WHY}), say("done")]
     hooks = (hook("permission_request", tmp_path / "asked"), hook("Notification", seen))
-    people = HumanHandlers(approver=GivenApproval())
+    people = HumanHandlers(approver=PreApproved())
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, script, mode=Mode.ASK, handlers=people, hooks=hooks) as desk:
             await desk.agent.turn("go")

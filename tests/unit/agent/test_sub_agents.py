@@ -40,8 +40,8 @@ from harness.agent.spending import SubagentLog, spent_in, texts_of
 from harness.agent.storage import ConversationNote, ConversationSummary, MemoryLog, StoredConversation, StoredTurn
 from harness.agent.sub_agents import NamedTargets, Subagents, messages_of
 from harness.agent.usage import Usage
-from harness.cli.prompt.plain import Plain
-from harness.cli.prompt.view import View
+from harness.cli.prompt.plain import LineSurface
+from harness.cli.prompt.view import EventView
 from harness.errors import TargetNotFound
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.catalog import ToolSettings
@@ -311,7 +311,7 @@ async def test_the_prompt_shows_what_sub_agents_do_and_not_what_they_say(
     master, slave = os.openpty()
     with os.fdopen(os.dup(slave)) as keyboard:
         monkeypatch.setattr("sys.stdin", keyboard)
-        view = View(Plain(slave), words=said.append)
+        view = EventView(LineSurface(slave), words=said.append)
     async with household(tmp_path, monkeypatch, scripts) as house:
         with house.agent.events.listening(view.heard):
             await house.say("go")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.asking import SAID, approval_text, columns_of, previewed, quoted, said
+from harness.cli.asking import MAX_DESCRIPTION_CHARS, approval_text, columns_of, previewed, quoted, said
 from harness.cli.prompt.approvals import asking_of
 from harness.cli.prompt.surface import text_of
 from harness.toolkit import ToolCall
@@ -70,7 +70,7 @@ def test_what_a_caller_says_cannot_push_its_call_off_the_screen_or_pass_for_a_qu
     assert sum(row.startswith("  risk: low") and " more" in row for row in rows) == 1
     long = approval_text(question("rm -r /srv", {"why": fake + "x" * 9_000}))
     assert len(long) < 900
-    assert said("x" * (SAID + 1)).endswith(" … 1 more character")
+    assert said("x" * (MAX_DESCRIPTION_CHARS + 1)).endswith(" … 1 more character")
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])

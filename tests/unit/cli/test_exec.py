@@ -16,9 +16,9 @@ import harness.toolkit.events as toolkit_events
 from harness.agent.models import ModelFailure
 from harness.agent.turn import TurnResult
 from harness.agent.usage import Usage
-from harness.cli.exec.command import exec_, given_prompt, prompt_of
+from harness.cli.exec.command import exec_, prompt_of, read_prompt
 from harness.cli.exec.report import (
-    Ended,
+    ExecResult,
     event_json,
     event_type,
     exit_code,
@@ -28,7 +28,7 @@ from harness.cli.exec.report import (
     result_json,
     spent_since,
 )
-from harness.cli.exec.run import NobodyToAsk, approval_rule, with_rules
+from harness.cli.exec.run import DenyAllApprover, add_approval_rules, approval_rule
 from harness.cli.output import as_json
 from harness.errors import ConfigError, HarnessError
 from harness.toolkit import CallOutcome, CallStatus, Image, Registry, Text, ToolCall, ToolResult
@@ -69,12 +69,12 @@ def test_an_input_that_never_ends_is_refused_and_not_kept_in_memory(monkeypatch:
     with open("/dev/zero") as endless:
         monkeypatch.setattr("sys.stdin", endless)
         with pytest.raises(HarnessError, match="standard input has more than the 400000 characters"):
-            given_prompt(["-"])
+            read_prompt(["-"])
 
 
 def test_words_have_the_same_limit() -> None:
     with pytest.raises(HarnessError, match="the prompt has more than"):
-        given_prompt(["x" * 100_000] * 5)
+        read_prompt(["x" * 100_000] * 5)
 
 
 @given(st.text())
@@ -123,11 +123,11 @@ def test_an_approval_of_everything_is_refused(registry: Registry, text: str) -> 
 def test_rules_of_the_command_line_come_before_those_of_the_settings() -> None:
     mine, theirs = Rule(Action.ALLOW, tool="a"), Rule(Action.ASK, tool="a")
     settings = ToolkitSettings(permissions=PermissionSettings(rules=(theirs,)))
-    assert with_rules(settings, [mine]).permissions.rules == (mine, theirs)
+    assert add_approval_rules(settings, [mine]).permissions.rules == (mine, theirs)
 
 
 async def test_nobody_denies() -> None:
-    answer = await NobodyToAsk().ask(QUESTION)
+    answer = await DenyAllApprover().ask(QUESTION)
     assert (answer.scope, answer.by) == (ApprovalScope.DENY_ONCE, "nobody")
     assert answer.reason.startswith("denied: nobody to ask (no rule allows it; ")
 
@@ -135,8 +135,8 @@ async def test_nobody_denies() -> None:
 # -- endings
 
 
-def ended(result: TurnResult, **more: object) -> Ended:
-    return Ended(result, "k3f9-02mx-7yqa", 5, 1.5, result.spent, **more)  # type: ignore[arg-type]  # of the fields
+def ended(result: TurnResult, **more: object) -> ExecResult:
+    return ExecResult(result, "k3f9-02mx-7yqa", 5, 1.5, result.spent, **more)  # type: ignore[arg-type]  # of the fields
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def ended(result: TurnResult, **more: object) -> Ended:
         (ended(TurnResult("completed", "yes"), timed_out=True), 0),
     ],
 )
-def test_the_exit_code_says_how_it_ended(what: Ended, code: int) -> None:
+def test_the_exit_code_says_how_it_ended(what: ExecResult, code: int) -> None:
     assert exit_code(what) == code
     assert result_json(what, "yes", "no")["exit_code"] == code
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli.main import Program, cli
-from harness.cli.options import Invocation, Spec, give_tmux_a_value
+from harness.cli.options import Invocation, Spec, split_tmux_option
 from harness.settings import Choices
 
 TOP = Spec(frozenset({"--ssh", "-o"}), commands=frozenset({"run", "read"}), interspersed=False)
@@ -44,12 +44,12 @@ NO_WORDS = Spec(frozenset({"--job"}))
     ],
 )
 def test_tmux_takes_the_next_word_only_where_that_is_certain(spec: Spec, words: list[str], expected: list[str]) -> None:
-    assert give_tmux_a_value(words, spec) == expected
+    assert split_tmux_option(words, spec) == expected
 
 
 def test_a_word_between_tmux_and_the_dashes_is_refused_as_ambiguous() -> None:
     with pytest.raises(click.UsageError, match="--tmux=build"):
-        give_tmux_a_value(["--tmux", "build", "--", "make"], WORDS)
+        split_tmux_option(["--tmux", "build", "--", "make"], WORDS)
 
 
 @pytest.fixture

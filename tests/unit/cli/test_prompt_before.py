@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.prompt.screen import TypedBefore, typed_before
+from harness.cli.prompt.screen import Typeahead, parse_typeahead
 from harness.cli.runtime import logs_shown
 
 
@@ -33,19 +33,19 @@ from harness.cli.runtime import logs_shown
     ],
 )
 def test_a_line_that_was_entered_blind_is_a_prompt_and_never_a_command(data: str, entered: str, keys: str) -> None:
-    assert typed_before(data.encode()) == TypedBefore(entered, keys)
+    assert parse_typeahead(data.encode()) == Typeahead(entered, keys)
 
 
 @given(st.text(st.sampled_from("ab \t\n\r!/\\\x1b\x03"), max_size=20))
 def test_what_was_typed_blind_is_kept_and_runs_nothing(text: str) -> None:
-    before = typed_before(text.encode())
+    before = parse_typeahead(text.encode())
     assert [one for one in before.entered + before.keys if one in "ab"] == [one for one in text if one in "ab"]
     assert not any(one.lstrip().startswith(("!", "/")) for one in before.entered.split("\n"))
     assert not set(before.entered) & set("\r\x1b\x03")
 
 
 def test_bytes_that_are_no_text_are_no_prompt() -> None:
-    assert typed_before(b"\xff\n") == TypedBefore(keys="\udcff")
+    assert parse_typeahead(b"\xff\n") == Typeahead(keys="\udcff")
 
 
 def test_warnings_go_where_the_innermost_reader_shows_them() -> None:

@@ -12,10 +12,10 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from harness.cli.prompt.editor import Editor, Keyboard
-from harness.cli.prompt.surface import NONE, Asking, Choice, Entered, Input, Interrupted
+from harness.cli.prompt.editor import Editor, InputFocus
+from harness.cli.prompt.surface import NONE, Choice, Input, Interrupted, SurfaceQuestion, TextEntered
 
-PASSWORD = Asking((), "Password:", secret=True, kind="login")
+PASSWORD = SurfaceQuestion((), "Password:", secret=True, kind="login")
 
 
 @dataclass
@@ -55,7 +55,7 @@ async def editor() -> AsyncIterator[tuple[Editor, Typist]]:
             theme=lambda: NONE,
             happened=typist.did,
             answered=typist.answered,
-            keyboard=Keyboard(),
+            keyboard=InputFocus(),
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(made.app.run_async)
@@ -73,10 +73,10 @@ async def test_what_was_cut_out_of_a_password_cannot_be_put_into_the_line() -> N
         made.question(None)
         await typist.types("x\x19\r")  # Ctrl-Y
         assert typist.answers == ["right"]
-        assert typist.happened == [Entered("one "), Entered("x")]
+        assert typist.happened == [TextEntered("one "), TextEntered("x")]
 
 
-MENU = Asking(
+MENU = SurfaceQuestion(
     (),
     "answer:",
     kind="approval",
@@ -91,7 +91,7 @@ async def test_a_key_answers_at_once_and_the_rest_of_its_word_is_dropped() -> No
         assert typist.answers == ["y"]
         made.question(None)
         await typist.types("ls\r")
-        assert typist.happened == [Entered("ls")]
+        assert typist.happened == [TextEntered("ls")]
 
 
 async def test_what_is_typed_right_after_an_answer_is_entered() -> None:
@@ -100,7 +100,7 @@ async def test_what_is_typed_right_after_an_answer_is_entered() -> None:
         await typist.types("y")
         made.question(None)
         await typist.types("/quit\r")
-        assert (typist.answers, typist.happened) == (["y"], [Entered("/quit")])
+        assert (typist.answers, typist.happened) == (["y"], [TextEntered("/quit")])
 
 
 async def test_what_lasts_needs_enter_and_an_empty_line_answers_nothing() -> None:
@@ -122,14 +122,14 @@ async def test_tab_marks_an_answer_that_enter_takes() -> None:
 
 async def test_what_is_typed_for_a_question_that_ends_unanswered_is_no_line() -> None:
     async with editor() as (made, typist):
-        made.question(Asking((), "why not:", kind="approval"))
+        made.question(SurfaceQuestion((), "why not:", kind="approval"))
         typist.keys.send_text("because it is da")
         while made.app.current_buffer.text != "because it is da":  # the library has no event for it
             await anyio.lowlevel.checkpoint()
         made.question(None)  # its time is over
         typist.keys.send_text("ngerous\x04\r")
         await typist.types("/quit\r")
-        assert (typist.answers, typist.happened) == ([], [Entered("/quit")])
+        assert (typist.answers, typist.happened) == ([], [TextEntered("/quit")])
 
 
 async def test_a_key_for_a_question_that_ended_unanswered_does_not_answer_the_next_one() -> None:
@@ -153,4 +153,4 @@ async def test_a_line_that_is_typed_after_an_answer_or_a_cancel_is_entered() -> 
         made.question(None)
         await typist.types("two\r")
         assert typist.answers == [None]
-        assert typist.happened == [Entered("one"), Interrupted(), Entered("two")]
+        assert typist.happened == [TextEntered("one"), Interrupted(), TextEntered("two")]

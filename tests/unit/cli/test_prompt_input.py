@@ -15,11 +15,11 @@ from prompt_toolkit.document import Document
 
 from harness.agent.events import AnswerDelta, ReasoningDelta
 from harness.cli.asking import wrapped
-from harness.cli.prompt.approvals import Change, Reason, Unclear, asking_of, editable, parse_approval
+from harness.cli.prompt.approvals import EditRequested, InvalidAnswer, Reason, asking_of, editable, parse_approval
 from harness.cli.prompt.conversations import joined
-from harness.cli.prompt.editor import MOST, Keyboard, _continues, named, path_word
-from harness.cli.prompt.facing import KEPT, READ, EnteredBefore
-from harness.cli.prompt.operators import Written, ending, told
+from harness.cli.prompt.editor import MAX_SUGGESTIONS, InputFocus, _continues, named, path_word
+from harness.cli.prompt.facing import KEPT, READ, InputHistory
+from harness.cli.prompt.operators import OutputTail, ending, told
 from harness.cli.prompt.plain import entries_of
 from harness.cli.prompt.surface import choice_lines, text_of
 from harness.results import DirEntry
@@ -61,7 +61,7 @@ def test_each_letter_is_an_answer(text: str, scope: ApprovalScope) -> None:
 
 @pytest.mark.parametrize("text", ["", "  ", "yy", "ok", "restart nginx", "y please", "a now", "c rm", "1", "\x1by"])
 def test_what_is_no_answer_neither_approves_nor_denies(text: str) -> None:
-    assert isinstance(parse_approval(text, question()), Unclear)
+    assert isinstance(parse_approval(text, question()), InvalidAnswer)
 
 
 @given(st.text(max_size=12))
@@ -80,15 +80,15 @@ def test_a_denial_may_say_why() -> None:
 
 def test_what_is_not_offered_is_no_answer() -> None:
     only_once = question(scopes=(ApprovalScope.ONCE, ApprovalScope.DENY_ONCE))
-    assert isinstance(parse_approval("s", only_once), Unclear)
+    assert isinstance(parse_approval("s", only_once), InvalidAnswer)
     assert [choice.key for choice in asking_of(only_once).choices] == ["y", "n", "r", "c"]
 
 
 def test_a_call_that_holds_a_secret_cannot_be_changed() -> None:
-    assert isinstance(parse_approval("c", question()), Change)
+    assert isinstance(parse_approval("c", question()), EditRequested)
     assert editable(question("curl -H [redacted] http://h")) is None
     assert editable(question("true", env={"TOKEN": ["[redacted]"]})) is None
-    assert isinstance(parse_approval("c", question("curl [redacted]")), Unclear)
+    assert isinstance(parse_approval("c", question("curl [redacted]")), InvalidAnswer)
 
 
 def test_a_question_shows_everything_and_obeys_nothing() -> None:
@@ -126,7 +126,7 @@ def test_words_of_a_reason_are_not_broken_while_they_fit() -> None:
 
 def test_r_denies_with_a_reason() -> None:
     assert isinstance(parse_approval("r", question()), Reason)
-    assert isinstance(parse_approval("r too late", question()), Unclear)
+    assert isinstance(parse_approval("r too late", question()), InvalidAnswer)
 
 
 def test_a_line_so_long_that_it_fills_the_screen_has_the_question_below_it_again() -> None:
@@ -205,7 +205,7 @@ def test_of_very_many_names_tab_types_only_what_all_have_in_common() -> None:
     names = [f"backup-{number:05d}" for number in range(10_000)]
     texts = [text for text, _ in named(word, [DirEntry(name, "file") for name in names])]
     offered = [Completion(text, -word.length) for text in texts]
-    assert (len(texts), texts[1]) == (MOST, "/d/backup-00001")
+    assert (len(texts), texts[1]) == (MAX_SUGGESTIONS, "/d/backup-00001")
     assert get_common_complete_suffix(Document("!rm /d/b"), offered) == "ackup-0"
     hidden = [DirEntry(name, "file") for name in ("backup-00000", "backup-1", "backup-\x1b", "c")]
     assert [text for text, _ in named(word, hidden)] == ["/d/backup-00000", "/d/backup-1"]
@@ -216,7 +216,7 @@ def test_of_very_many_names_tab_types_only_what_all_have_in_common() -> None:
 
 def test_a_question_gets_the_keys_when_none_came_for_a_second() -> None:
     now = [100.0]
-    keyboard = Keyboard(lambda: now[0])
+    keyboard = InputFocus(lambda: now[0])
     assert keyboard.quiet_in() == 0
     keyboard.pressed()
     now[0] += 0.4
@@ -226,7 +226,7 @@ def test_a_question_gets_the_keys_when_none_came_for_a_second() -> None:
 
 
 def test_an_enter_in_what_is_pasted_ends_a_line_only() -> None:
-    keyboard = Keyboard()
+    keyboard = InputFocus()
     assert not keyboard.enter_ends_line(0)
     assert not keyboard.enter_ends_line(5)
     assert keyboard.enter_ends_line(300)
@@ -239,10 +239,10 @@ def test_an_enter_in_what_is_pasted_ends_a_line_only() -> None:
 
 def test_the_history_is_its_users_alone_and_holds_no_secret(tmp_path: Path) -> None:
     path = tmp_path / "state/harness/prompt-history"
-    history = EnteredBefore(path, lambda text: text.replace("hunter2", "[redacted]"))
+    history = InputHistory(path, lambda text: text.replace("hunter2", "[redacted]"))
     for text in ("first", "two\nlines", " not kept", "", "login hunter2"):
         history.store_string(text)
-    assert list(EnteredBefore(path).load_history_strings()) == ["login [redacted]", "two\nlines", "first"]
+    assert list(InputHistory(path).load_history_strings()) == ["login [redacted]", "two\nlines", "first"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -251,7 +251,7 @@ def test_a_history_that_was_open_to_others_is_closed_and_a_broken_one_is_read(tm
     path = tmp_path / "prompt-history"
     path.write_bytes(b'"good"\nnot json\n[1]\n\xff\n"last"\n')
     path.chmod(0o644)
-    history = EnteredBefore(path)
+    history = InputHistory(path)
     assert list(history.load_history_strings()) == ["last", "good"]
     history.store_string("more")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -260,40 +260,40 @@ def test_a_history_that_was_open_to_others_is_closed_and_a_broken_one_is_read(tm
 def test_the_history_does_not_grow_without_bounds(tmp_path: Path) -> None:
     path = tmp_path / "prompt-history"
     path.write_text("".join(f'"{number}"\n' for number in range(2 * KEPT + 1)))
-    assert next(iter(EnteredBefore(path).load_history_strings())) == str(2 * KEPT)
+    assert next(iter(InputHistory(path).load_history_strings())) == str(2 * KEPT)
     assert len(path.read_text().splitlines()) == KEPT
 
 
 def test_what_is_entered_before_secrets_can_be_taken_out_is_kept_when_they_can(tmp_path: Path) -> None:
     path = tmp_path / "prompt-history"
-    history = EnteredBefore(path, None)
+    history = InputHistory(path, None)
     history.store_string("login hunter2")
     assert not path.exists()
     history.redacts(lambda text: text.replace("hunter2", "[redacted]"))
     history.store_string("second")
-    assert list(EnteredBefore(path).load_history_strings()) == ["second", "login [redacted]"]
+    assert list(InputHistory(path).load_history_strings()) == ["second", "login [redacted]"]
 
 
 def test_a_line_that_was_half_written_costs_no_other(tmp_path: Path) -> None:
     path = tmp_path / "prompt-history"
     path.write_text('"first"\n"half of a li')
-    EnteredBefore(path).store_string("second")
-    assert list(EnteredBefore(path).load_history_strings()) == ["second", "first"]
+    InputHistory(path).store_string("second")
+    assert list(InputHistory(path).load_history_strings()) == ["second", "first"]
 
 
 def test_a_history_that_is_a_pipe_or_far_too_large_holds_up_nobody(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    assert list(EnteredBefore(path).load_history_strings()) == []
+    assert list(InputHistory(path).load_history_strings()) == []
     path = tmp_path / "large"
     path.write_bytes(b'"first"\n"' + b"x" * READ + b'"\n"last"\n')
-    assert list(EnteredBefore(path).load_history_strings()) == ["last"]
+    assert list(InputHistory(path).load_history_strings()) == ["last"]
 
 
 def test_a_history_that_cannot_be_kept_stops_nobody(tmp_path: Path) -> None:
     link = tmp_path / "prompt-history"
     link.symlink_to(tmp_path / "elsewhere")
-    EnteredBefore(link).store_string("text")
+    InputHistory(link).store_string("text")
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -331,7 +331,7 @@ def progress(text: str) -> ToolCallProgress:
 
 
 def test_of_a_flood_the_last_lines_are_shown_and_the_others_counted() -> None:
-    written = Written("1")
+    written = OutputTail("1")
     for number in range(3000):
         written.heard(progress(f"{number}\n"))
     written.heard(ToolCallProgress(call_id="2", text="of another call\n"))

@@ -10,7 +10,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.layout import BufferControl
 from prompt_toolkit.layout.processors import TransformationInput
 
-from harness.cli.prompt.editor import SpelledOut, spelled
+from harness.cli.prompt.editor import InvisibleCharacterProcessor, spelled
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_nothing_that_turns_text_around_is_left_and_every_place_is_found_again(t
     control = BufferControl(Buffer())
     halves = [("", text[: len(text) // 2]), ("class:x", text[len(text) // 2 :])]
     given_to_it = TransformationInput(control, Document(text), 0, lambda at: at, list(halves), 80, 24)
-    made = SpelledOut().apply_transformation(given_to_it)
+    made = InvisibleCharacterProcessor().apply_transformation(given_to_it)
     drawn = "".join(part for _, part, *_ in made.fragments)
     assert drawn == spelled(text)[0]
     assert not set(drawn) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200b\u200e\u200f\u2028\x9b")

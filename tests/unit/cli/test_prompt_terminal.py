@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from harness.cli.prompt import surface as terminals
-from harness.cli.prompt.surface import Ended, Entered, Input, Inputs, Interrupted, Terminal
+from harness.cli.prompt.surface import Input, InputEnded, Inputs, Interrupted, TerminalWriter, TextEntered
 
 FLOOD = "".join(f"line {number} 広\n" for number in range(50_000))
 
@@ -28,7 +28,7 @@ def non_blocking_pipe() -> Iterator[tuple[int, int]]:
                 os.close(end)
 
 
-async def taken_from(stream: Terminal, reader: int, writer: int) -> str:
+async def taken_from(stream: TerminalWriter, reader: int, writer: int) -> str:
     """All that the terminal gets once it takes something."""
     got: list[bytes] = []
 
@@ -51,7 +51,7 @@ async def taken_from(stream: Terminal, reader: int, writer: int) -> str:
 async def test_a_terminal_that_somebody_made_non_blocking_gets_all_of_a_flood() -> None:
     gone: list[str] = []
     with non_blocking_pipe() as (reader, writer):
-        stream = Terminal(writer, lambda: gone.append("gone"))
+        stream = TerminalWriter(writer, lambda: gone.append("gone"))
         stream.write(FLOOD)
         stream.write("and more")
         assert await taken_from(stream, reader, writer) == FLOOD + "and more"
@@ -62,7 +62,7 @@ async def test_a_terminal_that_takes_nothing_is_waited_for_by_nobody() -> None:
     gone: list[str] = []
     person, side = os.openpty()
     try:
-        stream = Terminal(side, lambda: gone.append("gone"))
+        stream = TerminalWriter(side, lambda: gone.append("gone"))
         stream.write("shown\n")
         assert os.read(person, 100) == b"shown\r\n"
         with anyio.fail_after(10):
@@ -80,9 +80,9 @@ async def test_a_terminal_that_takes_nothing_is_waited_for_by_nobody() -> None:
 async def test_what_was_too_much_to_keep_is_counted_when_the_terminal_takes_something_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(terminals, "MOST", 100)
+    monkeypatch.setattr(terminals, "MAX_BUFFERED_BYTES", 100)
     with non_blocking_pipe() as (reader, writer):
-        stream = Terminal(writer, lambda: None)
+        stream = TerminalWriter(writer, lambda: None)
         stream.write(FLOOD)
         stream.write("lost\nlost\n")
         assert stream.behind
@@ -92,7 +92,7 @@ async def test_what_was_too_much_to_keep_is_counted_when_the_terminal_takes_some
 
 async def test_who_waits_for_the_terminal_may_give_up() -> None:
     with non_blocking_pipe() as (_, writer):
-        stream = Terminal(writer, lambda: None)
+        stream = TerminalWriter(writer, lambda: None)
         stream.write(FLOOD)
         given_up = anyio.Event()
         with anyio.fail_after(10):
@@ -109,7 +109,7 @@ async def test_a_terminal_that_is_gone_is_told_once() -> None:
     gone: list[str] = []
     with non_blocking_pipe() as (reader, writer):
         os.close(reader)
-        stream = Terminal(writer, lambda: gone.append("gone"))
+        stream = TerminalWriter(writer, lambda: gone.append("gone"))
         stream.write("one")
         stream.write("two")
         await stream.finish()
@@ -118,18 +118,18 @@ async def test_a_terminal_that_is_gone_is_told_once() -> None:
 
 async def test_what_is_done_before_anybody_listens_is_kept_in_order() -> None:
     inputs, taken = Inputs(), list[Input]()
-    inputs.put(Entered("one"))
+    inputs.put(TextEntered("one"))
     inputs.put(Interrupted())
 
     async def take() -> None:
         async for what in inputs.taken():
             taken.append(what)
-            if isinstance(what, Ended):
+            if isinstance(what, InputEnded):
                 return
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(take)
             await anyio.lowlevel.checkpoint()
-            inputs.put(Ended(gone=True))
-    assert taken == [Entered("one"), Interrupted(), Ended(gone=True)]
+            inputs.put(InputEnded(gone=True))
+    assert taken == [TextEntered("one"), Interrupted(), InputEnded(gone=True)]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli.asking import claims_of, columns_of
-from harness.cli.prompt.facing import Standing, status_line
-from harness.cli.prompt.markdown import Blocks, Piece, drawn
+from harness.cli.prompt.facing import StatusLine, status_line
+from harness.cli.prompt.markdown import MarkdownBlock, MarkdownSplitter, drawn
 from harness.cli.prompt.surface import (
     DEFAULT,
     NONE,
@@ -26,7 +26,7 @@ from harness.cli.prompt.surface import (
     text_of,
     theme_for,
 )
-from harness.cli.prompt.view import SHOWN_LINE, Marks, Output, RunningCall, completed, subject_of
+from harness.cli.prompt.view import SHOWN_LINE, Output, RunningCall, StatusGlyphs, completed, subject_of
 from harness.toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult
 
 STYLES = re.compile(r"\x1b\[[0-9;]+m")
@@ -99,7 +99,7 @@ def test_without_colours_none_is_written() -> None:
 
 @given(st.lists(st.text("ab `~#-*1.\n\t", max_size=12), max_size=12))
 def test_an_answer_is_cut_into_the_same_pieces_however_it_comes(parts: list[str]) -> None:
-    bit_by_bit, at_once = Blocks(), Blocks()
+    bit_by_bit, at_once = MarkdownSplitter(), MarkdownSplitter()
     pieces = [piece for part in parts for piece in bit_by_bit.feed(part)] + bit_by_bit.end()
     assert pieces == at_once.feed("".join(parts)) + at_once.end()
     assert bit_by_bit.rest == ""
@@ -107,7 +107,7 @@ def test_an_answer_is_cut_into_the_same_pieces_however_it_comes(parts: list[str]
 
 @given(texts)
 def test_nothing_in_an_answer_is_obeyed(text: str) -> None:
-    blocks = Blocks()
+    blocks = MarkdownSplitter()
     for piece in blocks.feed(text) + blocks.end():
         assert harmless(drawn(piece, DEFAULT, 40))
 
@@ -123,19 +123,19 @@ def test_nothing_in_an_answer_is_obeyed(text: str) -> None:
     ],
 )
 def test_markdown_leaves_nothing_out(text: str, kept: str) -> None:
-    shown = STYLES.sub("", drawn(Piece("text", text), DEFAULT, 80))
+    shown = STYLES.sub("", drawn(MarkdownBlock("text", text), DEFAULT, 80))
     assert kept in shown
 
 
 def test_code_is_shown_line_by_line_as_it_is() -> None:
-    blocks = Blocks()
-    assert blocks.feed("```sh\nls  -l\n") == [Piece("code", "ls  -l")]
-    assert blocks.feed("  **x**\n```\nafter\n\n") == [Piece("code", "  **x**"), Piece("text", "after")]
-    assert STYLES.sub("", drawn(Piece("code", "  **x**"), DEFAULT, 80)) == "    **x**\n"
+    blocks = MarkdownSplitter()
+    assert blocks.feed("```sh\nls  -l\n") == [MarkdownBlock("code", "ls  -l")]
+    assert blocks.feed("  **x**\n```\nafter\n\n") == [MarkdownBlock("code", "  **x**"), MarkdownBlock("text", "after")]
+    assert STYLES.sub("", drawn(MarkdownBlock("code", "  **x**"), DEFAULT, 80)) == "    **x**\n"
 
 
 def test_a_long_paragraph_is_not_waited_for() -> None:
-    blocks = Blocks()
+    blocks = MarkdownSplitter()
     assert blocks.feed("word " * 1500 + "\n") == []
     assert blocks.feed("more " * 500 + "\n") != []
 
@@ -163,7 +163,9 @@ def test_a_call_is_named_by_what_it_is_about(call: ToolCall, subject: str) -> No
 
 
 def ended(status: CallStatus, result: ToolResult) -> str:
-    return "\n".join(text_of(one) for one in completed(CallOutcome(run("x"), result, status, 1.0), None, Marks()))
+    return "\n".join(
+        text_of(one) for one in completed(CallOutcome(run("x"), result, status, 1.0), None, StatusGlyphs())
+    )
 
 
 def test_a_call_that_ended_says_how() -> None:
@@ -193,7 +195,7 @@ def test_a_call_that_ended_says_how() -> None:
 def test_the_time_of_a_call_is_not_that_of_its_approval(seconds: float, waited: float, shown: str) -> None:
     result = ToolResult.of("t", data={"exit_code": 0})
     outcome = CallOutcome(run("x"), result, CallStatus.OK, seconds, waited=waited)
-    assert text_of(completed(outcome, None, Marks())[0]).endswith(shown)
+    assert text_of(completed(outcome, None, StatusGlyphs())[0]).endswith(shown)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def test_the_last_lines_of_output_are_shown_with_the_number_of_those_before() ->
     output = Output()
     assert output.add("1\n2\n3") == ["1", "2"]
     output.add("\n4\n5\n6\n7\n")
-    shown = completed(CallOutcome(run("x"), ToolResult.of(""), CallStatus.OK), output, Marks())
+    shown = completed(CallOutcome(run("x"), ToolResult.of(""), CallStatus.OK), output, StatusGlyphs())
     assert [text_of(one).strip() for one in shown[1:]] == ["│ … 3 lines before these", "│ 4", "│ 5", "│ 6", "│ 7"]
 
 
@@ -224,7 +226,7 @@ def test_of_a_very_long_line_of_output_the_beginning_is_shown() -> None:
     result = ToolResult.of("", data={"exit_code": 0, "stdout": "x" * 300_000})
     output = Output()
     output.add("x" * 3_000)
-    (_, shown) = completed(CallOutcome(run("x"), result, CallStatus.OK), output, Marks())
+    (_, shown) = completed(CallOutcome(run("x"), result, CallStatus.OK), output, StatusGlyphs())
     assert text_of(shown) == f"  │ {'x' * SHOWN_LINE}…"
 
 
@@ -238,9 +240,9 @@ def test_output_is_the_same_lines_however_it_comes(parts: list[str]) -> None:
 
 def test_a_running_call_says_what_it_waits_for() -> None:
     running = RunningCall(run("sleep 9", pane="build"), 10.0)
-    assert text_of(running.lines(13.4, Marks(), 3)[0]) == "▸ run_shell sleep 9 (pane build) · 3 s"
+    assert text_of(running.lines(13.4, StatusGlyphs(), 3)[0]) == "▸ run_shell sleep 9 (pane build) · 3 s"
     running.asks = True
-    assert "waits for your answer" in text_of(running.lines(13.4, Marks(), 3)[0])
+    assert "waits for your answer" in text_of(running.lines(13.4, StatusGlyphs(), 3)[0])
 
 
 # -- lines
@@ -267,14 +269,14 @@ def test_the_rows_of_a_folded_line_keep_what_they_are_drawn_with() -> None:
 
 @given(st.integers(1, 300), texts, texts)
 def test_the_status_line_is_as_wide_as_the_terminal(width: int, target: str, pane: str) -> None:
-    standing = Standing(target, pane, "model", "thinking", 100, 200, 1.5, "all", 30.0, 2, 3)
+    standing = StatusLine(target, pane, "model", "thinking", 100, 200, 1.5, "all", 30.0, 2, 3)
     shown = text_of(status_line(standing, width))
     assert len(shown) == width
     assert "\n" not in shown
 
 
 def test_the_status_line_drops_what_matters_least() -> None:
-    standing = Standing(
+    standing = StatusLine(
         "ssh://web1", "tmux 'harness' pane %0", "m", "thinking", 12_345, 200_000, 0.123, "all", 840.0, 1
     )
     assert "12.3k/200k" in text_of(status_line(standing, 120))
@@ -289,6 +291,6 @@ def test_the_status_line_drops_what_matters_least() -> None:
 @pytest.mark.parametrize("width", [5, 12, 19, 40, 119])
 def test_words_of_an_answer_are_never_broken_while_they_fit(theme: Theme, width: int) -> None:
     words = ["the", "disk", "is", "full", "of", "old", "logs", "that", "may", "all", "go"]
-    shown = STYLES.sub("", drawn(Piece("text", " ".join(words)), theme, width)).split("\n")
+    shown = STYLES.sub("", drawn(MarkdownBlock("text", " ".join(words)), theme, width)).split("\n")
     assert " ".join(shown).split() == words
     assert max(map(len, shown)) <= width

@@ -13,13 +13,13 @@ from tests.support.slash import Desk, slash_desk
 
 from harness.cli.prompt.commands.base import BadArguments, Deadlines, brief, duration
 from harness.cli.prompt.commands.state import tokens
-from harness.cli.prompt.commands.table import COMMANDS, Mistake, Parsed, completions, is_command, parse
-from harness.cli.prompt.commands.work import Victim, Wanted, parse_timeout, parse_victims
+from harness.cli.prompt.commands.table import COMMANDS, InvalidCommand, Parsed, completions, is_command, parse
+from harness.cli.prompt.commands.work import KillTarget, TimeoutRequest, parse_timeout, parse_victims
 from harness.context import ExecutionContext
 from harness.results import Status
 from harness.system.background_tasks import background_tasks
 
-TURN, JOB = Victim("turn"), Victim("job", "12")
+TURN, JOB = KillTarget("turn"), KillTarget("job", "12")
 
 
 # -- reading
@@ -72,7 +72,7 @@ def test_names_and_aliases_are_read_in_any_case(line: str, name: str, args: str)
 )
 def test_an_unknown_command_names_the_nearest(line: str, said: str) -> None:
     parsed = parse(line)
-    assert isinstance(parsed, Mistake)
+    assert isinstance(parsed, InvalidCommand)
     assert said in parsed.message
 
 
@@ -91,9 +91,9 @@ def test_every_command_is_documented_as_it_is_written() -> None:
 
 @pytest.mark.parametrize(
     ("args", "victims"),
-    [("turn", (TURN,)), ("12", (JOB,)), ("#3 12 12", (Victim("prompt", "3"), JOB)), ("turn 12", (TURN, JOB))],
+    [("turn", (TURN,)), ("12", (JOB,)), ("#3 12 12", (KillTarget("prompt", "3"), JOB)), ("turn 12", (TURN, JOB))],
 )
-def test_kill_reads_what_is_to_end(args: str, victims: tuple[Victim, ...]) -> None:
+def test_kill_reads_what_is_to_end(args: str, victims: tuple[KillTarget, ...]) -> None:
     assert parse_victims(args) == victims
 
 
@@ -106,13 +106,13 @@ def test_kill_refuses_what_names_nothing(args: str) -> None:
 @pytest.mark.parametrize(
     ("args", "wanted"),
     [
-        ("10m", Wanted(TURN, 600)),
-        ("90", Wanted(TURN, 90)),
-        ("1h 12", Wanted(JOB, 3600)),
-        ("none 12", Wanted(JOB, None)),
+        ("10m", TimeoutRequest(TURN, 600)),
+        ("90", TimeoutRequest(TURN, 90)),
+        ("1h 12", TimeoutRequest(JOB, 3600)),
+        ("none 12", TimeoutRequest(JOB, None)),
     ],
 )
-def test_timeout_reads_a_time_and_what_it_is_for(args: str, wanted: Wanted) -> None:
+def test_timeout_reads_a_time_and_what_it_is_for(args: str, wanted: TimeoutRequest) -> None:
     assert parse_timeout(args) == wanted
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.support.permits import Desk, desk, says
 
-from harness.cli.asking import GivenApproval
-from harness.cli.exec.run import AutoApproval, NobodyToAsk
+from harness.cli.asking import PreApproved
+from harness.cli.exec.run import AutoApproval, DenyAllApprover
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode
@@ -56,13 +56,13 @@ async def test_a_secret_that_is_only_a_secret_is_hidden_and_asked_about(tool: st
     assert [question.unseen for question in approver.questions] == [""]
 
 
-@pytest.mark.parametrize("approver", [GivenApproval(), AutoApproval()])
+@pytest.mark.parametrize("approver", [PreApproved(), AutoApproval()])
 async def test_a_word_that_was_given_in_advance_looks_at_nothing(approver: Approver) -> None:
     assert await guarded(approver).allows(*UNSEEN[1])
 
 
 async def test_where_nobody_is_asked_the_call_is_denied() -> None:
-    verdict = await guarded(NobodyToAsk()).decide(*UNSEEN[1])
+    verdict = await guarded(DenyAllApprover()).decide(*UNSEEN[1])
     assert not verdict.allowed
     assert "nobody to ask" in verdict.reason
 

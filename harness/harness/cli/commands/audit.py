@@ -15,7 +15,7 @@ from ...errors import HarnessError
 from ..exits import FAILED
 from ..options import command, group, invocation_of
 from ..output import note, print_json, readable, table
-from ..runtime import PLAIN, Session, on_target, session_of
+from ..runtime import PLAIN, CliSession, on_target, session_of
 from ..streams import Interruption
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ SHOWN = 60
 NONE = "there is no audit on this machine yet"
 
 
-class Moment(click.ParamType[float]):
+class TimestampParam(click.ParamType[float]):
     """A time in the past: how long ago, or a date, in local time unless it names a zone."""
 
     name = "moment"
@@ -51,7 +51,7 @@ class Moment(click.ParamType[float]):
             self.fail(f"{value!r} is no time: write 2h, 3d, 2026-01-31 or 2026-01-31T12:30", param, ctx)
 
 
-class Receipt(click.ParamType["Head"]):
+class AuditHeadParam(click.ParamType["ChainHead"]):
     """What ``harness audit verify`` printed."""
 
     name = "head"
@@ -68,8 +68,8 @@ class Receipt(click.ParamType["Head"]):
 def _filters(function: Callable[..., int | None]) -> Callable[..., int | None]:
     """The options that choose calls; --target, --ssh and --container do so, too."""
     options = (
-        click.option("--since", type=Moment(), metavar="TIME", help="From 2h or 3d ago, or from a date, on."),
-        click.option("--until", type=Moment(), metavar="TIME", help="Before that time."),
+        click.option("--since", type=TimestampParam(), metavar="TIME", help="From 2h or 3d ago, or from a date, on."),
+        click.option("--until", type=TimestampParam(), metavar="TIME", help="Before that time."),
         click.option("--tool", default="", metavar="NAME", help="Only calls of this tool."),
         click.option("--status", type=click.Choice(STATUSES), default=None, help="Only those that ended so."),
         click.option("--session", default="", metavar="ID", help="Only those of this session."),
@@ -79,7 +79,7 @@ def _filters(function: Callable[..., int | None]) -> Callable[..., int | None]:
     return function
 
 
-def _chosen(session: Session, options: dict[str, Any]) -> Filters:
+def _chosen(session: CliSession, options: dict[str, Any]) -> Filters:
     from ...toolkit.audit import Filters
 
     is_chosen = dict(session.settings.origins)["target"] == "command line"
@@ -121,7 +121,7 @@ def show(ctx: click.Context, /, number: int | None, last: int, **options: Any) -
     return 0
 
 
-def _show_one(session: Session, number: int, call: AuditCall | None) -> int:
+def _show_one(session: CliSession, number: int, call: AuditCall | None) -> int:
     if call is None:
         raise HarnessError(f"the audit has no call {number}", hint="harness audit show lists them")
     if session.json:
@@ -185,7 +185,9 @@ def export(ctx: click.Context, /, **options: Any) -> int:
 
 
 @command("verify")
-@click.option("--head", type=Receipt(), metavar="COUNT:HASH", help="What an earlier check printed must still hold.")
+@click.option(
+    "--head", type=AuditHeadParam(), metavar="COUNT:HASH", help="What an earlier check printed must still hold."
+)
 @click.pass_context
 def verify(ctx: click.Context, head: ChainHead | None) -> int:
     """Check that no record was changed, moved or removed. Prints the head, to be kept elsewhere.

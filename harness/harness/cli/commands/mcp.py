@@ -20,7 +20,7 @@ from ...extras import install_extra
 from ..exits import SIGNALLED
 from ..options import command
 from ..output import note, print_json, warn
-from ..runtime import Needs, Session, on_target, session_of
+from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption
 from .servers import servers_of, with_servers
 
@@ -74,7 +74,7 @@ _Opened = Callable[..., Awaitable["ToolServer"]]
 """Makes a server of an execution context, on an exit stack, with the variables that hold secrets."""
 
 
-def _stdio(session: Session, opened: _Opened) -> int:
+def _stdio(session: CliSession, opened: _Opened) -> int:
     from ...mcp.server.stdio import claimed_stdio
 
     with claimed_stdio() as wire:
@@ -84,11 +84,11 @@ def _stdio(session: Session, opened: _Opened) -> int:
                 server = await opened(execution, stack)
                 await server.serve_stdio(wire)
 
-        return on_target(session, work, Needs(create=True))
+        return on_target(session, work, TargetRequirements(create=True))
 
 
 def _http(
-    session: Session,
+    session: CliSession,
     opened: _Opened,
     text: str,
     token_file: str | None,
@@ -112,10 +112,10 @@ def _http(
                 warn(f"other harnesses are not kept from {token.file}: {error}", as_json_document=session.json)
             await server.serve_http(address, token, names, lambda found: _announce(session, found, token))
 
-    return on_target(session, work, Needs(create=True))
+    return on_target(session, work, TargetRequirements(create=True))
 
 
-def _announce(session: Session, address: Address, token: Token) -> None:
+def _announce(session: CliSession, address: Address, token: Token) -> None:
     if session.json:
         print_json({"url": address.url, "token_from": token.origin})
     else:
@@ -123,7 +123,7 @@ def _announce(session: Session, address: Address, token: Token) -> None:
 
 
 async def _open(
-    session: Session,
+    session: CliSession,
     profile: str | None,
     execution: ExecutionContext,
     stack: AsyncExitStack,

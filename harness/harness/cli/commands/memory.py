@@ -13,7 +13,7 @@ from ...context import ExecutionContext
 from ...errors import HarnessError
 from ..options import command, group
 from ..output import note, print_json, readable, table
-from ..runtime import PLAIN, Session, on_target, session_of
+from ..runtime import PLAIN, CliSession, on_target, session_of
 from ..streams import Interruption, run_async
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def list_memories(ctx: click.Context, scope: str | None) -> int:
     return run_async(main)
 
 
-def _is_about(session: Session, memory: Memory) -> bool:
+def _is_about(session: CliSession, memory: Memory) -> bool:
     if dict(session.settings.origins)["target"] != "command line":
         return True
     target = str(session.settings.target)
     return memory.place.target == target or memory.place.target.startswith(f"{target}#")
 
 
-def _show(session: Session, memories: Sequence[Memory]) -> None:
+def _show(session: CliSession, memories: Sequence[Memory]) -> None:
     from ...toolkit.session.notebook import memory_json
 
     if session.json:
@@ -110,7 +110,7 @@ def add(ctx: click.Context, scope: str, cwd: str | None, text: str) -> int:
     return run_async(anywhere) if scope == "global" else on_target(session, on_it, PLAIN)
 
 
-def _checked(session: Session, text: str) -> str:
+def _checked(session: CliSession, text: str) -> str:
     """What may be kept.
 
     Raises:
@@ -127,7 +127,7 @@ def _checked(session: Session, text: str) -> str:
     return content
 
 
-def _redactor(session: Session) -> Redactor:
+def _redactor(session: CliSession) -> Redactor:
     from ...settings import load_tables
     from ...toolkit.catalog import tool_settings_of
     from ...toolkit.redaction.redactor import PatternRedactor
@@ -137,7 +137,7 @@ def _redactor(session: Session) -> Redactor:
     return PatternRedactor.with_environment(variables, patterns=settings.secrets)
 
 
-async def _add(session: Session, place: MemoryLocation, content: str) -> None:
+async def _add(session: CliSession, place: MemoryLocation, content: str) -> None:
     from ...toolkit.session.notebook import memory_json
     from ...toolkit.session.notebook_stores import SqliteNotebook
 

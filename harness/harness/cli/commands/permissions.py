@@ -19,7 +19,7 @@ from ...errors import ConfigError, HarnessError
 from ..exits import FAILED, REFUSED
 from ..options import command, group
 from ..output import note, print_json, readable, table
-from ..runtime import PLAIN, Session, on_target, session_of
+from ..runtime import PLAIN, CliSession, on_target, session_of
 from ..streams import Interruption
 from .servers import recorded_tools, servers_of, with_recorded
 
@@ -160,7 +160,7 @@ def _rule(rule: Rule) -> dict[str, object]:
     }
 
 
-def _settings(session: Session) -> PermissionSettings:
+def _settings(session: CliSession) -> PermissionSettings:
     from ...settings import load_tables
     from ...toolkit.permissions.rules.settings import settings_of
 
@@ -217,7 +217,7 @@ def _one_of(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
     return given[0] if given else None
 
 
-def _registry(session: Session) -> Registry:
+def _registry(session: CliSession) -> Registry:
     """The tools that are here, without those of MCP servers."""
     from ...toolkit.assembly import load_toolkit_settings
     from ...toolkit.catalog import load_catalogue
@@ -225,7 +225,7 @@ def _registry(session: Session) -> Registry:
     return load_catalogue(load_toolkit_settings(session.invocation.choices).tools).known
 
 
-def _own_name(session: Session, name: str) -> str:
+def _own_name(session: CliSession, name: str) -> str:
     """Our name of a tool, from any of its names, also a profile's; a pattern, and a name that a server may have, stay.
 
     Raises:
@@ -246,7 +246,7 @@ def _own_name(session: Session, name: str) -> str:
     raise HarnessError(f"{problem}; no rule was added", hint="--absent adds it for a tool that is not here today")
 
 
-def _may_be_a_servers(session: Session, name: str) -> bool:
+def _may_be_a_servers(session: CliSession, name: str) -> bool:
     """Whether a server has the tool, or has never listed its tools and may have it."""
     recorded, unlisted = recorded_tools(session)
     return recorded.get(name) is not None or any(name.startswith(f"{server}_") for server in unlisted)
@@ -332,7 +332,7 @@ def _kind(name: str | None) -> SubjectKind:
     return known.get(name or "", "command")
 
 
-def _policy(session: Session) -> RulePolicy:
+def _policy(session: CliSession) -> RulePolicy:
     from ...toolkit.permissions.policy import RulePolicy
     from ...toolkit.permissions.rules.store import RuleFile, rule_file_path
 

@@ -16,7 +16,7 @@ import click
 from ...errors import ConfigError, HarnessError
 from ..options import Invocation, command, invocation_of
 from ..output import note, print_json, read_stdin, readable, table, warn
-from ..runtime import Session, session_of
+from ..runtime import CliSession, session_of
 from ..streams import Interruption, run_async
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _go_on(
     ctx: click.Context, store: ConversationStore, session_id: str, model: str, *, here: bool, plain: bool
 ) -> int:
     from ..conversation import check_target, choices_for
-    from ..prompt.app import Wanted, run_prompt
+    from ..prompt.app import PromptOptions, run_prompt
 
     found: list[ConversationSummary] = []
 
@@ -141,10 +141,10 @@ def _go_on(
     session = _session_for(ctx, summary)
     check_target(summary, session.settings.target, session.settings.tmux, here=here)
     model = model or _model_of(session, summary)
-    return run_prompt(session, Wanted(model, summary.session_id, plain=plain, here=here))
+    return run_prompt(session, PromptOptions(model, summary.session_id, plain=plain, here=here))
 
 
-def _session_for(ctx: click.Context, summary: ConversationSummary) -> Session:
+def _session_for(ctx: click.Context, summary: ConversationSummary) -> CliSession:
     """What the command line and the conversation choose together.
 
     Raises:
@@ -158,7 +158,7 @@ def _session_for(ctx: click.Context, summary: ConversationSummary) -> Session:
         raise ConfigError(what, hint=hint) from error
 
 
-def _model_of(session: Session, summary: ConversationSummary) -> str:
+def _model_of(session: CliSession, summary: ConversationSummary) -> str:
     """The model that the conversation was with; empty, for the default, when there is none of that name any more."""
     from ...agent.models import load_models
     from ..conversation import stored_model

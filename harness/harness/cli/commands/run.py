@@ -18,30 +18,30 @@ from ...results import ShellResult, Status
 from ..exits import exit_code_of
 from ..options import NO_LIMIT, Size, command, time_limit_option
 from ..output import note, print_json, result_json
-from ..runtime import Needs, Session, on_target, session_of
+from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter
 
 __all__ = [
-    "MOST_HELD",
+    "MAX_MEMORY_BYTES",
     "brief",
     "command_text",
     "explain",
-    "given_input",
     "outcome_sentence",
     "run",
+    "spool_stdin",
 ]
 
 
 # -- Our standard input for a command: in memory while it is small, else in a file that nobody can name.
 
 
-MOST_HELD = 1 << 20
+MAX_MEMORY_BYTES = 1 << 20
 """Bytes that are held in memory."""
 CHUNK = 1 << 18
 
 
 @contextmanager
-def given_input(*, read: bool) -> Iterator[bytes | Path | None]:
+def spool_stdin(*, read: bool) -> Iterator[bytes | Path | None]:
     """All of our standard input, read to its end; None when it is not to be read. A path is good inside only.
 
     The file has no name in any directory: nothing is left of it, however this process ends.
@@ -55,8 +55,8 @@ def given_input(*, read: bool) -> Iterator[bytes | Path | None]:
     if sys.stdin is None:
         raise HarnessError("standard input is closed", hint="give it a file, a pipe or /dev/null")
     source = sys.stdin.buffer
-    head = source.read(MOST_HELD + 1)
-    if len(head) <= MOST_HELD:
+    head = source.read(MAX_MEMORY_BYTES + 1)
+    if len(head) <= MAX_MEMORY_BYTES:
         yield head
         return
     import tempfile  # slow to load, as start-up goes, and seldom needed
@@ -165,8 +165,8 @@ def run(
                 writer.finish()
         return _finish(session, target, result, None if no_wait else limit)
 
-    with given_input(read=stdin) as given:
-        return on_target(session, work, Needs(create=True))
+    with spool_stdin(read=stdin) as given:
+        return on_target(session, work, TargetRequirements(create=True))
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -189,13 +189,13 @@ def _on_timeout_in_throw_away(chosen: OnTimeout | None, *, no_wait: bool) -> OnT
 _Writers = tuple[StreamWriter | None, StreamWriter | None]
 
 
-def _writers(session: Session, interruption: Interruption, limit: float) -> _Writers:
+def _writers(session: CliSession, interruption: Interruption, limit: float) -> _Writers:
     if session.json:
         return None, None
     return StreamWriter(1, interruption, limit), StreamWriter(2, interruption, limit)
 
 
-def _finish(session: Session, target: ExecutionContext, result: ShellResult, limit: float | None) -> int:
+def _finish(session: CliSession, target: ExecutionContext, result: ShellResult, limit: float | None) -> int:
     """``limit`` None: it was not waited for."""
     waited = limit is not None
     if session.json:

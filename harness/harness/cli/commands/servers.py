@@ -15,7 +15,7 @@ from ...errors import ConfigError, HarnessError
 from ..exits import FAILED
 from ..options import command, group
 from ..output import note, print_json, readable, table, warn
-from ..runtime import Session, session_of
+from ..runtime import CliSession, session_of
 from ..streams import Interruption, run_async
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ MARGIN = 5.0
 """Seconds that a server may take beyond its own limits until nobody waits for its tools any more."""
 
 
-def servers_of(session: Session, tool: str = "") -> tuple[ServerConfig, ...]:
+def servers_of(session: CliSession, tool: str = "") -> tuple[ServerConfig, ...]:
     """The configured servers that are not disabled; with ``tool`` those that may have the tool of that name.
 
     Raises:
@@ -48,7 +48,7 @@ def servers_of(session: Session, tool: str = "") -> tuple[ServerConfig, ...]:
 
 @asynccontextmanager
 async def with_servers(
-    session: Session,
+    session: CliSession,
     configs: tuple[ServerConfig, ...],
     registry: Registry,
     *,
@@ -77,7 +77,7 @@ async def with_servers(
         yield sources
 
 
-def recorded_tools(session: Session) -> tuple[Registry, tuple[str, ...]]:
+def recorded_tools(session: CliSession) -> tuple[Registry, tuple[str, ...]]:
     """The tools that servers listed in an earlier run, as models see them. No server is started.
 
     Returns:
@@ -108,7 +108,7 @@ def recorded_tools(session: Session) -> tuple[Registry, tuple[str, ...]]:
     return found[0], tuple(name for name in names if name not in listed)
 
 
-def with_recorded(session: Session, registry: Registry) -> Registry:
+def with_recorded(session: CliSession, registry: Registry) -> Registry:
     """The tools of a registry, and those that servers listed in an earlier run; a server with a taken name is left out.
 
     Raises:
@@ -122,14 +122,14 @@ def with_recorded(session: Session, registry: Registry) -> Registry:
     return whole
 
 
-def _quiet(session: Session) -> None:
+def _quiet(session: CliSession) -> None:
     """The library logs a traceback for what a server does wrong; what matters of it is in our own messages."""
     if session.invocation.verbose < LIBRARY_VERBOSE:
         for name in ("client", "mcp.client", "mcp.shared"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def _with_one(session: Session, name: str, work: Callable[[McpSources], Coroutine[Any, Any, int]]) -> int:
+def _with_one(session: CliSession, name: str, work: Callable[[McpSources], Coroutine[Any, Any, int]]) -> int:
     """Start one server and do something with it."""
     from ...toolkit import Registry
 
@@ -206,7 +206,7 @@ def _facts(server: ServerConfig, known: KnownTools, state: str | None, names: tu
     }
 
 
-def _show(session: Session, facts: list[dict[str, Any]], check: bool) -> None:
+def _show(session: CliSession, facts: list[dict[str, Any]], check: bool) -> None:
     if session.json:
         print_json(facts)
         return

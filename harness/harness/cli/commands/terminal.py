@@ -17,7 +17,7 @@ from ...results import PaneInfo, SessionInfo
 from ...terminal import Sessions
 from ..options import command, group, pause_option
 from ..output import print_json, read_stdin, table
-from ..runtime import LOOKS, Needs, Session, on_target, session_of
+from ..runtime import LOOKS, CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter, run_async
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 # -- ``harness panes`` and ``harness sessions``.
 
 
-THIS_SESSION = Needs(terminal=True, pane=False)
+THIS_SESSION = TargetRequirements(terminal=True, pane=False)
 
 
 @command("list")
@@ -63,7 +63,7 @@ def create_pane(ctx: click.Context, cwd: str | None, name: str) -> int:
         made = await target.create_pane(name, cwd=cwd)
         print_json(made) if session.json else click.echo(made.pane_id)
 
-    return on_target(session, work, Needs(terminal=True, create=True, pane=False))
+    return on_target(session, work, TargetRequirements(terminal=True, create=True, pane=False))
 
 
 @command("kill")
@@ -82,7 +82,7 @@ def kill_pane(ctx: click.Context, force: bool, name: str) -> int:
     return on_target(session, work, THIS_SESSION)
 
 
-def on_sessions(session: Session, work: Callable[[Sessions], Awaitable[None]]) -> int:
+def on_sessions(session: CliSession, work: Callable[[Sessions], Awaitable[None]]) -> int:
     """Do ``work`` on the target's sessions, attaching to none."""
 
     async def main(interruption: Interruption) -> int:
@@ -265,7 +265,7 @@ def attach(ctx: click.Context, read_only: bool, print_only: bool) -> int:
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
         words.extend(target.attach_command_read_only if read_only else target.attach_command)
 
-    code = on_target(session, work, Needs(terminal=True, pane=False))
+    code = on_target(session, work, TargetRequirements(terminal=True, pane=False))
     if code:
         return code
     if session.json:
@@ -273,11 +273,11 @@ def attach(ctx: click.Context, read_only: bool, print_only: bool) -> int:
     elif print_only:
         click.echo(shlex.join(words))
     else:
-        _become(words)
+        _exec_attach(words)
     return 0
 
 
-def _become(words: list[str]) -> None:
+def _exec_attach(words: list[str]) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and programs would inherit that
     environment = {name: value for name, value in os.environ.items() if name != "TMUX"}  # or tmux refuses to nest
     try:

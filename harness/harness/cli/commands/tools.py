@@ -14,7 +14,7 @@ from ...extras import install_command
 from ..exits import FAILED, HARNESS_FAILED, REFUSED
 from ..options import command, group
 from ..output import note, print_json, read_stdin, readable, report, table, warn
-from ..runtime import Needs, Session, on_target, session_of
+from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter
 from .servers import recorded_tools, servers_of, with_recorded, with_servers
 
@@ -44,7 +44,7 @@ class ProviderName(click.ParamType[str]):
         return str(value)
 
 
-def _catalogue(session: Session) -> tuple[ToolkitSettings, Catalogue]:
+def _catalogue(session: CliSession) -> tuple[ToolkitSettings, Catalogue]:
     from ...toolkit.assembly import load_toolkit_settings
     from ...toolkit.catalog import load_catalogue
 
@@ -95,7 +95,7 @@ def list_tools(
         missing = await listed.registry.missing_requirements(target)
         _show(session, listed, {name: list(programs) for name, programs in missing.items()})
 
-    return on_target(session, work, Needs(create=True))
+    return on_target(session, work, TargetRequirements(create=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _listed(
     return _Listed(chosen, offered, names, len(rest), faced, every, _not_installed(wanted))
 
 
-def _with_servers_tools(session: Session, listed: _Listed, *, read_only: bool) -> _Listed:
+def _with_servers_tools(session: CliSession, listed: _Listed, *, read_only: bool) -> _Listed:
     """With the tools of MCP servers, under the names by which models call them. No server is started."""
     found, unlisted = recorded_tools(session)
     servers = found.read_only() if read_only else found
@@ -162,7 +162,7 @@ def _wanted(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None
     return settings.tools.offered(catalogue.known) if none else load_profile(name).over(catalogue.known)
 
 
-def _show(session: Session, listed: _Listed, missing: dict[str, list[str]] | None) -> None:
+def _show(session: CliSession, listed: _Listed, missing: dict[str, list[str]] | None) -> None:
     registry = listed.registry
     if session.json:
         print_json([_described(listed, tool, missing) for tool in registry.list()])
@@ -331,19 +331,19 @@ def call(ctx: click.Context, yes: bool, seen: tuple[str, ...], profile: str | No
             note(*failures)
         return _finish(session, outcome, str(target.target), interruption)
 
-    return on_target(session, work, Needs(create=True))
+    return on_target(session, work, TargetRequirements(create=True))
 
 
-def _approver(session: Session, *, yes: bool) -> Approver | None:
-    from ..asking import GivenApproval, TerminalApprover
+def _approver(session: CliSession, *, yes: bool) -> Approver | None:
+    from ..asking import PreApproved, TerminalApprover
 
     if yes:
-        return GivenApproval()
+        return PreApproved()
     at_terminal = TerminalApprover()
     return at_terminal if not session.invocation.batch and at_terminal.usable() else None
 
 
-def _questioner(session: Session) -> Questioner | None:
+def _questioner(session: CliSession) -> Questioner | None:
     from ..asking import TerminalQuestioner
 
     return None if session.invocation.batch else TerminalQuestioner()
@@ -365,7 +365,7 @@ def _code(outcome: CallOutcome) -> int:
     return FAILED if outcome.result.is_error else 0
 
 
-def _finish(session: Session, outcome: CallOutcome, target: str, interruption: Interruption) -> int:
+def _finish(session: CliSession, outcome: CallOutcome, target: str, interruption: Interruption) -> int:
     code = _code(outcome)
     if session.json:
         print_json(_outcome_json(outcome, target))

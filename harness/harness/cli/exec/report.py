@@ -32,7 +32,7 @@ __all__ = [
     "BUDGET",
     "LIMIT",
     "VERSION",
-    "Ended",
+    "ExecResult",
     "JsonStream",
     "event_json",
     "event_type",
@@ -166,7 +166,7 @@ def _ending(outcome: CallOutcome) -> str:
 
 POLL = 0.1
 """How soon a write that waits for a slow reader notices that we are to stop, in seconds."""
-PATIENCE = 2.0
+WRITE_TIMEOUT = 2.0
 """Seconds for which a slow reader is waited for, all in all, from when we are to stop."""
 CHUNK = select.PIPE_BUF  # poll() promises that this much can be written at once
 
@@ -209,7 +209,7 @@ class JsonStream:
         ready = bool(self._poll.poll(POLL * 1000))
         if not ready and self._interruption.tripped:
             self._waited += time.monotonic() - started
-            self._lost = self._waited >= PATIENCE
+            self._lost = self._waited >= WRITE_TIMEOUT
         return ready
 
 
@@ -230,7 +230,7 @@ SIGNALS: Final[Mapping[int, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ExecResult:
     """One turn that has ended, and what else is to be said of it."""
 
     result: TurnResult
@@ -256,7 +256,7 @@ def spent_since(before: Usage, now: Usage) -> Usage:
     return replace(now, **{one.name: getattr(now, one.name) - getattr(before, one.name) for one in fields(now)})
 
 
-def exit_code(ended: Ended) -> int:
+def exit_code(ended: ExecResult) -> int:
     """The exit code: how the turn ended; and if it did what it could, whether something was refused."""
     match ended.result.status:
         case "completed":
@@ -270,7 +270,7 @@ def exit_code(ended: Ended) -> int:
             return FAILED if isinstance(ended.result.error, ModelFailure | None) else HARNESS_FAILED
 
 
-def result_json(ended: Ended, text: str, failure: str) -> dict[str, object]:
+def result_json(ended: ExecResult, text: str, failure: str) -> dict[str, object]:
     """The last line of ``--json``. ``text`` and ``failure`` are redacted."""
     result = ended.result
     return {
@@ -288,12 +288,12 @@ def result_json(ended: Ended, text: str, failure: str) -> dict[str, object]:
     }
 
 
-def _failure(ended: Ended, failure: str) -> str:
+def _failure(ended: ExecResult, failure: str) -> str:
     by_signal = ended.result.status == "cancelled" and not ended.timed_out
     return SIGNALS.get(ended.signal, failure) if by_signal else failure
 
 
-def outcome_lines(ended: Ended, failure: str) -> list[str]:
+def outcome_lines(ended: ExecResult, failure: str) -> list[str]:
     """What is said on stderr at the end."""
     lines = []
     if ended.timed_out and ended.result.status == "cancelled":

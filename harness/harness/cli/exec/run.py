@@ -28,16 +28,16 @@ from ...toolkit.permissions.rules.rule import Action, Match, Rule
 from ...toolkit.registry import Registry
 from ...toolkit.values import ToolCall
 from ..commands.servers import servers_of, with_servers
-from ..conversation import WHERE, Begun, choices_for, open_conversation, stored_choices, stored_model
+from ..conversation import WHERE, ConversationStart, choices_for, open_conversation, stored_choices, stored_model
 from ..output import note, readable, warn
 from ..prompt.approvals import PromptApprover, PromptQuestioner, change_notice
 from ..prompt.plain import asked_text
-from ..prompt.surface import NONE, Asking, Line, QuestionSurface, Theme, line, painted, theme_for
-from ..runtime import Session, observers_of
+from ..prompt.surface import NONE, Line, QuestionSurface, SurfaceQuestion, Theme, line, painted, theme_for
+from ..runtime import CliSession, observers_of
 from ..streams import Interruption, StreamWriter, run_async
 from .report import (
     VERSION,
-    Ended,
+    ExecResult,
     JsonStream,
     event_json,
     exit_code,
@@ -61,18 +61,18 @@ if TYPE_CHECKING:
 __all__ = [
     "AUTO_APPROVE",
     "AutoApproval",
-    "Chosen",
+    "ConversationChoice",
+    "DenyAllApprover",
     "ExecOperator",
-    "ExecRequest",
-    "NobodyToAsk",
+    "RunRequest",
     "TerminalSurface",
+    "add_approval_rules",
     "approval_rule",
-    "choose_its_target",
     "limited",
     "operator_of",
     "run_exec",
     "session_to_resume",
-    "with_rules",
+    "use_conversation_target",
 ]
 
 
@@ -83,7 +83,7 @@ AUTO_APPROVE = "--dangerously-auto-approve"
 OPTION = "--approve"
 
 
-class NobodyToAsk(Approver):
+class DenyAllApprover(Approver):
     """Denies every question."""
 
     @property
@@ -134,7 +134,7 @@ def approval_rule(text: str, registry: Registry, target: str) -> Rule:
     return Rule(Action.ALLOW, target, own, argument, Match.GLOB, origin=OPTION)
 
 
-def with_rules(settings: ToolkitSettings, rules: Iterable[Rule]) -> ToolkitSettings:
+def add_approval_rules(settings: ToolkitSettings, rules: Iterable[Rule]) -> ToolkitSettings:
     """The settings with rules that count before their own; one that denies counts all the same. Pure."""
     permissions = settings.permissions
     return replace(settings, permissions=replace(permissions, rules=(*rules, *permissions.rules)))
@@ -167,7 +167,7 @@ class TerminalSurface(QuestionSurface):
         """Lines that stay."""
         self._prompter.show(painted(lines, self._theme))
 
-    async def ask(self, asking: Asking) -> str | None:
+    async def ask(self, asking: SurfaceQuestion) -> str | None:
         """Ask until the answer is a clear one; None at an end of file (Ctrl-D)."""
         async with self.asking:
             text = asked_text(asking, self.width, self._theme)
@@ -223,7 +223,7 @@ class ExecOperator:
             self._catch_up()
 
 
-def operator_of(session: Session, theme: str) -> ExecOperator | None:
+def operator_of(session: CliSession, theme: str) -> ExecOperator | None:
     """The operator who can be asked.
 
     Returns:
@@ -243,7 +243,7 @@ def operator_of(session: Session, theme: str) -> ExecOperator | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ConversationChoice:
     """What the command line says: an id, the last one, or neither for a new one."""
 
     session: str = ""
@@ -255,7 +255,7 @@ class Chosen:
         return not (self.session or self.last)
 
 
-def choose_its_target(invocation: Invocation, session_id: str) -> None:
+def use_conversation_target(invocation: Invocation, session_id: str) -> None:
     """Let the conversation say where the run goes to, when the command line does not. Blocks.
 
     Raises:
@@ -277,7 +277,7 @@ def choose_its_target(invocation: Invocation, session_id: str) -> None:
 
 
 async def session_to_resume(
-    store: ConversationStore, chosen: Chosen, target: ExecutionContext
+    store: ConversationStore, chosen: ConversationChoice, target: ExecutionContext
 ) -> ConversationSummary | None:
     """The conversation that goes on; None for a new one.
 
@@ -312,7 +312,7 @@ UNANSWERED = ("timeout", "approver")
 
 
 @dataclass(frozen=True, slots=True)
-class ExecRequest:
+class RunRequest:
     """What the command line asks for. ``limit`` is in seconds, ``budget`` in US dollars; None is no limit."""
 
     prompt: str
@@ -322,14 +322,16 @@ class ExecRequest:
     settings: AgentSettings
     toolkit: ToolkitSettings
     catalogue: Catalogue
-    chosen: Chosen = field(default_factory=Chosen)
+    chosen: ConversationChoice = field(default_factory=ConversationChoice)
     tool_profile: str | None = None
     budget: float | None = None
     limit: float | None = None
     auto_approve: bool = False
 
 
-async def run_exec(session: Session, request: ExecRequest, target: ExecutionContext, interruption: Interruption) -> int:
+async def run_exec(
+    session: CliSession, request: RunRequest, target: ExecutionContext, interruption: Interruption
+) -> int:
     """Do it; returns the exit code.
 
     Raises:
@@ -375,7 +377,7 @@ def _print_answer(text: str, interruption: Interruption) -> None:
 
 @asynccontextmanager
 async def _opened(
-    session: Session, request: ExecRequest, target: ExecutionContext, operator: ExecOperator | None
+    session: CliSession, request: RunRequest, target: ExecutionContext, operator: ExecOperator | None
 ) -> AsyncIterator[tuple[Agent, Toolkit]]:
     from ...agent.opening import HumanHandlers
     from ...agent.storage import ConversationStore
@@ -394,7 +396,7 @@ async def _opened(
         settings = session.settings
         tmux = settings.tmux if isinstance(settings.tmux, str) else settings.config.session if settings.tmux else ""
         watching = observers_of(session, request.settings, toolkit.redactor, target)
-        begun = Begun(
+        begun = ConversationStart(
             profile=profile,
             settings=request.settings,
             handlers=operator.handlers if operator is not None else HumanHandlers(_approver(request)),
@@ -414,8 +416,8 @@ async def _opened(
         yield found.agent, toolkit
 
 
-def _approver(request: ExecRequest) -> Approver:
-    return AutoApproval() if request.auto_approve else NobodyToAsk()
+def _approver(request: RunRequest) -> Approver:
+    return AutoApproval() if request.auto_approve else DenyAllApprover()
 
 
 def _profile_of(resumed: ConversationSummary | None, models: ModelTable, *, as_json: bool) -> ModelProfile:
@@ -471,7 +473,7 @@ class _Run:
     def __init__(
         self,
         agent: Agent,
-        request: ExecRequest,
+        request: RunRequest,
         interruption: Interruption,
         out: JsonStream | None,
         operator: ExecOperator | None,
@@ -491,7 +493,7 @@ class _Run:
         self._shown = anyio.Event()
         self._watched = sys.stderr.isatty()
 
-    async def run_to_completion(self) -> Ended:
+    async def run_to_completion(self) -> ExecResult:
         """Work on the prompt; a signal and the time limit cancel it in order."""
         from ...agent.turn import TurnResult
 
@@ -509,8 +511,8 @@ class _Run:
                 await self._shown.wait()
         return self._ended(result, anyio.current_time() - started, spent_since(before, agent.state.spent))
 
-    def _ended(self, result: TurnResult, seconds: float, spent: Usage) -> Ended:
-        return Ended(
+    def _ended(self, result: TurnResult, seconds: float, spent: Usage) -> ExecResult:
+        return ExecResult(
             result,
             self._agent.session_id,
             self._agent.settings.max_steps,

@@ -22,16 +22,16 @@ from ...extras import install_extra
 from ...login import LoginQuestion, TerminalPrompter, use_prompter
 from ...system.background_tasks import background_tasks
 from ..output import note, readable
-from ..runtime import Needs, Session, logs_shown
+from ..runtime import CliSession, TargetRequirements, logs_shown
 from ..streams import Interruption, run_async
-from .surface import Asking, Span, Surface, line
+from .surface import Span, Surface, SurfaceQuestion, line
 
 if TYPE_CHECKING:
-    from .facing import Facing
+    from .facing import PromptUI
 
 __all__ = [
+    "PromptOptions",
     "PromptPrompter",
-    "Wanted",
     "run_prompt",
 ]
 
@@ -102,7 +102,7 @@ async def _on(surface: Surface, question: LoginQuestion) -> str | None:
     if question.refusal:
         heading = f"{readable(question.target)}: {question.refusal}"
     lines = (line(Span(heading, "warn")), *(line(readable(one)) for one in above))
-    return await surface.ask(Asking(lines, readable(label), secret=question.secret, kind="login"))
+    return await surface.ask(SurfaceQuestion(lines, readable(label), secret=question.secret, kind="login"))
 
 
 # -- ``harness`` without a subcommand: the prompt, from the connection to the last word.
@@ -118,7 +118,7 @@ DUMB = frozenset({"", "dumb", "unknown", "emacs", "network"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PromptOptions:
     """How the prompt begins. ``session_id`` is a stored conversation to go on with; ``plain`` only prints lines."""
 
     model: str = ""
@@ -128,13 +128,13 @@ class Wanted:
     """The stored conversation goes on on this target, whichever it was with."""
 
 
-def run_prompt(session: Session, wanted: Wanted | None = None) -> int:
+def run_prompt(session: CliSession, wanted: PromptOptions | None = None) -> int:
     """Open the prompt on the session's target, until the operator leaves; returns the exit code.
 
     Raises:
         HarnessError: there is no terminal, or the target cannot be reached.
     """
-    prompt = _Prompt(session, wanted or Wanted(), _terminal())
+    prompt = _Prompt(session, wanted or PromptOptions(), _terminal())
     withhold_keys(session.invocation.choices)
     try:
         code = run_async(prompt.main)
@@ -183,7 +183,7 @@ def _terminal() -> int:
 class _Prompt:
     """One run of the prompt."""
 
-    def __init__(self, session: Session, wanted: Wanted, terminal: int) -> None:
+    def __init__(self, session: CliSession, wanted: PromptOptions, terminal: int) -> None:
         self._session = session
         self._wanted = wanted
         self._terminal = terminal
@@ -196,7 +196,7 @@ class _Prompt:
         async with AsyncExitStack() as stack:
             stack.enter_context(nullcontext() if batch else use_prompter(self._prompter))
             loading = await stack.enter_async_context(_loading())
-            execution = await stack.enter_async_context(self._session.open(Needs(create=True)))
+            execution = await stack.enter_async_context(self._session.open(TargetRequirements(create=True)))
             with interruption.reaches():
                 await loading.wait()
                 await self._serve(execution)
@@ -215,10 +215,10 @@ class _Prompt:
         finally:
             self._prompter.leave()
 
-    def _facing(self, execution: ExecutionContext) -> Facing:
-        from .facing import Facing
+    def _facing(self, execution: ExecutionContext) -> PromptUI:
+        from .facing import PromptUI
 
-        return Facing(
+        return PromptUI(
             execution,
             self._terminal,
             plain=self._wanted.plain or os.environ.get("TERM", "") in DUMB,
@@ -226,12 +226,12 @@ class _Prompt:
             accepts_typeahead=lambda: not self._prompter.has_asked,
         )
 
-    async def _work(self, execution: ExecutionContext, facing: Facing) -> None:
+    async def _work(self, execution: ExecutionContext, facing: PromptUI) -> None:
         """Load what works behind the surface, which takes in meanwhile what is entered."""
         await to_thread.run_sync(import_module, ".serving", __package__)
-        from .serving import Serving
+        from .serving import PromptSession
 
-        serving = Serving(self._session, self._wanted, execution, facing, self._prompter.leave)
+        serving = PromptSession(self._session, self._wanted, execution, facing, self._prompter.leave)
         try:
             await serving.run()
         finally:

@@ -11,17 +11,17 @@ from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, 
 from ...toolkit.redaction.redactor import MARK
 from ...toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies, UserQuestion
 from ...toolkit.values import Json, ToolCall
-from ..asking import NARROWEST, claims_of, fitted, parse_reply, previewed, question_text, quoted, wrapped
+from ..asking import MIN_WIDTH, claims_of, fitted, parse_reply, previewed, question_text, quoted, wrapped
 from ..output import readable
 from .commands.base import duration
-from .surface import Asking, Choice, Line, QuestionSurface, Span, folded, line
+from .surface import Choice, Line, QuestionSurface, Span, SurfaceQuestion, folded, line
 from .view import subject_of
 
 __all__ = [
-    "Change",
+    "EditRequested",
+    "InvalidAnswer",
     "PromptApprover",
     "PromptQuestioner",
-    "Unclear",
     "asking_of",
     "change_notice",
     "parse_approval",
@@ -55,7 +55,7 @@ class PromptQuestioner(Questioner):
             reply = parse_reply(text, question)
             return "" if isinstance(reply, QuestionReply) else reply
 
-        text = await self._surface.ask(Asking(lines, "answer:", check=complaint, follows=follows))
+        text = await self._surface.ask(SurfaceQuestion(lines, "answer:", check=complaint, follows=follows))
         reply = parse_reply(text, question) if text is not None else None
         return reply if isinstance(reply, QuestionReply) else None
 
@@ -111,7 +111,7 @@ LINES = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EditRequested:
     """The operator wants to change the call first."""
 
 
@@ -121,7 +121,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Unclear:
+class InvalidAnswer:
     """What was typed is no answer."""
 
     message: str
@@ -147,25 +147,29 @@ def _holds_mark(value: Json) -> bool:
     return any(_holds_mark(item) for item in value) if isinstance(value, list) else False
 
 
-def parse_approval(text: str, question: ApprovalRequest) -> ApprovalDecision | Change | Reason | Unclear:
+def parse_approval(text: str, question: ApprovalRequest) -> ApprovalDecision | EditRequested | Reason | InvalidAnswer:
     """What an operator's line means. Nothing is no answer: an Enter too many approves and denies nothing. Pure."""
     word, _, rest = text.strip().partition(" ")
     word, rest = word.lower(), rest.strip()
     if word in (CHANGE, "change", "edit") and not rest:
-        return Change() if editable(question) is not None else Unclear("this call cannot be changed here: y or n")
+        return (
+            EditRequested()
+            if editable(question) is not None
+            else InvalidAnswer("this call cannot be changed here: y or n")
+        )
     if word == REASON and not rest:
         return Reason()
     scope = LETTERS.get(word) or WORDS.get(word) or next((one for one in ApprovalScope if one == word), None)
     if scope is None:
-        return Unclear("answer with one of the letters")
+        return InvalidAnswer("answer with one of the letters")
     if scope.allows and rest:
-        return Unclear("a letter alone allows; a text behind it is for n")
+        return InvalidAnswer("a letter alone allows; a text behind it is for n")
     if scope not in question.scopes:
-        return Unclear("that is not possible here")
+        return InvalidAnswer("that is not possible here")
     return ApprovalDecision(scope, reason=rest)
 
 
-def asking_of(question: ApprovalRequest, width: int = 80) -> Asking:
+def asking_of(question: ApprovalRequest, width: int = 80) -> SurfaceQuestion:
     """The question as it is shown. Control characters are spelled out, and no row is wider than ``width``. Pure."""
     rows = quoted(question.what, width)
     below = previewed(question.preview, width)
@@ -178,7 +182,7 @@ def asking_of(question: ApprovalRequest, width: int = 80) -> Asking:
         *(line(Span(f"  {row}", "dim")) for row in wrapped(readable(question.reason), width - 3)),
     ]
     limit = f" (denied after {duration(question.timeout)})" if question.timeout else ""
-    return Asking(tuple(lines), f"answer{limit}:", kind="approval", choices=tuple(_choices(question)))
+    return SurfaceQuestion(tuple(lines), f"answer{limit}:", kind="approval", choices=tuple(_choices(question)))
 
 
 def _again(question: ApprovalRequest, rows: int, width: int) -> list[Line]:
@@ -205,7 +209,7 @@ def _facts(question: ApprovalRequest, width: int) -> list[Line]:
     """What the caller says of its call, in a row of 80 columns: it must not push the call off the screen."""
     why = str(question.details.get("why") or "")
     text = " · ".join([*claims_of(question.details), *([f"why: {why}"] if why else [])])
-    room = max(NARROWEST, width) - 3
+    room = max(MIN_WIDTH, width) - 3
     return [line(f"  {row}") for row in wrapped(fitted(text, max(FACTS, room)), room)] if text else []
 
 
@@ -231,7 +235,7 @@ def change_notice(call: ToolCall, redact: Callable[[str], str]) -> str:
 
 def _complaint(text: str, question: ApprovalRequest) -> str:
     answer = parse_approval(text, question)
-    return answer.message if isinstance(answer, Unclear) else ""
+    return answer.message if isinstance(answer, InvalidAnswer) else ""
 
 
 class PromptApprover(Approver):
@@ -256,7 +260,7 @@ class PromptApprover(Approver):
         while True:
             text = await self._surface.ask(asking)
             answer = parse_approval(text, question) if text is not None else NO_ANSWER
-            if isinstance(answer, Change):
+            if isinstance(answer, EditRequested):
                 answer = await self._edited(question)
             elif isinstance(answer, Reason):
                 answer = await self._denied_with_reason()
@@ -267,19 +271,19 @@ class PromptApprover(Approver):
 
     async def _denied_with_reason(self) -> ApprovalDecision:
         hint = line(Span("  say why not, and press Enter; the model reads it", "accent"))
-        text = await self._surface.ask(Asking((hint,), "why not:", kind="approval", follows=True))
+        text = await self._surface.ask(SurfaceQuestion((hint,), "why not:", kind="approval", follows=True))
         return ApprovalDecision(ApprovalScope.DENY_ONCE, reason=(text or "").strip())
 
-    async def _edited(self, question: ApprovalRequest) -> ApprovalDecision | Unclear:
+    async def _edited(self, question: ApprovalRequest) -> ApprovalDecision | InvalidAnswer:
         found = editable(question)
         assert found is not None
         name, value = found
         hint = line(Span(f"  change the {name} and press Enter; Ctrl-D leaves it as it is", "accent"))
-        text = await self._surface.ask(Asking((hint,), ">", prefill=value, kind="approval", follows=True))
+        text = await self._surface.ask(SurfaceQuestion((hint,), ">", prefill=value, kind="approval", follows=True))
         if text is None or not text.strip():
-            return Unclear("it was not changed")
+            return InvalidAnswer("it was not changed")
         if text == value:
-            return Unclear("it is as it was: y lets it run")
+            return InvalidAnswer("it is as it was: y lets it run")
         arguments = dict(question.call.arguments) if isinstance(question.call.arguments, Mapping) else {}
         changed = replace(question.call, arguments={**arguments, name: text})
         self._changed(changed)

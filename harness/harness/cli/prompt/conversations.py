@@ -14,8 +14,8 @@ from ...agent.events import AnswerDelta, ReasoningDelta
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...toolkit.events import Event, Subscription
-from ..conversation import Begun, Conversation, open_conversation
-from .view import View
+from ..conversation import ConversationStart, OpenConversation, open_conversation
+from .view import EventView
 
 if TYPE_CHECKING:
     from ...agent.storage import ConversationStore
@@ -40,7 +40,7 @@ class Conversations:
         execution: ExecutionContext,
         toolkit: Toolkit,
         store: ConversationStore | None,
-        view: View,
+        view: EventView,
         tasks: TaskGroup,
         changed: Callable[[], None],
     ) -> None:
@@ -53,9 +53,9 @@ class Conversations:
         self._one = anyio.Lock()
         self._opening: anyio.CancelScope | None = None
         self._events: Subscription | None = None
-        self.current: Conversation | None = None
+        self.current: OpenConversation | None = None
 
-    async def open(self, begun: Begun) -> Conversation:
+    async def open(self, begun: ConversationStart) -> OpenConversation:
         """Go on with another conversation; the one before is closed when it is open.
 
         Raises:
@@ -69,11 +69,11 @@ class Conversations:
             self._changed()
             return new
 
-    async def _begun(self, begun: Begun) -> Conversation:
+    async def _begun(self, begun: ConversationStart) -> OpenConversation:
         with anyio.CancelScope() as scope:
             self._opening = scope
             try:
-                conversation: Conversation = await self._tasks.start(self._keep, begun)
+                conversation: OpenConversation = await self._tasks.start(self._keep, begun)
                 return conversation
             finally:
                 self._opening = None
@@ -93,8 +93,8 @@ class Conversations:
             if old is not None:
                 await _closed(old)
 
-    async def _keep(self, begun: Begun, *, task_status: TaskStatus[Conversation]) -> None:
-        opened: Conversation | None = None
+    async def _keep(self, begun: ConversationStart, *, task_status: TaskStatus[OpenConversation]) -> None:
+        opened: OpenConversation | None = None
         try:
             async with open_conversation(begun, self._execution, self._toolkit, self._store) as opened:
                 self._view.jobs.update(opened.running)
@@ -110,7 +110,9 @@ class Conversations:
                 self.current = None if self.current is opened else self.current
                 self._changed()
 
-    async def _serve(self, opened: Conversation, events: Subscription, status: TaskStatus[Conversation]) -> None:
+    async def _serve(
+        self, opened: OpenConversation, events: Subscription, status: TaskStatus[OpenConversation]
+    ) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._work, opened)
             tasks.start_soon(self._watch, events)
@@ -120,7 +122,7 @@ class Conversations:
         for event in events.drain():
             self._view.heard(event)
 
-    async def _work(self, opened: Conversation) -> None:
+    async def _work(self, opened: OpenConversation) -> None:
         """Work on prompts; a conversation that cannot be kept any more ends, and the prompt lives on."""
         try:
             await opened.agent.serve()
@@ -157,6 +159,6 @@ def joined(events: Sequence[Event]) -> list[Event]:
     return done
 
 
-async def _closed(conversation: Conversation) -> None:
+async def _closed(conversation: OpenConversation) -> None:
     conversation.left.set()
     await conversation.closed.wait()

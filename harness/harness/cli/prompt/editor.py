@@ -48,14 +48,14 @@ from prompt_toolkit.widgets import SearchToolbar
 from ...results import DirEntry
 from ...system.background_tasks import BackgroundTasks
 from .surface import (
-    Asking,
-    Ended,
-    Entered,
+    ExpandRequested,
     Input,
+    InputEnded,
     Interrupted,
     Line,
-    Opened,
     Span,
+    SurfaceQuestion,
+    TextEntered,
     Theme,
     choice_lines,
     line,
@@ -66,11 +66,11 @@ from .surface import (
 
 __all__ = [
     "Editor",
-    "Keyboard",
+    "InputFocus",
+    "InvisibleCharacterProcessor",
     "PathWord",
     "PromptCompleter",
-    "SpelledOut",
-    "Suggested",
+    "Suggestion",
     "fragments",
     "named",
     "path_word",
@@ -83,13 +83,13 @@ __all__ = [
 
 LIMIT = 3.0
 """Seconds that the target has for the names in a directory."""
-MOST = 200
+MAX_SUGGESTIONS = 200
 """Names that are offered."""
 _WORD = re.compile(r"""(?:\\.|[^\s\\"'<>|;&()=])*$""")
 _SPECIAL = re.compile(r"""([\s\\"'`$<>|;&()*?\[\]{}!#~=])""")
 
 
-class Suggested(Protocol):
+class Suggestion(Protocol):
     """A completion of a slash command: a text from the character ``start`` of the line to its end."""
 
     @property
@@ -139,7 +139,10 @@ def named(word: PathWord, entries: Iterable[DirEntry]) -> list[tuple[str, str]]:
     fitting = [one for one in entries if one.name.startswith(word.start) and (hidden or not one.name.startswith("."))]
     visible = sorted((one for one in fitting if one.name.isprintable()), key=lambda one: one.name)
     found = []
-    for entry in [*visible[: MOST - 1], *visible[MOST - 1 :][-1:]]:  # the last one: Tab types what all have in common
+    for entry in [
+        *visible[: MAX_SUGGESTIONS - 1],
+        *visible[MAX_SUGGESTIONS - 1 :][-1:],
+    ]:  # the last one: Tab types what all have in common
         ending = "/" if entry.type == "dir" else ""
         name = _SPECIAL.sub(r"\\\1", entry.name) if word.quoted else entry.name
         found.append((f"{word.shown}{name}{ending}", f"{entry.name}{ending}"))
@@ -165,7 +168,7 @@ class PromptCompleter(Completer):
 
     def __init__(
         self,
-        commands: Callable[[str], Iterable[Suggested]],
+        commands: Callable[[str], Iterable[Suggestion]],
         list_dir: Callable[[str], Awaitable[Sequence[DirEntry]]],
         tasks: Callable[[], BackgroundTasks | None],
     ) -> None:
@@ -224,7 +227,7 @@ PASTED = 40
 """Keys that come at once only when something is pasted."""
 
 
-class Keyboard:
+class InputFocus:
     """Keeps a question from taking what was meant for the line that is being typed.
 
     A question gets the keys at once when nothing is being typed; else when the operator asks for it, or when the line
@@ -265,7 +268,7 @@ def spelled(text: str) -> tuple[str, list[int]]:
     return shown, [*places, len(shown)]
 
 
-class SpelledOut(Processor):
+class InvisibleCharacterProcessor(Processor):
     """Shows them so; the text itself stays as it is. It goes before what adds text to the line."""
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
@@ -302,7 +305,7 @@ class _Shown:
 
     live: tuple[Line, ...] = ()
     status: Line = ()
-    asking: Asking | None = None
+    asking: SurfaceQuestion | None = None
     selected: int | None = None
     """The choice of the question that Enter takes."""
 
@@ -427,7 +430,7 @@ class Editor:
         theme: Callable[[], Theme],
         happened: Callable[[Input], None],
         answered: Callable[[str | None], None],
-        keyboard: Keyboard,
+        keyboard: InputFocus,
         behind: Callable[[], bool] = lambda: False,
     ) -> None:
         self._theme = theme
@@ -485,7 +488,7 @@ class Editor:
             self._shown.status = line
             self.app.invalidate()
 
-    def question(self, asking: Asking | None) -> None:
+    def question(self, asking: SurfaceQuestion | None) -> None:
         """Let the keys go to the answer of a question; None: to the line again."""
         if self._shown.asking is not None and self._shown.asking.secret:
             self.app.clipboard.set_text("")  # what was cut out of a password must not be put into the line
@@ -502,7 +505,7 @@ class Editor:
         self.app.invalidate()
 
     @property
-    def asking(self) -> Asking | None:
+    def asking(self) -> SurfaceQuestion | None:
         """The question whose answer gets the keys."""
         return self._shown.asking
 
@@ -533,7 +536,7 @@ class Editor:
         line = Window(
             BufferControl(
                 self.line,
-                input_processors=[SpelledOut()],
+                input_processors=[InvisibleCharacterProcessor()],
                 search_buffer_control=search.control,
                 preview_search=True,
             ),
@@ -547,7 +550,7 @@ class Editor:
                 self._answer,
                 input_processors=[
                     ConditionalProcessor(PasswordProcessor(), secret),
-                    SpelledOut(),
+                    InvisibleCharacterProcessor(),
                     BeforeInput(self._label, style="class:prompt"),
                 ],
             ),
@@ -616,7 +619,7 @@ class Editor:
             keys.add(*names, filter=typing)(lambda event: event.current_buffer.newline(copy_margin=False))
         keys.add("c-c")(self._interrupt)
         keys.add("c-d")(self._end)
-        keys.add("c-o")(lambda event: self._happened(Opened()))
+        keys.add("c-o")(lambda event: self._happened(ExpandRequested()))
         keys.add("c-z")(lambda event: None)  # what runs here must not be stopped by a slip
         keys.add("c-l")(lambda event: event.app.renderer.clear())
         for name in ("enter", *sorted({letter for word in ANSWERED for letter in word[1:]})):
@@ -648,7 +651,7 @@ class Editor:
         self.line.text = text
         self.line.append_to_history()
         self.line.reset()
-        self._happened(Entered(text))
+        self._happened(TextEntered(text))
 
     def _enter_answer(self, event: KeyPressEvent) -> None:
         asking, selected = self._shown.asking, self._shown.selected
@@ -716,7 +719,7 @@ class Editor:
         elif self._shown.asking is not None:
             self._answer_with(None)
         else:
-            self._happened(Ended())
+            self._happened(InputEnded())
 
 
 def _continues(line: str) -> bool:

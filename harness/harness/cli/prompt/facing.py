@@ -20,13 +20,13 @@ from .surface import Line, Span, Surface, folded, line, one_line, printable, the
 
 if TYPE_CHECKING:
     from ...system.background_tasks import BackgroundTasks
-    from .editor import Suggested
-    from .screen import Screen
+    from .editor import Suggestion
+    from .screen import ScreenSurface
 
 __all__ = [
-    "EnteredBefore",
-    "Facing",
-    "Standing",
+    "InputHistory",
+    "PromptUI",
+    "StatusLine",
     "history_path",
     "status_line",
 ]
@@ -48,7 +48,7 @@ def history_path(environ: Mapping[str, str] | None = None) -> Path:
     return state_home(environ) / "prompt-history"
 
 
-class EnteredBefore(History):
+class InputHistory(History):
     """The history of the prompt. What begins with a space is not kept. A file that cannot be had is done without.
 
     Args:
@@ -130,7 +130,7 @@ def _entry(line: bytes) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StatusLine:
     """What the status line says. Tokens of 0 and texts that are empty are not known, or do not matter."""
 
     target: str
@@ -146,7 +146,7 @@ class Standing:
     queued: int = 0
 
 
-def status_line(standing: Standing, width: int) -> Line:
+def status_line(standing: StatusLine, width: int) -> Line:
     """The facts in one line; what does not fit goes, the least important first."""
     facts = [
         (0, one_line(standing.target, 40)),
@@ -169,7 +169,7 @@ def _joined(facts: list[tuple[int, str]]) -> str:
     return f" {' · '.join(text for _, text in facts)}"
 
 
-def _tokens(standing: Standing) -> str:
+def _tokens(standing: StatusLine) -> str:
     if not standing.context:
         return ""
     used = _count(standing.context)
@@ -180,7 +180,7 @@ def _count(tokens: int) -> str:
     return str(tokens) if tokens < 1000 else f"{tokens / 1000:.1f}k" if tokens < 100_000 else f"{tokens // 1000}k"
 
 
-def _approvals(standing: Standing) -> str:
+def _approvals(standing: StatusLine) -> str:
     if standing.approvals == "ask":
         return "asks"
     if standing.remaining is None:
@@ -192,7 +192,7 @@ def _approvals(standing: Standing) -> str:
 # -- What the operator faces: the surface, and what it needs. It is there before what works behind it is loaded.
 
 
-class Facing:
+class PromptUI:
     """The surface of a prompt on one target.
 
     ``commands``, which says how a slash command could go on, and ``listing``, in which the target is asked for paths,
@@ -212,23 +212,23 @@ class Facing:
         self.terminal = terminal
         self.color = color
         self._takes_blind = accepts_typeahead
-        self.history = EnteredBefore(history_path(), None)
-        self.commands: Callable[[str], Iterable[Suggested]] = lambda text: ()
+        self.history = InputHistory(history_path(), None)
+        self.commands: Callable[[str], Iterable[Suggestion]] = lambda text: ()
         self.listing: BackgroundTasks | None = None
         self.surface: Surface = self._plain() if plain else self._screen()
 
     def _plain(self) -> Surface:
-        from .plain import Plain
+        from .plain import LineSurface
 
-        return Plain(self.terminal)
+        return LineSurface(self.terminal)
 
-    def _screen(self) -> Screen:
+    def _screen(self) -> ScreenSurface:
         from .editor import PromptCompleter
-        from .screen import Screen
+        from .screen import ScreenSurface
 
         completer = PromptCompleter(self._completions, self._execution.list_dir, lambda: self.listing)
         theme = theme_for("", color=self.color)
-        return Screen(
+        return ScreenSurface(
             self.terminal,
             theme=theme,
             history=self.history,
@@ -236,7 +236,7 @@ class Facing:
             takes_blind=self._takes_blind,
         )
 
-    def _completions(self, text: str) -> Iterable[Suggested]:
+    def _completions(self, text: str) -> Iterable[Suggestion]:
         return self.commands(text)
 
     def warned(self, text: str) -> None:
@@ -250,4 +250,4 @@ class Facing:
         self.surface.show(*folded(line(Span("harness", "title"), f" on {target}{without}"), self.surface.width - 1))
         if has_terminal:
             self.surface.show(line(Span(f"watch: {shlex.join(self._execution.attach_command)}", "dim")))
-        self.surface.status(status_line(Standing(target=target, doing="starting"), self.surface.width))
+        self.surface.status(status_line(StatusLine(target=target, doing="starting"), self.surface.width))

@@ -15,11 +15,11 @@ from anyio.abc import TaskGroup
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...toolkit.permissions.remembered_answers import TimedApproval
-from .commands.base import Front, PromptContext, SurfaceOutput
+from .commands.base import PromptActions, PromptContext, SurfaceOutput
 from .commands.table import Parsed, changes_conversation, is_command, parse, run_command
-from .facing import Standing, status_line
-from .surface import Ended, Entered, Input, Interrupted, Opened, Surface, one_line
-from .view import View
+from .facing import StatusLine, status_line
+from .surface import ExpandRequested, Input, InputEnded, Interrupted, Surface, TextEntered, one_line
+from .view import EventView
 
 if TYPE_CHECKING:
     from ...agent.agent import Agent
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ...toolkit.assembly import Toolkit
     from .commands.base import Deadlines
     from .conversations import Conversations
-    from .operators import Operator
+    from .operators import ShellEscape
 
-__all__ = ["Loop", "Supplies"]
+__all__ = ["Loop", "PromptServices"]
 
 log = logging.getLogger(__name__)
 IDLE = frozenset({"idle", "closed", "paused"})
@@ -39,11 +39,11 @@ LEAVES = "Ctrl-C again, Ctrl-D or /quit leaves"
 
 
 @dataclass(frozen=True, slots=True)
-class Supplies:
+class PromptServices:
     """What is opened while the prompt is there already."""
 
     toolkit: Toolkit
-    operator: Operator
+    operator: ShellEscape
     deadlines: Deadlines
     conversations: Conversations
     models: ModelTable | None = None
@@ -51,17 +51,17 @@ class Supplies:
 
 
 @dataclass
-class _Opened:
+class _LoadState:
     """What there is by now. ``answering``: it is known whether a model answers; ``silent`` says why none does."""
 
-    supplies: Supplies | None = None
+    supplies: PromptServices | None = None
     supplied: anyio.Event = field(default_factory=anyio.Event)
     answering: anyio.Event = field(default_factory=anyio.Event)
     silent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _QueuedInput:
     """What was entered and is not begun; ``behind``: something else was to be done first."""
 
     text: str
@@ -77,10 +77,10 @@ class Loop:
     def __init__(
         self,
         surface: Surface,
-        view: View,
+        view: EventView,
         execution: ExecutionContext,
         timed: TimedApproval,
-        front: Callable[[Loop], Front],
+        front: Callable[[Loop], PromptActions],
         leaves: Callable[[], None] = lambda: None,
     ) -> None:
         self._surface = surface
@@ -90,8 +90,8 @@ class Loop:
         self._front = front(self)
         self._leaves = leaves
         self._output = SurfaceOutput(surface)
-        self._opened = _Opened()
-        self._waiting: deque[_Waiting] = deque()
+        self._opened = _LoadState()
+        self._waiting: deque[_QueuedInput] = deque()
         self._more = anyio.Event()
         self._wakeup = anyio.Event()
         self._leaving = anyio.Event()
@@ -103,7 +103,7 @@ class Loop:
 
     # -- what it is told by those who open things
 
-    def set_services(self, supplies: Supplies) -> None:
+    def set_services(self, supplies: PromptServices) -> None:
         """Work on what was entered from now on."""
         self._opened.supplies = supplies
         self._opened.supplied.set()
@@ -120,7 +120,7 @@ class Loop:
         self.changed()
 
     @property
-    def supplies(self) -> Supplies:
+    def supplies(self) -> PromptServices:
         """What was opened; only for what runs after it was."""
         assert self._opened.supplies is not None
         return self._opened.supplies
@@ -173,21 +173,21 @@ class Loop:
         warned, self._warned = self._warned, None
         if isinstance(what, Interrupted):
             self._interrupted(again=warned is Interrupted)
-        elif isinstance(what, Ended):
-            self._ended(what, again=warned is Ended)
-        elif isinstance(what, Opened):
+        elif isinstance(what, InputEnded):
+            self._ended(what, again=warned is InputEnded)
+        elif isinstance(what, ExpandRequested):
             self._view.open_reasoning()
         else:
             self._entered(what, tasks)
 
-    def _entered(self, what: Entered, tasks: TaskGroup) -> None:
+    def _entered(self, what: TextEntered, tasks: TaskGroup) -> None:
         text = what.text.rstrip()
         if not text.strip():
             return
         if _is_slash(text) and not changes_conversation(text):
             tasks.start_soon(self._command, text)
             return
-        self._waiting.append(_Waiting(text, behind=self._working or bool(self._waiting)))
+        self._waiting.append(_QueuedInput(text, behind=self._working or bool(self._waiting)))
         self._more.set()
 
     # -- Ctrl-C and Ctrl-D
@@ -223,11 +223,11 @@ class Loop:
         if queued:
             agent.pause("Ctrl-C", f"{queued} queued prompt{'' if queued == 1 else 's'} held, /kill #N drops one")
 
-    def _ended(self, what: Ended, *, again: bool) -> None:
+    def _ended(self, what: InputEnded, *, again: bool) -> None:
         if what.gone or again or not self.busy:
             self.leave()
             return
-        self._warned = Ended
+        self._warned = InputEnded
         self._view.note("something is running: Ctrl-D again cancels it and leaves, Ctrl-C cancels it", "warn")
 
     # -- work
@@ -337,11 +337,11 @@ class Loop:
             self._wakeup = anyio.Event()
             await self._wakeup.wait()
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> StatusLine:
         target = str(self._execution.target)
         pane = self._execution.describe().removeprefix(target).strip() if self._execution.has_terminal else ""
         remaining = self._timed.remaining
-        here = Standing(target=target.removesuffix(":"), pane=pane, approvals=self._timed.state, remaining=remaining)
+        here = StatusLine(target=target.removesuffix(":"), pane=pane, approvals=self._timed.state, remaining=remaining)
         here = replace(here, jobs=len(self._view.jobs), doing=self._doing(), queued=len(self._waiting))
         if self.agent is None:
             return here

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from ..asking import wrapped
 from .surface import Span, Theme, painted, printable
 
-__all__ = ["LIBRARIES", "Blocks", "Piece", "drawn"]
+__all__ = ["LIBRARIES", "MarkdownBlock", "MarkdownSplitter", "drawn"]
 
 WIDEST = 120
 """Columns of a paragraph, however wide the terminal is."""
@@ -23,14 +23,14 @@ Kind = Literal["text", "code", "heading"]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MarkdownBlock:
     """A part that is whole: a block of text, one line of code, or a heading."""
 
     kind: Kind
     text: str
 
 
-class Blocks:
+class MarkdownSplitter:
     """Cuts what comes into pieces. Lines of code are whole with their end, text with the empty line below it."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Blocks:
         """What waits for its end."""
         return "\n".join([*self._block, self._line])
 
-    def feed(self, text: str) -> list[Piece]:
+    def feed(self, text: str) -> list[MarkdownBlock]:
         """The pieces that are whole now."""
         *lines, self._line = (self._line + text).split("\n")
         pieces = [piece for line in lines for piece in self._fed(line.removesuffix("\r"))]
@@ -51,42 +51,42 @@ class Blocks:
             pieces += self._flushed()
         return pieces
 
-    def end(self) -> list[Piece]:
+    def end(self) -> list[MarkdownBlock]:
         """The last pieces; what comes next begins anew."""
         pieces = self._fed(self._line) if self._line else []
         pieces += self._flushed()
         self._line, self._fence = "", ""
         return pieces
 
-    def _fed(self, line: str) -> list[Piece]:
+    def _fed(self, line: str) -> list[MarkdownBlock]:
         if self._fence:
             return self._fed_code(line)
         if fence := _FENCE.match(line):
             self._fence = fence["mark"]
             return self._flushed()
         if _HEADING.match(line):
-            return [*self._flushed(), Piece("heading", line)]
+            return [*self._flushed(), MarkdownBlock("heading", line)]
         if not line.strip():
             return self._flushed()
         self._block.append(line)
         return []
 
-    def _fed_code(self, line: str) -> list[Piece]:
+    def _fed_code(self, line: str) -> list[MarkdownBlock]:
         closing = line.strip()
         if closing.startswith(self._fence) and not closing.strip(self._fence[0]):
             self._fence = ""
             return []
-        return [Piece("code", line)]
+        return [MarkdownBlock("code", line)]
 
-    def _flushed(self) -> list[Piece]:
+    def _flushed(self) -> list[MarkdownBlock]:
         if not self._block:
             return []
         text = "\n".join(self._block)
         self._block = []
-        return [Piece("text", text)]
+        return [MarkdownBlock("text", text)]
 
 
-def drawn(piece: Piece, theme: Theme, width: int) -> str:
+def drawn(piece: MarkdownBlock, theme: Theme, width: int) -> str:
     """A piece as the terminal takes it, with its line end. Whatever it holds, it is only seen."""
     if piece.kind == "code":
         return painted([(Span("  "), Span(piece.text.expandtabs(4), "code"))], theme)

@@ -26,7 +26,7 @@ from .view import Output
 if TYPE_CHECKING:
     from ...toolkit.assembly import Toolkit
 
-__all__ = ["Operator", "OwnWord", "open_operator", "told"]
+__all__ = ["OperatorApprover", "ShellEscape", "open_operator", "told"]
 
 LONGEST = 30 * 86400.0
 """Seconds that a command of the operator is waited for: they end it when they like."""
@@ -38,7 +38,7 @@ PAUSE = 0.05
 """Seconds between two pieces of output that are shown."""
 
 
-class OwnWord(Approver):
+class OperatorApprover(Approver):
     """Whoever types a command has decided that it may run; what is denied stays denied."""
 
     @property
@@ -59,7 +59,7 @@ def told(command: str, outcome: CallOutcome) -> str:
     )
 
 
-class Operator:
+class ShellEscape:
     """Runs one command at a time and shows what it writes as it comes."""
 
     def __init__(self, executor: Executor, surface: Surface) -> None:
@@ -88,7 +88,7 @@ class Operator:
         """Run it to its end; what came of it is on the surface."""
         call = ToolCall("run_shell", {"command": command, "wait": LONGEST}, uuid.uuid4().hex)
         self._call_id = call.call_id
-        written = Written(call.call_id)
+        written = OutputTail(call.call_id)
         try:
             with self.events.listening(written.heard):
                 async with anyio.create_task_group() as tasks:
@@ -101,7 +101,7 @@ class Operator:
             self._call_id = ""
             self._surface.live(())
 
-    async def _follow(self, written: Written) -> None:
+    async def _follow(self, written: OutputTail) -> None:
         """Show what is written, and how long it has taken."""
         started = time.monotonic()
         while True:
@@ -114,7 +114,7 @@ class Operator:
             await anyio.sleep(PAUSE)
             written.more = anyio.Event()
 
-    def _finish(self, outcome: CallOutcome, written: Written) -> None:
+    def _finish(self, outcome: CallOutcome, written: OutputTail) -> None:
         rest = [line(written.output.rest)] if written.output.rest.strip() else []
         text, role = ending(outcome)
         texts = (line(Span(f"· {one}", role)) for one in (text, *_notices(outcome, written.dropped)))
@@ -122,7 +122,7 @@ class Operator:
         self._surface.show(*written.taken(), *rest, *notes)
 
 
-class Written:
+class OutputTail:
     """What a call writes, until it is shown. Of a flood the last lines are kept, and the others counted."""
 
     def __init__(self, call_id: str) -> None:
@@ -180,12 +180,12 @@ def _notices(outcome: CallOutcome, dropped: int) -> list[str]:
 
 
 @asynccontextmanager
-async def open_operator(toolkit: Toolkit, execution: ExecutionContext, surface: Surface) -> AsyncIterator[Operator]:
+async def open_operator(toolkit: Toolkit, execution: ExecutionContext, surface: Surface) -> AsyncIterator[ShellEscape]:
     """The operator of a target, and the session in which their commands are audited.
 
     Raises:
         HarnessError: the target is gone.
     """
     registry = toolkit.known.include("run_shell")
-    async with toolkit.executor(execution, approver=OwnWord(), registry=registry) as executor:
-        yield Operator(executor, surface)
+    async with toolkit.executor(execution, approver=OperatorApprover(), registry=registry) as executor:
+        yield ShellEscape(executor, surface)

@@ -18,16 +18,16 @@ import anyio
 from ...login import when_continued
 from .surface import (
     NONE,
-    Asking,
-    Ended,
-    Entered,
+    ExpandRequested,
     Input,
+    InputEnded,
     Inputs,
     Interrupted,
     Line,
-    Opened,
     Surface,
-    Terminal,
+    SurfaceQuestion,
+    TerminalWriter,
+    TextEntered,
     Theme,
     choice_lines,
     line,
@@ -35,7 +35,7 @@ from .surface import (
     printable,
 )
 
-__all__ = ["Plain", "asked_text", "entries_of"]
+__all__ = ["LineSurface", "asked_text", "entries_of"]
 
 MARK: Final = "harness> "
 OPEN: Final = "\x0f"
@@ -64,19 +64,19 @@ def entries_of(lines: Sequence[str]) -> list[str]:
     return joined if commands else ["\n".join(joined)]
 
 
-def asked_text(asking: Asking, width: int, theme: Theme) -> str:
+def asked_text(asking: SurfaceQuestion, width: int, theme: Theme) -> str:
     """A question with its choices, and below them what the answer begins with, as lines. Pure."""
     prefill = "".join(f"  {one}\n" for one in printable(asking.prefill).split("\n") if asking.prefill)
     return painted((*asking.lines, *choice_lines(asking.choices, width - 1)), theme) + prefill
 
 
-class Plain(Surface):
+class LineSurface(Surface):
     """See the module. Lines are read as the terminal gives them, with its own editing."""
 
     def __init__(self, terminal: int) -> None:
         self.theme: Theme = NONE
         self._terminal = terminal
-        self._stream = Terminal(terminal, lambda: self._inputs.put(Ended(gone=True)))
+        self._stream = TerminalWriter(terminal, lambda: self._inputs.put(InputEnded(gone=True)))
         self._inputs = Inputs()
         self._answer: list[str | None] | None = None
         self._answered = anyio.Event()
@@ -135,11 +135,11 @@ class Plain(Surface):
             self._withdrawn, lines = -math.inf, lines[1:]
         if lines:
             for text in entries_of(lines):
-                self._inputs.put(Opened() if text == OPEN else Entered(text))
+                self._inputs.put(ExpandRequested() if text == OPEN else TextEntered(text))
         if ended and self._answer is not None:
             self.dismiss()
         elif ended:
-            self._inputs.put(Ended(gone=True))
+            self._inputs.put(InputEnded(gone=True))
 
     async def _interrupts(self) -> None:
         before = signal.getsignal(signal.SIGINT)
@@ -222,7 +222,7 @@ class Plain(Surface):
 
     # -- asking
 
-    async def ask(self, asking: Asking) -> str | None:
+    async def ask(self, asking: SurfaceQuestion) -> str | None:
         """See :class:`Surface`."""
         async with self._one:
             if not asking.follows:
@@ -246,7 +246,7 @@ class Plain(Surface):
         if not self._reading.locked():
             termios.tcflush(self._keys, termios.TCIFLUSH)
 
-    async def _clear_answer(self, asking: Asking) -> str | None:
+    async def _clear_answer(self, asking: SurfaceQuestion) -> str | None:
         shown = asked_text(asking, self.width, self.theme)
         while True:
             self._answer, self._answered = [], anyio.Event()

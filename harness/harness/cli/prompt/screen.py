@@ -24,21 +24,21 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from ...login import when_continued
 from ..asking import wrapped
-from .editor import MARK, Editor, Keyboard
-from .markdown import Blocks, Piece, drawn
+from .editor import MARK, Editor, InputFocus
+from .markdown import MarkdownBlock, MarkdownSplitter, drawn
 from .plain import entries_of
 from .surface import (
-    Asking,
-    Ended,
-    Entered,
+    ExpandRequested,
     Input,
+    InputEnded,
     Inputs,
     Interrupted,
     Line,
-    Opened,
     Span,
     Surface,
-    Terminal,
+    SurfaceQuestion,
+    TerminalWriter,
+    TextEntered,
     Theme,
     folded,
     line,
@@ -47,9 +47,9 @@ from .surface import (
 )
 
 __all__ = [
-    "Screen",
-    "TypedBefore",
-    "typed_before",
+    "ScreenSurface",
+    "Typeahead",
+    "parse_typeahead",
 ]
 
 
@@ -57,14 +57,14 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class TypedBefore:
+class Typeahead:
     """``entered`` is a whole prompt; ``keys`` are to be typed into the line, where they wait for an Enter."""
 
     entered: str = ""
     keys: str = ""
 
 
-def typed_before(data: bytes) -> TypedBefore:
+def parse_typeahead(data: bytes) -> Typeahead:
     """What an operator meant who could not see the prompt yet.
 
     Lines with an Enter are one prompt for the model. Nothing that was typed blind runs: a command waits in the line,
@@ -73,11 +73,11 @@ def typed_before(data: bytes) -> TypedBefore:
     text = data.decode("utf-8", "surrogateescape")
     whole, ended, rest = text.rpartition("\n")
     if not ended or not whole.strip():
-        return TypedBefore(keys=rest)
+        return Typeahead(keys=rest)
     lines = whole.split("\n")
     if any(one.lstrip().startswith(("!", "/")) for one in lines) or not all(map(_is_text, lines)):
-        return TypedBefore(keys=f"{whole}\n{rest}" if rest else whole)
-    return TypedBefore("\n".join(entries_of(lines)), rest)
+        return Typeahead(keys=f"{whole}\n{rest}" if rest else whole)
+    return Typeahead("\n".join(entries_of(lines)), rest)
 
 
 def _is_text(line: str) -> bool:
@@ -96,12 +96,12 @@ WAITS = line(Span("a question waits: Ctrl-O answers it; your line is kept", "war
 
 @dataclass
 class _Question:
-    asking: Asking
+    asking: SurfaceQuestion
     answer: str | None = None
     done: anyio.Event = field(default_factory=anyio.Event)
 
 
-class Screen(Surface):
+class ScreenSurface(Surface):
     """See the module.
 
     Args:
@@ -116,15 +116,17 @@ class Screen(Surface):
         theme: Theme,
         history: History,
         completer: Completer,
-        keyboard: Keyboard | None = None,
+        keyboard: InputFocus | None = None,
         takes_blind: Callable[[], bool] = lambda: True,
     ) -> None:
         self.theme = theme
         self._takes_blind = takes_blind
         self._inputs = Inputs()
         self._keys = Vt100Input(sys.stdin)
-        self._keyboard = keyboard or Keyboard()
-        self._stream = Terminal(terminal, lambda: self._happened(Ended(gone=True)), caught_up=self._caught_up)
+        self._keyboard = keyboard or InputFocus()
+        self._stream = TerminalWriter(
+            terminal, lambda: self._happened(InputEnded(gone=True)), caught_up=self._caught_up
+        )
         output = Vt100_Output(
             _as_text(self._stream),
             get_size=lambda: _size(terminal),
@@ -143,8 +145,8 @@ class Screen(Surface):
             behind=lambda: self._stream.behind,
         )
         self._editor.app.key_processor.before_key_press += lambda sender: self._pressed()
-        self._blocks = Blocks()
-        self._last: Piece | None = None
+        self._blocks = MarkdownSplitter()
+        self._last: MarkdownBlock | None = None
         self._going_on: tuple[Line, ...] = ()
         self._question: _Question | None = None
         self._one = anyio.Lock()
@@ -181,7 +183,7 @@ class Screen(Surface):
                 self._take_blind()
                 await self._editor.app.run_async(set_exception_handler=False, handle_sigint=False)
         except EOFError:
-            self._happened(Ended(gone=True))
+            self._happened(InputEnded(gone=True))
         finally:
             self._drawn.set()
 
@@ -197,7 +199,7 @@ class Screen(Surface):
 
     def _take_blind(self) -> None:
         """What the terminal has kept of the time before: from now on an Enter comes as another key."""
-        before = typed_before(_waiting(self._keys.fileno()))
+        before = parse_typeahead(_waiting(self._keys.fileno()))
         keys = before.keys
         if before.entered and self._takes_blind():
             self._editor.entered(before.entered)
@@ -222,10 +224,10 @@ class Screen(Surface):
     def _happened(self, what: Input) -> None:
         if self._lent is not None and isinstance(what, Interrupted):
             return  # it was for the program that has the terminal
-        if isinstance(what, Opened) and self._question is not None:
+        if isinstance(what, ExpandRequested) and self._question is not None:
             self._opened.set()
             return
-        if isinstance(what, Entered) and what.text.strip():
+        if isinstance(what, TextEntered) and what.text.strip():
             self.show(*_echo(what.text, self.width))
         self._inputs.put(what)
 
@@ -268,7 +270,7 @@ class Screen(Surface):
         self._last = None
         self._draw_live()
 
-    def _put(self, pieces: Sequence[Piece]) -> None:
+    def _put(self, pieces: Sequence[MarkdownBlock]) -> None:
         written = ""
         for piece in pieces:
             if self._last is not None and not (piece.kind == self._last.kind == "code"):
@@ -307,7 +309,7 @@ class Screen(Surface):
 
     # -- asking
 
-    async def ask(self, asking: Asking) -> str | None:
+    async def ask(self, asking: SurfaceQuestion) -> str | None:
         """See :class:`Surface`."""
         async with self._one:
             self.show(*asking.lines)
@@ -414,5 +416,5 @@ def _waiting(descriptor: int) -> bytes:
     return data
 
 
-def _as_text(stream: Terminal) -> TextIO:
+def _as_text(stream: TerminalWriter) -> TextIO:
     return cast("TextIO", stream)  # the library uses no more of it than there is

@@ -20,16 +20,16 @@ from ...system.background_tasks import background_tasks
 from ...toolkit.events import Event, JobStarted
 from ...toolkit.permissions.remembered_answers import TimedApproval
 from ...toolkit.values import ToolCall
-from ..conversation import Begun, Conversation, stored_choices
-from ..runtime import Session, logs_shown
-from .commands.base import Front
+from ..conversation import ConversationStart, OpenConversation, stored_choices
+from ..runtime import CliSession, logs_shown
+from .commands.base import PromptActions
 from .commands.table import completions
-from .editor import Suggested
-from .facing import Facing
-from .loop import Loop, Supplies
+from .editor import Suggestion
+from .facing import PromptUI
+from .loop import Loop, PromptServices
 from .markdown import LIBRARIES
 from .surface import THEMES, Surface, theme_for
-from .view import View
+from .view import EventView
 
 if TYPE_CHECKING:
     from ...agent.models import ModelProfile, ModelTable
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from ...settings import Choices
     from ...toolkit.assembly import Toolkit
     from ...toolkit.registry import Registry
-    from .app import Wanted
+    from .app import PromptOptions
 
 __all__ = [
-    "PromptFront",
-    "Serving",
+    "PromptActionsImpl",
+    "PromptSession",
     "server_tools",
 ]
 
@@ -51,7 +51,7 @@ __all__ = [
 # -- What the prompt does for slash commands: another conversation, model or theme, the terminal lent, the end.
 
 
-class PromptFront(Front):
+class PromptActionsImpl(PromptActions):
     """See the module.
 
     Args:
@@ -63,8 +63,8 @@ class PromptFront(Front):
         loop: Loop,
         surface: Surface,
         execution: ExecutionContext,
-        begun: Callable[[ModelProfile | None], Begun],
-        opened: Callable[[Conversation], None],
+        begun: Callable[[ModelProfile | None], ConversationStart],
+        opened: Callable[[OpenConversation], None],
         *,
         color: bool,
     ) -> None:
@@ -77,25 +77,25 @@ class PromptFront(Front):
         self._theme = surface.theme.name
 
     def leave(self) -> None:
-        """See :class:`Front`."""
+        """See :class:`PromptActions`."""
         self._loop.leave()
 
     async def open_session(self, session_id: str | None) -> None:
-        """See :class:`Front`."""
+        """See :class:`PromptActions`."""
         agent = self._loop.agent
         begun = self._begun(agent.profile if agent is not None else None)
         await self._open(replace(begun, session_id=session_id or "", here=False))
 
     async def use_model(self, profile: ModelProfile) -> None:
-        """See :class:`Front`."""
+        """See :class:`PromptActions`."""
         await self._open(self._begun(profile))
 
-    async def _open(self, begun: Begun) -> None:
+    async def _open(self, begun: ConversationStart) -> None:
         self._opened(await self._loop.supplies.conversations.open(begun))
         self._loop.set_model_ready()
 
     async def attach(self, *, read_only: bool = False) -> None:
-        """See :class:`Front`."""
+        """See :class:`PromptActions`."""
         words = self._execution.attach_command_read_only if read_only else self._execution.attach_command
         failures: list[OSError] = []
 
@@ -111,16 +111,16 @@ class PromptFront(Front):
 
     @property
     def themes(self) -> tuple[str, ...]:
-        """See :class:`Front`."""
+        """See :class:`PromptActions`."""
         return tuple(THEMES)
 
     @property
     def theme(self) -> str:
-        """See :class:`Front`."""
+        """See :class:`PromptActions`."""
         return self._theme
 
     def set_theme(self, name: str) -> None:
-        """See :class:`Front`."""
+        """See :class:`PromptActions`."""
         self._theme = name
         self._surface.restyle(theme_for(name, color=self._color))
 
@@ -174,15 +174,15 @@ CLOSING = 10.0
 """Seconds that the end of a conversation may take."""
 
 
-class Serving:
+class PromptSession:
     """One prompt on one target. ``leaves`` is called when the operator leaves, before anything is closed."""
 
     def __init__(
         self,
-        session: Session,
-        wanted: Wanted,
+        session: CliSession,
+        wanted: PromptOptions,
         execution: ExecutionContext,
-        facing: Facing,
+        facing: PromptUI,
         leaves: Callable[[], None],
     ) -> None:
         self._session = session
@@ -196,17 +196,17 @@ class Serving:
         self._timed = TimedApproval()
         self._surface = facing.surface
         words = None if facing.terminal == 1 else _to_stdout
-        self._view = View(self._surface, words=words, state=self._state)
+        self._view = EventView(self._surface, words=words, state=self._state)
         self._loop = Loop(self._surface, self._view, execution, self._timed, self._front, leaves)
         self._failure: HarnessError | None = None
         self.last_words: list[str] = []
 
-    def _front(self, loop: Loop) -> PromptFront:
-        return PromptFront(
+    def _front(self, loop: Loop) -> PromptActionsImpl:
+        return PromptActionsImpl(
             loop, self._surface, self._execution, self._begun, self._announce_conversation, color=self._facing.color
         )
 
-    def _commands(self, text: str) -> Iterable[Suggested]:
+    def _commands(self, text: str) -> Iterable[Suggestion]:
         context = self._loop.context
         return completions(text, context) if context is not None else ()
 
@@ -258,7 +258,7 @@ class Serving:
             self._loop.leave()
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[Supplies]:
+    async def _opened(self) -> AsyncIterator[PromptServices]:
         from ...agent.storage import ConversationStore
         from ...agent.trace.observer import link_news
         from .commands.base import Deadlines
@@ -277,7 +277,7 @@ class Serving:
             self._observers = await self._watching(stack, toolkit)
             store = ConversationStore()
             group = await stack.enter_async_context(anyio.create_task_group())
-            yield Supplies(
+            yield PromptServices(
                 toolkit=toolkit,
                 operator=operator,
                 deadlines=Deadlines(tasks),
@@ -341,7 +341,7 @@ class Serving:
 
     # -- the conversation
 
-    async def _converse(self, supplies: Supplies) -> None:
+    async def _converse(self, supplies: PromptServices) -> None:
         """Begin the conversation, or say why there is none."""
         from ...agent.opening import preload
 
@@ -374,7 +374,7 @@ class Serving:
         name = self._wanted.model or self._models.default
         return self._models.profile(name) if name else None
 
-    def _begun(self, profile: ModelProfile | None) -> Begun:
+    def _begun(self, profile: ModelProfile | None) -> ConversationStart:
         from ...agent.opening import HumanHandlers
         from ...agent.settings import AgentSettings
         from .approvals import PromptApprover, PromptQuestioner
@@ -385,7 +385,7 @@ class Serving:
         settings = self._session.settings
         tmux = settings.tmux if isinstance(settings.tmux, str) else settings.config.session if settings.tmux else ""
         approver = PromptApprover(self._surface, self._changed, self._catch_up)
-        return Begun(
+        return ConversationStart(
             profile=chosen,
             settings=self._settings or AgentSettings(),
             handlers=HumanHandlers(approver, PromptQuestioner(self._surface, self._catch_up), self._timed),
@@ -416,7 +416,7 @@ class Serving:
             redact = self._loop.supplies.toolkit.redactor.text
             self._loop.agent.notify_model(change_notice(call, redact))
 
-    def _announce_conversation(self, conversation: Conversation) -> None:
+    def _announce_conversation(self, conversation: OpenConversation) -> None:
         """Say that it is another conversation now."""
         if conversation.resumed is None:
             self._view.note(f"a new conversation begins: session {conversation.agent.session_id}")
@@ -427,7 +427,7 @@ class Serving:
             self._loop.supplies.operator.events.publish(JobStarted(job_id=job_id, command=command))
         self._taken_up(conversation)
 
-    def _taken_up(self, conversation: Conversation) -> None:
+    def _taken_up(self, conversation: OpenConversation) -> None:
         """Say which conversation it is."""
         if conversation.resumed is not None:
             summary = conversation.resumed.session

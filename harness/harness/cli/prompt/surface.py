@@ -19,20 +19,20 @@ __all__ = [
     "DEFAULT",
     "NONE",
     "THEMES",
-    "Asking",
     "Choice",
-    "Ended",
-    "Entered",
+    "ExpandRequested",
     "Input",
+    "InputEnded",
     "Inputs",
     "Interrupted",
     "Line",
-    "Opened",
     "QuestionSurface",
     "Role",
     "Span",
     "Surface",
-    "Terminal",
+    "SurfaceQuestion",
+    "TerminalWriter",
+    "TextEntered",
     "Theme",
     "choice_lines",
     "folded",
@@ -260,7 +260,7 @@ def _code(word: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class TextEntered:
     """The operator has entered a text; it may have many lines."""
 
     text: str
@@ -272,20 +272,20 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class InputEnded:
     """Ctrl-D in an empty line, or the terminal is gone (``gone``)."""
 
     gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ExpandRequested:
     """What was shown folded is to be opened."""
 
 
 INDENT, BETWEEN = "  ", " · "
 
-Input = Entered | Interrupted | Ended | Opened
+Input = TextEntered | Interrupted | InputEnded | ExpandRequested
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class SurfaceQuestion:
     """A question to the operator: what to show, what to put before the answer, and what the answer begins with.
 
     ``check`` says what is wrong with an answer, which is then asked for again; empty: nothing is. ``follows``: it goes
@@ -361,7 +361,7 @@ class QuestionSurface(ABC):
     """A terminal at which the operator is asked."""
 
     @abstractmethod
-    async def ask(self, asking: Asking) -> str | None:
+    async def ask(self, asking: SurfaceQuestion) -> str | None:
         """The operator's answer; None when they gave none. One question is shown at a time.
 
         What was typed before the question was shown is no answer to it.
@@ -463,13 +463,13 @@ class Inputs:
 # terminal.
 
 
-MOST = 1 << 20
+MAX_BUFFERED_BYTES = 1 << 20
 """Bytes that are kept for a terminal that takes nothing; what comes then is not shown."""
-FAREWELL = 1.0
+FLUSH_TIMEOUT = 1.0
 """Seconds that the last words may take."""
 
 
-class Terminal:
+class TerminalWriter:
     """A stream on a terminal. Once the terminal is gone, it takes everything and shows nothing.
 
     Who shares the terminal finds it as it was: one that blocks is written to through a description of our own that
@@ -502,7 +502,7 @@ class Terminal:
 
     def write(self, text: str) -> int:
         """Write what it takes now, and keep the rest for :meth:`run`."""
-        if len(self._waiting) > MOST:
+        if len(self._waiting) > MAX_BUFFERED_BYTES:
             self._left_out += text.count("\n")
         elif self._open:
             self._waiting += text.encode("utf-8", "backslashreplace")
@@ -532,7 +532,7 @@ class Terminal:
 
     async def finish(self) -> None:
         """Write the last words, after :meth:`run` was ended; a terminal that takes nothing is not waited for."""
-        with anyio.move_on_after(FAREWELL, shield=True):
+        with anyio.move_on_after(FLUSH_TIMEOUT, shield=True):
             while self._waiting:
                 await anyio.wait_writable(self._own)
                 self._push()

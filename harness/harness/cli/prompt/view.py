@@ -46,10 +46,10 @@ from .surface import Line, Role, Span, Surface, folded, line, one_line, output_l
 __all__ = [
     "PLAIN",
     "TAIL",
-    "Marks",
+    "EventView",
     "Output",
     "RunningCall",
-    "View",
+    "StatusGlyphs",
     "completed",
     "cut_line",
     "subject_of",
@@ -86,7 +86,7 @@ TAIL_OF_FAILURE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class StatusGlyphs:
     """The signs before lines."""
 
     runs: str = "▸"
@@ -97,7 +97,7 @@ class Marks:
     below: str = "│"
 
 
-PLAIN: Final = Marks("*", "*", "x", "-", "?", "|")
+PLAIN: Final = StatusGlyphs("*", "*", "x", "-", "?", "|")
 
 
 def subject_of(call: ToolCall) -> str:
@@ -160,7 +160,7 @@ class RunningCall:
     asks: bool = False
     """It waits for an answer of the operator."""
 
-    def lines(self, now: float, marks: Marks, tail: int) -> list[Line]:
+    def lines(self, now: float, marks: StatusGlyphs, tail: int) -> list[Line]:
         """What is shown while it runs."""
         state = "waits for your answer" if self.asks else f"{now - self.started:.0f} s"
         head = line(
@@ -180,7 +180,7 @@ def _title(call: ToolCall) -> tuple[Span, ...]:
     return Span(f"{who}{one_line(call.name, 60)} ", "tool"), Span(f"{subject}{where}")
 
 
-def completed(outcome: CallOutcome, output: Output | None, marks: Marks, *, tail: int = TAIL) -> list[Line]:
+def completed(outcome: CallOutcome, output: Output | None, marks: StatusGlyphs, *, tail: int = TAIL) -> list[Line]:
     """What stays of a call that has ended: what it was, how it ended, and the last lines of what it wrote."""
     word, role = _ending(outcome)
     failed = role == "error"
@@ -199,7 +199,7 @@ def _times(outcome: CallOutcome) -> str:
     return f"{ran} · waited {outcome.waited:.0f} s for leave" if outcome.waited >= 1 else ran
 
 
-def _below(outcome: CallOutcome, output: Output | None, marks: Marks, number: int) -> list[Line]:
+def _below(outcome: CallOutcome, output: Output | None, marks: StatusGlyphs, number: int) -> list[Line]:
     if output is not None and (output.count or output.rest):
         every = _written(outcome, output, number)
         shown = every[-number:] if number > 0 else []
@@ -271,7 +271,7 @@ WORDS = (RequestStarted, AnswerDelta, ReasoningDelta, AnswerCompleted, ModelRetr
 """What happens between an agent and its model."""
 
 
-class View:
+class EventView:
     """Shows events. Its reader calls :meth:`heard` with each, and :meth:`tick` while :attr:`moving`.
 
     Args:
@@ -294,7 +294,7 @@ class View:
         self._words = words
         self._state = state
         self._clock = clock
-        self._marks = Marks() if surface.is_live else PLAIN
+        self._marks = StatusGlyphs() if surface.is_live else PLAIN
         self._running: dict[str, RunningCall] = {}
         self._asking: dict[str, str] = {}
         self._reasoning = ""

@@ -31,8 +31,8 @@ __all__ = [
     "Choice",
     "Deadline",
     "Deadlines",
-    "Front",
     "Output",
+    "PromptActions",
     "PromptContext",
     "SlashCommand",
     "SurfaceOutput",
@@ -65,7 +65,7 @@ class Output(ABC):
         """One line that says what is wrong, and what to do."""
 
 
-class Front(ABC):
+class PromptActions(ABC):
     """What the loop at the prompt does for commands."""
 
     @abstractmethod
@@ -123,7 +123,7 @@ class PromptContext:
     executor: Executor
     timed: TimedApproval
     output: Output
-    front: Front
+    front: PromptActions
     deadlines: Deadlines
     """One for the life of the prompt."""
     agent: Agent | None = None

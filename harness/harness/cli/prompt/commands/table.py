@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMMANDS",
     "Completion",
-    "Mistake",
+    "InvalidCommand",
     "Parsed",
     "SlashCommand",
     "changes_conversation",
@@ -52,7 +52,7 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class InvalidCommand:
     """A line that is no command: a sentence that says why, and what to write."""
 
     message: str
@@ -129,28 +129,28 @@ def changes_conversation(line: str) -> bool:
     return isinstance(parsed, Parsed) and parsed.command.refused_in_turn(parsed.args)
 
 
-def parse(line: str) -> Parsed | Mistake:
+def parse(line: str) -> Parsed | InvalidCommand:
     """Read a line that begins with a slash. Pure."""
     word, _, args = line[1:].strip().replace("\t", " ").partition(" ")
     if not word:
-        return Mistake(f"/help lists the commands; {BEGINS_A_PROMPT}")
+        return InvalidCommand(f"/help lists the commands; {BEGINS_A_PROMPT}")
     command = NAMES.get(word.lower())
     if command is None:
         from difflib import get_close_matches  # for mistakes only
 
         close = get_close_matches(word.lower(), NAMES, n=1)
         advice = f"did you mean /{close[0]}?" if close else "/help lists them"
-        return Mistake(f"there is no command /{word}; {advice} ({BEGINS_A_PROMPT})")
+        return InvalidCommand(f"there is no command /{word}; {advice} ({BEGINS_A_PROMPT})")
     return Parsed(command, args.strip())
 
 
-async def run_command(parsed: Parsed | Mistake, context: PromptContext, *, in_turn: bool = False) -> bool:
+async def run_command(parsed: Parsed | InvalidCommand, context: PromptContext, *, in_turn: bool = False) -> bool:
     """Run a command, or say why not; whether it did what it should.
 
     Args:
         in_turn: a turn is running, or waits for an answer.
     """
-    if isinstance(parsed, Mistake):
+    if isinstance(parsed, InvalidCommand):
         context.output.warn(parsed.message)
         return False
     command = parsed.command

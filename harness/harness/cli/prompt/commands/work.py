@@ -18,7 +18,7 @@ from .base import BadArguments, Choice, SlashCommand, agent_of, brief, duration,
 if TYPE_CHECKING:
     from .base import PromptContext
 
-__all__ = ["Attach", "Jobs", "Kill", "Ps", "Timeout", "Victim", "parse_timeout", "parse_victims"]
+__all__ = ["Attach", "Jobs", "Kill", "KillTarget", "Ps", "Timeout", "parse_timeout", "parse_victims"]
 
 LAST_JOBS = 20
 _EVERY = ("all", "--all")
@@ -75,7 +75,7 @@ async def _job_rows(context: PromptContext) -> list[tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Victim:
+class KillTarget:
     """Something that is to end. ``ident`` is a job's id, or a queued prompt's number."""
 
     kind: Literal["turn", "prompt", "job"]
@@ -85,7 +85,7 @@ class Victim:
         return {"turn": "the turn", "prompt": f"prompt #{self.ident}", "job": f"job {self.ident}"}[self.kind]
 
 
-def parse_victims(args: str) -> tuple[Victim, ...]:
+def parse_victims(args: str) -> tuple[KillTarget, ...]:
     """``turn``, ``#2`` (a queued prompt), or a job's id; several are several. Pure.
 
     Raises:
@@ -97,15 +97,15 @@ def parse_victims(args: str) -> tuple[Victim, ...]:
     return tuple(_victim(word) for word in words)
 
 
-def _victim(word: str) -> Victim:
+def _victim(word: str) -> KillTarget:
     if word == "turn":
-        return Victim("turn")
+        return KillTarget("turn")
     if word.startswith("#"):
         match = _NUMBER.fullmatch(word)
         if match is None:
             raise BadArguments(f"{word!r} is no number of a queued prompt")
-        return Victim("prompt", match[1])
-    return Victim("job", word)
+        return KillTarget("prompt", match[1])
+    return KillTarget("job", word)
 
 
 class Kill(SlashCommand):
@@ -132,7 +132,7 @@ class Kill(SlashCommand):
         return [Choice(row[1], row[5] or row[2]) for row in rows if row[1] not in words]
 
 
-async def end(victim: Victim, context: PromptContext) -> str:
+async def end(victim: KillTarget, context: PromptContext) -> str:
     """End something; returns what became of it.
 
     Raises:
@@ -168,14 +168,14 @@ def _ending(job: Job) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TimeoutRequest:
     """A deadline that is set; ``seconds`` None takes it back."""
 
-    victim: Victim
+    victim: KillTarget
     seconds: float | None
 
 
-def parse_timeout(args: str) -> Wanted:
+def parse_timeout(args: str) -> TimeoutRequest:
     """``10m``, ``10m 12`` (a job), ``none``, ``none 12``. Pure.
 
     Raises:
@@ -184,18 +184,18 @@ def parse_timeout(args: str) -> Wanted:
     time, *rest = args.split()
     if len(rest) > 1:
         raise BadArguments("give a time, and at most one job")
-    victim = _victim(rest[0]) if rest else Victim("turn")
+    victim = _victim(rest[0]) if rest else KillTarget("turn")
     if victim.kind == "prompt":
         raise BadArguments("a queued prompt does not run yet: it takes no time")
     if time in ("none", "off"):
-        return Wanted(victim, None)
+        return TimeoutRequest(victim, None)
     try:
         seconds = parse_duration(time)
     except ValueError:
         raise BadArguments(f"{time!r} is no time: write 90, 30s, 10m, 1h, or none") from None
     if not 0 < seconds <= LONGEST:
         raise BadArguments(f"{time!r} is not between nothing and a week")
-    return Wanted(victim, seconds)
+    return TimeoutRequest(victim, seconds)
 
 
 class Timeout(SlashCommand):
@@ -230,7 +230,7 @@ class Timeout(SlashCommand):
         lines = [f"{one.what} is ended in {duration(one.at - now)}" for one in context.deadlines.all]
         context.output.say(*lines or ["there is no deadline"])
 
-    async def _check(self, victim: Victim, context: PromptContext) -> None:
+    async def _check(self, victim: KillTarget, context: PromptContext) -> None:
         if victim.kind == "turn":
             if context.agent is None or not context.agent.state.turn_id:
                 raise HarnessError("no turn runs")
@@ -247,7 +247,7 @@ class Timeout(SlashCommand):
         return () if words else [Choice(text) for text in ("1m", "10m", "1h", "none")]
 
 
-async def _over(victim: Victim, turn_id: str, context: PromptContext) -> None:
+async def _over(victim: KillTarget, turn_id: str, context: PromptContext) -> None:
     """A deadline has come; a later turn is not meant by that of an earlier one."""
     if victim.kind == "turn" and (context.agent is None or context.agent.state.turn_id != turn_id):
         return
