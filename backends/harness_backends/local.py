@@ -16,7 +16,7 @@ from harness.config import Config
 from harness.errors import ConnectError
 from harness.target import Target
 from harness.transport import Process, Transport
-from harness.withheld import inherited
+from harness.withheld import child_env
 
 __all__ = ["LocalTransport", "open_backend"]
 
@@ -123,7 +123,7 @@ class LocalTransport(Transport):
     async def _start(self, argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> AnyioProcess:
         try:
             return await anyio.open_process(
-                list(argv), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, env=inherited()
+                list(argv), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, env=child_env()
             )
         except OSError as error:
             reason = error.strerror or "it could not be started"

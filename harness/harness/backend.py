@@ -18,7 +18,7 @@ from .transport import Transport
 
 __all__ = [
     "ANY",
-    "Any_",
+    "AnyVersion",
     "Backend",
     "BackendFactory",
     "Capabilities",
@@ -68,14 +68,14 @@ def fail(check: str, message: str, fix: str) -> Finding:
 # -- What a backend provides for a target. The core finds backends by entry point and talks to these classes only.
 
 
-class Any_:
+class AnyVersion:
     """The type of :data:`ANY`."""
 
     def __repr__(self) -> str:
         return "ANY"
 
 
-ANY: Final = Any_()
+ANY: Final = AnyVersion()
 """``write_file(expect=ANY)``: write whatever is there now."""
 
 WriteMode = Literal["overwrite", "create", "append"]
@@ -173,7 +173,7 @@ class Files(ABC):
         path: str,
         content: bytes,
         mode: WriteMode = "overwrite",
-        expect: str | Any_ | None = ANY,
+        expect: str | AnyVersion | None = ANY,
         parents: bool = True,
         permissions: int | None = None,
         progress: Progress | None = None,

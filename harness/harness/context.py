@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import anyio
 
-from .backend import ANY, Any_, Backend, Capabilities, Files, Progress, WriteMode
+from .backend import ANY, AnyVersion, Backend, Capabilities, Files, Progress, WriteMode
 from .command import (
     DEFAULT_MAX_OUTPUT,
     DEFAULT_TIMEOUT,
@@ -404,7 +404,7 @@ class ExecutionContext:
         content: str | bytes,
         *,
         mode: WriteMode = "overwrite",
-        expect: str | Any_ | None = ANY,
+        expect: str | AnyVersion | None = ANY,
         parents: bool = True,
         permissions: int | None = None,
         force: bool = False,

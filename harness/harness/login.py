@@ -27,8 +27,8 @@ __all__ = [
     "Prompter",
     "TerminalPrompter",
     "current_prompter",
+    "on_sigcont",
     "use_prompter",
-    "when_continued",
 ]
 
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 @contextmanager
-def when_continued(terminal: int, again: Callable[[], None]) -> Iterator[None]:
+def on_sigcont(terminal: int, again: Callable[[], None]) -> Iterator[None]:
     """Call ``again`` each time that this process was stopped and goes on in the foreground of a terminal.
 
     A shell gives the terminal back as it likes it: keys are shown, and lines are edited. ``again`` is called between
@@ -162,7 +162,7 @@ def _echo(terminal: int, *, on: bool) -> Iterator[None]:
             termios.tcsetattr(terminal, termios.TCSANOW, wanted)
 
     try:
-        with when_continued(terminal, again):
+        with on_sigcont(terminal, again):
             yield
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
@@ -183,14 +183,14 @@ _prompter: ContextVar[Prompter | None] = ContextVar("harness_prompter", default=
 _terminal = TerminalPrompter()
 
 
-class _Nobody:
+class _NoPrompter:
     """Answers nothing; the way to forbid questions where there is a terminal."""
 
     async def answer(self, question: LoginQuestion) -> str | None:
         return None
 
 
-_NOBODY = _Nobody()
+_NOBODY = _NoPrompter()
 
 
 @contextmanager

@@ -19,7 +19,7 @@ __all__ = [
     "ShellResult",
     "Status",
     "WriteResult",
-    "asked_for",
+    "without_helpers",
 ]
 
 
@@ -225,6 +225,6 @@ class SessionInfo:
 # -- Which of the jobs of a target a list shows. Pure.
 
 
-def asked_for(jobs: Iterable[Job], *, helpers: bool = False) -> list[Job]:
+def without_helpers(jobs: Iterable[Job], *, helpers: bool = False) -> list[Job]:
     """Those that somebody asked for; with ``helpers`` also what tools ran for their own work."""
     return [job for job in jobs if helpers or not job.helper]

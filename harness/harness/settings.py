@@ -29,7 +29,7 @@ __all__ = [
     "PROJECT_FILE",
     "SAFE_IN_PROJECTS",
     "TOOLKIT_TABLES",
-    "Choices",
+    "CommandLineChoices",
     "Settings",
     "SettingsTable",
     "is_trusted",
@@ -72,7 +72,7 @@ SAFE_IN_PROJECTS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class CommandLineChoices:
     """What the command line says; None and empty mean that it says nothing."""
 
     config_file: str | None = None
@@ -148,11 +148,14 @@ def load_config(file: str | os.PathLike[str] | None = None) -> Config:
     Raises:
         ConfigError: a file cannot be read, a key is unknown or a value is wrong.
     """
-    return load_settings(Choices(config_file=os.fspath(file) if file is not None else None)).config
+    return load_settings(CommandLineChoices(config_file=os.fspath(file) if file is not None else None)).config
 
 
 def load_settings(
-    choices: Choices | None = None, *, environ: Mapping[str, str] | None = None, directory: Path | None = None
+    choices: CommandLineChoices | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    directory: Path | None = None,
 ) -> Settings:
     """Merge every source of settings.
 
@@ -165,7 +168,7 @@ def load_settings(
         ConfigError: a file cannot be read, a key is unknown, a value is wrong, or two choices contradict each other.
         TargetNotFound: the chosen target is not a URL and no named target.
     """
-    chosen = choices or Choices()
+    chosen = choices or CommandLineChoices()
     env = os.environ if environ is None else environ
     variables, warnings = _environment_layer(env)
     files = _file_layers(_explicit_file(chosen, env), env, directory)
@@ -190,7 +193,7 @@ def load_settings(
 
 def load_tables(
     name: str,
-    choices: Choices | None = None,
+    choices: CommandLineChoices | None = None,
     *,
     environ: Mapping[str, str] | None = None,
     directory: Path | None = None,
@@ -202,7 +205,7 @@ def load_tables(
     """
     env = os.environ if environ is None else environ
     found = []
-    for layer in _file_layers(_explicit_file(choices or Choices(), env), env, directory):
+    for layer in _file_layers(_explicit_file(choices or CommandLineChoices(), env), env, directory):
         values = layer.tables.get(name, {})
         if not isinstance(values, dict):
             raise ConfigError(f"{layer.origin}: {name} is not a table", hint=f"write [{name}]")
@@ -226,7 +229,7 @@ def _all_keys() -> tuple[str, ...]:
 # -- sources
 
 
-def _explicit_file(chosen: Choices, env: Mapping[str, str]) -> str | None:
+def _explicit_file(chosen: CommandLineChoices, env: Mapping[str, str]) -> str | None:
     return chosen.config_file if chosen.config_file is not None else env.get("HARNESS_CONFIG") or None
 
 
@@ -329,7 +332,7 @@ def _variable(variable: str, name: str, text: str) -> object:
         raise ConfigError(error.message.replace(f": {name}: ", ": ", 1), hint=error.hint) from None
 
 
-def _command_line_layer(chosen: Choices) -> _Layer:
+def _command_line_layer(chosen: CommandLineChoices) -> _Layer:
     names = ("tmux", "pane", "target", "ssh_config", "identity", "fresh_connection")
     values = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     if chosen.ssh_options:
@@ -347,7 +350,7 @@ def _command_line_layer(chosen: Choices) -> _Layer:
     return _Layer(COMMAND_LINE, values)  # text already; the validator would cost 25 ms of every command
 
 
-def _image_values(chosen: Choices) -> dict[str, Any]:
+def _image_values(chosen: CommandLineChoices) -> dict[str, Any]:
     """What says how a throw-away container is made; pointless, so refused, without one."""
     options = {"--memory": "image_memory", "--cpus": "image_cpus", "--network": "image_network"}
     values: dict[str, Any] = {}
@@ -364,7 +367,7 @@ def _image_values(chosen: Choices) -> dict[str, Any]:
     return {**values, "image": chosen.image}
 
 
-def _composed(chosen: Choices) -> str:
+def _composed(chosen: CommandLineChoices) -> str:
     if chosen.image == "":
         raise ConfigError("--image was given an empty name")
     if chosen.image and chosen.container is None:

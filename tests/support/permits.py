@@ -10,7 +10,7 @@ from tests.support.toolbox import Reads, Trace, Words
 
 from harness.command import Command
 from harness.context import ExecutionContext
-from harness.testing.memory import MemoryBackend, Reply, memory_context
+from harness.testing.memory import MemoryBackend, ScriptedReply, memory_context
 from harness.toolkit import Arguments, Category, Registry, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.contract import CallNotes
 from harness.toolkit.events import EventBus
@@ -109,9 +109,9 @@ class Desk:
         return (await self.decide(tool, *texts, session=session, **arguments)).allowed
 
 
-def found_nothing(command: Command) -> Reply:
+def found_nothing(command: Command) -> ScriptedReply:
     """What a target says when nothing is below a directory."""
-    return Reply("end 0\n") if "find " in command.command else Reply()
+    return ScriptedReply("end 0\n") if "find " in command.command else ScriptedReply()
 
 
 def desk(

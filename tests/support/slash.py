@@ -12,7 +12,7 @@ import anyio
 from harness.cli.prompt.commands.base import Deadlines, Output, PromptActions, PromptContext
 from harness.cli.prompt.commands.table import parse, run_command
 from harness.context import ExecutionContext
-from harness.system.background_tasks import background_tasks
+from harness.system.background_tasks import open_background_tasks
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.permissions.remembered_answers import TimedApproval
 
@@ -105,7 +105,7 @@ async def slash_desk(execution: ExecutionContext, settings: ToolkitSettings | No
     async with (
         open_toolkit(settings) as toolkit,
         toolkit.executor(execution, timed=timed) as executor,
-        background_tasks() as tasks,
+        open_background_tasks() as tasks,
     ):
         context = PromptContext(execution, toolkit, executor, timed, output, front, Deadlines(tasks))
         yield Desk(context, output, front)

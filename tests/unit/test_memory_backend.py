@@ -7,7 +7,7 @@ import pytest
 from harness import ExecutionContext, Status, UnsupportedOperation
 from harness.command import Command
 from harness.testing.contract import Check, checks, run_check
-from harness.testing.memory import MemoryBackend, Reply, memory_context
+from harness.testing.memory import MemoryBackend, ScriptedReply, memory_context
 
 # Checks about files that make links, queues or /proc entries with shell commands.
 NEED_A_SHELL = {"links_are_followed", "special_files_do_not_hang", "files_without_a_size", "permissions_are_honoured"}
@@ -27,7 +27,11 @@ async def test_the_contract_holds(ctx: ExecutionContext, item: Check) -> None:
 
 async def test_commands_do_what_the_script_says_and_are_recorded() -> None:
     backend = MemoryBackend(
-        {"uptime": Reply("up\n"), "bad": Reply(b"\xff", "why\n", 3), "slow": Reply(status=Status.RUNNING)}
+        {
+            "uptime": ScriptedReply("up\n"),
+            "bad": ScriptedReply(b"\xff", "why\n", 3),
+            "slow": ScriptedReply(status=Status.RUNNING),
+        }
     )
     ctx = memory_context(backend)
     assert (await ctx.run_shell("uptime")).stdout == "up\n"
@@ -41,14 +45,14 @@ async def test_commands_do_what_the_script_says_and_are_recorded() -> None:
 
 
 async def test_a_script_can_be_a_function() -> None:
-    def script(command: Command) -> Reply:
-        return Reply(command.command.upper())
+    def script(command: Command) -> ScriptedReply:
+        return ScriptedReply(command.command.upper())
 
     assert (await memory_context(MemoryBackend(script)).run_shell("abc")).stdout == "ABC"
 
 
 async def test_background_jobs_and_long_output_look_as_on_a_target() -> None:
-    ctx = memory_context(MemoryBackend({"x": Reply("0123456789")}))
+    ctx = memory_context(MemoryBackend({"x": ScriptedReply("0123456789")}))
     started = await ctx.run_shell("x", wait=False)
     assert (started.status, started.stdout) == (Status.RUNNING, "")
     assert (await ctx.wait(started.job_id or "")).stdout == "0123456789"

@@ -16,7 +16,7 @@ from harness.errors import ConfigError, TargetNotFound
 from harness.operate.template import DESCRIPTIONS, settings_template
 from harness.settings import (
     SAFE_IN_PROJECTS,
-    Choices,
+    CommandLineChoices,
     Settings,
     load_settings,
     load_tables,
@@ -46,7 +46,7 @@ class Place:
         path.write_text(text)
         return path
 
-    def load(self, choices: Choices | None = None, **variables: str) -> Settings:
+    def load(self, choices: CommandLineChoices | None = None, **variables: str) -> Settings:
         return load_settings(choices, environ=self.environ | variables, directory=self.here)
 
 
@@ -68,7 +68,7 @@ def test_each_source_wins_over_the_ones_before_it(place: Place, tmp_path: Path) 
     project = place.project('height = 12\nsession = "p"\nmax_panes = 3\n')
     extra = tmp_path / "extra.toml"
     extra.write_text('session = "e"\nmax_panes = 4\n')
-    settings = place.load(Choices(config_file=str(extra)), HARNESS_MAX_PANES="5")
+    settings = place.load(CommandLineChoices(config_file=str(extra)), HARNESS_MAX_PANES="5")
     config, origins = settings.config, dict(settings.origins)
     assert (config.width, config.height, config.session, config.max_panes) == (101, 12, "e", 5)
     assert origins["width"] == str(user)
@@ -80,7 +80,7 @@ def test_each_source_wins_over_the_ones_before_it(place: Place, tmp_path: Path) 
 
 def test_the_command_line_wins_over_everything(place: Place) -> None:
     place.user('tmux = "user"\nidentity = "~/key"\n')
-    settings = place.load(Choices(tmux="cli", identity="~/other"), HARNESS_TMUX="env", HARNESS_IDENTITY="/k")
+    settings = place.load(CommandLineChoices(tmux="cli", identity="~/other"), HARNESS_TMUX="env", HARNESS_IDENTITY="/k")
     assert settings.tmux == "cli"
     assert settings.config.identity == os.path.expanduser("~/other")
     assert dict(settings.origins)["tmux"] == "command line"
@@ -88,19 +88,19 @@ def test_the_command_line_wins_over_everything(place: Place) -> None:
 
 def test_a_bare_tmux_keeps_the_name_that_the_settings_gave(place: Place) -> None:
     place.user('tmux = "named"\n')
-    assert place.load(Choices(tmux=True)).tmux == "named"
-    assert place.load(Choices(tmux=False)).tmux is False
+    assert place.load(CommandLineChoices(tmux=True)).tmux == "named"
+    assert place.load(CommandLineChoices(tmux=False)).tmux is False
 
 
 def test_naming_a_pane_means_tmux(place: Place) -> None:
-    assert place.load(Choices(pane="build")).tmux is True
-    assert place.load(Choices(pane="build", tmux="work")).tmux == "work"
+    assert place.load(CommandLineChoices(pane="build")).tmux is True
+    assert place.load(CommandLineChoices(pane="build", tmux="work")).tmux == "work"
     assert place.load(HARNESS_PANE="build").tmux is False
 
 
 def test_options_for_ssh_on_the_command_line_come_first_because_ssh_takes_the_first(place: Place) -> None:
     place.user('ssh_options = ["Port=1"]\n')
-    assert place.load(Choices(ssh_options=("Port=2",))).config.ssh_options == ("Port=2", "Port=1")
+    assert place.load(CommandLineChoices(ssh_options=("Port=2",))).config.ssh_options == ("Port=2", "Port=1")
 
 
 def test_a_named_target_brings_its_own_settings(place: Place) -> None:
@@ -110,12 +110,12 @@ def test_a_named_target_brings_its_own_settings(place: Place) -> None:
         '[targets.app]\nssh = "web1"\ncontainer = "app"\nengine = "podman"\n'
         '[targets.db]\nurl = "ssh://db"\n'
     )
-    settings = place.load(Choices(target="web1"))
+    settings = place.load(CommandLineChoices(target="web1"))
     assert str(settings.target) == "ssh://deploy@web1:2222"
     assert settings.tmux is True
     assert settings.config.ssh_engine == "openssh"
     assert dict(settings.config.env) == {"A": "1", "B": "2"}
-    assert str(place.load(Choices(target="app")).target) == "ssh://web1+podman://app"
+    assert str(place.load(CommandLineChoices(target="app")).target) == "ssh://web1+podman://app"
     assert str(place.load(HARNESS_TARGET="db").target) == "ssh://db"
     assert dict(settings.targets)["db"] == "ssh://db"
 
@@ -128,7 +128,7 @@ def test_variables_win_over_a_named_target(place: Place) -> None:
 
 def test_a_host_on_the_command_line_leaves_the_default_target_aside(place: Place) -> None:
     place.user('target = "w"\n[targets.w]\nssh = "w"\nwidth = 90\n')
-    settings = place.load(Choices(ssh="other"))
+    settings = place.load(CommandLineChoices(ssh="other"))
     assert str(settings.target) == "ssh://other"
     assert settings.config.width == Config().width
 
@@ -136,39 +136,39 @@ def test_a_host_on_the_command_line_leaves_the_default_target_aside(place: Place
 @pytest.mark.parametrize(
     ("choices", "url"),
     [
-        (Choices(ssh="web1"), "ssh://web1"),
-        (Choices(ssh="a@web1:22"), "ssh://a@web1:22"),
-        (Choices(ssh="ssh://a@web1"), "ssh://a@web1"),
-        (Choices(ssh="[::1]:2222"), "ssh://[::1]:2222"),
-        (Choices(container="app"), "container://app"),
-        (Choices(container="app", engine="podman"), "podman://app"),
-        (Choices(ssh="web1", container="app"), "ssh://web1+container://app"),
-        (Choices(target="local:"), "local:"),
+        (CommandLineChoices(ssh="web1"), "ssh://web1"),
+        (CommandLineChoices(ssh="a@web1:22"), "ssh://a@web1:22"),
+        (CommandLineChoices(ssh="ssh://a@web1"), "ssh://a@web1"),
+        (CommandLineChoices(ssh="[::1]:2222"), "ssh://[::1]:2222"),
+        (CommandLineChoices(container="app"), "container://app"),
+        (CommandLineChoices(container="app", engine="podman"), "podman://app"),
+        (CommandLineChoices(ssh="web1", container="app"), "ssh://web1+container://app"),
+        (CommandLineChoices(target="local:"), "local:"),
     ],
 )
-def test_options_make_the_target(place: Place, choices: Choices, url: str) -> None:
+def test_options_make_the_target(place: Place, choices: CommandLineChoices, url: str) -> None:
     assert str(place.load(choices).target) == url
 
 
 @pytest.mark.parametrize(
     ("choices", "error", "words"),
     [
-        (Choices(target="a:", ssh="b"), ConfigError, "--target and --ssh contradict"),
-        (Choices(target="a:", container="b"), ConfigError, "--target and --container contradict"),
-        (Choices(engine="podman"), ConfigError, "--engine needs --container"),
-        (Choices(ssh="::1"), TargetNotFound, "[::1]"),
-        (Choices(ssh="-oProxyCommand=x"), TargetNotFound, "is not an SSH host"),
-        (Choices(ssh="a+docker://b"), TargetNotFound, "--container"),
-        (Choices(ssh=""), ConfigError, "--ssh was given an empty name"),
-        (Choices(container=""), ConfigError, "--container was given an empty name"),
-        (Choices(target=""), TargetNotFound, "no target is named ''"),
-        (Choices(target="wbe1"), TargetNotFound, "did you mean 'web1'?"),
-        (Choices(tmux="a:b"), ConfigError, "session name"),
-        (Choices(pane="p", tmux=False), ConfigError, "--pane and --no-tmux contradict"),
+        (CommandLineChoices(target="a:", ssh="b"), ConfigError, "--target and --ssh contradict"),
+        (CommandLineChoices(target="a:", container="b"), ConfigError, "--target and --container contradict"),
+        (CommandLineChoices(engine="podman"), ConfigError, "--engine needs --container"),
+        (CommandLineChoices(ssh="::1"), TargetNotFound, "[::1]"),
+        (CommandLineChoices(ssh="-oProxyCommand=x"), TargetNotFound, "is not an SSH host"),
+        (CommandLineChoices(ssh="a+docker://b"), TargetNotFound, "--container"),
+        (CommandLineChoices(ssh=""), ConfigError, "--ssh was given an empty name"),
+        (CommandLineChoices(container=""), ConfigError, "--container was given an empty name"),
+        (CommandLineChoices(target=""), TargetNotFound, "no target is named ''"),
+        (CommandLineChoices(target="wbe1"), TargetNotFound, "did you mean 'web1'?"),
+        (CommandLineChoices(tmux="a:b"), ConfigError, "session name"),
+        (CommandLineChoices(pane="p", tmux=False), ConfigError, "--pane and --no-tmux contradict"),
     ],
 )
 def test_contradictory_and_impossible_options_are_errors(
-    place: Place, choices: Choices, error: type[Exception], words: str
+    place: Place, choices: CommandLineChoices, error: type[Exception], words: str
 ) -> None:
     place.user('[targets.web1]\nssh = "web1"\n')
     with pytest.raises(error) as caught:
@@ -295,7 +295,7 @@ def test_an_untrusted_directory_may_not_redefine_a_named_target(place: Place) ->
     place.user('[targets.prod]\nssh = "prod"\n')
     place.project('[targets.prod]\nssh = "evil"\n')
     with pytest.raises(ConfigError, match="targets may choose hosts"):
-        place.load(Choices(target="prod"))
+        place.load(CommandLineChoices(target="prod"))
 
 
 @pytest.mark.parametrize("trusted", ["{here}", "{parent}/*"])
@@ -328,12 +328,12 @@ def test_a_pipe_named_harness_toml_does_not_hang(place: Place) -> None:
 
 def test_naming_the_project_file_with_config_trusts_it(place: Place) -> None:
     path = place.project('target = "ssh://web1"\n')
-    assert str(place.load(Choices(config_file=str(path))).target) == "ssh://web1"
+    assert str(place.load(CommandLineChoices(config_file=str(path))).target) == "ssh://web1"
 
 
 def test_a_missing_config_file_is_an_error(place: Place) -> None:
     with pytest.raises(ConfigError, match="no such file"):
-        place.load(Choices(config_file=str(place.here / "none.toml")))
+        place.load(CommandLineChoices(config_file=str(place.here / "none.toml")))
 
 
 def test_every_engine_setting_is_described_in_the_template() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 
 from harness.errors import JobNotFound
-from harness.results import Job, Status, asked_for
+from harness.results import Job, Status, without_helpers
 from harness.toolkit import (
     Arguments,
     Category,
@@ -75,7 +75,7 @@ def how_it_stands(job: Job) -> str:
 
 def _not_found(error: JobNotFound, jobs: Sequence[Job]) -> ToolResult:
     """The failure for a wrong id, with the ids that exist: a model may have lost one, and have no list. Pure."""
-    newest = reversed(list(asked_for(jobs)))  # a start is told in whole seconds
+    newest = reversed(list(without_helpers(jobs)))  # a start is told in whole seconds
     found = sorted(newest, key=lambda job: (job.status is not Status.RUNNING, -(job.started or 0)))
     named = [f"{job.job_id} ({_state(job)})" for job in found[:MAX_NAMED]]
     more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
@@ -259,7 +259,7 @@ class ListShells(Tool[_List]):
         super().__init__("list_shells", text, _List, traits)
 
     async def run(self, args: _List, ctx: ToolContext) -> ToolResult:
-        found = asked_for(await ctx.execution.jobs(), helpers=args.include_helpers)
+        found = without_helpers(await ctx.execution.jobs(), helpers=args.include_helpers)
         running = [job for job in found if job.status is Status.RUNNING]
         wanted = found if args.include_finished else running
         clean = [replace(job, command=ctx.redactor.text(job.command)) for job in wanted]  # a half secret is not known

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from harness.backend import ANY, Any_, Files, Progress, WriteMode
+from harness.backend import ANY, AnyVersion, Files, Progress, WriteMode
 from harness.errors import FileError, UnsupportedOperation
 from harness.results import DirEntry, FileContent, FileStat, FileType, WriteResult
 
@@ -399,7 +399,7 @@ class ArchiveFiles(Files):
         path: str,
         content: bytes,
         mode: WriteMode = "overwrite",
-        expect: str | Any_ | None = ANY,
+        expect: str | AnyVersion | None = ANY,
         parents: bool = True,
         permissions: int | None = None,
         progress: Progress | None = None,

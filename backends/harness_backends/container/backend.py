@@ -10,7 +10,7 @@ from harness.command import Command
 from harness.config import Config
 from harness.errors import UnsupportedOperation
 from harness.results import Job, JobOutput, ShellResult
-from harness.system.background_tasks import background_tasks
+from harness.system.background_tasks import open_background_tasks
 from harness.terminal import Sessions, Terminal
 
 from ..posix.backend import open_posix_backend
@@ -86,7 +86,7 @@ class DirectBackend(Backend):
 @asynccontextmanager
 async def open_container_backend(transport: ContainerTransport, config: Config) -> AsyncIterator[Backend]:
     """Connect to a container; where it has no place for job records or lacks the tools, without them."""
-    async with background_tasks() as tasks, AsyncExitStack() as stack:
+    async with open_background_tasks() as tasks, AsyncExitStack() as stack:
         direct = DirectJobs(transport, tasks)
         try:
             backend = await stack.enter_async_context(open_posix_backend(transport, config))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from harness.errors import ConnectionLost
-from harness.system.background_tasks import BackgroundTasks, background_tasks
+from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.target import Target
 from harness.transport import Process, Transport
 
@@ -409,7 +409,7 @@ class HeldShell:
 @asynccontextmanager
 async def open_held_shell(transport: Transport) -> AsyncIterator[HeldShell]:
     """A held shell that is closed when this is left. It connects at the first call."""
-    async with background_tasks() as tasks:
+    async with open_background_tasks() as tasks:
         shell = HeldShell(transport, tasks)
         try:
             yield shell

@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote
 import anyio
 
 from harness.errors import ConnectError, ConnectionLost, NoSpace
-from harness.system.background_tasks import BackgroundTasks, background_tasks
+from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.target import Target
 from harness.transport import Transport
 
@@ -467,7 +467,7 @@ class JobStore:
 @asynccontextmanager
 async def keep_job_store(shell: HeldShell, report: StateReport) -> AsyncIterator[JobStore]:
     """A store from a report that was had already; unused ids are given back at the end."""
-    async with background_tasks() as tasks:
+    async with open_background_tasks() as tasks:
         store = JobStore(shell, tasks, report)
         try:
             yield store

@@ -23,7 +23,7 @@ import anyio.lowlevel
 
 from harness.config import Config
 from harness.errors import ConfigError, ConnectError
-from harness.system.background_tasks import background_tasks
+from harness.system.background_tasks import open_background_tasks
 from harness.target import Hop, Target
 
 from .multiplex import MuxConnection, MuxError, MuxGone, connect_mux
@@ -313,7 +313,7 @@ async def _query(target: Target, config: Config) -> Settings:
     argv = query_argv(target.last, config)
     try:
         with anyio.fail_after(config.connect_timeout):
-            async with background_tasks() as tasks:
+            async with open_background_tasks() as tasks:
                 tasks.start_soon(_prepare)
                 done = await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False)
     except FileNotFoundError as error:

@@ -21,7 +21,7 @@ from harness.results import PaneInfo, SessionInfo
 from harness.target import Target
 from harness.terminal import Sessions
 from harness.transport import Transport
-from harness.withheld import inherited
+from harness.withheld import child_env
 
 from ..local import LocalTransport
 from ..posix.persistent_shell import HeldShell, Reply, open_held_shell
@@ -105,7 +105,7 @@ async def _require_terminal(transport: Transport) -> None:
         argv = transport.interactive_argv(["sh", "-c", "[ -t 0 ] && echo terminal || echo none"])
         with anyio.move_on_after(TERMINAL_TIMEOUT):
             done = await anyio.run_process(
-                argv, stdin=theirs, stderr=subprocess.PIPE, check=False, start_new_session=True, env=inherited()
+                argv, stdin=theirs, stderr=subprocess.PIPE, check=False, start_new_session=True, env=child_env()
             )
             said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0].strip()
             if done.stdout.split()[-1:] == [b"none"] or "PTY allocation request failed" in said:

@@ -17,7 +17,7 @@ from harness.command import Capture, Command, Keys
 from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost, PaneBusy, PaneGone, TerminalError, UnsupportedOperation
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
-from harness.system.background_tasks import BackgroundTasks, background_tasks
+from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.terminal import Listener, Operators, Terminal
 from harness.transport import Transport
 
@@ -308,7 +308,7 @@ async def open_terminal(
     login_shell = pane_shell(config.shell, capabilities)
     async with AsyncExitStack() as stack:
         place = await stack.enter_async_context(tmux_place(transport, shell, store, capabilities, config, session))
-        tasks = await stack.enter_async_context(background_tasks())
+        tasks = await stack.enter_async_context(open_background_tasks())
         cancelling = Cancelling(shell, store, tasks, END_TIMEOUT)
         stack.push_async_callback(cancelling.finish)
         holder: list[TmuxTerminal] = []

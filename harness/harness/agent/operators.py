@@ -17,7 +17,7 @@ from dataclasses import replace
 import anyio
 
 from ..errors import HarnessError, UnsupportedOperation
-from ..system.background_tasks import background_tasks
+from ..system.background_tasks import open_background_tasks
 from ..terminal import OperatorActivity, Operators, ScreenMark
 from ..toolkit.events import Event, ToolCallProgress
 from .agent import Agent, Doing
@@ -94,7 +94,7 @@ async def watched_by_operators(agent: Agent) -> AsyncIterator[bool]:
             log.debug("operators are not watched: %s", error)
             yield False
             return
-        tasks = await stack.enter_async_context(background_tasks())
+        tasks = await stack.enter_async_context(open_background_tasks())
         stack.enter_context(agent.events.listening(desk.heard))
         agent.hand_back, agent.before_turn = desk.resume_agent, lambda: desk.before_turn(people)
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..errors import HarnessError
-from ..settings import Choices, SettingsTable, load_tables
-from ..withheld import withhold
+from ..settings import CommandLineChoices, SettingsTable, load_tables
+from ..withheld import exclude_from_child_env
 
 __all__ = [
     "COMPATIBLE",
@@ -52,7 +52,7 @@ KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
 """Where a provider's key is usually kept, the first that is set. It is sent to the provider's own address only."""
 
 
-def withhold_keys(choices: Choices | None = None) -> None:
+def withhold_keys(choices: CommandLineChoices | None = None) -> None:
     """Let no command on this machine inherit the keys of models: before the target is connected.
 
     Settings that are wrong are told when the models are loaded; here the usual variables count then.
@@ -61,7 +61,7 @@ def withhold_keys(choices: Choices | None = None) -> None:
         tables = load_tables("models", choices)
     except HarnessError:
         tables = ()
-    withhold(key_names(tables))
+    exclude_from_child_env(key_names(tables))
 
 
 def key_names(tables: Iterable[SettingsTable]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ..command import parse_duration
 from ..errors import ConfigError
-from ..settings import Choices, SettingsTable, load_tables
+from ..settings import CommandLineChoices, SettingsTable, load_tables
 from ..settings_schema import parse_size
 
 __all__ = ["AgentSettings", "JobEnd", "agent_settings_of", "load_agent_settings"]
@@ -74,7 +74,7 @@ class _Table(BaseModel):
     conversations_size: Annotated[int, BeforeValidator(parse_size), Field(ge=1 << 20)] | None = None
 
 
-def load_agent_settings(choices: Choices | None = None) -> AgentSettings:
+def load_agent_settings(choices: CommandLineChoices | None = None) -> AgentSettings:
     """The agent's table of the settings files.
 
     Raises:

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from ..context import ExecutionContext, connect
 from ..errors import ConfigError, HarnessError, TargetNotFound, UnsupportedOperation
 from ..login import use_prompter
-from ..settings import Choices, Settings, load_settings
+from ..settings import CommandLineChoices, Settings, load_settings
 from ..target import Target
 from ..toolkit.delegation import SpawnRequest, SpawnResult
 from ..toolkit.executor import Executor
@@ -69,7 +69,7 @@ class NamedTargets:
                 yield execution
 
     def _settings(self, name: str) -> Settings:
-        known = load_settings(Choices(config_file=self._config_file)).targets
+        known = load_settings(CommandLineChoices(config_file=self._config_file)).targets
         urls = {_url(url): one for one, url in reversed(known)}
         chosen = name if name in dict(known) else urls.get(_url(name))
         if chosen is None:
@@ -77,7 +77,7 @@ class NamedTargets:
             raise TargetNotFound(
                 f"no agent can be sent to {name!r}: the settings name: {names}", hint="leave backend out"
             )
-        return load_settings(Choices(config_file=self._config_file, target=chosen))
+        return load_settings(CommandLineChoices(config_file=self._config_file, target=chosen))
 
 
 def _url(text: str) -> str:

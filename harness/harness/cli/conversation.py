@@ -14,8 +14,8 @@ from anyio import to_thread
 
 from ..context import ExecutionContext
 from ..errors import ConfigError, HarnessError
-from ..settings import Choices
-from ..system.background_tasks import background_tasks
+from ..settings import CommandLineChoices
+from ..system.background_tasks import open_background_tasks
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent
@@ -57,7 +57,7 @@ IMAGE = "image"
 HERE = "leave the target out, or say --here to go on with it on this one"
 
 
-def stored_choices(choices: Choices) -> JsonObject:
+def stored_choices(choices: CommandLineChoices) -> JsonObject:
     """What of the command line is kept with a conversation, to reach its target again from any directory."""
     said = {name: value for name, value in asdict(choices).items() if value not in (None, ())}
     whole = {name: os.path.abspath(os.path.expanduser(said[name])) for name in PATHS if name in said}
@@ -65,7 +65,7 @@ def stored_choices(choices: Choices) -> JsonObject:
     return {**said, **whole, **lists}
 
 
-def choices_for(summary: ConversationSummary, given: Choices, *, here: bool) -> Choices:
+def choices_for(summary: ConversationSummary, given: CommandLineChoices, *, here: bool) -> CommandLineChoices:
     """What the command line says of a target, with the conversation's own where it says nothing.
 
     With ``here``, or with a target, only the tmux session is the conversation's.
@@ -84,15 +84,19 @@ def choices_for(summary: ConversationSummary, given: Choices, *, here: bool) -> 
         )
     if not any(name in kept for name in WHERE):
         kept["target"] = summary.target
-    said = {item.name: value for item in fields(Choices) if (value := getattr(given, item.name)) not in (None, ())}
+    said = {
+        item.name: value
+        for item in fields(CommandLineChoices)
+        if (value := getattr(given, item.name)) not in (None, ())
+    }
     pane = given.pane or (summary.pane or None if tmux is not False else None)
-    return Choices(**{**kept, **said, "tmux": tmux, "pane": pane})
+    return CommandLineChoices(**{**kept, **said, "tmux": tmux, "pane": pane})
 
 
 def _kept(options: Mapping[str, object]) -> dict[str, Any]:
     """The stored choices that are of the right kind."""
     found: dict[str, Any] = {}
-    for item in fields(Choices):
+    for item in fields(CommandLineChoices):
         value = options.get(item.name)
         if isinstance(item.default, tuple):
             if isinstance(value, list) and all(isinstance(one, str) for one in value):
@@ -212,7 +216,7 @@ async def open_conversation(
         log: ConversationLog = MemoryLog()
         if store is not None and session_id:
             log = await stack.enter_async_context(store.writing(session_id))
-            (await stack.enter_async_context(background_tasks())).start_soon(_prune, store, begun.settings)
+            (await stack.enter_async_context(open_background_tasks())).start_soon(_prune, store, begun.settings)
         if begun.session_id and store is not None:
             stored = await _stored(begun, execution, store)
             resumed = ResumedConversation(stored.messages, spent_in(stored))

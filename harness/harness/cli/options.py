@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from ..command import parse_duration
-from ..settings import Choices
+from ..settings import CommandLineChoices
 
 __all__ = [
     "NO_LIMIT",
@@ -54,7 +54,7 @@ ONCE = frozenset({"ssh", "container", "target", "image", "engine", "pane"})
 class Invocation:
     """What the shared options say, gathered from both sides of the command's name; the later one wins."""
 
-    choices: Choices = field(default_factory=Choices)
+    choices: CommandLineChoices = field(default_factory=CommandLineChoices)
     json: bool = False
     verbose: int = 0
     color: bool | None = None

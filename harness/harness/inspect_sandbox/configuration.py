@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ..config import Config
 from ..errors import ConfigError
-from ..settings import Choices, load_settings
+from ..settings import CommandLineChoices, load_settings
 from ..target import Target
 
 __all__ = ["Destination", "SandboxConfig", "resolve"]
@@ -103,7 +103,9 @@ def resolve(config: BaseModel | str | None) -> tuple[SandboxConfig, Destination]
             f"the configuration of a harness sandbox is a {type(config).__name__}",
             hint="give a target such as 'ssh://lab1', or a harness.inspect_sandbox.SandboxConfig",
         )
-    settings = load_settings(Choices(config_file=config.settings_file, target=config.target, tmux=config.tmux))
+    settings = load_settings(
+        CommandLineChoices(config_file=config.settings_file, target=config.target, tmux=config.tmux)
+    )
     engine = replace(
         settings.config,
         image=config.image or settings.config.image,

@@ -22,7 +22,7 @@ from ..testing.ssh_server import embedded_ssh_server
 
 __all__ = [
     "PACK",
-    "DemoPlace",
+    "DemoEnvironment",
     "Say",
     "open_place",
     "run_demo",
@@ -41,7 +41,7 @@ LOGS = {"access.log": 30_000, "app.log": 4_000, "cron.log": 200, "worker.log": 1
 
 
 @dataclass(frozen=True, slots=True)
-class DemoPlace:
+class DemoEnvironment:
     """An open one. ``home`` is the home on the host, on this machine, and ``state`` a directory for harness's own."""
 
     ctx: ExecutionContext
@@ -50,7 +50,7 @@ class DemoPlace:
 
 
 @asynccontextmanager
-async def open_place() -> AsyncIterator[DemoPlace]:
+async def open_place() -> AsyncIterator[DemoEnvironment]:
     """A host behind SSH, with a tmux session; both are gone at the end.
 
     Raises:
@@ -61,7 +61,7 @@ async def open_place() -> AsyncIterator[DemoPlace]:
         _make_logs(folder / "var" / "log")
         (folder / "logrotate.conf").write_text("rotate weekly\nkeep 4\n")
         async with _server(folder) as (target, config), connect(target, tmux="demo", config=config) as ctx:
-            yield DemoPlace(ctx, folder, folder / "state")
+            yield DemoEnvironment(ctx, folder, folder / "state")
 
 
 def say_how_to_attach(ctx: ExecutionContext, say: Say, *, keep: bool) -> None:

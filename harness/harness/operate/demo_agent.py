@@ -28,7 +28,7 @@ from ..toolkit.result_cache import ResultCache
 from ..toolkit.session.file_versions import ReadTracker
 from ..toolkit.session.notebook_stores import SqliteNotebook
 from ..toolkit.session.output_store import OutputStore
-from .demo import PACK, DemoPlace, Say, open_place, say_how_to_attach, wait_for_a_signal
+from .demo import PACK, DemoEnvironment, Say, open_place, say_how_to_attach, wait_for_a_signal
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent
@@ -171,7 +171,7 @@ def _subject(event: ToolCallRequested) -> str:
     return ""
 
 
-class _You(Approver):
+class _DemoApprover(Approver):
     """Answers in the place of whoever watches, and says so."""
 
     def __init__(self, say: Say) -> None:
@@ -187,7 +187,7 @@ class _You(Approver):
 
 
 @asynccontextmanager
-async def _agent(place: DemoPlace, say: Say) -> AsyncIterator[Agent]:
+async def _agent(place: DemoEnvironment, say: Say) -> AsyncIterator[Agent]:
     from ..agent.opening import HumanHandlers, open_agent
     from ..agent.settings import AgentSettings
 
@@ -204,7 +204,7 @@ async def _agent(place: DemoPlace, say: Say) -> AsyncIterator[Agent]:
             toolkit,
             opened.profile,
             settings=AgentSettings(on_job_end="tell"),
-            handlers=HumanHandlers(_You(say)),
+            handlers=HumanHandlers(_DemoApprover(say)),
             open_one=open_one,
         ) as agent,
     ):
@@ -212,7 +212,7 @@ async def _agent(place: DemoPlace, say: Say) -> AsyncIterator[Agent]:
 
 
 @asynccontextmanager
-async def _toolkit(place: DemoPlace) -> AsyncIterator[Toolkit]:
+async def _toolkit(place: DemoEnvironment) -> AsyncIterator[Toolkit]:
     """The toolkit, with nothing of the user's own: neither rules nor tools, and an audit that goes with the demo."""
     settings = ToolkitSettings(tools=ToolSettings(packs=("core", "background")))
     nowhere = place.state / "none"

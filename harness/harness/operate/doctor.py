@@ -22,7 +22,7 @@ from ..transport import Process
 from .checks import PROBE, check_ssh_client, judge_capabilities, judge_facts, parse_facts
 
 __all__ = [
-    "Keeper",
+    "ConnectionPoolBackend",
     "Master",
     "check_connections",
     "check_containers",
@@ -54,7 +54,7 @@ class Master(Protocol):
         """Its process; None when it does not answer any more."""
 
 
-class Keeper(Protocol):
+class ConnectionPoolBackend(Protocol):
     """What a backend that keeps connections can do with them."""
 
     async def list_masters(self) -> Sequence[Master]:
@@ -64,7 +64,7 @@ class Keeper(Protocol):
         """End the connection to a target, or with None all of them; returns those that were alive."""
 
 
-def keeper(scheme: str = "ssh") -> Keeper:
+def keeper(scheme: str = "ssh") -> ConnectionPoolBackend:
     """The keeper of a scheme's connections.
 
     Raises:
@@ -73,7 +73,7 @@ def keeper(scheme: str = "ssh") -> Keeper:
     module = sys.modules[find_backend(scheme).__module__]
     if not hasattr(module, "list_masters") or not hasattr(module, "disconnect"):
         raise UnsupportedOperation(f"the backend of {scheme}: keeps no connections")
-    return cast(Keeper, module)
+    return cast(ConnectionPoolBackend, module)
 
 
 async def check_connections(settings: Settings, *, clean: bool) -> list[Finding]:
@@ -102,7 +102,7 @@ def _remove(dead: Sequence[Master]) -> None:
 SCHEME = "container"
 
 
-class Examiner(Protocol):
+class ContainerChecks(Protocol):
     """What the module of that backend offers."""
 
     async def examine_engines(self, target: Target | None, config: Config, *, clean: bool) -> list[Finding]:
@@ -123,7 +123,7 @@ async def check_containers(settings: Settings, *, clean: bool) -> list[Finding]:
         ours = find_backend(SCHEME)
     except TargetNotFound:
         return []
-    examiner = cast(Examiner, sys.modules[ours.__module__])
+    examiner = cast(ContainerChecks, sys.modules[ours.__module__])
     hops = settings.target.hops
     targets = [Target(hops[:n]) for n, hop in enumerate(hops, 1) if _module(hop.scheme) == ours.__module__]
     findings = [

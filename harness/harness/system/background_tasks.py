@@ -11,11 +11,11 @@ from anyio.abc import TaskGroup
 
 Ts = TypeVarTuple("Ts")
 
-__all__ = ["BackgroundTasks", "background_tasks"]
+__all__ = ["BackgroundTasks", "open_background_tasks"]
 
 
 class BackgroundTasks:
-    """Tasks that run until their resource is closed; made by :func:`background_tasks`.
+    """Tasks that run until their resource is closed; made by :func:`open_background_tasks`.
 
     They are out of reach of a cancellation around the resource: who is cancelled while using it still needs it for the
     clean-up, such as interrupting a command on the target. When the resource is left they are cancelled.
@@ -47,7 +47,7 @@ class BackgroundTasks:
 
 
 @asynccontextmanager
-async def background_tasks() -> AsyncIterator[BackgroundTasks]:
+async def open_background_tasks() -> AsyncIterator[BackgroundTasks]:
     """Tasks of a resource: cancelled when it is left, and invisible to its user.
 
     A plain task group wraps whatever the body raises into an exception group; here the body's own exception comes out

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from ..errors import HarnessError
 from .private_files import check_private, make_private
 
-__all__ = ["BUSY_LIMIT", "Content", "PrivateDatabase", "transaction"]
+__all__ = ["BUSY_LIMIT", "DatabaseSchema", "PrivateDatabase", "transaction"]
 
 BUSY_LIMIT = 5.0
 """Seconds to wait for another process that writes."""
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class DatabaseSchema:
     """What a database holds: what errors call it, its file, the statements that make it, and their version.
 
     It is looked through for damage before it is written to, up to ``looked_through`` bytes.
@@ -55,7 +55,7 @@ class PrivateDatabase:
     """One database, in a directory that is its user's alone."""
 
     directory: Path
-    content: Content
+    content: DatabaseSchema
 
     @property
     def path(self) -> Path:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from ..account import account_name
 
-__all__ = ["Life", "ProcessId", "life_of", "this_process"]
+__all__ = ["ProcessId", "ProcessState", "process_state", "this_process"]
 
 
-class Life(StrEnum):
+class ProcessState(StrEnum):
     """Whether a process runs."""
 
     ALIVE = "alive"
@@ -57,15 +57,15 @@ def this_process() -> ProcessId:
     return ProcessId(account_name(), socket.gethostname(), boot, _space(), pid, _started(pid))
 
 
-def life_of(process: ProcessId, here: ProcessId) -> Life:
+def process_state(process: ProcessId, here: ProcessId) -> ProcessState:
     """Whether ``process`` runs, as seen from ``here``."""
     if process.host != here.host:
-        return Life.ELSEWHERE
+        return ProcessState.ELSEWHERE
     if process.boot != here.boot:
-        return Life.DEAD
+        return ProcessState.DEAD
     if process.space != here.space:
-        return Life.ELSEWHERE
-    return Life.ALIVE if _started(process.pid) == process.started else Life.DEAD
+        return ProcessState.ELSEWHERE
+    return ProcessState.ALIVE if _started(process.pid) == process.started else ProcessState.DEAD
 
 
 def _space() -> str:

@@ -12,7 +12,7 @@ from anyio.abc import ByteReceiveStream, ByteStream, SocketAttribute, SocketStre
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from ..system.background_tasks import background_tasks
+from ..system.background_tasks import open_background_tasks
 
 __all__ = ["DelayProxy", "delay_proxy"]
 
@@ -141,6 +141,6 @@ async def delay_proxy(host: str, port: int, delay: float = 0.0) -> AsyncIterator
     proxy = DelayProxy(host, port, delay)
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
     proxy.port = listener.extra_attributes[SocketAttribute.local_port]()
-    async with listener, background_tasks() as tasks:
+    async with listener, open_background_tasks() as tasks:
         tasks.start_soon(listener.serve, proxy.serve)
         yield proxy

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ..backend import ANY, Any_, Backend, Capabilities, Files, Jobs, Progress, WriteMode
+from ..backend import ANY, AnyVersion, Backend, Capabilities, Files, Jobs, Progress, WriteMode
 from ..command import Command
 from ..config import Config
 from ..context import ExecutionContext
@@ -41,7 +41,7 @@ from ..transport import Process, Transport
 __all__ = [
     "MemoryBackend",
     "MemoryFiles",
-    "Reply",
+    "ScriptedReply",
     "memory_context",
 ]
 
@@ -81,7 +81,7 @@ class MemoryFiles(Files):
         path: str,
         content: bytes,
         mode: WriteMode = "overwrite",
-        expect: str | Any_ | None = ANY,
+        expect: str | AnyVersion | None = ANY,
         parents: bool = True,
         permissions: int | None = None,
         progress: Progress | None = None,
@@ -100,10 +100,10 @@ class MemoryFiles(Files):
         _report(progress, len(content))
         return WriteResult(len(content), old is None, _version(before + content))
 
-    def _check_expected(self, real: str, old: _Node | None, mode: WriteMode, expect: str | Any_ | None) -> None:
+    def _check_expected(self, real: str, old: _Node | None, mode: WriteMode, expect: str | AnyVersion | None) -> None:
         if old is not None and mode == "create":
             raise FileExists(f"{real} exists", target=TARGET)
-        if isinstance(expect, Any_):
+        if isinstance(expect, AnyVersion):
             return
         found = None if old is None else _version(old.data or b"")
         if found != expect:
@@ -245,7 +245,7 @@ HOME = "/home/user"
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ScriptedReply:
     """What a scripted command does. ``exit_code`` counts when the status is one that has a code."""
 
     stdout: str | bytes = b""
@@ -254,8 +254,8 @@ class Reply:
     status: Status = Status.COMPLETED
 
 
-Script = Mapping[str, Reply] | Callable[[Command], Reply]
-NOT_SCRIPTED = Reply(stderr="sh: not in the script of this test\n", exit_code=127)
+Script = Mapping[str, ScriptedReply] | Callable[[Command], ScriptedReply]
+NOT_SCRIPTED = ScriptedReply(stderr="sh: not in the script of this test\n", exit_code=127)
 
 
 class MemoryBackend(Backend):
@@ -274,7 +274,7 @@ class MemoryBackend(Backend):
         self.jobs = _MemoryJobs(self.target, self._reply)
         self._script = script or {}
 
-    def _reply(self, command: Command) -> Reply:
+    def _reply(self, command: Command) -> ScriptedReply:
         self.received.append(command)
         if callable(self._script):
             return self._script(command)
@@ -292,7 +292,7 @@ def memory_context(backend: MemoryBackend) -> ExecutionContext:
 class _MemoryJobs(Jobs):
     """Jobs that end at once. One that was not waited for is reported as running by ``run``, and has ended after it."""
 
-    def __init__(self, target: Target, reply: Callable[[Command], Reply]) -> None:
+    def __init__(self, target: Target, reply: Callable[[Command], ScriptedReply]) -> None:
         self._target = target
         self._reply = reply
         self._results: dict[str, ShellResult] = {}

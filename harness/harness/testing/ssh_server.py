@@ -18,7 +18,7 @@ from ..account import account_name, login_shell
 from ..config import Config
 from ..errors import UnsupportedOperation
 from ..extras import install_extra
-from ..system.background_tasks import background_tasks
+from ..system.background_tasks import open_background_tasks
 from .delay import DelayProxy, delay_proxy
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ async def embedded_ssh_server(
             second_factor=second_factor,
             max_sessions=max_sessions,
         )
-        async with background_tasks() as tasks:
+        async with open_background_tasks() as tasks:
             host = Host(account, tasks)
             try:
                 async with _listen(host, Path(directory), delay) as server:

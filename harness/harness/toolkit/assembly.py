@@ -24,7 +24,7 @@ from anyio import to_thread
 
 from ..context import ExecutionContext
 from ..errors import HarnessError, ToolError
-from ..settings import Choices, load_tables
+from ..settings import CommandLineChoices, load_tables
 from .audit import DiskFullAuditLog, Retention, SqliteAuditLog, is_disk_full, open_audit_log, retention_of
 from .catalog import Catalogue, ToolSettings, agent_depth, load_catalogue, offered, tool_settings_of
 from .compaction import Compactor, without_compact
@@ -73,7 +73,7 @@ class ToolkitSettings:
     web: WebSettings = field(default_factory=WebSettings)
 
 
-def load_toolkit_settings(choices: Choices | None = None) -> ToolkitSettings:
+def load_toolkit_settings(choices: CommandLineChoices | None = None) -> ToolkitSettings:
     """The toolkit's tables of the settings files.
 
     Raises:

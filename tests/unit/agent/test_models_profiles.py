@@ -22,7 +22,7 @@ from harness.agent.models import (
 )
 from harness.errors import ConfigError
 from harness.operate.template import settings_template
-from harness.settings import Choices
+from harness.settings import CommandLineChoices
 
 FULL = """
 [models.claude]
@@ -222,7 +222,7 @@ def test_a_usual_key_is_for_its_provider_alone(profile: ModelProfile, sources: t
 def test_the_explicit_file_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "more.toml").write_text(TWO)
     found = load_models(
-        Choices(config_file=str(tmp_path / "more.toml")), environ={"HOME": str(tmp_path)}, directory=tmp_path
+        CommandLineChoices(config_file=str(tmp_path / "more.toml")), environ={"HOME": str(tmp_path)}, directory=tmp_path
     )
     assert [profile.name for profile in found.profiles] == ["a", "b"]
 

@@ -29,7 +29,7 @@ async def test_no_command_on_this_machine_inherits_what_is_withheld(
     monkeypatch.setenv("SOME_MODEL_KEY", "a-key-0123456789")
     monkeypatch.setenv("NO_MODEL_WORD", "a-word")
     monkeypatch.setattr(withheld, "_names", frozenset())
-    withheld.withhold(["SOME_MODEL_KEY", "NOT_SET"])
+    withheld.exclude_from_child_env(["SOME_MODEL_KEY", "NOT_SET"])
     with anyio.fail_after(60):
         async with connect("local:") as execution:
             found = await execution.run_shell('echo "${SOME_MODEL_KEY-none}" "$NO_MODEL_WORD"')

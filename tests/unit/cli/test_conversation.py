@@ -16,9 +16,9 @@ from harness.agent.storage import ConversationSummary
 from harness.cli.commands.resume import write_new
 from harness.cli.conversation import check_identity, check_target, choices_for, stored_choices, stored_model
 from harness.errors import ConfigError, HarnessError
-from harness.settings import Choices
+from harness.settings import CommandLineChoices
 
-WEB = Choices(ssh="web1", tmux="ops", ssh_options=("Port=22",), identity="key", pane="logs")
+WEB = CommandLineChoices(ssh="web1", tmux="ops", ssh_options=("Port=22",), identity="key", pane="logs")
 SUMMARY = ConversationSummary(
     session_id="k3f9-02mx-7yqa",
     created=0.0,
@@ -33,7 +33,7 @@ KEPT = replace(WEB, identity=os.path.abspath("key"))
 
 
 def test_paths_are_kept_as_they_are_seen_from_everywhere() -> None:
-    assert stored_choices(Choices()) == {}
+    assert stored_choices(CommandLineChoices()) == {}
     assert stored_choices(WEB) == {
         "ssh": "web1",
         "tmux": "ops",
@@ -46,33 +46,35 @@ def test_paths_are_kept_as_they_are_seen_from_everywhere() -> None:
 @pytest.mark.parametrize(
     ("given_", "here", "chosen"),
     [
-        (Choices(), False, KEPT),
+        (CommandLineChoices(), False, KEPT),
         (
-            Choices(identity="/other", ssh_options=("Port=23",)),
+            CommandLineChoices(identity="/other", ssh_options=("Port=23",)),
             False,
             replace(KEPT, identity="/other", ssh_options=("Port=23",)),
         ),
-        (Choices(tmux=False), False, replace(KEPT, tmux=False, pane=None)),
-        (Choices(ssh="web2"), False, Choices(ssh="web2", tmux="ops")),
-        (Choices(), True, Choices()),
-        (Choices(ssh="web2", tmux="x"), True, Choices(ssh="web2", tmux="x")),
-        (Choices(target="local:", tmux=True), False, Choices(target="local:", tmux=True)),
+        (CommandLineChoices(tmux=False), False, replace(KEPT, tmux=False, pane=None)),
+        (CommandLineChoices(ssh="web2"), False, CommandLineChoices(ssh="web2", tmux="ops")),
+        (CommandLineChoices(), True, CommandLineChoices()),
+        (CommandLineChoices(ssh="web2", tmux="x"), True, CommandLineChoices(ssh="web2", tmux="x")),
+        (CommandLineChoices(target="local:", tmux=True), False, CommandLineChoices(target="local:", tmux=True)),
     ],
 )
-def test_the_conversation_says_what_the_command_line_does_not(given_: Choices, here: bool, chosen: Choices) -> None:
+def test_the_conversation_says_what_the_command_line_does_not(
+    given_: CommandLineChoices, here: bool, chosen: CommandLineChoices
+) -> None:
     assert choices_for(SUMMARY, given_, here=here) == chosen
 
 
 def test_a_target_that_the_settings_chose_is_named_by_its_url() -> None:
     summary = replace(SUMMARY, options={}, tmux="", pane="")
-    assert choices_for(summary, Choices(), here=False) == Choices(target="ssh://web1", tmux=False)
+    assert choices_for(summary, CommandLineChoices(), here=False) == CommandLineChoices(target="ssh://web1", tmux=False)
 
 
 def test_a_throw_away_container_is_not_made_again() -> None:
-    summary = replace(SUMMARY, options=stored_choices(Choices(image="debian")))
+    summary = replace(SUMMARY, options=stored_choices(CommandLineChoices(image="debian")))
     with pytest.raises(ConfigError, match="in a container that is gone"):
-        choices_for(summary, Choices(), here=False)
-    assert choices_for(summary, Choices(ssh="web1"), here=False).ssh == "web1"
+        choices_for(summary, CommandLineChoices(), here=False)
+    assert choices_for(summary, CommandLineChoices(ssh="web1"), here=False).ssh == "web1"
 
 
 @given(
@@ -83,7 +85,7 @@ def test_a_throw_away_container_is_not_made_again() -> None:
 )
 def test_options_of_another_kind_are_passed_over(options: dict[str, object]) -> None:
     summary = replace(SUMMARY, options=options)  # type: ignore[arg-type]  # that is the point
-    chosen = choices_for(summary, Choices(), here=False)
+    chosen = choices_for(summary, CommandLineChoices(), here=False)
     assert isinstance(chosen.ssh, str | None)
     assert isinstance(chosen.ssh_options, tuple)
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from harness.cli.main import Program, cli
 from harness.cli.options import Invocation, Spec, split_tmux_option
-from harness.settings import Choices
+from harness.settings import CommandLineChoices
 
 TOP = Spec(frozenset({"--ssh", "-o"}), commands=frozenset({"run", "read"}), interspersed=False)
 WORDS = Spec(frozenset({"--timeout", "--text"}), arguments=True, interspersed=False)
@@ -70,17 +70,23 @@ def parsed(words: list[str]) -> Invocation:
 @pytest.mark.parametrize(
     ("words", "choices"),
     [
-        (["--ssh", "a@b:1"], Choices(ssh="a@b:1")),
-        (["--ssh=a", "--container", "c", "--engine", "podman"], Choices(ssh="a", container="c", engine="podman")),
-        (["--tmux"], Choices(tmux=True)),
-        (["--tmux", "s"], Choices(tmux="s")),
-        (["--tmux=config"], Choices(tmux="config")),
-        (["--tmux", "s", "--no-tmux"], Choices(tmux=False)),
-        (["-o", "A=1", "-oB=2"], Choices(ssh_options=("A=1", "B=2"))),
-        (["-i", "k", "-F", "f", "--fresh-connection"], Choices(identity="k", ssh_config="f", fresh_connection=True)),
+        (["--ssh", "a@b:1"], CommandLineChoices(ssh="a@b:1")),
+        (
+            ["--ssh=a", "--container", "c", "--engine", "podman"],
+            CommandLineChoices(ssh="a", container="c", engine="podman"),
+        ),
+        (["--tmux"], CommandLineChoices(tmux=True)),
+        (["--tmux", "s"], CommandLineChoices(tmux="s")),
+        (["--tmux=config"], CommandLineChoices(tmux="config")),
+        (["--tmux", "s", "--no-tmux"], CommandLineChoices(tmux=False)),
+        (["-o", "A=1", "-oB=2"], CommandLineChoices(ssh_options=("A=1", "B=2"))),
+        (
+            ["-i", "k", "-F", "f", "--fresh-connection"],
+            CommandLineChoices(identity="k", ssh_config="f", fresh_connection=True),
+        ),
     ],
 )
-def test_shared_options_are_recorded(home: Path, words: list[str], choices: Choices) -> None:
+def test_shared_options_are_recorded(home: Path, words: list[str], choices: CommandLineChoices) -> None:
     (home / "f").touch()
     assert parsed(words).choices == choices
 
@@ -90,7 +96,7 @@ def test_both_sides_of_the_command_count_and_lists_add_up(home: Path) -> None:
     words = ["--ssh", "b", "-v", "-o", "A=1", "config", "--ssh", "b", "-v", "show", "--json", "-o", "B=2", "-v"]
     result = CliRunner().invoke(cli, words, obj=invocation, standalone_mode=False)
     assert result.exception is None, result.output
-    assert invocation.choices == Choices(ssh="b", ssh_options=("A=1", "B=2"))
+    assert invocation.choices == CommandLineChoices(ssh="b", ssh_options=("A=1", "B=2"))
     assert invocation.verbose == 3
     assert invocation.json
 

@@ -21,7 +21,7 @@ from harness.agent.opening import HumanHandlers
 from harness.agent.storage import ConversationStore, NewConversation
 from harness.cli.prompt.commands.base import Deadlines, PromptContext
 from harness.cli.prompt.commands.table import parse, run_command
-from harness.system.background_tasks import background_tasks
+from harness.system.background_tasks import open_background_tasks
 from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.permissions.remembered_answers import TimedApproval
 
@@ -51,7 +51,7 @@ async def seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Script) 
         agent_desk(
             tmp_path, monkeypatch, script, handlers=HumanHandlers(timed=timed), log=log, session_id=summary.session_id
         ) as behind,
-        background_tasks() as tasks,
+        open_background_tasks() as tasks,
     ):
         profile = profile_for(behind.server)
         other = profile_for(behind.server, "anthropic", "other")

@@ -17,7 +17,7 @@ from harness.cli.prompt.commands.table import COMMANDS, InvalidCommand, Parsed, 
 from harness.cli.prompt.commands.work import KillTarget, TimeoutRequest, parse_timeout, parse_victims
 from harness.context import ExecutionContext
 from harness.results import Status
-from harness.system.background_tasks import background_tasks
+from harness.system.background_tasks import open_background_tasks
 
 TURN, JOB = KillTarget("turn"), KillTarget("job", "12")
 
@@ -306,7 +306,7 @@ async def test_a_deadline_that_was_replaced_or_dropped_ends_nothing() -> None:
         ended.append("second")
         over.set()
 
-    async with background_tasks() as tasks:
+    async with open_background_tasks() as tasks:
         deadlines = Deadlines(tasks)
         deadlines.set("turn", 0.01, first)
         deadlines.set("turn", 0.02, second)

@@ -16,13 +16,13 @@ from harness import connect
 from harness.context import ExecutionContext
 from harness.errors import HarnessError
 from harness.results import Job, Status
-from harness.system.process_identity import ProcessId, life_of
+from harness.system.process_identity import ProcessId, process_state
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import CallStatus
 from harness.toolkit.audit import (
     AuditPaths,
     Filters,
-    Life,
+    ProcessState,
     UnresolvedRow,
     calls,
     open_audit_log,
@@ -129,17 +129,17 @@ def test_commands_are_compared_as_they_were_kept_redacted_and_cut() -> None:
 @pytest.mark.parametrize(
     ("changes", "life"),
     [
-        ({}, Life.ALIVE),
-        ({"started": "1"}, Life.DEAD),
-        ({"pid": 2**22 + 1}, Life.DEAD),
-        ({"boot": "another"}, Life.DEAD),
-        ({"host": "another"}, Life.ELSEWHERE),
-        ({"space": "pid:[1]"}, Life.ELSEWHERE),
+        ({}, ProcessState.ALIVE),
+        ({"started": "1"}, ProcessState.DEAD),
+        ({"pid": 2**22 + 1}, ProcessState.DEAD),
+        ({"boot": "another"}, ProcessState.DEAD),
+        ({"host": "another"}, ProcessState.ELSEWHERE),
+        ({"space": "pid:[1]"}, ProcessState.ELSEWHERE),
     ],
 )
-def test_a_process_lives_when_the_same_one_runs_here(changes: dict[str, object], life: Life) -> None:
+def test_a_process_lives_when_the_same_one_runs_here(changes: dict[str, object], life: ProcessState) -> None:
     here = this_process()
-    assert life_of(replace(here, **changes), here) is life  # type: ignore[arg-type]  # of the test
+    assert process_state(replace(here, **changes), here) is life  # type: ignore[arg-type]  # of the test
     assert ProcessId.from_text(here.to_text()) == here
 
 
@@ -149,10 +149,10 @@ def test_a_killed_process_that_nobody_waited_for_is_dead() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         started = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[19]
         one = replace(here, pid=process.pid, started=started)
-        assert life_of(one, here) is Life.ALIVE
+        assert process_state(one, here) is ProcessState.ALIVE
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert life_of(one, here) is Life.DEAD
+        assert process_state(one, here) is ProcessState.DEAD
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ async def test_calls_of_a_living_process_and_of_another_machine_are_not_touched(
         found = await ledger.reconcile(memory())
         assert (found.settled, found.unclear, found.running, found.retryable) == ((), (), (), ())
         lives = {one.call.record["call_id"]: one.life for one in await ledger.orphans()}
-    assert lives == {"mine": Life.ALIVE, "theirs": Life.ELSEWHERE}
+    assert lives == {"mine": ProcessState.ALIVE, "theirs": ProcessState.ELSEWHERE}
 
 
 @pytest.mark.usefixtures("needs_process")

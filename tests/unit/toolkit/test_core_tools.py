@@ -22,7 +22,7 @@ from tests.support.toolbox import Toolbox, Trace, Words, toolbox
 import harness_tools
 from harness import Config, ExecutionContext, connect
 from harness.results import Status
-from harness.testing.memory import MemoryBackend, Reply
+from harness.testing.memory import MemoryBackend, ScriptedReply
 from harness.toolkit import CallOutcome, CallStatus, Executor, Registry, Services, ToolCall
 from harness.toolkit.events import JobStarted, ToolCallProgress
 from harness.toolkit.registry import schema_gaps
@@ -123,7 +123,7 @@ async def test_mistakes_are_told_as_mistakes_of_the_arguments(name: str, argumen
 
 
 async def test_a_command_gives_its_code_and_both_streams() -> None:
-    made = box(backend=MemoryBackend({"x": Reply("out\n", "err\n", 3)}))
+    made = box(backend=MemoryBackend({"x": ScriptedReply("out\n", "err\n", 3)}))
     outcome = await call(made, "run_shell", cmd="x", wait="true", why="to see", risk="low")
     assert outcome.result.text == "exit code: 3\nstdout:\nout\nstderr:\nerr"
     assert (outcome.status, outcome.result.error_code) == (CallStatus.ERROR, "exit_code")
@@ -132,12 +132,12 @@ async def test_a_command_gives_its_code_and_both_streams() -> None:
 
 
 async def test_a_command_without_output_says_so() -> None:
-    outcome = await call(box(backend=MemoryBackend({"x": Reply()})), "run_shell", command="x")
+    outcome = await call(box(backend=MemoryBackend({"x": ScriptedReply()})), "run_shell", command="x")
     assert (outcome.status, outcome.result.text) == (CallStatus.OK, "exit code: 0\n(no output)")
 
 
 async def test_a_command_that_is_not_waited_for_is_a_job_that_goes_on() -> None:
-    made = box(backend=MemoryBackend({"make hunter2": Reply(status=Status.RUNNING)}))
+    made = box(backend=MemoryBackend({"make hunter2": ScriptedReply(status=Status.RUNNING)}))
     with made.events.subscribe() as events:
         outcome = await call(made, "run_shell", command="make hunter2", wait=False)
         started = [event for event in events.drain() if isinstance(event, JobStarted)]

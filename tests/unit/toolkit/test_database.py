@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from harness.errors import HarnessError
-from harness.system.private_database import Content, PrivateDatabase
+from harness.system.private_database import DatabaseSchema, PrivateDatabase
 
 SCHEMA = ("CREATE TABLE words (word TEXT NOT NULL)", "CREATE INDEX by_word ON words (word)")
 ADD = "INSERT INTO words VALUES (?)"
 
 
 def database(directory: Path, looked_through: float = math.inf) -> PrivateDatabase:
-    return PrivateDatabase(directory, Content("the words", "words.db", 1, SCHEMA, looked_through))
+    return PrivateDatabase(directory, DatabaseSchema("the words", "words.db", 1, SCHEMA, looked_through))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.support.toolbox import toolbox
 from harness import ExecutionContext, connect
 from harness.errors import ConfigError, ToolError
 from harness.results import Status
-from harness.testing.memory import MemoryBackend, Reply
+from harness.testing.memory import MemoryBackend, ScriptedReply
 from harness.toolkit import CallStatus, Category, ToolCall
 from harness.toolkit.declared_tools import CommandSpec, CommandTool, command_words, parse_specs, quote_word
 
@@ -250,7 +250,7 @@ def test_no_value_becomes_an_option(given: dict[str, str], more: list[str]) -> N
 # -- on targets
 
 
-async def run(tool: CommandTool, reply: Reply, **arguments: Any) -> Any:
+async def run(tool: CommandTool, reply: ScriptedReply, **arguments: Any) -> Any:
     backend = MemoryBackend(lambda command: reply)
     made = toolbox([tool], backend=backend)
     return (await made.executor.call(ToolCall(tool.name, arguments))), backend.received
@@ -258,16 +258,16 @@ async def run(tool: CommandTool, reply: Reply, **arguments: Any) -> Any:
 
 async def test_json_becomes_data_and_anything_else_stays_text() -> None:
     for printed, data in (('{"a": [1]}\n', {"a": [1]}), ("[]", []), ("3", 3)):
-        outcome, _ = await run(show(), Reply(printed), path="p")
+        outcome, _ = await run(show(), ScriptedReply(printed), path="p")
         assert (outcome.result.text, outcome.result.data) == (printed, data)
     for printed in ("plain\n", "{", "NaN", '{"a": 1} {"b": 2}'):
-        outcome, _ = await run(show(), Reply(printed), path="p")
+        outcome, _ = await run(show(), ScriptedReply(printed), path="p")
         assert (outcome.result.text, outcome.result.data["stdout"]) == (printed, printed)
 
 
 async def test_more_data_than_a_client_can_be_sent_is_text_alone() -> None:
     printed = json.dumps(["x" * 100] * 1000)
-    outcome, _ = await run(show(), Reply(printed), path="p")
+    outcome, _ = await run(show(), ScriptedReply(printed), path="p")
     assert isinstance(outcome.result.data, dict)
     assert len(json.dumps(outcome.result.data)) < 100_000
     assert "left out" in outcome.result.data["stdout"]
@@ -275,7 +275,7 @@ async def test_more_data_than_a_client_can_be_sent_is_text_alone() -> None:
 
 
 async def test_what_the_target_left_out_of_a_long_output_is_told_once() -> None:
-    outcome, _ = await run(show(), Reply("x" * 3_000_000), path="p")
+    outcome, _ = await run(show(), ScriptedReply("x" * 3_000_000), path="p")
     [(missing, total)] = re.findall(r"(\d+) of (\d+) bytes left out; job", outcome.result.text)
     assert (int(total), int(missing)) == (3_000_000, 3_000_000 - outcome.result.text.count("x"))
     [(missing, total)] = re.findall(r"(\d+) of (\d+) bytes of output left out; job", outcome.result.data["stdout"])
@@ -283,13 +283,13 @@ async def test_what_the_target_left_out_of_a_long_output_is_told_once() -> None:
 
 
 async def test_a_failure_says_the_code_and_everything_that_was_printed() -> None:
-    outcome, _ = await run(show(), Reply("half", "no such disk\n", 2), path="p")
+    outcome, _ = await run(show(), ScriptedReply("half", "no such disk\n", 2), path="p")
     assert (outcome.status, outcome.result.error_code) == (CallStatus.ERROR, "exit_code")
     assert outcome.result.text == "exit code: 2\nstdout:\nhalf\nstderr:\nno such disk"
 
 
 async def test_a_code_that_is_declared_a_success_is_one() -> None:
-    outcome, _ = await run(show("success = [0, 1]"), Reply("", "", 1), path="p")
+    outcome, _ = await run(show("success = [0, 1]"), ScriptedReply("", "", 1), path="p")
     assert (outcome.status, outcome.result.text) == (CallStatus.OK, "(no output)")
 
 
@@ -302,16 +302,16 @@ async def test_a_code_that_is_declared_a_success_is_one() -> None:
     ],
 )
 async def test_a_command_that_did_not_end_is_what_it_is(status: Status, expected: CallStatus) -> None:
-    outcome, _ = await run(show(), Reply("so far", status=status), path="p")
+    outcome, _ = await run(show(), ScriptedReply("so far", status=status), path="p")
     assert (outcome.status, outcome.result.is_error) == (expected, True)
     assert "so far" in outcome.result.text
 
 
 async def test_the_declared_parameter_is_the_standard_input() -> None:
     text = HEAD + 'stdin = "body"\n[[tool.parameter]]\nname = "body"\ntype = "array"\n'
-    _, received = await run(CommandTool(specs(text)[0]), Reply(), body=["a", "é"])
+    _, received = await run(CommandTool(specs(text)[0]), ScriptedReply(), body=["a", "é"])
     assert (received[0].command, json.loads(received[0].stdin)) == ("command x", ["a", "é"])
-    _, received = await run(CommandTool(specs(text.replace('type = "array"', ""))[0]), Reply(), body="a\n")
+    _, received = await run(CommandTool(specs(text.replace('type = "array"', ""))[0]), ScriptedReply(), body="a\n")
     assert received[0].stdin == b"a\n"
 
 

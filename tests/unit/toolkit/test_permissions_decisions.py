@@ -7,7 +7,7 @@ from tests.support.permits import desk
 
 from harness.command import Command
 from harness.errors import ConnectionLost
-from harness.testing.memory import MemoryBackend, Reply, memory_context
+from harness.testing.memory import MemoryBackend, ScriptedReply, memory_context
 from harness.toolkit.permissions.access_requests import _at_most_exact
 from harness.toolkit.permissions.asking import _hidden
 from harness.toolkit.permissions.lookalikes import strange_letter
@@ -127,10 +127,10 @@ def test_an_image_elsewhere_is_not_local() -> None:
 
 
 async def test_a_look_below_a_directory_over_a_lost_link_asks() -> None:
-    def answer(command: Command) -> Reply:
+    def answer(command: Command) -> ScriptedReply:
         if "find " in command.command:
             raise ConnectionLost("the link was lost")
-        return Reply()
+        return ScriptedReply()
 
     backend = MemoryBackend(answer)
     await memory_context(backend).write_file("/x/a", b"", parents=True)

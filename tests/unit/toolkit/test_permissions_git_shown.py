@@ -11,7 +11,7 @@ from tests.support.permits import Desk, desk
 
 from harness.context import ExecutionContext
 from harness.results import Status
-from harness.testing.memory import MemoryBackend, Reply
+from harness.testing.memory import MemoryBackend, ScriptedReply
 from harness.toolkit.permissions.paths.git_shown_files import SECONDS
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.permissions.shell.git_commands import shown_request
@@ -237,16 +237,16 @@ async def test_asking_git_runs_nothing_that_the_repository_names(here: Execution
 @pytest.mark.parametrize(
     ("reply", "runs"),
     [
-        (Reply(), True),
-        (Reply("/r\nsrc/a.py\0src/b.py\0"), True),
-        (Reply("/r\nsrc/a.py\0conf/.env\0"), False),
-        (Reply("/r\nHEAD:conf/.env\0"), False),
-        (Reply("\n", exit_code=128), True),
-        (Reply("/r\n", status=Status.TIMED_OUT), False),
-        (Reply("/r\n" + "x\0" * 600_000), False),
+        (ScriptedReply(), True),
+        (ScriptedReply("/r\nsrc/a.py\0src/b.py\0"), True),
+        (ScriptedReply("/r\nsrc/a.py\0conf/.env\0"), False),
+        (ScriptedReply("/r\nHEAD:conf/.env\0"), False),
+        (ScriptedReply("\n", exit_code=128), True),
+        (ScriptedReply("/r\n", status=Status.TIMED_OUT), False),
+        (ScriptedReply("/r\n" + "x\0" * 600_000), False),
     ],
 )
-async def test_what_could_not_be_found_out_asks(reply: Reply, runs: bool) -> None:
+async def test_what_could_not_be_found_out_asks(reply: ScriptedReply, runs: bool) -> None:
     backend = MemoryBackend(lambda command: reply)
     assert await desk(backend=backend).allows("run_shell", "git show HEAD") is runs
     assert len(backend.received) == 1

@@ -10,7 +10,7 @@ from tests.support.permits import desk, found_nothing
 
 from harness.command import Command
 from harness.results import Status
-from harness.testing.memory import MemoryBackend, Reply, memory_context
+from harness.testing.memory import MemoryBackend, ScriptedReply, memory_context
 from harness.toolkit.permissions import access_requests
 from harness.toolkit.permissions.paths import git_shown_files, hard_denials
 from harness.toolkit.permissions.paths.hard_denials import SIZE_LIMIT, BelowSearch
@@ -176,25 +176,25 @@ async def test_more_patterns_or_directories_than_are_looked_for_ask() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply("x" * hard_denials.ANSWER),
-        Reply("/x/.aiexclude\n", status=Status.TIMED_OUT),
-        Reply("/x/.aiexclude\n"),
+        ScriptedReply("x" * hard_denials.ANSWER),
+        ScriptedReply("/x/.aiexclude\n", status=Status.TIMED_OUT),
+        ScriptedReply("/x/.aiexclude\n"),
     ],
 )
-async def test_a_look_below_a_directory_that_was_cut_short_asks(reply: Reply) -> None:
-    def answer(command: Command) -> Reply:
-        return reply if "find " in command.command else Reply()
+async def test_a_look_below_a_directory_that_was_cut_short_asks(reply: ScriptedReply) -> None:
+    def answer(command: Command) -> ScriptedReply:
+        return reply if "find " in command.command else ScriptedReply()
 
     backend = await holding(MemoryBackend(answer), "/x/a")
     assert not await desk(mode=Mode.AUTO, backend=backend).allows("run_shell", "chmod -R a+r /x")
 
 
 async def test_an_answer_of_git_that_fills_the_limit_asks() -> None:
-    def answer(command: Command) -> Reply:
+    def answer(command: Command) -> ScriptedReply:
         return (
-            Reply("/r\n" + "x" * (git_shown_files.MAX_ANSWER_BYTES - 3))
+            ScriptedReply("/r\n" + "x" * (git_shown_files.MAX_ANSWER_BYTES - 3))
             if "git" in command.command
-            else Reply("end 0\n")
+            else ScriptedReply("end 0\n")
         )
 
     assert not await desk(mode=Mode.AUTO, backend=MemoryBackend(answer), cwd="/r").allows("run_shell", "git log -p")

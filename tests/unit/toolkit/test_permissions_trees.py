@@ -14,7 +14,7 @@ from tests.support.permits import Desk, desk, found_nothing
 
 from harness.context import ExecutionContext
 from harness.results import Status
-from harness.testing.memory import MemoryBackend, Reply
+from harness.testing.memory import MemoryBackend, ScriptedReply
 from harness.toolkit.permissions.paths import hard_denials
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
@@ -104,16 +104,16 @@ async def test_in_mode_ask_a_search_over_what_is_kept_back_asks_too(here: Execut
 @pytest.mark.parametrize(
     ("reply", "runs"),
     [
-        (Reply("end 0\n"), True),
-        (Reply("end 1\n", stderr="find: /top/x: Permission denied\n"), True),
-        (Reply("end 127\n"), False),
-        (Reply(), False),
-        (Reply(status=Status.TIMED_OUT), False),
-        (Reply("./odd\nend 0\n"), False),
-        (Reply("x" * 300_000), False),
+        (ScriptedReply("end 0\n"), True),
+        (ScriptedReply("end 1\n", stderr="find: /top/x: Permission denied\n"), True),
+        (ScriptedReply("end 127\n"), False),
+        (ScriptedReply(), False),
+        (ScriptedReply(status=Status.TIMED_OUT), False),
+        (ScriptedReply("./odd\nend 0\n"), False),
+        (ScriptedReply("x" * 300_000), False),
     ],
 )
-async def test_what_could_not_be_found_out_asks(reply: Reply, runs: bool) -> None:
+async def test_what_could_not_be_found_out_asks(reply: ScriptedReply, runs: bool) -> None:
     backend = MemoryBackend(lambda command: reply)
     made = desk(mode=Mode.AUTO, backend=backend)
     await made.ctx.execution.mkdir("/top")

@@ -11,7 +11,7 @@ import pytest
 
 from harness import connect
 from harness.errors import ConnectError, ToolError
-from harness.testing.memory import MemoryBackend, Reply, memory_context
+from harness.testing.memory import MemoryBackend, ScriptedReply, memory_context
 from harness.toolkit import Arguments, Category, JsonObject, Registry, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.registry import FixedSource, ToolSource, schema_gaps
 
@@ -262,7 +262,7 @@ def test_gaps_of_a_schema_are_found() -> None:
 
 
 async def test_what_the_target_lacks_is_asked_in_one_command() -> None:
-    backend = MemoryBackend(lambda command: Reply("jq\n"))
+    backend = MemoryBackend(lambda command: ScriptedReply("jq\n"))
     found = Registry([
         Plain("a", requires=("jq",)), Plain("b", requires=("jq", "kubectl", "helm")), Plain("c"),
         Plain("d", requires=("tmux",)),

@@ -14,7 +14,7 @@ from tests.support.toolbox import Reads, Trace, Words, toolbox
 
 from harness import Config, ExecutionContext, connect
 from harness.results import Status
-from harness.testing.memory import MemoryBackend, Reply, memory_context
+from harness.testing.memory import MemoryBackend, ScriptedReply, memory_context
 from harness.toolkit import Arguments, Executor, Registry, Services, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.events import EventBus, JobExited, JobStarted
 from harness.toolkit.result_cache import CAPACITY, DEPENDS_LIMIT, ResultCache, depends_on
@@ -151,7 +151,7 @@ async def test_a_result_that_nobody_asked_for_before_is_not_remembered() -> None
 
 async def test_nothing_is_remembered_while_a_job_goes_on_and_the_target_is_asked_seldom() -> None:
     clock = Clock(10.0)
-    backend = MemoryBackend({"make": Reply(status=Status.RUNNING)})
+    backend = MemoryBackend({"make": ScriptedReply(status=Status.RUNNING)})
     execution = memory_context(backend)
     cache, ctx = ResultCache(clock=clock), context(execution)
     await remember(cache, ctx)

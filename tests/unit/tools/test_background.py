@@ -21,7 +21,7 @@ from harness import ExecutionContext, connect
 from harness.errors import JobNotFound
 from harness.extras import install_extra
 from harness.results import Job, Status
-from harness.testing.memory import MemoryBackend, Reply
+from harness.testing.memory import MemoryBackend, ScriptedReply
 from harness.toolkit import CallOutcome, CallStatus, Executor, Services, ToolCall
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.rules.settings import PermissionSettings
@@ -419,7 +419,7 @@ def test_a_filter_shows_no_line_of_a_private_key() -> None:
 
 
 async def test_the_list_shows_no_half_of_a_secret() -> None:
-    box = toolbox([RunShell(), *tools()], backend=MemoryBackend(lambda command: Reply()))
+    box = toolbox([RunShell(), *tools()], backend=MemoryBackend(lambda command: ScriptedReply()))
     services = replace(box.executor.services, redactor=PatternRedactor())
     executor = replace(box.executor, services=services)
     await call(executor, "run_shell", command=f"{'x' * 100} {TOKEN}", wait=False)
@@ -494,7 +494,7 @@ async def test_reading_needs_no_question_and_ending_a_job_does(here: ExecutionCo
 
 
 async def test_a_backend_without_logs_of_its_own_is_read_by_what_it_has() -> None:
-    made = toolbox([RunShell(), *tools()], backend=MemoryBackend({"x": Reply("one\ntwo\n", "bad\n", 2)}))
+    made = toolbox([RunShell(), *tools()], backend=MemoryBackend({"x": ScriptedReply("one\ntwo\n", "bad\n", 2)}))
     await call(made.executor, "run_shell", command="x", wait=False)
     first = await read(made, "1")
     assert (first["stdout"], first["stderr"], first["exit_code"], first["done"]) == ("one\ntwo\n", "bad\n", 2, True)

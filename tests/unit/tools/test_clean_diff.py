@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import toolbox
 
-from harness.testing.memory import MemoryBackend, Reply
+from harness.testing.memory import MemoryBackend, ScriptedReply
 from harness.toolkit import ToolCall
 from harness.toolkit.values import Subject
 from harness_tools.dev.clean_diff import CleanDiff, diff_command, mistake_of
@@ -124,7 +124,7 @@ async def test_nothing_of_an_argument_is_read_by_the_shell() -> None:
 
 async def test_a_target_that_prints_nonsense_is_no_defect_of_ours() -> None:
     for output in (b"", b"\0", b"\xff\xfe" * 50, b"/r\0\0:1 2 3 4 M\0"):
-        backend = MemoryBackend(lambda command, output=output: Reply(output))
+        backend = MemoryBackend(lambda command, output=output: ScriptedReply(output))
         made = toolbox([CleanDiff()], backend=backend)
         await made.executor.execution.mkdir("/r")
         outcome = await made.executor.call(ToolCall("clean_diff", {"path": "/r", "include_untracked": True}))
@@ -133,7 +133,7 @@ async def test_a_target_that_prints_nonsense_is_no_defect_of_ours() -> None:
 
 async def test_a_command_that_failed_is_told_with_what_git_said() -> None:
     made = toolbox(
-        [CleanDiff()], backend=MemoryBackend(lambda command: Reply(stderr="fatal: bad object\n", exit_code=128))
+        [CleanDiff()], backend=MemoryBackend(lambda command: ScriptedReply(stderr="fatal: bad object\n", exit_code=128))
     )
     await made.executor.execution.mkdir("/r")
     outcome = await made.executor.call(ToolCall("clean_diff", {"path": "/r"}))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
-from harness.testing.memory import MemoryBackend, Reply
+from harness.testing.memory import MemoryBackend, ScriptedReply
 from harness.toolkit import CallOutcome, CallStatus, ToolCall
 from harness.toolkit.arguments import parse_arguments
 from harness.toolkit.values import Category
@@ -333,7 +333,7 @@ def test_a_text_touches_nothing_and_the_output_of_a_job_is_not_remembered() -> N
 
 
 async def test_the_output_of_a_job_is_read_from_both_streams() -> None:
-    backend = MemoryBackend({"make": Reply("a.c:1:2: error: out\n", "b.c:3:4: warning: err\n", 2)})
+    backend = MemoryBackend({"make": ScriptedReply("a.c:1:2: error: out\n", "b.c:3:4: warning: err\n", 2)})
     made = toolbox([Errs()], backend=backend)
     done = await made.executor.execution.run_shell("make")
     outcome = await call(made, bash_id=done.job_id)

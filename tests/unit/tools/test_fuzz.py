@@ -14,7 +14,7 @@ from tests.support.schema_values import junk, values_of
 from tests.support.toolbox import toolbox
 
 from harness.command import Command
-from harness.testing.memory import MemoryBackend, Reply
+from harness.testing.memory import MemoryBackend, ScriptedReply
 from harness.toolkit import Tool
 from harness.toolkit.catalog import load_catalogue
 from harness.toolkit.events import ToolCallCompleted
@@ -24,7 +24,7 @@ TOOLS = {tool.name: tool for tool in load_catalogue().known.list()}
 LIMIT = 20.0
 
 
-async def call(tool: Tool[Any], arguments: Json, answer: Callable[[Command], Reply]) -> CallOutcome:
+async def call(tool: Tool[Any], arguments: Json, answer: Callable[[Command], ScriptedReply]) -> CallOutcome:
     box = toolbox([tool], backend=MemoryBackend(answer))
     with anyio.fail_after(LIMIT), box.events.subscribe() as events:
         outcome = await box.executor.call(ToolCall(tool.name, arguments))  # type: ignore[arg-type]  # what a model sends
@@ -50,7 +50,7 @@ def test_any_arguments_and_any_answer_of_the_target_give_a_result(name: str) -> 
         if arguments.get("delay"):
             arguments["delay"] = 0.001  # a real wait, of up to a minute
         said = data.draw(
-            st.builds(Reply, st.binary(max_size=200), st.binary(max_size=50), st.sampled_from((0, 1, 2, 127)))
+            st.builds(ScriptedReply, st.binary(max_size=200), st.binary(max_size=50), st.sampled_from((0, 1, 2, 127)))
         )
         check(anyio.run(call, tool, arguments, lambda command: said))
 
@@ -64,7 +64,7 @@ def test_arguments_of_wrong_kinds_are_mistakes_of_the_caller(name: str) -> None:
     @few_examples()
     @given(junk(tool.schema))
     def attempt(arguments: Json) -> None:
-        check(anyio.run(call, tool, arguments, lambda command: Reply()))
+        check(anyio.run(call, tool, arguments, lambda command: ScriptedReply()))
 
     attempt()
 

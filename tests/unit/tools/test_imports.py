@@ -17,7 +17,7 @@ from tests.support.toolbox import Toolbox, Trace, Words, toolbox
 
 from harness import ExecutionContext, connect
 from harness.results import Status
-from harness.testing.memory import MemoryBackend, Reply
+from harness.testing.memory import MemoryBackend, ScriptedReply
 from harness.toolkit import CallOutcome, CallStatus, Executor, OutputLimit, Registry, Services, ToolCall
 from harness.toolkit.result_cache import ResultCache
 from harness.toolkit.session.file_versions import ReadTracker
@@ -312,7 +312,7 @@ async def test_more_files_than_are_looked_at_are_counted(
 
 
 async def test_a_directory_that_cannot_be_listed_is_an_error() -> None:
-    backend = MemoryBackend(lambda command: Reply(b"", b"sh: find: not found\n"))
+    backend = MemoryBackend(lambda command: ScriptedReply(b"", b"sh: find: not found\n"))
     await backend.files.mkdir("/srv")
     outcome = await call(box(backend=backend), dir="/srv")
     assert outcome.result.error_code == "not_listed"
@@ -320,7 +320,7 @@ async def test_a_directory_that_cannot_be_listed_is_an_error() -> None:
 
 
 async def test_a_target_that_answers_nonsense_gives_an_error() -> None:
-    backend = MemoryBackend(lambda command: Reply(b"\xff\0F./a.py\0junk", b"oh\n", 3))
+    backend = MemoryBackend(lambda command: ScriptedReply(b"\xff\0F./a.py\0junk", b"oh\n", 3))
     await backend.files.mkdir("/srv")
     outcome = await call(box(backend=backend), dir="/srv")
     assert outcome.result.text.startswith("/srv: no source files")
@@ -333,7 +333,7 @@ async def test_a_target_that_answers_nonsense_gives_an_error() -> None:
     [(Status.TIMED_OUT, "too_slow"), (Status.UNKNOWN, "execution_failed"), (Status.RUNNING, "execution_failed")],
 )
 async def test_a_listing_without_an_end_is_told(status: Status, code: str) -> None:
-    backend = MemoryBackend(lambda command: Reply(b"F./a.py\0", status=status))
+    backend = MemoryBackend(lambda command: ScriptedReply(b"F./a.py\0", status=status))
     await backend.files.mkdir("/srv")
     outcome = await call(box(backend=backend), dir="/srv")
     assert (outcome.status, outcome.result.error_code) == (CallStatus.ERROR, code)

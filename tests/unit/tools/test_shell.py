@@ -16,7 +16,7 @@ from tests.support.toolbox import Toolbox, toolbox
 from harness import ExecutionContext, connect
 from harness.command import Command
 from harness.results import Status
-from harness.testing.memory import MemoryBackend, Reply
+from harness.testing.memory import MemoryBackend, ScriptedReply
 from harness.toolkit import CallOutcome, CallStatus, Subject, ToolCall
 from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.permissions.policy import RulePolicy
@@ -32,7 +32,7 @@ async def call(box: Toolbox, **arguments: Any) -> CallOutcome:
 
 async def sent(handoff: float | None = None, **arguments: Any) -> tuple[CallOutcome, Command]:
     """The outcome, and what the target was asked."""
-    reply = Reply(status=Status.RUNNING if arguments.get("command") == "long" else Status.COMPLETED)
+    reply = ScriptedReply(status=Status.RUNNING if arguments.get("command") == "long" else Status.COMPLETED)
     box = toolbox([RunShell()], backend=MemoryBackend(lambda command: reply))
     box.executor = replace(box.executor, handoff=handoff)
     outcome = await call(box, **{"command": "x", **arguments})

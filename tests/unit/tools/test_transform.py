@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
-from harness.testing.memory import MemoryBackend, Reply
+from harness.testing.memory import MemoryBackend, ScriptedReply
 from harness.toolkit import CallOutcome, CallStatus, ToolCall
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.providers import provider
@@ -315,7 +315,7 @@ async def test_a_command_is_run_and_its_failure_told(here: ExecutionContext, tmp
 async def test_a_command_that_is_lost_is_told_as_such() -> None:
     from harness.results import Status
 
-    made = toolbox([Transform()], backend=MemoryBackend({"x": Reply("[1", status=Status.TIMED_OUT)}))
+    made = toolbox([Transform()], backend=MemoryBackend({"x": ScriptedReply("[1", status=Status.TIMED_OUT)}))
     outcome = await call(made, {"op": "count"}, exec="x")
     assert (outcome.status, outcome.result.error_code) == (CallStatus.TIMEOUT, "timed_out")
     assert "[1" in outcome.result.text

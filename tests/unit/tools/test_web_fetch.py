@@ -437,7 +437,7 @@ async def test_the_target_keeps_to_the_same_limits(from_target: Fetcher) -> None
 
 
 async def test_a_target_without_any_program_says_so() -> None:
-    from harness.testing.memory import Reply as Said
+    from harness.testing.memory import ScriptedReply as Said
 
     backend = MemoryBackend(lambda command: Said(b"", "harness: none\n\nharness: 0\n"))
     outcome = await toolbox(tools(), backend=backend).executor.call(

@@ -11,10 +11,10 @@ from time import monotonic
 import anyio
 import anyio.to_thread
 
-from harness.backend import Any_, Progress, WriteMode
+from harness.backend import AnyVersion, Progress, WriteMode
 from harness.errors import FileError
 from harness.results import FileContent, WriteResult
-from harness.system.background_tasks import background_tasks
+from harness.system.background_tasks import open_background_tasks
 
 from ..persistent_shell import Reply
 from .calls import (
@@ -228,7 +228,7 @@ class WriteRequest:
     path: str
     size: int
     mode: WriteMode = "overwrite"
-    expect: str | Any_ | None = None
+    expect: str | AnyVersion | None = None
     parents: bool = True
     permissions: int | None = None
     force: bool = False
@@ -236,7 +236,7 @@ class WriteRequest:
     @property
     def expectation(self) -> str:
         """The word that the library understands."""
-        if isinstance(self.expect, Any_):
+        if isinstance(self.expect, AnyVersion):
             return "any"
         return "none" if self.expect is None else f"={self.expect}"
 
@@ -270,7 +270,7 @@ class FileWriter:
                 progress(len(content), len(content))
             return result
         hasher = await self.hasher()
-        async with background_tasks() as tasks:
+        async with open_background_tasks() as tasks:
             hashed = anyio.Event()
             tasks.start_soon(_hash, hasher, content, hashed)
             reply = await self._send(request, slices(content), progress)

@@ -13,7 +13,7 @@ held shell in pieces where the target gives no second channel. What can be known
 
 from __future__ import annotations
 
-from harness.backend import ANY, Any_, Capabilities, Files, Progress, WriteMode
+from harness.backend import ANY, AnyVersion, Capabilities, Files, Progress, WriteMode
 from harness.results import DirEntry, FileContent, FileStat, WriteResult
 from harness.transport import Transport
 
@@ -55,7 +55,7 @@ class PosixFiles(Files):
         path: str,
         content: bytes,
         mode: WriteMode = "overwrite",
-        expect: str | Any_ | None = ANY,
+        expect: str | AnyVersion | None = ANY,
         parents: bool = True,
         permissions: int | None = None,
         progress: Progress | None = None,

@@ -19,7 +19,7 @@ from harness.command import Command
 from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost, HarnessError, NoSpace, OutputDropped, UnsupportedOperation
 from harness.results import Job, JobOutput, ShellResult, Status
-from harness.system.background_tasks import BackgroundTasks, background_tasks
+from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.transport import Transport
 
 from ..end_proof import TWICE
@@ -504,7 +504,7 @@ async def open_jobs(
     transport: Transport, config: Config, shell: HeldShell, store: JobStore, probe: Probe
 ) -> AsyncIterator[PosixJobs]:
     """The jobs of one target. :data:`PROLOGUE` must have been defined in the held shell before its first call."""
-    async with background_tasks() as tasks:
+    async with open_background_tasks() as tasks:
         jobs = PosixJobs(transport, config, shell, store, probe, tasks)
         tasks.start_soon(jobs.clean_sometimes)
         try:

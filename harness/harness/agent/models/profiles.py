@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ...errors import ConfigError
-from ...settings import Choices, SettingsTable, load_tables
+from ...settings import CommandLineChoices, SettingsTable, load_tables
 from ...settings_schema import suggest
 from ..provider_keys import KEY_VARIABLES, PROVIDERS
 from .keys import EnvironmentKey, KeySource
@@ -113,7 +113,7 @@ class ModelTable:
 
 
 def load_models(
-    choices: Choices | None = None,
+    choices: CommandLineChoices | None = None,
     *,
     environ: Mapping[str, str] | None = None,
     directory: Path | None = None,

@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 
 from ...errors import HarnessError
-from ...system.private_database import Content, PrivateDatabase
+from ...system.private_database import DatabaseSchema, PrivateDatabase
 from ...system.private_files import state_home
 from ...toolkit.audit import this_process
 from . import rows
@@ -53,7 +53,9 @@ __all__ = [
 # -- Where conversations are kept on this machine.
 
 
-CONTENT = Content(name="the conversations", file="sessions.db", version=VERSION, schema=SCHEMA, looked_through=8 << 20)
+CONTENT = DatabaseSchema(
+    name="the conversations", file="sessions.db", version=VERSION, schema=SCHEMA, looked_through=8 << 20
+)
 
 
 def sessions_directory(environ: Mapping[str, str] | None = None) -> Path:

@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 
 from ...errors import HarnessError
-from ...system.background_tasks import background_tasks
+from ...system.background_tasks import open_background_tasks
 from ...toolkit.events import Event
 from ...toolkit.interfaces import Redactor
 from ...toolkit.values import JsonObject
@@ -146,7 +146,7 @@ async def open_trace(path: Path, redactor: Redactor, about: JsonObject | None = 
     try:
         first: JsonObject = {"version": VERSION, "pid": os.getpid(), **(about or {})}
         trace.put(lambda: ("trace", first))
-        async with background_tasks() as tasks:
+        async with open_background_tasks() as tasks:
             tasks.start_soon(trace.run)
             try:
                 with link_news(trace.link_back):

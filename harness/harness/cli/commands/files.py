@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...backend import ANY, Any_, Progress, WriteMode
+from ...backend import ANY, AnyVersion, Progress, WriteMode
 from ...context import ExecutionContext
 from ..options import command
 from ..output import print_json, read_stdin, with_base64
@@ -179,7 +179,7 @@ def write(
     if append and create:
         raise click.UsageError("--append and --create contradict each other")
     kind: WriteMode = "append" if append else "create" if create else "overwrite"
-    expected: str | Any_ | None = ANY if expect is None else None if expect == "none" else expect
+    expected: str | AnyVersion | None = ANY if expect is None else None if expect == "none" else expect
     permissions = _octal(mode)
     session = session_of(ctx)
     data = read_stdin()

@@ -10,7 +10,7 @@ import click
 from ...context import ExecutionContext
 from ...discovery import open_target
 from ...errors import OutputDropped
-from ...results import Job, Status, asked_for
+from ...results import Job, Status, without_helpers
 from ..exits import exit_code_of
 from ..options import command, group, pause_option, time_limit_option
 from ..output import as_json, note, print_json, readable, result_json, table, with_base64
@@ -92,7 +92,7 @@ def list_jobs(ctx: click.Context, every: bool, last: int) -> int:
     session = session_of(ctx)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
-        found = asked_for(await target.jobs(), helpers=every)
+        found = without_helpers(await target.jobs(), helpers=every)
         recent = {job.job_id for job in found[-last:]}
         shown = [job for job in found if every or job.status is Status.RUNNING or job.job_id in recent]
         if session.json:

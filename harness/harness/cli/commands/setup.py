@@ -10,7 +10,7 @@ import click
 
 from ...config import Config
 from ...errors import ConfigError
-from ...settings import DEFAULT_ORIGIN, PROJECT_FILE, Choices, Settings, load_tables, user_config_path
+from ...settings import DEFAULT_ORIGIN, PROJECT_FILE, CommandLineChoices, Settings, load_tables, user_config_path
 from ...settings_schema import UNITS, with_unit
 from ...system.private_files import make_directories
 from ..options import command, group, invocation_of
@@ -120,7 +120,7 @@ def _values(settings: Settings) -> dict[str, object]:
     return general | engine
 
 
-def _agent_depth(choices: Choices) -> tuple[int, str]:
+def _agent_depth(choices: CommandLineChoices) -> tuple[int, str]:
     """The depth at which agents start no others, and what decided it.
 
     Raises:
@@ -136,7 +136,7 @@ def _agent_depth(choices: Choices) -> tuple[int, str]:
     return depth, DEFAULT_ORIGIN if depth == MAX_AGENT_DEPTH else f"profile {settings.profile}"
 
 
-def _cache_limits(choices: Choices) -> dict[str, tuple[object, str]]:
+def _cache_limits(choices: CommandLineChoices) -> dict[str, tuple[object, str]]:
     """The limits of the results that are remembered, and where each was set.
 
     Raises:

@@ -17,7 +17,7 @@ from anyio import to_thread
 from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
 from ...login import LoginQuestion, TerminalPrompter
-from ...system.background_tasks import background_tasks
+from ...system.background_tasks import open_background_tasks
 from ...toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from ...toolkit.catalog import Catalogue
 from ...toolkit.events import Event, JobExited, JobStarted, PermissionAsked, PermissionReplied, Subscription
@@ -503,7 +503,7 @@ class _Run:
         with agent.events.subscribe() as events, agent.events.listening(self._heard):
             if self._operator is not None:
                 self._operator.serve(lambda: self._catch_up(events), self._changed)
-            async with background_tasks() as tasks:
+            async with open_background_tasks() as tasks:
                 tasks.start_soon(self._show, events)
                 tasks.start_soon(self._stop)
                 with self._hard:

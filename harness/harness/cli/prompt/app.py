@@ -20,7 +20,7 @@ from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
 from ...extras import install_extra
 from ...login import LoginQuestion, TerminalPrompter, use_prompter
-from ...system.background_tasks import background_tasks
+from ...system.background_tasks import open_background_tasks
 from ..output import note, readable
 from ..runtime import CliSession, TargetRequirements, logs_shown
 from ..streams import Interruption, run_async
@@ -247,7 +247,7 @@ async def _loading() -> AsyncIterator[anyio.Event]:
         await to_thread.run_sync(_load)
         loaded.set()
 
-    async with background_tasks() as tasks:
+    async with open_background_tasks() as tasks:
         tasks.start_soon(load)
         yield loaded
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from ...login import when_continued
+from ...login import on_sigcont
 from .surface import (
     NONE,
     ExpandRequested,
@@ -331,7 +331,7 @@ def _hidden(terminal: int, *, hidden: bool) -> Iterator[None]:
             termios.tcsetattr(terminal, termios.TCSANOW, silent)
 
     try:
-        with when_continued(terminal, again):
+        with on_sigcont(terminal, again):
             yield
     finally:
         termios.tcsetattr(terminal, termios.TCSANOW, before)  # a terminal that takes nothing holds up nothing

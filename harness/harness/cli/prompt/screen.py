@@ -22,7 +22,7 @@ from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from ...login import when_continued
+from ...login import on_sigcont
 from ..asking import wrapped
 from .editor import MARK, Editor, InputFocus
 from .markdown import MarkdownBlock, MarkdownSplitter, drawn
@@ -179,7 +179,7 @@ class ScreenSurface(Surface):
 
     async def _run(self) -> None:
         try:
-            with self._keys.raw_mode(), when_continued(self._keys.fileno(), self._continued):
+            with self._keys.raw_mode(), on_sigcont(self._keys.fileno(), self._continued):
                 self._take_blind()
                 await self._editor.app.run_async(set_exception_handler=False, handle_sigint=False)
         except EOFError:

@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...errors import HarnessError
-from ...system.background_tasks import background_tasks
+from ...system.background_tasks import open_background_tasks
 from ...toolkit.events import Event, JobStarted
 from ...toolkit.permissions.remembered_answers import TimedApproval
 from ...toolkit.values import ToolCall
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...agent.settings import AgentSettings
     from ...agent.trace import Observer
     from ...mcp.client.sources import McpSources
-    from ...settings import Choices
+    from ...settings import CommandLineChoices
     from ...toolkit.assembly import Toolkit
     from ...toolkit.registry import Registry
     from .app import PromptOptions
@@ -141,7 +141,7 @@ MARGIN = 5.0
 
 @asynccontextmanager
 async def server_tools(
-    choices: Choices, registry: Registry, say: Callable[[str], None]
+    choices: CommandLineChoices, registry: Registry, say: Callable[[str], None]
 ) -> AsyncIterator[McpSources | None]:
     """Start the servers of the settings and put their tools into a registry, as far as they list them in time.
 
@@ -220,7 +220,7 @@ class PromptSession:
         """
         self._facing.commands = self._commands
         with logs_shown(self._warn):
-            async with background_tasks() as listing, anyio.create_task_group() as tasks:
+            async with open_background_tasks() as listing, anyio.create_task_group() as tasks:
                 self._facing.listing = listing
                 tasks.start_soon(self._supply)
                 tasks.start_soon(_warm_up)
@@ -272,7 +272,7 @@ class PromptSession:
             if self._servers is not None:
                 stack.enter_context(self._servers.attached(operator.executor.registry))
             stack.enter_context(operator.events.listening(self._heard_of_jobs))
-            tasks = await stack.enter_async_context(background_tasks())
+            tasks = await stack.enter_async_context(open_background_tasks())
             models = await self._table()
             self._observers = await self._watching(stack, toolkit)
             store = ConversationStore()

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from ...account import expand_home
 from ...errors import ConfigError, ToolError
-from ...settings import Choices, SettingsTable, is_trusted, load_settings, load_tables
+from ...settings import CommandLineChoices, SettingsTable, is_trusted, load_settings, load_tables
 from ...toolkit.arguments import parse_arguments
 from ...toolkit.contract import HERE, Arguments
 from ...toolkit.values import Category, Json
@@ -399,7 +399,10 @@ class ServerList:
 
 
 def load_servers(
-    choices: Choices | None = None, *, environ: Mapping[str, str] | None = None, directory: Path | None = None
+    choices: CommandLineChoices | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    directory: Path | None = None,
 ) -> ServerList:
     """The servers of the settings files, of the files that ``[mcp] files`` names, and of ``./.mcp.json``.
 

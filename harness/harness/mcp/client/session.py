@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from ...errors import AuthenticationError, ConfigError, ConnectError, ConnectionLost, HarnessError, UnsupportedOperation
 from ...extras import DISTRIBUTION, install_extra
-from ...system.background_tasks import background_tasks
+from ...system.background_tasks import open_background_tasks
 from ...toolkit.values import JsonObject
 from .channel import ServerConnection
 from .configuration import ServerConfig, StdioLaunch
@@ -261,7 +261,7 @@ async def _session(
     )
     async with session:
         await _greet(config, link, session)
-        async with background_tasks() as tasks:
+        async with open_background_tasks() as tasks:
             if session.discover_result is not None:
                 tasks.start_soon(_listen, session, changed)
             yield Connection(config, link, session)

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from ...errors import ConfigError
-from ...system.background_tasks import background_tasks
+from ...system.background_tasks import open_background_tasks
 from ...toolkit.registry import Registry
 from .configuration import ServerConfig
 from .definitions import (
@@ -345,7 +345,7 @@ async def open_sources(
     store = DefinitionStore(directory or state_directory(env))
     all_names = tuple(config.name for config in used) if names is None else tuple(names)
     sources = McpSources(store, all_names, notice)
-    async with background_tasks() as tasks:
+    async with open_background_tasks() as tasks:
         with sources.attached(registry):
             for config in used:
                 tasks.start_soon(sources.look_after, await sources.add(config, env, rules))

@@ -17,7 +17,7 @@ import anyio.to_thread
 from anyio.abc import Process
 
 from ...errors import ConfigError, ConnectError
-from ...system.background_tasks import background_tasks
+from ...system.background_tasks import open_background_tasks
 from .channel import LineSplitter, OversizedMessage, ServerConnection, ServerLog
 from .configuration import ServerConfig, StdioLaunch
 
@@ -269,7 +269,7 @@ async def _bridge(child: ChildProcess, config: ServerConfig, log: ServerLog) -> 
     write, outgoing = anyio.create_memory_object_stream[Any](0)
     link = ServerConnection(read, write, incoming.close, log)
     silent = anyio.Event()
-    async with background_tasks() as tasks, incoming, read, write, outgoing:
+    async with open_background_tasks() as tasks, incoming, read, write, outgoing:
         tasks.start_soon(_read, child, incoming, link, config, silent)
         tasks.start_soon(_write, child, outgoing, link, config.timeout)
         tasks.start_soon(_log, child, log)

@@ -14,7 +14,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from ...system.background_tasks import background_tasks
+from ...system.background_tasks import open_background_tasks
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.asking import no_approver
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
@@ -109,7 +109,7 @@ async def elicited(
         ValidationError: its reply is none that the protocol knows.
     """
     result, unheard = None, unheard_of(ctx.request)
-    async with background_tasks() as tasks:
+    async with open_background_tasks() as tasks:
         with anyio.CancelScope() as waiting:
             if unheard is not None:
                 tasks.start_soon(_cancel_when, unheard, waiting)

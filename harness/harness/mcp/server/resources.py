@@ -13,8 +13,8 @@ import anyio
 from pydantic import Field
 
 from ...errors import HarnessError, OutputDropped, UnsupportedOperation
-from ...results import Job, Status, asked_for
-from ...system.background_tasks import BackgroundTasks, background_tasks
+from ...results import Job, Status, without_helpers
+from ...system.background_tasks import BackgroundTasks, open_background_tasks
 from ...toolkit.contract import Arguments, OutputLimit, ToolContext, tool
 from ...toolkit.events import Event, JobExited, JobStarted, TodoChanged, ToolCallCompleted
 from ...toolkit.executor import Executor
@@ -103,7 +103,7 @@ class PaneScreen(Arguments):
 @tool(NoArguments, name="resource_jobs", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
 async def jobs(args: NoArguments, ctx: ToolContext) -> ToolResult:
     """The jobs that somebody asked for, the newest last."""
-    found = asked_for(await ctx.execution.jobs())
+    found = without_helpers(await ctx.execution.jobs())
     shown: list[Json] = [cast(Json, asdict(job) | {"status": str(job.status)}) for job in found[-JOBS_SHOWN:]]
     return ToolResult.of(f"{len(found)} jobs", data={"jobs": shown, "left_out": max(0, len(found) - JOBS_SHOWN)})
 
@@ -440,7 +440,7 @@ class Subscriptions:
         await anext(changes)
         watch.begun.set()
         signal = CoalescedEvent()
-        async with background_tasks() as tasks:
+        async with open_background_tasks() as tasks:
             tasks.start_soon(_tell, signal, place.uri, notify)
             async for _ in changes:
                 signal.set()
@@ -512,7 +512,7 @@ class Subscriptions:
                 yield
 
     async def _jobs(self) -> list[Job]:
-        return asked_for(await self._execution.jobs())
+        return without_helpers(await self._execution.jobs())
 
     async def _description(self) -> str:
         return self._execution.describe()

@@ -20,7 +20,7 @@ from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 
 from ...errors import HarnessError
-from ...system.background_tasks import BackgroundTasks, background_tasks
+from ...system.background_tasks import BackgroundTasks, open_background_tasks
 from ...toolkit.events import Event, ToolCallProgress
 from ...toolkit.executor import Executor
 from ...toolkit.values import CallOutcome, Json, Text, ToolCall
@@ -148,7 +148,7 @@ class CallDispatcher:
         if (ctx.meta or {}).get("progress_token") is None:
             return self._result(await self._executor.call(call))
         with self._progress(call.call_id, ctx.session) as progress:
-            async with background_tasks() as tasks:
+            async with open_background_tasks() as tasks:
                 tasks.start_soon(progress.run)
                 outcome = await self._executor.call(call)
             await progress.finish()
@@ -313,7 +313,7 @@ class ClientSession:
 async def open_session(open_executor: OpenExecutor, version: str) -> AsyncIterator[ClientSession]:
     """The server of one client, with an executor of its own."""
     approver = ClientApprover()
-    async with open_executor(approver) as executor, background_tasks() as tasks:
+    async with open_executor(approver) as executor, open_background_tasks() as tasks:
         session = ClientSession(executor, approver, tasks, version)
         changed = CoalescedEvent()
         with executor.registry.watched(changed.set):

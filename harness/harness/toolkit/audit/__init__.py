@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from ...system.process_identity import Life, ProcessId, this_process
+from ...system.process_identity import ProcessId, ProcessState, this_process
 from .audit_log import DiskFullAuditLog, NullAuditLog, SqliteAuditLog, is_disk_full, open_audit_log
 from .directory import AuditPaths, ChainHead, audit_directory
 from .reading import AuditCall, Filters, Report, calls, one_call, open_reader, records, verify_audit
@@ -24,9 +24,9 @@ __all__ = [
     "Decision",
     "DiskFullAuditLog",
     "Filters",
-    "Life",
     "NullAuditLog",
     "ProcessId",
+    "ProcessState",
     "ReconcileResult",
     "Report",
     "Retention",

@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...errors import HarnessError, ToolError
-from ...system.background_tasks import background_tasks
+from ...system.background_tasks import open_background_tasks
 from ...system.process_identity import this_process
 from ..interfaces import AuditLog, CallEntry
 from ..values import CallStatus
@@ -235,7 +235,7 @@ async def open_audit_log(
         store = await to_thread.run_sync(files.enter_context, open_store(place, process))
         writer = Writer(store, place)
         ledger = SqliteAuditLog(store, writer)
-        async with background_tasks() as tasks:
+        async with open_background_tasks() as tasks:
             tasks.start_soon(writer.run)
             tasks.start_soon(ledger.retain, retention or Retention())
             try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ...errors import HarnessError
-from ...system.process_identity import Life, ProcessId, life_of
+from ...system.process_identity import ProcessId, ProcessState, process_state
 from ..values import CallStatus, JsonObject
 from .directory import AuditPaths, ChainHead
 from .records import COLUMNS, GENESIS, Kind, digest, storable
@@ -196,7 +196,9 @@ def _condition(filters: Filters) -> tuple[str, dict[str, str | float]]:
 def _living(db: sqlite3.Connection, here: ProcessId) -> frozenset[int]:
     """The calls that run, or may run where it cannot be seen."""
     rows = db.execute("SELECT number, process FROM unsettled WHERE state = 'running'")
-    return frozenset(number for number, process in rows if life_of(ProcessId.from_text(process), here) is not Life.DEAD)
+    return frozenset(
+        number for number, process in rows if process_state(ProcessId.from_text(process), here) is not ProcessState.DEAD
+    )
 
 
 def _shown(status: str, is_alive: bool) -> str:

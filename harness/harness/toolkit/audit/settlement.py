@@ -10,7 +10,7 @@ from typing import Literal
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...results import Job, Status
-from ...system.process_identity import Life, life_of
+from ...system.process_identity import ProcessState, process_state
 from ..values import CallStatus, JsonObject
 from .records import job_fields, outcome_fields, resolution_fields, shortened
 from .store import AuditDatabase, PendingRecord, UnresolvedRow
@@ -126,17 +126,17 @@ class UnresolvedCall:
     """A call without a known outcome, and whether the harness that made it still runs."""
 
     call: UnresolvedRow
-    life: Life
+    life: ProcessState
 
     @property
     def is_over(self) -> bool:
         """Nobody will write its outcome any more: its harness is gone, or has itself lost sight of it."""
-        return self.life is Life.DEAD or self.call.state == "unknown"
+        return self.life is ProcessState.DEAD or self.call.state == "unknown"
 
     @property
     def is_running(self) -> bool:
         """It runs, as far as is known: its harness does, and has not lost sight of it."""
-        return self.life is Life.ALIVE and self.call.state == "running"
+        return self.life is ProcessState.ALIVE and self.call.state == "running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class ReconcileResult:
 
 def orphans_of(store: AuditDatabase, backend: str | None = None) -> list[UnresolvedCall]:
     """Calls without a known outcome, oldest first; of one target, or of all."""
-    return [UnresolvedCall(call, life_of(call.process, store.process)) for call in store.unsettled(backend)]
+    return [UnresolvedCall(call, process_state(call.process, store.process)) for call in store.unsettled(backend)]
 
 
 async def reconcile(

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from ...errors import ToolError
-from ...system.background_tasks import background_tasks
+from ...system.background_tasks import open_background_tasks
 from ..arguments import decode
 from ..events import Event, EventBus
 from ..interfaces import Hook, PermissionRequest, Redactor
@@ -463,7 +463,7 @@ async def notifying(hooks: Hooks, events: EventBus, session: HookInvocation, red
             log.warning("a notification was left out: %d wait for their hooks", MAX_NOTIFICATIONS)
 
     done = anyio.Event()
-    async with background_tasks() as tasks:
+    async with open_background_tasks() as tasks:
         tasks.start_soon(_run_notifications, hooks, waiting, redactor, done)
         try:
             with into, events.listening(heard):

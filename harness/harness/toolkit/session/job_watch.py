@@ -12,7 +12,7 @@ from ...context import ExecutionContext
 from ...errors import AuthenticationError, ConfigError, HarnessError, HostKeyError, JobNotFound, TargetGone
 from ...login import use_prompter
 from ...results import Status
-from ...system.background_tasks import BackgroundTasks, background_tasks
+from ...system.background_tasks import BackgroundTasks, open_background_tasks
 from ..events import Event, EventBus, JobExited, JobStarted, ToolCallCompleted
 
 __all__ = [
@@ -120,7 +120,7 @@ class JobWatch:
 @asynccontextmanager
 async def watched_jobs(execution: ExecutionContext, events: EventBus) -> AsyncIterator[JobWatch]:
     """Watch the jobs of one session, until this is left."""
-    async with background_tasks() as tasks:
+    async with open_background_tasks() as tasks:
         watch = JobWatch(execution, events, tasks)
         with events.listening(watch.heard):
             yield watch

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from anyio import to_thread
 
-from ...system.private_database import Content, PrivateDatabase
+from ...system.private_database import DatabaseSchema, PrivateDatabase
 from ...system.private_files import state_home
 from .notebook import Memory, MemoryLocation, MemoryScope, Notebook, NotebookFull, Todo, TodoStatus, todos_json
 
@@ -26,7 +26,7 @@ __all__ = [
 # -- Where the notebook is kept on this machine, and what its database holds.
 
 
-CONTENT = Content(
+CONTENT = DatabaseSchema(
     name="the notebook",
     file="notebook.db",
     version=1,

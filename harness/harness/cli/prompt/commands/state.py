@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from ....errors import HarnessError
 from ....results import Status as JobStatus
-from ....results import asked_for
+from ....results import without_helpers
 from .base import BadArguments, Choice, SlashCommand, agent_of, duration, no_arguments, one_of
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class Status(SlashCommand):
         """Print it."""
         no_arguments(args)
         facts = [*_target_facts(context), *_agent_facts(context)]
-        running = [job for job in asked_for(await context.execution.jobs()) if job.status is JobStatus.RUNNING]
+        running = [job for job in without_helpers(await context.execution.jobs()) if job.status is JobStatus.RUNNING]
         facts.append(("jobs", f"{len(running)} running (/ps)" if running else "none runs"))
         facts.append(("cache", _cache_fact(context.toolkit)))
         facts.append(("approvals", approval_state(context.timed)))

@@ -12,7 +12,7 @@ import anyio
 
 from ....command import parse_duration
 from ....errors import HarnessError, JobNotFound
-from ....results import Job, Status, asked_for
+from ....results import Job, Status, without_helpers
 from .base import BadArguments, Choice, SlashCommand, agent_of, brief, duration, job_facts, moment
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _turn_rows(context: PromptContext) -> list[tuple[str, ...]]:
 
 
 async def _job_rows(context: PromptContext) -> list[tuple[str, ...]]:
-    running = [job for job in asked_for(await context.execution.jobs()) if job.status is Status.RUNNING]
+    running = [job for job in without_helpers(await context.execution.jobs()) if job.status is Status.RUNNING]
     redact = context.toolkit.redactor.text
     return [
         ("job", job.job_id, job.status.value, moment(job.started), job.pane or "", brief(redact(job.command)))
@@ -279,7 +279,7 @@ class Jobs(SlashCommand):
         return () if words else [Choice("all", "also what tools ran for their own work")]
 
     async def _list(self, context: PromptContext, *, helpers: bool) -> None:
-        jobs = asked_for(await context.execution.jobs(), helpers=helpers)
+        jobs = without_helpers(await context.execution.jobs(), helpers=helpers)
         recent = {job.job_id for job in jobs[-LAST_JOBS:]}
         shown = [job for job in jobs if job.status is Status.RUNNING or job.job_id in recent]
         if not shown:
