@@ -175,7 +175,7 @@ class _SearchArguments(Arguments):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ToolMatch:
     """A tool, how well it fits, and whether it can be called."""
 
     tool: Tool[Any]
@@ -214,9 +214,9 @@ def terms_of(query: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(letters.split()))[:TERMS]
 
 
-def found_in(tools: Iterable[Tool[Any]], terms: Sequence[str], *, is_offered: bool = True) -> list[Found]:
+def found_in(tools: Iterable[Tool[Any]], terms: Sequence[str], *, is_offered: bool = True) -> list[ToolMatch]:
     """The tools that fit at all. Pure."""
-    scored = (Found(tool, _score(tool, terms), is_offered) for tool in tools if tool.own.name != "tool_search")
+    scored = (ToolMatch(tool, _score(tool, terms), is_offered) for tool in tools if tool.own.name != "tool_search")
     return [one for one in scored if one.score]
 
 
@@ -243,7 +243,7 @@ class ToolSearch(Tool[_SearchArguments]):
         return _listed(args, found)
 
 
-def _listed(args: _SearchArguments, found: list[Found]) -> ToolResult:
+def _listed(args: _SearchArguments, found: list[ToolMatch]) -> ToolResult:
     shown, cut = fit_items(found[: args.limit], _found_text, ROOM)
     left = max(0, len(found) - args.limit) + cut
     matches: list[Json] = [one.facts for one in shown]
@@ -254,14 +254,14 @@ def _listed(args: _SearchArguments, found: list[Found]) -> ToolResult:
     return ToolResult.of(_found_text(shown) + more, data=data)
 
 
-def _found_text(found: Sequence[Found]) -> str:
+def _found_text(found: Sequence[ToolMatch]) -> str:
     return "\n\n".join(str(one) for one in found)
 
 
 # -- ``task``: an agent of its own for a part of the work.
 
 
-LONGEST = 1_800
+MAX_TIMEOUT = 1_800
 DEFAULT = 300
 PROMPT = 100_000
 DESCRIPTION = """\
@@ -281,7 +281,7 @@ class _TaskArguments(Arguments):
     system: str | None = Field(None, max_length=PROMPT, description="further instructions, before the prompt")
     tools: tuple[Line, ...] | None = Field(None, max_length=200, description="only these tools, of those that you have")
     resume: Line | None = Field(None, max_length=500, description="session_id of an agent that is to go on")
-    timeout: int = Field(DEFAULT, ge=1, description=f"seconds; {LONGEST} is the most that counts")
+    timeout: int = Field(DEFAULT, ge=1, description=f"seconds; {MAX_TIMEOUT} is the most that counts")
     backend: Line | None = Field(
         None, max_length=2_000, description="URL of the target that it works on, instead of yours"
     )
@@ -330,7 +330,7 @@ class Task(SpawnTool[_TaskArguments]):
             model=args.model or kind.model,
             tools=args.tools,
             resume=args.resume or "",
-            timeout=float(min(args.timeout, LONGEST)),
+            timeout=float(min(args.timeout, MAX_TIMEOUT)),
             backend=args.backend or "",
         )
         return _clamped(await run_agent(request, ctx), args.timeout)
@@ -338,10 +338,12 @@ class Task(SpawnTool[_TaskArguments]):
 
 def _clamped(result: ToolResult, seconds: int) -> ToolResult:
     """The result, with a word on a time limit that was longer than any. Pure."""
-    if seconds <= LONGEST:
+    if seconds <= MAX_TIMEOUT:
         return result
-    note = Text(f"[timeout was {seconds} s; {LONGEST} s is the longest]")
-    return replace(result, content=(*result.content, note), metadata={**result.metadata, "timeout_clamped": LONGEST})
+    note = Text(f"[timeout was {seconds} s; {MAX_TIMEOUT} s is the longest]")
+    return replace(
+        result, content=(*result.content, note), metadata={**result.metadata, "timeout_clamped": MAX_TIMEOUT}
+    )
 
 
 def type_lines(tool: Tool[Any], names: Mapping[str, str] | None = None) -> str:

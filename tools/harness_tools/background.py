@@ -25,14 +25,14 @@ from harness.toolkit import (
 from harness.toolkit.results import fit_items
 from harness.toolkit.values import Advice
 
-from .job_output import Asked, BadPattern, Piece, ReadingPlaces, line_matcher, parse_position, read_on
+from .job_output import BadPattern, JobReadRequest, OutputChunk, ReadPositions, line_matcher, parse_position, read_on
 from .texts import Duration, Line, SomeContent, readable_line, seconds_of
 
 __all__ = ["BashOutput", "JobId", "KillShell", "ListShells", "tools"]
 
-MOST_WAIT = 600.0
-MOST_GRACE = 60.0
-MOST_LISTED = 200
+MAX_WAIT = 600.0
+MAX_GRACE = 60.0
+MAX_LISTED_JOBS = 200
 MAX_NAMED = 20
 """Jobs that a message about a wrong id names."""
 SHOWN_COMMAND = 120
@@ -67,7 +67,7 @@ Signal = Annotated[
 ]
 
 
-def how_it_stands(job: Job) -> str:
+def status_phrase(job: Job) -> str:
     """One phrase: that it runs, or how it ended. Pure."""
     ended = ENDS.get(job.status, "has ended")
     return ended if job.exit_code is None else f"{ended}, exit code: {job.exit_code}"
@@ -79,7 +79,7 @@ def _not_found(error: JobNotFound, jobs: Sequence[Job]) -> ToolResult:
     found = sorted(newest, key=lambda job: (job.status is not Status.RUNNING, -(job.started or 0)))
     named = [f"{job.job_id} ({_state(job)})" for job in found[:MAX_NAMED]]
     more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-    ids: list[Json] = [job.job_id for job in found[:MOST_LISTED]]
+    ids: list[Json] = [job.job_id for job in found[:MAX_LISTED_JOBS]]
     text = f"{error}; there are: {', '.join(named) or 'none'}{more}"
     return ToolResult.failure("job_not_found", text, data={"bash_ids": ids, "count": len(found)})
 
@@ -121,16 +121,16 @@ class BashOutput(Tool[_Output]):
             limit=WHOLE,
         )
         super().__init__("bash_output", text, _Output, traits)
-        self._places = ReadingPlaces()
+        self._places = ReadPositions()
 
     async def run(self, args: _Output, ctx: ToolContext) -> ToolResult:
         try:
             matches = line_matcher(args.filter) if args.filter is not None else None
         except BadPattern as error:
             return ToolResult.failure("bad_pattern", f"filter: {error}. Nothing was read")
-        longest = MOST_WAIT if ctx.handoff is None else min(MOST_WAIT, ctx.handoff)
+        longest = MAX_WAIT if ctx.handoff is None else min(MAX_WAIT, ctx.handoff)
         since = parse_position(args.since) if args.since is not None else None
-        asked = Asked(since, matches, args.tail, min(seconds_of(args.wait), longest))
+        asked = JobReadRequest(since, matches, args.tail, min(seconds_of(args.wait), longest))
         try:
             async with self._places.of(ctx, args.bash_id) as reading:
                 piece = await read_on(args.bash_id, asked, reading, ctx)
@@ -139,14 +139,14 @@ class BashOutput(Tool[_Output]):
         return _output(piece, filtered=matches is not None)
 
 
-def _output(piece: Piece, *, filtered: bool) -> ToolResult:
+def _output(piece: OutputChunk, *, filtered: bool) -> ToolResult:
     """The result. A job that failed is no failure of reading its output. Pure."""
     streams = [
         f"{name}:\n{text.removesuffix(chr(10))}"
         for name, text in (("stdout", piece.stdout), ("stderr", piece.stderr))
         if text
     ]
-    lines = [f"job {piece.job.job_id} {how_it_stands(piece.job)}", *(streams or ["(no new output)"])]
+    lines = [f"job {piece.job.job_id} {status_phrase(piece.job)}", *(streams or ["(no new output)"])]
     ways = (
         Advice(f"; since={piece.start} reads all of them", ("since",)),
         Advice(f"; since={piece.start} reads them", ("since",)),
@@ -157,7 +157,7 @@ def _output(piece: Piece, *, filtered: bool) -> ToolResult:
     return ToolResult.of(text, data=_output_data(piece), metadata={"matches": piece.matched}, advice=ways)
 
 
-def _notes(piece: Piece, ways: Sequence[str], *, filtered: bool) -> list[str]:
+def _notes(piece: OutputChunk, ways: Sequence[str], *, filtered: bool) -> list[str]:
     to_all, to_passed, to_unread = ways
     notes = []
     if filtered:
@@ -173,7 +173,7 @@ def _notes(piece: Piece, ways: Sequence[str], *, filtered: bool) -> list[str]:
     return notes
 
 
-def _output_data(piece: Piece) -> Json:
+def _output_data(piece: OutputChunk) -> Json:
     return {
         "bash_id": piece.job.job_id,
         "status": str(piece.job.status),
@@ -219,7 +219,7 @@ class KillShell(Tool[_Kill]):
             return _not_found(error, await ctx.execution.jobs())
         if before.status is not Status.RUNNING:
             return _killed(before, already=True)
-        grace = min(seconds_of(args.grace), MOST_GRACE)
+        grace = min(seconds_of(args.grace), MAX_GRACE)
         return _killed(await ctx.execution.kill(args.shell_id, signal=args.signal, grace=grace), already=False)
 
 
@@ -234,9 +234,9 @@ def _killed(job: Job, *, already: bool) -> ToolResult:
         text = f"job {job.job_id} was sent the signal and KILL, and still runs: it may be another user's"
         return ToolResult.failure("still_running", text, data=facts)
     if already:
-        return ToolResult.of(f"job {job.job_id} had ended before: it {how_it_stands(job)}", data=facts)
+        return ToolResult.of(f"job {job.job_id} had ended before: it {status_phrase(job)}", data=facts)
     way = Advice("; bash_output has what it wrote last", tools=("bash_output",))
-    text = f"job {job.job_id} was ended: it {how_it_stands(job)}{way.text}"
+    text = f"job {job.job_id} was ended: it {status_phrase(job)}{way.text}"
     return ToolResult.of(text, data=facts, advice=(way,))
 
 
@@ -268,7 +268,7 @@ class ListShells(Tool[_List]):
 
 def _listed(jobs: Sequence[Job], known: int, running: int, now: float) -> ToolResult:
     """The list: those that run, and the newest of the others, as many as there is room for. Pure."""
-    first = sorted(jobs, key=lambda job: (job.status is not Status.RUNNING, -(job.started or 0)))[:MOST_LISTED]
+    first = sorted(jobs, key=lambda job: (job.status is not Status.RUNNING, -(job.started or 0)))[:MAX_LISTED_JOBS]
     rows, _ = fit_items(first, lambda some: _table(some, now), OutputLimit(LISTED.characters - 200, 0))
     left_out = len(jobs) - len(rows)
     shown = sorted(rows, key=jobs.index)

@@ -33,7 +33,7 @@ __all__ = ["EDIT_LIMIT", "Edit"]
 
 EDIT_LIMIT = 64 << 20
 """Bytes of a file that is edited, before and after: it is fetched and written as a whole."""
-MOST = 100_000
+MAX_REPLACEMENTS = 100_000
 """Places that are replaced in one call."""
 NAMED = 20
 """Lines that a message names."""
@@ -98,7 +98,7 @@ def _edited(args: _Edit, made: list[Sequence[Change]], content: FileContent) -> 
     """The new content; the changes are put into ``made``."""
     old = args.old_string.encode("utf-8", "surrogateescape")
     new = args.new_string.encode("utf-8", "surrogateescape")
-    spans = find_spans(content.data, old, MOST)
+    spans = find_spans(content.data, old, MAX_REPLACEMENTS)
     if len(spans) == 1 and not args.replace_all:
         spans += _other_place(content.data, spans[0], old, new)
     refusal = _refusal(args, content.data, old, spans)
@@ -127,8 +127,8 @@ def _refusal(args: _Edit, data: bytes, old: bytes, spans: Sequence[Span]) -> Too
     if not spans:
         text = _no_match(args.path, data, old)
         return ToolResult.failure("no_match", text, data={"matches": 0}, advice=(CONVERTER,))
-    if len(spans) > MOST:
-        text = f"{args.path} holds old_string more than {MOST} times: change it with a command"
+    if len(spans) > MAX_REPLACEMENTS:
+        text = f"{args.path} holds old_string more than {MAX_REPLACEMENTS} times: change it with a command"
         return ToolResult.failure("too_many", text)
     count = len(spans)
     if args.expected_count == count or (args.expected_count is None and (args.replace_all or count == 1)):

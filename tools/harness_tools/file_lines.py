@@ -24,7 +24,7 @@ __all__ = [
     "WINDOW",
     "Encoding",
     "EncodingOrMixed",
-    "Found",
+    "LineWindow",
     "Lines",
     "Window",
     "binary",
@@ -180,7 +180,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class TruncatedLine:
     """A line of which only the beginning is shown; the rest begins at byte ``offset`` of the file."""
 
     line: int
@@ -200,7 +200,7 @@ class Lines:
     end: int
     seen: tuple[tuple[int, int], ...]
     ended: bool
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[TruncatedLine, ...] = ()
 
     @property
     def last(self) -> int:
@@ -223,7 +223,7 @@ def take_lines(window: Window, limit: int, room: int, *, numbers: bool, measure:
 
     A line that the window does not hold to its end is left for the next time, unless it is the first.
     """
-    data, at, parts, cuts = window.data, 0, list[str](), list[Cut]()
+    data, at, parts, cuts = window.data, 0, list[str](), list[TruncatedLine]()
     seen, shown_from = list[tuple[int, int]](), window.start
     while at < len(data) and len(parts) < limit:
         end = data.find(b"\n", at) + 1
@@ -237,7 +237,7 @@ def take_lines(window: Window, limit: int, room: int, *, numbers: bool, measure:
         parts.append(text)
         room -= measure(text)
         if cut:
-            cuts.append(Cut(number, window.start + at + cut))
+            cuts.append(TruncatedLine(number, window.start + at + cut))
             seen.append((shown_from, window.start + at + cut))
             shown_from = window.start + (end or len(data))
         at = end or len(data)
@@ -270,7 +270,7 @@ COUNTING = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LineWindow:
     """Where the lines are. ``content`` says what was read; ``total`` is the number of lines, where that is known.
 
     ``window`` is empty behind the end of the file.
@@ -290,7 +290,7 @@ def binary(path: str, data: bytes, size: int) -> ToolResult:
     return ToolResult.failure("binary", text, advice=(way,))
 
 
-async def find_lines(ctx: ToolContext, path: str, line: int, limit: int, encoding: str) -> Found | ToolResult:
+async def find_lines(ctx: ToolContext, path: str, line: int, limit: int, encoding: str) -> LineWindow | ToolResult:
     """Find line ``line`` of a file, for up to ``limit`` lines; at most :data:`WINDOW` bytes are kept.
 
     Raises:
@@ -309,7 +309,7 @@ async def find_lines(ctx: ToolContext, path: str, line: int, limit: int, encodin
     if start is not None and (complete or line == 1):
         return _found(head, Window(head.data[start:], line, start, complete, encoding), head.data)
     if complete:
-        return Found(head, Window(b"", line, head.size), _lines_in(head.data))
+        return LineWindow(head, Window(b"", line, head.size), _lines_in(head.data))
     if start is None:
         return await _further(ctx, path, head, line, encoding)
     rest = await ctx.execution.read_file(head.path, offset=start, limit=WINDOW)
@@ -321,23 +321,23 @@ def _know(ctx: ToolContext, content: FileContent) -> None:
     ctx.reads.record_partial_read(content.path, content.version, 0, 0, max(1, content.size))
 
 
-def _found(content: FileContent, window: Window, whole: bytes) -> Found:
-    return Found(content, window, _lines_in(whole) if window.complete else None)
+def _found(content: FileContent, window: Window, whole: bytes) -> LineWindow:
+    return LineWindow(content, window, _lines_in(whole) if window.complete else None)
 
 
-def _checked(ctx: ToolContext, path: str, content: FileContent, window: Window) -> Found | ToolResult:
+def _checked(ctx: ToolContext, path: str, content: FileContent, window: Window) -> LineWindow | ToolResult:
     if b"\0" in window.data:
         _know(ctx, content)
         return binary(path, window.data, content.size)
     total = window.first - 1 + _lines_in(window.data) if window.complete else None
-    return Found(content, window, total)
+    return LineWindow(content, window, total)
 
 
 def _lines_in(data: bytes) -> int:
     return data.count(b"\n") + (1 if data and not data.endswith(b"\n") else 0)
 
 
-async def _wide(ctx: ToolContext, where: str, path: str, line: int, encoding: str) -> Found | ToolResult:
+async def _wide(ctx: ToolContext, where: str, path: str, line: int, encoding: str) -> LineWindow | ToolResult:
     """A file in UTF-16 or UTF-32, as if it were UTF-8; offsets mean nothing then."""
     content = await ctx.execution.read_file(where, limit=WIDE_LIMIT + 1)
     if content.size > WIDE_LIMIT:
@@ -350,7 +350,7 @@ async def _wide(ctx: ToolContext, where: str, path: str, line: int, encoding: st
     return _found(content, window, data)
 
 
-async def _further(ctx: ToolContext, path: str, head: FileContent, line: int, encoding: str) -> Found | ToolResult:
+async def _further(ctx: ToolContext, path: str, head: FileContent, line: int, encoding: str) -> LineWindow | ToolResult:
     """A line behind the first window: the target counts, and only what is shown is fetched."""
     script = f"head -n {line - 1} <{shlex.quote(head.path)} | wc -lc"
     done = await ctx.execution.run_helper(script, timeout=COUNTING, max_output=4096)
@@ -364,7 +364,7 @@ async def _further(ctx: ToolContext, path: str, head: FileContent, line: int, en
     content = await ctx.execution.read_file(head.path, offset=max(0, start - 1), limit=WINDOW + 1)
     before, rest = content.data[:1], content.data[1:]
     if lines < line - 1:
-        return Found(content, Window(b"", line, start), lines + (before not in (b"\n", b"")))
+        return LineWindow(content, Window(b"", line, start), lines + (before not in (b"\n", b"")))
     if before != b"\n":
         return ToolResult.failure("changed", f"{path} was changed while line {line} was looked for: read it again")
     window = Window(rest, line, start, start + len(rest) >= content.size, encoding)

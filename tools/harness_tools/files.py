@@ -24,7 +24,7 @@ from harness.toolkit.result_cache import depends_on
 from harness.toolkit.session.file_versions import WriteOutcome, guarded_write, target_path
 from harness.toolkit.values import Advice, ShownForm
 
-from .file_lines import WIDE, Encoding, Found, Lines, binary, decode_part, decode_text, find_lines, take_lines
+from .file_lines import WIDE, Encoding, Lines, LineWindow, binary, decode_part, decode_text, find_lines, take_lines
 from .texts import Content, Line
 
 __all__ = [
@@ -81,7 +81,7 @@ Permissions = Annotated[str | int, AfterValidator(_checked)]
 
 
 SHOWN = 15_000
-MOST_SHOWN = 60_000
+MAX_SHOWN_CHARS = 60_000
 """Bytes of one answer: each is one character at most, so that the engine's own limit cuts nothing off."""
 MIN_SHOWN = 1_000
 """Bytes that are shown of a file at least, however long they are in the form of a profile."""
@@ -107,7 +107,7 @@ class _Read(Arguments):
     offset: int = Field(1, ge=1, lt=2**31, description="the first line, counted from 1")
     limit: int = Field(LINES, ge=1, lt=2**31, description="how many lines at most")
     byte_offset: int = Field(0, ge=0, lt=2**63, description="read by bytes instead: where to start")
-    byte_limit: int = Field(SHOWN, ge=1, le=MOST_SHOWN, description="read by bytes instead: how many at most")
+    byte_limit: int = Field(SHOWN, ge=1, le=MAX_SHOWN_CHARS, description="read by bytes instead: how many at most")
     line_numbers: bool = Field(False, description="begin each line with its number and a tab")
     encoding: Encoding = Field("utf-8", description="how characters are written in the file")
 
@@ -143,7 +143,7 @@ class ReadFile(Tool[_Read]):
             cacheable=True,
             aliases=("read",),
             packs=("core",),
-            limit=OutputLimit(MOST_SHOWN + 1_000, 0),
+            limit=OutputLimit(MAX_SHOWN_CHARS + 1_000, 0),
         )
         super().__init__("read_file", READ, _Read, traits)
 
@@ -160,10 +160,10 @@ class ReadFile(Tool[_Read]):
 # -- by lines
 
 
-def _lines_shown(args: _Read, ctx: ToolContext, found: Found) -> ToolResult:
+def _lines_shown(args: _Read, ctx: ToolContext, found: LineWindow) -> ToolResult:
     content = found.content
     shown = ctx.shown
-    room = min(MOST_SHOWN, shown.room)
+    room = min(MAX_SHOWN_CHARS, shown.room)
     lines = take_lines(found.window, args.limit, room, numbers=args.line_numbers, measure=shown.measure)
     _remember(args, ctx, content, found, lines)
     note = _note(args, content, found, lines)
@@ -184,7 +184,7 @@ def _lines_shown(args: _Read, ctx: ToolContext, found: Found) -> ToolResult:
     return ToolResult.of(text, data=facts, metadata=depends_on(content), advice=(_next(lines), *_rests(lines)))
 
 
-def _remember(args: _Read, ctx: ToolContext, content: FileContent, found: Found, lines: Lines) -> None:
+def _remember(args: _Read, ctx: ToolContext, content: FileContent, found: LineWindow, lines: Lines) -> None:
     """That this much of the file was seen."""
     if args.encoding in WIDE:
         whole = lines.first == 1 and lines.ended and not lines.cuts
@@ -194,7 +194,7 @@ def _remember(args: _Read, ctx: ToolContext, content: FileContent, found: Found,
         ctx.reads.record_partial_read(content.path, content.version, start, end, content.size)
 
 
-def _note(args: _Read, content: FileContent, found: Found, lines: Lines) -> str:
+def _note(args: _Read, content: FileContent, found: LineWindow, lines: Lines) -> str:
     """What is not shown and how to get it; empty when all of the file is."""
     total = found.total
     if not lines.count:

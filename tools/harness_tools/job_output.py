@@ -19,11 +19,11 @@ from harness.toolkit.results import cut
 __all__ = [
     "PAGE",
     "SCAN",
-    "Asked",
     "BadPattern",
-    "Piece",
+    "JobReadRequest",
+    "OutputChunk",
     "Position",
-    "ReadingPlaces",
+    "ReadPositions",
     "choose",
     "continued",
     "line_matcher",
@@ -118,7 +118,7 @@ def continued(before: bytes, data: bytes, redact: Callable[[str], str]) -> str:
 # stands.
 
 
-MOST_PATTERN = 1_000
+MAX_PATTERN_CHARS = 1_000
 MEMORY = 8 << 20
 """Bytes that RE2 may use for one pattern."""
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
@@ -132,7 +132,7 @@ class BadPattern(ValueError):  # it is no failure of ours
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class FilteredLines:
     """The lines that match, with their newlines, and how many bytes and lines were looked at for them."""
 
     data: bytes
@@ -147,8 +147,8 @@ def line_matcher(pattern: str) -> Matcher:
     Raises:
         BadPattern: it is none; the message says why.
     """
-    if len(pattern) > MOST_PATTERN:
-        raise BadPattern(f"it is longer than {MOST_PATTERN} characters")
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise BadPattern(f"it is longer than {MAX_PATTERN_CHARS} characters")
     try:
         wanted = pattern.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -189,7 +189,7 @@ def choose(
     ended: bool,
     full: bool = False,
     redact: Callable[[str], str] = str,
-) -> Chosen:
+) -> FilteredLines:
     """The lines of a piece that match, up to ``room`` bytes of them, but one at least. Pure.
 
     A last line without newline is left until its rest comes, unless nothing follows it (``ended``), or it is alone in a
@@ -206,7 +206,7 @@ def choose(
         if hit:
             shown += line if known is None else _clean(line, known, redact)
             matched += 1
-    return Chosen(bytes(shown), used, lines, matched)
+    return FilteredLines(bytes(shown), used, lines, matched)
 
 
 def _known(data: bytes, redact: Callable[[str], str]) -> frozenset[str] | None:
@@ -238,7 +238,7 @@ PAGE = 12_000
 """Bytes of both streams in one answer."""
 SCAN = 256 << 10
 """Bytes of each stream that are looked at for its last lines; a target gives no more than that of one at a time."""
-MOST_LOOKED = 4 << 20
+MAX_SCANNED_BYTES = 4 << 20
 """Bytes that a filter looks at for one answer: what is beyond them is for the next one."""
 PAUSE = 0.1
 """Seconds between two looks at a job that writes and writes, while nothing in it matches."""
@@ -251,7 +251,7 @@ Key = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
-class Reading:
+class ReadPosition:
     """How far a session has read a job."""
 
     position: Position = field(default_factory=Position)
@@ -274,17 +274,17 @@ class Reading:
         self.stdout_line, self.stderr_line, self.command = b"", b"", None
 
 
-class ReadingPlaces:
+class ReadPositions:
     """How far every session of this process has read each job."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Key, Reading] = OrderedDict()
+        self._known: OrderedDict[Key, ReadPosition] = OrderedDict()
 
     @asynccontextmanager
-    async def of(self, ctx: ToolContext, job_id: str) -> AsyncIterator[Reading]:
+    async def of(self, ctx: ToolContext, job_id: str) -> AsyncIterator[ReadPosition]:
         """One session's place in a job, for one caller at a time: two that ask at once get different parts."""
         key = (ctx.session_id, ctx.agent_id, ctx.execution.identity, job_id.lstrip("0"))
-        reading = self._known.pop(key, None) or Reading()
+        reading = self._known.pop(key, None) or ReadPosition()
         self._known[key] = reading
         if len(self._known) > READERS:
             self._known.popitem(last=False)
@@ -293,7 +293,7 @@ class ReadingPlaces:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JobReadRequest:
     """What to read: from where, which lines, how many of the last ones, and how long to wait for something new."""
 
     since: Position | None = None
@@ -303,7 +303,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OutputChunk:
     """What is shown, between two positions, and what was left out. ``unread`` and ``lost`` are bytes."""
 
     job: Job
@@ -353,7 +353,7 @@ class _Stream:
         )
 
 
-async def read_on(job_id: str, asked: Asked, reading: Reading, ctx: ToolContext) -> Piece:
+async def read_on(job_id: str, asked: JobReadRequest, reading: ReadPosition, ctx: ToolContext) -> OutputChunk:
     """What is new of a job for this session, which has then read it. ``asked.since`` reads again what was read before.
 
     Raises:
@@ -384,7 +384,7 @@ def _named(job: Job) -> str:
 
 
 async def _next_page(
-    found: JobOutput, start: Position, until: float, reading: Reading, ctx: ToolContext
+    found: JobOutput, start: Position, until: float, reading: ReadPosition, ctx: ToolContext
 ) -> tuple[Job, _Stream, _Stream]:
     """The next page; what is held back is waited for, and shown when nothing follows."""
     while True:
@@ -405,7 +405,7 @@ def _is_over(job: Job, until: float) -> bool:
     return job.status is not Status.RUNNING or anyio.current_time() >= until
 
 
-def _page(found: JobOutput, reading: Reading, ctx: ToolContext) -> tuple[_Stream, _Stream]:
+def _page(found: JobOutput, reading: ReadPosition, ctx: ToolContext) -> tuple[_Stream, _Stream]:
     """The next page: standard error gets up to half of it."""
     errors = min(len(found.stderr.data), max(PAGE // 2, PAGE - len(found.stdout.data)))
     ended = found.job.status is not Status.RUNNING
@@ -424,7 +424,7 @@ def _shown(part: OutputPart, room: int, seen: int, ctx: ToolContext, *, ended: b
 
 
 async def _chosen(
-    job_id: str, asked: Asked, start: Position, until: float, ctx: ToolContext
+    job_id: str, asked: JobReadRequest, start: Position, until: float, ctx: ToolContext
 ) -> tuple[Job, _Stream, _Stream]:
     """The lines that match; it is waited until there is one."""
     assert asked.matches is not None
@@ -432,12 +432,12 @@ async def _chosen(
     room = SCAN if asked.tail is not None else PAGE
     looked = 0
     while True:
-        found = await ctx.execution.read_job(job_id, stdout=out.end, stderr=err.end, limit=MOST_LOOKED)
+        found = await ctx.execution.read_job(job_id, stdout=out.end, stderr=err.end, limit=MAX_SCANNED_BYTES)
         ended = found.job.status is not Status.RUNNING
         out = out.plus(_matching(found.stdout, asked.matches, room - len(out.shown), ctx, ended=ended))
         err = err.plus(_matching(found.stderr, asked.matches, room - len(err.shown), ctx, ended=ended))
         looked += len(found.stdout.data) + len(found.stderr.data)
-        if max(len(out.shown), len(err.shown)) >= room or looked >= MOST_LOOKED:
+        if max(len(out.shown), len(err.shown)) >= room or looked >= MAX_SCANNED_BYTES:
             break
         if found.stdout.end < found.stdout.size or found.stderr.end < found.stderr.size:
             continue
@@ -458,7 +458,7 @@ def _matching(part: OutputPart, matches: Matcher, room: int, ctx: ToolContext, *
 
 
 async def _last(
-    job_id: str, asked: Asked, start: Position, until: float, reading: Reading, ctx: ToolContext
+    job_id: str, asked: JobReadRequest, start: Position, until: float, reading: ReadPosition, ctx: ToolContext
 ) -> tuple[Job, _Stream, _Stream]:
     """The last lines of what is new: what stands before them is passed over, and said to be."""
     assert asked.tail is not None
@@ -501,8 +501,14 @@ def _last_lines(stream: _Stream, count: int) -> _Stream:
 
 
 def _remembered(
-    job: Job, out: _Stream, err: _Stream, start: Position, asked: Asked, reading: Reading, ctx: ToolContext
-) -> Piece:
+    job: Job,
+    out: _Stream,
+    err: _Stream,
+    start: Position,
+    asked: JobReadRequest,
+    reading: ReadPosition,
+    ctx: ToolContext,
+) -> OutputChunk:
     end, reading.command = Position(out.end, err.end), _named(job)
     goes_on = asked.since is None and asked.matches is None and asked.tail is None
     redact = ctx.redactor.text
@@ -515,7 +521,7 @@ def _remembered(
         reading.stderr_line = line_before((reading.stderr_line if goes_on else b"") + err.shown)
         reading.seen = Position(out.size, err.size)
     reading.position = reading.position.later(end)
-    return Piece(
+    return OutputChunk(
         job=job,
         start=start,
         end=end,

@@ -18,16 +18,16 @@ from harness.toolkit.values import Advice
 
 from .texts import Content, Duration, Line, seconds_of
 
-__all__ = ["MOST_SECONDS", "RunShell", "Waiting", "patience"]
+__all__ = ["MAX_TIMEOUT", "RunShell", "WaitPolicy", "wait_policy"]
 
 DESCRIPTION = """\
 Run a shell command on the target and return its exit code, standard output and standard error. \
 With a terminal it runs in the pane's own shell, where cd, variables and functions last; without one in a fresh sh. \
 A command that is not waited for to its end goes on as a job."""
-MOST_SECONDS = 600.0
-MOST_INPUT = 64 << 10
+MAX_TIMEOUT = 600.0
+MAX_STDIN_CHARS = 64 << 10
 """Characters of standard input: whoever approves the call is shown all of it."""
-MOST_VARIABLES = 100
+MAX_ENV_VARIABLES = 100
 ENDING = Advice(": kill_shell ends it", tools=("kill_shell",))
 _SHELL = re.compile(r"(?<![\w.-])(?:(?:ba|da|z|k|mk|fi|a|r|t?c)?sh|su|sudo|doas|ssh|busybox)(?![\w.-])")
 """A word of a command that may be a program which runs what it reads."""
@@ -61,7 +61,7 @@ class _Arguments(MutatingArguments):
         validation_alias=AliasChoices("cwd", "working_dir"),
     )
     env: dict[str, Value] = Field({}, description="more environment, for this command alone")
-    stdin: Content | None = Field(None, max_length=MOST_INPUT, description="its standard input")
+    stdin: Content | None = Field(None, max_length=MAX_STDIN_CHARS, description="its standard input")
     description: str | None = Field(None, max_length=1000, description="what it does, in a few words for people")
     run_in_background: bool = Field(False, description="the same as wait false")
     tty: bool | None = Field(
@@ -111,14 +111,14 @@ class _Arguments(MutatingArguments):
     @field_validator("env")
     @classmethod
     def _variables(cls, env: dict[str, str]) -> dict[str, str]:
-        if len(env) > MOST_VARIABLES:
-            raise ValueError(f"more than {MOST_VARIABLES} variables")
+        if len(env) > MAX_ENV_VARIABLES:
+            raise ValueError(f"more than {MAX_ENV_VARIABLES} variables")
         for name, value in env.items():
             if not name.isidentifier() or not name.isascii():
                 raise ValueError(f"{name[:100]!r} is not the name of an environment variable")
             check_text(value, f"the value of {name}")
-        if sum(map(len, env.values())) > MOST_INPUT:
-            raise ValueError(f"more than {MOST_INPUT} characters")
+        if sum(map(len, env.values())) > MAX_STDIN_CHARS:
+            raise ValueError(f"more than {MAX_STDIN_CHARS} characters")
         return env
 
     @model_validator(mode="after")
@@ -133,7 +133,7 @@ class _Arguments(MutatingArguments):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitPolicy:
     """How long a command is waited for: ``wait`` and ``on_timeout`` of the target, and what to tell of them."""
 
     wait: bool | float | str
@@ -142,21 +142,21 @@ class Waiting:
     notices: tuple[str, ...] = ()
 
 
-def _asked(args: _Arguments) -> Waiting:
+def _asked(args: _Arguments) -> WaitPolicy:
     """What the arguments say. Pure."""
     if args.run_in_background or args.wait is False:
         useless = (f"a command that is not waited for has no time limit{ENDING.text}",) if args.timeout else ()
-        return Waiting(False, args.on_timeout, notices=useless)
+        return WaitPolicy(False, args.on_timeout, notices=useless)
     if args.wait is not True or args.timeout is None:
-        return Waiting(args.wait, args.on_timeout)
+        return WaitPolicy(args.wait, args.on_timeout)
     seconds = seconds_of(args.timeout)
-    if seconds <= MOST_SECONDS:
-        return Waiting(seconds, args.on_timeout)
-    notice = f"the timeout of {seconds:g} s was cut to {MOST_SECONDS:g} s, the longest that there is"
-    return Waiting(MOST_SECONDS, args.on_timeout, True, (notice,))
+    if seconds <= MAX_TIMEOUT:
+        return WaitPolicy(seconds, args.on_timeout)
+    notice = f"the timeout of {seconds:g} s was cut to {MAX_TIMEOUT:g} s, the longest that there is"
+    return WaitPolicy(MAX_TIMEOUT, args.on_timeout, True, (notice,))
 
 
-def patience(wait: float | str, handoff: float | None) -> tuple[float | str, Literal["keep"] | None]:
+def wait_policy(wait: float | str, handoff: float | None) -> tuple[float | str, Literal["keep"] | None]:
     """How long to wait, and what becomes of the command then: it is left running where nobody would wait longer. Pure.
 
     None leaves it to the target, as without a hand-off.
@@ -167,8 +167,8 @@ def patience(wait: float | str, handoff: float | None) -> tuple[float | str, Lit
     return (handoff, "keep") if seconds > handoff else (wait, None)
 
 
-def _handed_over(asked: Waiting, handoff: float | None) -> Waiting:
-    wait, policy = patience(asked.wait, handoff)
+def _handed_over(asked: WaitPolicy, handoff: float | None) -> WaitPolicy:
+    wait, policy = wait_policy(asked.wait, handoff)
     if policy is None:
         return asked
     unlimited = f"it was waited for {handoff:g} s, and has no time limit from then on{ENDING.text}"
@@ -220,10 +220,10 @@ def _directory(cwd: str | None, ctx: ToolContext) -> str | None:
     return at_home(place, ctx.execution.capabilities.home) if place else None
 
 
-async def _told(done: ShellResult, waiting: Waiting, ctx: ToolContext) -> ToolResult:
+async def _told(done: ShellResult, waiting: WaitPolicy, ctx: ToolContext) -> ToolResult:
     notices = waiting.notices if waiting.clamped or done.exit_code is None else ()
     made = await shell_result_for(replace(done, notices=(*done.notices, *notices)), ctx)
     result = replace(made, advice=(ENDING,) * len(notices))
     if not waiting.clamped or not isinstance(result.data, dict):
         return result
-    return replace(result, data={**result.data, "timeout_clamped": MOST_SECONDS})
+    return replace(result, data={**result.data, "timeout_clamped": MAX_TIMEOUT})

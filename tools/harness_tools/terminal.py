@@ -241,7 +241,7 @@ def tools() -> list[Tool[Any]]:
 
 SCREEN = OutputLimit(8_000, 8_000)
 """The end of a screen says what happens now."""
-LONGEST = 600.0
+MAX_DELAY = 600.0
 """Seconds that a call waits at most before it looks or types, whatever number was meant."""
 TARGET = AliasChoices("pane", "target")
 JOB = AliasChoices("bash_id", "shell_id", "job_id")
@@ -279,7 +279,7 @@ class _Delayed(Arguments):
     def _one_delay(self) -> _Delayed:
         if self.delay is not None and self.delay_ms is not None:
             raise ValueError("delay and delay_ms contradict each other")
-        if self.pause > LONGEST:
+        if self.pause > MAX_DELAY:
             raise ValueError("it waits for 10m at most: call it again for more")
         if self.bash_id is not None and self.pane is not None:
             raise ValueError("pane and bash_id contradict each other")

@@ -189,7 +189,7 @@ def nearest(data: bytes, text: bytes) -> str:
     wanted = wanted[first:]
     same = [number for number, line in enumerate(lines) if line == wanted[0]][:CANDIDATES]
     if same and len(wanted) > 1:
-        return _where_it_ends(lines, wanted, same)
+        return _first_difference(lines, wanted, same)
     spaces = _without_space(wanted[0])
     loose = next((number for number, line in enumerate(lines) if _without_space(line) == spaces), None)
     if loose is not None:
@@ -208,7 +208,7 @@ def _without_space(line: str) -> str:
     return "".join(line.split())
 
 
-def _where_it_ends(lines: Sequence[str], wanted: Sequence[str], starts: Sequence[int]) -> str:
+def _first_difference(lines: Sequence[str], wanted: Sequence[str], starts: Sequence[int]) -> str:
     """The place that goes on longest as it should, and the line at which it does not."""
     start = max(starts, key=lambda at: _run(lines, wanted, at))
     run = _run(lines, wanted, start)

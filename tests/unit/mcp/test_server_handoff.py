@@ -20,7 +20,7 @@ from tests.support.toolbox import Toolbox, toolbox
 from harness import ExecutionContext, connect
 from harness.toolkit.interfaces import Verdict
 from harness_tools.search.listing import Glob
-from harness_tools.shell import RunShell, patience
+from harness_tools.shell import RunShell, wait_policy
 
 LIMIT = 20
 LOOKED = ["resource_describe", "resource_jobs", "resource_log", "resource_jobs"]
@@ -43,7 +43,7 @@ LOOKED = ["resource_describe", "resource_jobs", "resource_log", "resource_jobs"]
 def test_a_command_is_waited_for_as_long_as_asked_or_until_it_is_handed_over(
     wait: Any, handoff: float | None, expected: Any
 ) -> None:
-    assert patience(wait, handoff) == expected
+    assert wait_policy(wait, handoff) == expected
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from harness.toolkit.result_cache import ResultCache
 from harness.toolkit.session.file_versions import ReadTracker
 from harness.toolkit.values import Subject
 from harness_tools.core import Format, time_text, tools
-from harness_tools.files import MOST_SHOWN, whole_characters
+from harness_tools.files import MAX_SHOWN_CHARS, whole_characters
 from harness_tools.terminal import keys_text
 
 
@@ -96,7 +96,7 @@ async def test_only_a_terminal_offers_the_tools_for_panes(here: ExecutionContext
         ("run_shell", {"command": "x", "wait": 0}, "wait: .*positive"),
         ("run_shell", {"command": "x", "risk": "extreme"}, "risk: "),
         ("read_file", {"path": "a\0b"}, "path: .*NUL"),
-        ("read_file", {"path": "a", "byte_limit": MOST_SHOWN + 1}, "byte_limit: "),
+        ("read_file", {"path": "a", "byte_limit": MAX_SHOWN_CHARS + 1}, "byte_limit: "),
         ("write_file", {"path": "a", "content": "\ud800"}, "content: "),
         ("write_file", {"path": "a"}, "content: required"),
         ("send_keys", {}, "nothing to type"),
@@ -221,9 +221,9 @@ async def test_a_long_file_is_read_in_parts_that_say_how_to_go_on(here: Executio
 
 async def test_the_longest_answer_is_not_cut_again(here: ExecutionContext, tmp_path: Path) -> None:
     file = tmp_path / "file"
-    file.write_text("x" * (MOST_SHOWN + 5))
-    outcome = await call(box(here), "read_file", path=str(file), byte_limit=MOST_SHOWN)
-    assert outcome.result.text.startswith("x" * MOST_SHOWN + "\n[bytes 0 to")
+    file.write_text("x" * (MAX_SHOWN_CHARS + 5))
+    outcome = await call(box(here), "read_file", path=str(file), byte_limit=MAX_SHOWN_CHARS)
+    assert outcome.result.text.startswith("x" * MAX_SHOWN_CHARS + "\n[bytes 0 to")
     assert "truncated" not in outcome.result.metadata
 
 

@@ -26,7 +26,7 @@ from harness.toolkit import CallOutcome, CallStatus, Executor, Services, ToolCal
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.rules.settings import PermissionSettings
 from harness.toolkit.redaction.redactor import PatternRedactor
-from harness_tools.background import MOST_LISTED, _listed, _not_found, tools
+from harness_tools.background import MAX_LISTED_JOBS, _listed, _not_found, tools
 from harness_tools.job_output import (
     PAGE,
     SCAN,
@@ -184,7 +184,7 @@ def test_a_long_list_has_what_runs_and_counts_what_it_leaves_out(count: int) -> 
     assert isinstance(result.data, dict)
     shown: Any = result.data["shells"]
     assert len(result.text) <= 15_000
-    assert len(shown) <= MOST_LISTED
+    assert len(shown) <= MAX_LISTED_JOBS
     assert len(shown) + int(str(result.data["left_out"])) == count
     assert [row["bash_id"] for row in shown][: min(3, count)] == ["0", "1", "2"][: min(3, count)]
     assert [int(row["bash_id"]) for row in shown] == sorted(int(row["bash_id"]) for row in shown)
@@ -292,7 +292,7 @@ def test_a_wrong_id_names_no_helper_and_not_all_of_many_jobs() -> None:
     assert result.text.endswith(" and 281 more")
     assert "secret" not in result.text
     assert isinstance(result.data, dict)
-    assert (result.data["count"], len(result.data["bash_ids"])) == (301, MOST_LISTED)  # type: ignore[arg-type]  # a list
+    assert (result.data["count"], len(result.data["bash_ids"])) == (301, MAX_LISTED_JOBS)  # type: ignore[arg-type]  # a list
 
 
 async def test_with_a_filter_it_waits_for_a_line_that_matches(here: ExecutionContext, tmp_path: Path) -> None:

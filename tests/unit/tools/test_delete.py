@@ -26,8 +26,8 @@ from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness.toolkit.session.file_versions import ReadTracker
 from harness_tools.dev import tools
 from harness_tools.dev.delete import (
-    Place,
-    Places,
+    TrashDirectory,
+    TrashFacts,
     facts_script,
     info_path,
     move_script,
@@ -38,7 +38,9 @@ from harness_tools.dev.delete import (
 
 """The same examples each time, however slow the machine is."""
 
-AT_HOME = Places("/home/me", "/home/me/.local/state/harness", (), False, ("/home/me/.local/share/Trash", "/.Trash-7"))
+AT_HOME = TrashFacts(
+    "/home/me", "/home/me/.local/state/harness", (), False, ("/home/me/.local/share/Trash", "/.Trash-7")
+)
 
 
 @pytest.mark.parametrize(
@@ -73,13 +75,13 @@ def test_names_that_only_begin_alike_are_not(path: str) -> None:
 
 
 def test_homes_and_mounts_are_looked_at_as_what_they_are() -> None:
-    service = Places("/var/lib/app", "", (), False)
+    service = TrashFacts("/var/lib/app", "", (), False)
     assert protection("/var/lib/app/cache", service) == ""
     assert protection("/var/lib/other", service)
-    daemon = Places("/usr/sbin", "", (), False)
+    daemon = TrashFacts("/usr/sbin", "", (), False)
     assert protection("/usr/sbin/cron", daemon)
-    assert protection("/srv/disk", Places("/root", "", (), True)) == "a file system is mounted there"
-    assert protection("/x", Places("/", "", (), False)) == ""
+    assert protection("/srv/disk", TrashFacts("/root", "", (), True)) == "a file system is mounted there"
+    assert protection("/x", TrashFacts("/", "", (), False)) == ""
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0/"), min_size=1, max_size=20))
@@ -87,9 +89,9 @@ def test_the_notes_of_the_trash_name_every_path(name: str) -> None:
     if name in (".", ".."):
         return
     path = f"/data/d/{name}"
-    assert unquote(info_path(path, Place("/t"))) == path
-    assert unquote(info_path(path, Place("/data/.Trash-1", "/data"))) == f"d/{name}"
-    assert info_path(path, Place("/t")).isascii()
+    assert unquote(info_path(path, TrashDirectory("/t"))) == path
+    assert unquote(info_path(path, TrashDirectory("/data/.Trash-1", "/data"))) == f"d/{name}"
+    assert info_path(path, TrashDirectory("/t")).isascii()
 
 
 @pytest.mark.parametrize("output", [b"", b"a\0b\0", b"/h\0/t\0/s\0/\0root\0" + b"1\0\0", b"x" * 100])
@@ -272,7 +274,7 @@ def test_what_is_on_another_file_system_goes_to_a_trash_there(tmp_path: Path) ->
         places = parse_facts(run(facts_script(f"{name}/file x", f"{tmp_path}/state")))
         assert places is not None
         (place,) = places.trashes
-        assert place == Place(f"/dev/shm/.Trash-{os.getuid()}", "/dev/shm")
+        assert place == TrashDirectory(f"/dev/shm/.Trash-{os.getuid()}", "/dev/shm")
         kept = run(move_script(f"{name}/file x", place, "t")).decode().removesuffix("\0")
         note = Path(place.directory, "info", f"{kept}.trashinfo")
         assert f"Path={Path(name).name}/file%20x\n" in note.read_text()
@@ -305,7 +307,7 @@ def test_the_scripts_work_in_every_shell_and_for_a_user_without_rights(shell: st
                 os.chown(path, 65534, 65534)
         else:
             locked.chmod(0o555)
-        place = Place(str(home / "t"))
+        place = TrashDirectory(str(home / "t"))
 
         def run(script: str) -> subprocess.CompletedProcess[bytes]:
             env = {"PATH": path_of(shell), "HOME": str(home)}
@@ -325,7 +327,7 @@ def test_the_scripts_work_in_every_shell_and_for_a_user_without_rights(shell: st
         assert (homeless.home, [place.top != "" for place in homeless.trashes]) == ("", [True])
         assert run(move_script(f"{home}/none", place, "a")).returncode == 70
         assert run(move_script(f"{locked}/file", place, "b")).returncode == 71
-        assert run(move_script(f"{home}/file", Place(f"{locked}/t"), "c")).returncode == 72
+        assert run(move_script(f"{home}/file", TrashDirectory(f"{locked}/t"), "c")).returncode == 72
         done = run(move_script(f"{home}/file", place, "d"))
         assert (done.returncode, done.stdout, done.stderr) == (0, b"file\0", b"")
         assert run(move_script(f"{home}/locked", place, "e")).stdout == b"locked\0"
@@ -342,7 +344,7 @@ def test_a_full_disk_is_told_and_no_empty_trash_is_left(tmp_path: Path) -> None:
     limits = ["sh", "-c", 'cd "$0" && mkdir sub && ulimit -f 0 && eval "$1"; ls -A', str(disk)]
     mounts = 'mount -t tmpfs -o size=64k none . && cd . && cd "$0"'
     full = ["unshare", "-m", "sh", "-c", f'cd "$0" && {mounts} && mkdir sub; {fillers}; eval "$1"; ls -A', str(disk)]
-    script = move_script(f"{disk}/sub", Place(f"{disk}/.Trash-7", str(disk)), "token")
+    script = move_script(f"{disk}/sub", TrashDirectory(f"{disk}/.Trash-7", str(disk)), "token")
     done = subprocess.run(
         [*(full if os.geteuid() == 0 else limits), script], capture_output=True, text=True, check=False
     )

@@ -16,7 +16,7 @@ from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.session.file_versions import ReadTracker
 from harness_tools.core import tools
 from harness_tools.file_lines import LINE_SHOWN, WIDE_LIMIT, WINDOW, Window, decode_part, line_start, take_lines
-from harness_tools.files import MOST_SHOWN, ReadFile, WriteFile, mode_of
+from harness_tools.files import MAX_SHOWN_CHARS, ReadFile, WriteFile, mode_of
 
 """The same examples each time, however slow the machine is."""
 
@@ -169,7 +169,7 @@ async def test_a_huge_file_is_read_by_lines_without_being_fetched(here: Executio
     assert await read(made, file, offset=400_001) == "[the file has 400000 lines: there is no line 400001]"
     assert await read(made, file, offset=2**31 - 1) == f"[the file has 400000 lines: there is no line {2**31 - 1}]"
     whole = await call(made, "read_file", path=str(file))
-    assert MOST_SHOWN - 200 < len(whole.result.text) < MOST_SHOWN + 200
+    assert MAX_SHOWN_CHARS - 200 < len(whole.result.text) < MAX_SHOWN_CHARS + 200
     assert "truncated" not in whole.result.metadata
     assert facts(whole)["next_offset"] == facts(whole)["lines"] + 1 == 1225
     with file.open("a") as out:

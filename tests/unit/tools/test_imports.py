@@ -25,7 +25,7 @@ from harness.toolkit.values import Subject
 from harness_tools.dev import imports, tools
 from harness_tools.dev.import_kinds import Resolved
 from harness_tools.dev.imports import Listing, Report, Scanned, parse_listing, parse_stream, result_of, stream_script
-from harness_tools.dev.languages.model import Facts, Import
+from harness_tools.dev.languages.model import FileImports, Import
 
 
 def box(execution: ExecutionContext | None = None, backend: MemoryBackend | None = None) -> Toolbox:
@@ -109,7 +109,7 @@ def test_no_name_of_a_file_is_a_command() -> None:
 
 def scanned(path: str, *imports: tuple[str, str]) -> Scanned:
     items = tuple(Import(name, number) for number, (name, _) in enumerate(imports, 1))
-    return Scanned(path, Facts("python", items), tuple(Resolved(kind) for _, kind in imports))  # type: ignore[arg-type]  # kinds
+    return Scanned(path, FileImports("python", items), tuple(Resolved(kind) for _, kind in imports))  # type: ignore[arg-type]  # kinds
 
 
 def test_what_does_not_fit_is_counted() -> None:
@@ -150,7 +150,7 @@ def test_the_policy_sees_every_path_that_is_named() -> None:
     assert subjects(dir="/") == ["/"]
     assert subjects(dir="a/../b") == ["a/../b"]
     assert subjects(dir="/a/b", ext="*.py") == ["/a/b"]
-    assert len(subjects(dir="/a" * 1_000)) == imports.MOST_ABOVE + 1
+    assert len(subjects(dir="/a" * 1_000)) == imports.MAX_PARENTS + 1
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ async def test_more_files_than_are_looked_at_are_counted(
     here: ExecutionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(tmp_path / "a", {f"f{n:02}.py": "import os\n" for n in range(12)})
-    monkeypatch.setattr(imports, "MOST_FILES", 8)
+    monkeypatch.setattr(imports, "MAX_FILES", 8)
     monkeypatch.setattr(imports, "TOTAL_LIMIT", 300)
     data: Any = (await call(box(here), dir=f"{tmp_path}/a")).result.data
     read = [item["file"] for item in data["files"]]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness_tools.dev.import_kinds import GoModule, Project, crate_names, go_module, resolve
 from harness_tools.dev.languages.analysis import facts_of
-from harness_tools.dev.languages.model import Facts, Import
+from harness_tools.dev.languages.model import FileImports, Import
 from harness_tools.dev.languages.table import language_named
 
 
@@ -307,5 +307,5 @@ def test_any_import_leads_somewhere(module: str, form: str) -> None:
     project = Project(frozenset(["a/b.py", "a/c.ts", "x.h"]), (GoModule("", "m", "m"),))
     for language in ("python", "go", "typescript", "rust", "java", "c", "csharp", "ruby", "shell", "php", "lua", "zig"):
         item = Import(module, 1, form, ("x",))
-        found = resolve(item, "a/b.py", Facts(language, (item,)), project)
+        found = resolve(item, "a/b.py", FileImports(language, (item,)), project)
         assert all(file in project.files or file in project.directories or file == "." for file in found.files)

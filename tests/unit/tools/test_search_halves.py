@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from harness_tools.search.entries import entries_script, read_entries
-from harness_tools.search.tree_scripts import FEW, LONGEST, MOST, TreeQuery, find_expression, in_halves
+from harness_tools.search.tree_scripts import (
+    MAX_DIRECTORIES,
+    MAX_EXPRESSION_BYTES,
+    MIN_DIRECTORIES,
+    TreeQuery,
+    find_expression,
+    parallel_find,
+)
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
@@ -34,11 +41,11 @@ def grow(top: Path, names: list[str]) -> None:
     (top / "here.py").touch()
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, FEW - 1, FEW, FEW + 1])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, MIN_DIRECTORIES - 1, MIN_DIRECTORIES, MIN_DIRECTORIES + 1])
 def test_it_finds_what_one_find_does(tmp_path: Path, count: int) -> None:
     grow(tmp_path, [f"d{number}" for number in range(count)])
     expression = find_expression(TreeQuery("."), PRINTED)
-    found = printed(in_halves(expression), tmp_path)
+    found = printed(parallel_find(expression), tmp_path)
     assert found == printed(f"find . {expression}", tmp_path)
     assert len(found) == 2 * count + 2
 
@@ -52,7 +59,7 @@ def test_names_are_taken_as_they_are(tmp_path: Path, program: str, name: str, hi
     (top / "link").symlink_to("s")
     (top / "s" / ".gitignore").write_text("two*")
     expression = find_expression(TreeQuery(".", hidden=hidden), PRINTED)
-    found = printed(in_halves(expression), tmp_path, program, name)
+    found = printed(parallel_find(expression), tmp_path, program, name)
     assert found == printed(f"find . {expression}", tmp_path)
     below = os.fsencode(f"{above}/" if above else "")
     assert {b"S./" + below + b"vendor", b"S./" + below + b"s/vendor", b"two*"} < set(found)
@@ -62,7 +69,7 @@ def test_names_are_taken_as_they_are(tmp_path: Path, program: str, name: str, hi
 def test_what_is_left_out_is_not_looked_into_where_there_are_few(tmp_path: Path) -> None:
     grow(tmp_path, ["vendor/in", ".hidden/in", "seen/in", "seen/dist"])
     expression = find_expression(TreeQuery("."), PRINTED)
-    found = printed(in_halves(expression), tmp_path)
+    found = printed(parallel_find(expression), tmp_path)
     assert found == printed(f"find . {expression}", tmp_path)
     assert [frame for frame in found if b"in/" in frame] == [b"f./seen/in/deep/two.py", b"f./seen/in/one.py"]
 
@@ -71,7 +78,7 @@ def test_an_expression_that_no_variable_can_hold_finds_all_the_same(tmp_path: Pa
     grow(tmp_path, ["a", "b", "c"])
     query = TreeQuery(str(tmp_path), rough_names=("one.py", *("x" * 700 + str(number) for number in range(99))))
     script = entries_script(query, "f")
-    assert len(script) > LONGEST + (32 << 10)
+    assert len(script) > MAX_EXPRESSION_BYTES + (32 << 10)
     done = subprocess.run(["sh"], input=script.encode(), capture_output=True, check=True, timeout=60)
     listing = read_entries(done.stdout, query)
     assert {entry.path for entry in listing.entries} == {"a/one.py", "b/one.py", "c/one.py"}
@@ -79,11 +86,11 @@ def test_an_expression_that_no_variable_can_hold_finds_all_the_same(tmp_path: Pa
 
 
 def test_more_directories_than_are_dealt_out(tmp_path: Path) -> None:
-    for number in range(MOST + 1):
+    for number in range(MAX_DIRECTORIES + 1):
         (tmp_path / f"d{number}").mkdir()
         (tmp_path / f"d{number}" / "one.py").touch()
     expression = find_expression(TreeQuery("."), PRINTED)
-    assert printed(in_halves(expression), tmp_path) == printed(f"find . {expression}", tmp_path)
+    assert printed(parallel_find(expression), tmp_path) == printed(f"find . {expression}", tmp_path)
 
 
 def test_a_half_that_fills_its_pipe_comes_whole(tmp_path: Path) -> None:
@@ -101,7 +108,7 @@ def test_a_half_that_fills_its_pipe_comes_whole(tmp_path: Path) -> None:
 
 
 def test_two_that_complain_are_counted_both(tmp_path: Path) -> None:
-    grow(tmp_path, [f"d{number}" for number in range(FEW)])
+    grow(tmp_path, [f"d{number}" for number in range(MIN_DIRECTORIES)])
     query = TreeQuery(str(tmp_path))
     # a directory that nobody may read is no obstacle to root, one that is no longer there is to all: so it is said here
     script = entries_script(query, "f").replace("walk() { eval", "walk() { echo denied >&2; eval")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.examples import few_examples
 
 from harness_tools.search.gitnames import bytewise
-from harness_tools.search.grep_scripts import find_unalike
+from harness_tools.search.grep_scripts import find_incompatible_ignores
 from harness_tools.search.ignoring import IGNORE_LIMIT, Ignored, parse_ignore
 from harness_tools.search.replies import read_tree
 from harness_tools.search.tree_scripts import TreeQuery, find_words, framed_errors, ignore_above
@@ -113,7 +113,7 @@ UNALIKE = [
 @pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(("lines", "blocked"), [(ALIKE, ""), (UNALIKE, "1")])
 def test_rg_is_trusted_with_lines_that_are_common(tmp_path: Path, lines: list[str], blocked: str) -> None:
-    script = f'cd "$1" || exit; {find_unalike(TreeQuery("."))}printf "<%s>" "${{blocked:+1}}"'
+    script = f'cd "$1" || exit; {find_incompatible_ignores(TreeQuery("."))}printf "<%s>" "${{blocked:+1}}"'
     for number, line in enumerate(lines):
         for name in (".gitignore", "tree/.gitignore"):
             file = tmp_path / f"{blocked}{number}" / name
@@ -168,7 +168,7 @@ def test_what_rg_is_trusted_with_it_reads_as_git_does(
     data = start + "\n".join(map("".join, lines)).encode()
     (top / ".gitignore").write_bytes(data)
     env = {"LC_ALL": "C", "PATH": os.environ["PATH"]}
-    look = ["sh", "-c", f'{find_unalike(TreeQuery("."))}printf %s "${{blocked:+1}}"']
+    look = ["sh", "-c", f'{find_incompatible_ignores(TreeQuery("."))}printf %s "${{blocked:+1}}"']
     if subprocess.run(look, cwd=top, capture_output=True, check=True, timeout=60, env=env).stdout:
         return
     found = subprocess.run(RG, cwd=top, capture_output=True, timeout=60, env=env).stdout.split(b"\0")

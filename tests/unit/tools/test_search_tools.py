@@ -20,7 +20,7 @@ from harness.toolkit.catalog import ToolSettings
 from harness.toolkit.web_settings import SearchSettings, WebSettings
 from harness_tools import agents, web
 from harness_tools.agents import terms_of
-from harness_tools.web.search import Hit, chosen, domain_of, in_domain, rendered, unwrapped
+from harness_tools.web.search import SearchResult, chosen, domain_of, in_domain, rendered, unwrapped
 
 JSON = {"Content-Type": "application/json"}
 KEY = "s3cret-token-of-the-operator"
@@ -219,8 +219,10 @@ def test_a_detour_without_an_end_is_none() -> None:
     assert unwrapped(link) == ""
 
 
-@given(st.lists(st.builds(Hit, st.text(), st.text() | st.just("https://a.example"), st.text())), st.integers(1, 5))
-def test_any_hits_are_a_list(hits: list[Hit], limit: int) -> None:
+@given(
+    st.lists(st.builds(SearchResult, st.text(), st.text() | st.just("https://a.example"), st.text())), st.integers(1, 5)
+)
+def test_any_hits_are_a_list(hits: list[SearchResult], limit: int) -> None:
     found = chosen(hits, limit, blocked=["b.example"])
     assert len(found.hits) <= limit
     assert len({hit.url for hit in found.hits}) == len(found.hits)

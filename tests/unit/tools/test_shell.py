@@ -22,7 +22,7 @@ from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
-from harness_tools.shell import MOST_INPUT, RunShell
+from harness_tools.shell import MAX_STDIN_CHARS, RunShell
 
 
 async def call(box: Toolbox, **arguments: Any) -> CallOutcome:
@@ -125,8 +125,8 @@ async def test_environment_and_input_go_to_the_command() -> None:
         ({"env": {"A": None}}, "env"),
         ({"env": "A=1"}, "env"),
         ({"env": {f"A{number}": "" for number in range(101)}}, "more than 100"),
-        ({"env": {"A": "x" * (MOST_INPUT + 1)}}, "more than"),
-        ({"stdin": "x" * (MOST_INPUT + 1)}, "stdin"),
+        ({"env": {"A": "x" * (MAX_STDIN_CHARS + 1)}}, "more than"),
+        ({"stdin": "x" * (MAX_STDIN_CHARS + 1)}, "stdin"),
         ({"stdin": "\ud800"}, "stdin"),
         ({"stdin": 5}, "stdin"),
         ({"tty": "perhaps"}, "tty"),

@@ -29,7 +29,7 @@ from harness_tools.dev import tools
 from harness_tools.dev.languages import outline, parsing
 from harness_tools.dev.languages.analysis import facts_of, outline_of, utf8_of
 from harness_tools.dev.languages.grammar import Grammar, Stopped, parse
-from harness_tools.dev.languages.model import Declaration, Outlined
+from harness_tools.dev.languages.model import Declaration, FileOutline
 from harness_tools.dev.languages.parsing import Source, facts_in, outline_in
 from harness_tools.dev.languages.table import LANGUAGES, Language, language_named, language_of
 
@@ -37,7 +37,7 @@ DATA = Path(__file__).parents[2] / "data" / "sources"
 SAMPLES = sorted(path.name for path in DATA.iterdir() if path.is_file())
 
 
-def on(source: bytes | str, language: str) -> Outlined:
+def on(source: bytes | str, language: str) -> FileOutline:
     data = source.encode() if isinstance(source, str) else source
     return outline_of(data, language_named(language), lambda: False)
 
@@ -72,7 +72,7 @@ async def ask(files: dict[str, bytes], **arguments: Any) -> CallOutcome:
 # -- each language
 
 
-def table(outlined: Outlined) -> str:
+def table(outlined: FileOutline) -> str:
     """What was found, as the files in ``expected`` have it."""
     damage = f" damage at {outlined.damage}" if outlined.damage is not None else ""
     lines = [f"{outlined.language} package={outlined.package or '-'}{damage}"]
@@ -300,7 +300,7 @@ async def test_more_than_fits_is_counted_and_never_cut_in_the_middle() -> None:
 
 @pytest.mark.usefixtures("needs_process")
 async def test_of_a_huge_file_the_beginning_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sig, "MOST_READ", 1_000)
+    monkeypatch.setattr(sig, "MAX_READ_BYTES", 1_000)
     source = b"def first(): pass\n" + b"#\n" * 1_000 + b"def last(): pass\n"
     outcome = await ask({"/a.py": source}, file="/a.py")
     assert "def first()" in outcome.result.text
@@ -379,7 +379,7 @@ async def test_a_call_that_is_cancelled_leaves_no_process_behind() -> None:
 
 @pytest.mark.usefixtures("needs_process")
 async def test_a_source_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sig, "PATIENCE", 0.0)
+    monkeypatch.setattr(sig, "PARSE_TIMEOUT", 0.0)
     outcome = await ask({"/a.c": b"(" * 10_000}, file="/a.c")
     assert (outcome.status, outcome.result.error_code) == (CallStatus.ERROR, "too_complex")
     assert "Read or search it" in outcome.result.text

@@ -26,8 +26,8 @@ from harness.toolkit.interfaces import PermissionRequest, Verdict
 from harness.toolkit.web_settings import WebSettings, place_of
 from harness_tools.web import http_client, tools
 from harness_tools.web.fetch import SHOWN, FetchUrl, _notes
-from harness_tools.web.getter import Sent
-from harness_tools.web.pages import Answer, Page
+from harness_tools.web.getter import RequestHeaders
+from harness_tools.web.pages import HttpResponse, Page
 from harness_tools.web.urls import parse_url
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
@@ -131,11 +131,11 @@ async def test_each_form_is_what_it_says(fetch: Fetcher) -> None:
 
 def test_why_a_page_is_cut_is_told() -> None:
     url = parse_url("http://example.com/")
-    page = Page(url, Answer(200, {"content-length": "900"}, b"x" * 8, truncated=True))
+    page = Page(url, HttpResponse(200, {"content-length": "900"}, b"x" * 8, truncated=True))
     tool = FetchUrl()
-    (late,) = _notes(tool.parse({"url": str(url)}), page, Sent({}, url.origin))
+    (late,) = _notes(tool.parse({"url": str(url)}), page, RequestHeaders({}, url.origin))
     assert late == "only the first 8 of 900 bytes are here; the rest did not come in time"
-    (long,) = _notes(tool.parse({"url": str(url), "max_bytes": 8}), page, Sent({}, url.origin))
+    (long,) = _notes(tool.parse({"url": str(url), "max_bytes": 8}), page, RequestHeaders({}, url.origin))
     assert long == "only the first 8 of 900 bytes are here; raise max_bytes for more"
 
 
@@ -234,8 +234,8 @@ async def test_the_address_that_was_judged_is_the_one_that_is_used(
         asked.append(host)
         return answers.pop(0)
 
-    real = http_client.HttpGetter
-    monkeypatch.setattr(http_client, "HttpGetter", lambda settings: real(settings, resolve))
+    real = http_client.GuardedHttpClient
+    monkeypatch.setattr(http_client, "GuardedHttpClient", lambda settings: real(settings, resolve))
     url = f"http://rebinding.example:{fetch.server.port}/text"
     for _ in range(2):
         assert (await fetch(url, allow=[])).result.error_code == "forbidden_address"
@@ -260,8 +260,8 @@ async def test_tls_is_checked_against_the_name_and_not_the_address(
     async def resolve(host: str, port: int) -> Sequence[str]:
         return ["127.0.0.1"]
 
-    real = http_client.HttpGetter
-    monkeypatch.setattr(http_client, "HttpGetter", lambda settings: real(settings, resolve))
+    real = http_client.GuardedHttpClient
+    monkeypatch.setattr(http_client, "GuardedHttpClient", lambda settings: real(settings, resolve))
     pages = {"/text": PAGES["/text"], "/down": redirect("http://good.example/")}
     with web_server(pages, context=context) as server:
         fetch = Fetcher(toolbox(tools()), server)

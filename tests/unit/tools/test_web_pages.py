@@ -21,14 +21,14 @@ from harness.toolkit.web_settings import AllowedHost, WebSettings, place_of, web
 from harness_tools.web import pages
 from harness_tools.web.getter import ROOM, command_for, headers_for, read_answer
 from harness_tools.web.html_worker import title_of
-from harness_tools.web.pages import Answer, Inflater, WebFailure, decoded, marked, readable
+from harness_tools.web.pages import HttpResponse, Inflater, WebFailure, decoded, marked, readable
 from harness_tools.web.urls import parse_url
 
 URL = parse_url("http://a.example/x")
 
 
-def answer(body: bytes, kind: str = "", *, truncated: bool = False) -> Answer:
-    return Answer(200, {"content-type": kind} if kind else {}, body, truncated)
+def answer(body: bytes, kind: str = "", *, truncated: bool = False) -> HttpResponse:
+    return HttpResponse(200, {"content-type": kind} if kind else {}, body, truncated)
 
 
 # -- characters

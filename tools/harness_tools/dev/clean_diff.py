@@ -369,7 +369,7 @@ _FAILURES = {
 
 
 @dataclass(frozen=True, slots=True)
-class _New:
+class _UntrackedFiles:
     """``shown`` are files, ``directories`` repositories inside this one, which git does not look into."""
 
     shown: list[str]
@@ -377,7 +377,7 @@ class _New:
     dropped: int
 
 
-def _chosen(listed: str) -> _New:
+def _chosen(listed: str) -> _UntrackedFiles:
     names = [name for name in listed.split("\0") if name]
     chosen: list[str] = []
     room = NAMES
@@ -387,7 +387,7 @@ def _chosen(listed: str) -> _New:
             break
         chosen.append(name)
     files = [name for name in chosen if not name.endswith("/")]
-    return _New(files, [name for name in chosen if name.endswith("/")], len(names) - len(chosen))
+    return _UntrackedFiles(files, [name for name in chosen if name.endswith("/")], len(names) - len(chosen))
 
 
 async def _untracked(

@@ -53,7 +53,7 @@ class Broken(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ConflictScan:
     """What is in one text."""
 
     conflicts: tuple[Conflict, ...]
@@ -159,12 +159,12 @@ class _Scan:
         else:
             block.go_on(marker)
 
-    def found(self) -> Found:
+    def found(self) -> ConflictScan:
         rest = [self.block.broken()] if self.block is not None else []
-        return Found(tuple(self.conflicts), (*self.broken, *rest))
+        return ConflictScan(tuple(self.conflicts), (*self.broken, *rest))
 
 
-def scan(lines: Iterable[str]) -> Found:
+def scan(lines: Iterable[str]) -> ConflictScan:
     """All blocks, and the markers that belong to none. In one pass; pure."""
     state = _Scan()
     for number, line in enumerate(lines, 1):

@@ -20,8 +20,8 @@ from ..texts import Line
 
 __all__ = [
     "Delete",
-    "Place",
-    "Places",
+    "TrashDirectory",
+    "TrashFacts",
     "facts_script",
     "info_path",
     "move_script",
@@ -57,7 +57,7 @@ FACTS = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TrashDirectory:
     """A trash directory. ``top`` is the directory that its paths are relative to; empty when they are absolute."""
 
     directory: str
@@ -65,18 +65,18 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class TrashFacts:
     """What the target says. ``home`` and ``state`` are real paths. ``mounted``: the path is a file system's root."""
 
     home: str
     state: str
-    trashes: tuple[Place, ...]
+    trashes: tuple[TrashDirectory, ...]
     mounted: bool
     kept: tuple[str, ...] = ()
     """Each trash of the user, wherever it is: nothing of it goes into itself."""
 
 
-def protection(path: str, places: Places) -> str:
+def protection(path: str, places: TrashFacts) -> str:
     """Why a real path may not go to the trash; empty when it may. Pure."""
     if path in TOPS or _holds(path, places.home):
         return "it is a directory of the system, or the home directory or above it"
@@ -138,21 +138,21 @@ def facts_script(path: str, state: str) -> str:
     return f"sh -c {shlex.quote(_FACTS)} sh {shlex.quote(path)} {shlex.quote(state)}"
 
 
-def parse_facts(output: bytes) -> Places | None:
+def parse_facts(output: bytes) -> TrashFacts | None:
     """What the script told; None when that is not what it tells. Pure."""
     words = [word.decode("utf-8", "surrogateescape") for word in output.split(b"\0")]
     if len(words) != FACTS + 1 or not words[4].isdecimal():
         return None
     home, trash, state, top, uid, near, mounted, _ = words
-    found = [Place(trash)] if "1" in near else []
+    found = [TrashDirectory(trash)] if "1" in near else []
     if state and "2" in near:
-        found.append(Place(posixpath.join(state, "trash")))
+        found.append(TrashDirectory(posixpath.join(state, "trash")))
     own = posixpath.join(top, f".Trash-{uid}")
-    found.append(Place(own, top))
-    return Places(home, state, tuple(found), mounted == "1", (trash, own))
+    found.append(TrashDirectory(own, top))
+    return TrashFacts(home, state, tuple(found), mounted == "1", (trash, own))
 
 
-def info_path(path: str, place: Place) -> str:
+def info_path(path: str, place: TrashDirectory) -> str:
     """How the trash's notes name a path."""
     plain = posixpath.relpath(path, place.top) if place.top else path
     return quote(plain.encode("utf-8", "surrogateescape"), safe="/")
@@ -212,7 +212,7 @@ fi
 """
 
 
-def move_script(path: str, place: Place, token: str) -> str:
+def move_script(path: str, place: TrashDirectory, token: str) -> str:
     """A script that moves a path into a trash and prints the name that it has there, with a NUL behind it. Pure.
 
     It ends with 70 when there is no such file, 71 when the directory may not be written to, 72 when the trash cannot
@@ -222,7 +222,7 @@ def move_script(path: str, place: Place, token: str) -> str:
     return f"sh -c {shlex.quote(_MOVE)} sh {' '.join(map(shlex.quote, words))}"
 
 
-def restore(path: str, place: Place, name: str) -> str:
+def restore(path: str, place: TrashDirectory, name: str) -> str:
     """The command that puts it back where it was, unless there is something again. Pure."""
     there, was = shlex.quote(f"{place.directory}/files/{name}"), shlex.quote(path)
     note = shlex.quote(f"{place.directory}/info/{name}.trashinfo")
@@ -232,7 +232,7 @@ def restore(path: str, place: Place, name: str) -> str:
 # -- What in a directory keeps it out of the trash: files that the policy keeps back where they are, and not there.
 
 
-MOST = 200_000
+MAX_ENTRIES = 200_000
 """Names in a directory that are looked at."""
 SHOWN = 5
 EXCLUDES = ".aiexclude"
@@ -240,7 +240,7 @@ SOME_NAME = "x"
 """For the directory's name in the trash, which may have a number behind it: what is a secret by that name is none."""
 
 
-async def kept_in(ctx: ToolContext, directory: str, trashes: Sequence[Place]) -> ToolResult | None:
+async def trash_refusal(ctx: ToolContext, directory: str, trashes: Sequence[TrashDirectory]) -> ToolResult | None:
     """The refusal to move a directory, by its real path, because of what is in it; None when there is no such thing.
 
     A file that is withheld by its place (an ``.aiexclude`` above it, a rule, ``.aws/credentials``) could be read in the
@@ -250,7 +250,7 @@ async def kept_in(ctx: ToolContext, directory: str, trashes: Sequence[Place]) ->
         HarnessError: it could not be found out.
     """
     try:
-        entries = await ctx.execution.walk(directory, max_entries=MOST)
+        entries = await ctx.execution.walk(directory, max_entries=MAX_ENTRIES)
     except FileError as error:
         text = f"what is in {directory} could not be looked at, so it was not moved: {error.message}. Use a command"
         return ToolResult.failure("not_judged", text)
@@ -265,7 +265,7 @@ async def kept_in(ctx: ToolContext, directory: str, trashes: Sequence[Place]) ->
     return _refusal(directory, staying) if staying else None
 
 
-async def _not_kept_back(ctx: ToolContext, names: Collection[str], trashes: Sequence[Place]) -> set[str]:
+async def _not_kept_back(ctx: ToolContext, names: Collection[str], trashes: Sequence[TrashDirectory]) -> set[str]:
     """Those that could be read in one of the trashes."""
     shown: set[str] = set()
     for place in trashes if names else ():
@@ -328,7 +328,7 @@ class Delete(Tool[_Arguments]):
         if reason:
             text = f"{stat.path} does not go to the trash: {reason}. Use a command if you mean it"
             return ToolResult.failure("protected", text)
-        if stat.type == "dir" and (kept := await kept_in(ctx, stat.path, places.trashes)):
+        if stat.type == "dir" and (kept := await trash_refusal(ctx, stat.path, places.trashes)):
             return kept
         for place in places.trashes:
             done = await _script(ctx, move_script(stat.path, place, secrets.token_hex(8)))
@@ -354,7 +354,7 @@ async def _script(ctx: ToolContext, script: str) -> ShellResult:
     return await ctx.execution.run_helper(script, cwd="/", timeout=LIMIT)
 
 
-async def _places(ctx: ToolContext, path: str) -> Places | ToolResult:
+async def _places(ctx: ToolContext, path: str) -> TrashFacts | ToolResult:
     done = await _script(ctx, facts_script(path, ctx.execution.capabilities.state_dir))
     places = parse_facts(done.stdout_bytes) if done.ok else None
     why = done.stderr.strip()[:200] or done.status
@@ -362,7 +362,7 @@ async def _places(ctx: ToolContext, path: str) -> Places | ToolResult:
     return places or ToolResult.failure("no_trash", text)
 
 
-def _result(ctx: ToolContext, stat: FileStat, place: Place, done: ShellResult) -> ToolResult:
+def _result(ctx: ToolContext, stat: FileStat, place: TrashDirectory, done: ShellResult) -> ToolResult:
     if done.status is not Status.COMPLETED:
         text = f"whether {stat.path} was moved to {place.directory} is unknown: look before you repeat it"
         return ToolResult.failure("unknown", text)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from .languages.model import Facts, Import
+from .languages.model import FileImports, Import
 
 __all__ = [
     "GoModule",
@@ -129,23 +129,23 @@ def _normal(path: str) -> str:
     return posixpath.normpath(path) if path else path
 
 
-def resolve(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def resolve(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     """What an import of the file ``path`` leads to."""
     rule = _RULES.get(facts.language, _other)
     return rule(item, path, facts, project)
 
 
-Rule = Callable[[Import, str, Facts, Project], Resolved]
+Rule = Callable[[Import, str, FileImports, Project], Resolved]
 
 
-def _other(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _other(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     return Resolved("external")
 
 
 # -- Python
 
 
-def _python(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _python(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     if item.form == "relative":
         rest = item.module.lstrip(".")
         base = posixpath.dirname(path)
@@ -184,7 +184,7 @@ def _python_forms(place: str) -> tuple[str, ...]:
 # -- Go
 
 
-def _go(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _go(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     if item.module.startswith((".", "/")):
         return Resolved("relative")
     above = {directory: number for number, directory in enumerate(parents(path))}
@@ -212,7 +212,7 @@ def _below(name: str, root: str, separator: str) -> bool:
 # -- JavaScript and TypeScript
 
 
-def _ecmascript(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _ecmascript(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     name = item.module
     if name.startswith("."):
         return Resolved("relative", _es_file(posixpath.join(posixpath.dirname(path), name), project))
@@ -234,7 +234,7 @@ def _es_file(place: str, project: Project) -> tuple[str, ...]:
 # -- Rust
 
 
-def _rust(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _rust(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     top = item.module.removeprefix("::").partition("::")[0]
     directory, stem = posixpath.dirname(path), posixpath.splitext(posixpath.basename(path))[0]
     own = directory if stem in ("mod", "lib", "main", "build") else posixpath.join(directory, stem)
@@ -252,7 +252,7 @@ def _rust(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
 # -- Java, Kotlin, Scala
 
 
-def _jvm(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _jvm(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     parts = item.module.replace("_root_.", "").split(".")
     known = project.packages.get("jvm", frozenset())
     for length in range(len(parts) - 1, 0, -1):
@@ -274,7 +274,7 @@ def _jvm_file(parts: list[str], length: int, path: str, project: Project) -> tup
 # -- C and C++
 
 
-def _c(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _c(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     beside = project.one_of([posixpath.join(posixpath.dirname(path), item.module)])
     if item.form == "quoted":
         return Resolved("local", beside or project.ending(item.module, path))
@@ -288,7 +288,7 @@ def _c(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
 # -- C#
 
 
-def _csharp(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _csharp(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     known = project.packages.get("csharp", frozenset())
     if any(_below(name, item.module, ".") or _below(item.module, name, ".") for name in known):
         return Resolved("local")
@@ -298,7 +298,7 @@ def _csharp(item: Import, path: str, facts: Facts, project: Project) -> Resolved
 # -- Ruby
 
 
-def _ruby(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _ruby(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     file = item.module if item.module.endswith(".rb") else f"{item.module}.rb"
     if item.form in ("relative", "path"):
         return Resolved("relative", project.one_of([posixpath.join(posixpath.dirname(path), file), file]))
@@ -311,7 +311,7 @@ def _ruby(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
 # -- shell
 
 
-def _shell(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _shell(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     if item.form == "path" and item.module.startswith(("/", "~")):
         return Resolved("system")
     if item.form == "path":
@@ -337,7 +337,7 @@ def _last_computed(text: str) -> int:
 # -- PHP
 
 
-def _php(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _php(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     if item.form == "path":
         return Resolved("relative", project.one_of([posixpath.join(posixpath.dirname(path), item.module), item.module]))
     if item.form == "dynamic":
@@ -353,13 +353,13 @@ def _php(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
 # -- Swift, Lua, Zig
 
 
-def _swift(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _swift(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     if any(posixpath.basename(directory) == item.module for directory in project.directories):
         return Resolved("local")
     return Resolved("system" if item.module in SWIFT else "external")
 
 
-def _lua(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _lua(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     if item.form == "path":
         return Resolved("relative", project.one_of([posixpath.join(posixpath.dirname(path), item.module), item.module]))
     place = item.module.replace(".", "/")
@@ -369,7 +369,7 @@ def _lua(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
     return Resolved("stdlib" if item.module in LUA else "external")
 
 
-def _zig(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+def _zig(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
     if item.form == "path":
         return Resolved("relative", project.one_of([posixpath.join(posixpath.dirname(path), item.module)]))
     return Resolved("stdlib" if item.module in ZIG else "external")

@@ -34,7 +34,7 @@ from harness.toolkit.session.file_versions import target_path
 
 from ..texts import Line, readable_line, readable_name
 from .import_kinds import Kind, Resolved
-from .languages.model import Facts, Import
+from .languages.model import FileImports, Import
 from .languages.parsing import EXTRA, Source, facts_in
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ _READ = (
 _PRINT = 'for f do printf "%s%s\\0" "$0" "$f"; done'
 
 
-class TooSlow(Exception):
+class ListingTimeout(Exception):
     """The target had not done it in time."""
 
 
@@ -114,7 +114,7 @@ async def list_sources(ctx: ToolContext, root: str, patterns: Sequence[str], *, 
     """The files below ``root`` (a real path) whose names match one of the patterns of ``find -name``.
 
     Raises:
-        TooSlow: it was not done in time.
+        ListingTimeout: it was not done in time.
         ToolError: its end is not known.
     """
     command = listing_command(root, patterns, recursive=recursive)
@@ -153,7 +153,7 @@ async def fetch(ctx: ToolContext, root: str, names: Sequence[str]) -> Fetched:
     """The contents of files of a tree.
 
     Raises:
-        TooSlow: it was not done in time.
+        ListingTimeout: it was not done in time.
         ToolError: its end is not known.
     """
     if len(names) <= FEW:
@@ -210,7 +210,7 @@ async def _fetch_few(ctx: ToolContext, root: str, names: Sequence[str]) -> Fetch
 async def _run(ctx: ToolContext, command: str, what: str, room: int, *, stdin: bytes | None = None) -> ShellResult:
     done = await ctx.execution.run_helper(command, stdin=stdin, timeout=SECONDS, max_output=room)
     if done.status is Status.TIMED_OUT:
-        raise TooSlow(f"{what} the sources took more than {SECONDS:g} s")
+        raise ListingTimeout(f"{what} the sources took more than {SECONDS:g} s")
     if done.status is not Status.COMPLETED or done.truncated:
         raise ToolError(f"{what} the sources ended as {done.status}", target=ctx.execution.target)
     if done.exit_code == 71:
@@ -234,7 +234,7 @@ class Scanned:
     """One file: what it imports, and where each of that leads."""
 
     path: str
-    facts: Facts
+    facts: FileImports
     resolved: tuple[Resolved, ...]
 
     @property
@@ -244,7 +244,7 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class FileProblem:
     """A file that was not looked at, or only partly, and why."""
 
     path: str
@@ -267,7 +267,7 @@ class Report:
 
     directory: str
     scanned: tuple[Scanned, ...]
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[FileProblem, ...]
     listing: Listing
     unscanned: int = 0
     withheld: int = 0
@@ -390,7 +390,7 @@ def _package_data(package: Package) -> Json:
     return {"type": package.kind, "count": len(package.files), "files": list(package.files[:MOST_PACKAGES])}
 
 
-def _trouble_data(one: Trouble) -> Json:
+def _trouble_data(one: FileProblem) -> Json:
     return {"file": one.path, "error": one.why, "partly": one.partly}
 
 
@@ -415,8 +415,8 @@ def _import_data(item: Import, where: Resolved) -> Json:
 # -- ``imports``: which files of a tree use which modules, and which of each other.
 
 
-MOST_FILES = 2_000
-MOST_IMPORTS = 50_000
+MAX_FILES = 2_000
+MAX_IMPORTS = 50_000
 FILE_SECONDS = 5.0
 """Seconds of the processor that parsing one file may take."""
 PROBLEMS = {
@@ -425,7 +425,7 @@ PROBLEMS = {
     "late": "too many files before it could not be parsed",
 }
 MANIFEST_LIMIT = 64 << 10
-MOST_ABOVE = 32
+MAX_PARENTS = 32
 NOT_KEPT: JsonObject = {"depends": None}
 """Metadata of a result that is made of more than can be asked for again: it is not remembered."""
 LIMIT = OutputLimit(30_000, 0)
@@ -468,7 +468,7 @@ class _Arguments(Arguments):
             return ()
         found: list[str] = []
         path = self.dir.rstrip("/")
-        while path not in ("", "/", "~", ".") and len(found) < MOST_ABOVE:
+        while path not in ("", "/", "~", ".") and len(found) < MAX_PARENTS:
             path = posixpath.dirname(path)
             found.append(posixpath.join(path, "go.mod"))
         return tuple(found)
@@ -499,7 +499,7 @@ class Imports(Tool[_Arguments]):
             raise NotADirectory(f"{args.dir} is no directory", target=ctx.execution.target, hint="sig shows one file")
         try:
             return await self._map(args, ctx, root)
-        except TooSlow as slow:
+        except ListingTimeout as slow:
             return ToolResult.failure("too_slow", f"{slow}: choose a smaller directory, or leave recursive out")
 
     async def _map(self, args: _Arguments, ctx: ToolContext, root: FileStat) -> ToolResult:
@@ -509,12 +509,12 @@ class Imports(Tool[_Arguments]):
             return ToolResult.failure("not_listed", f"{args.dir} could not be listed: {listing.complaints[0]}")
         manifests = [name for name in listing.files if posixpath.basename(name) in MANIFESTS.values()]
         sources, withheld = await _allowed(ctx, root.path, listing)
-        fetched = await fetch(ctx, root.path, [*manifests[:MOST_FILES], *sources[:MOST_FILES]])
+        fetched = await fetch(ctx, root.path, [*manifests[:MAX_FILES], *sources[:MAX_FILES]])
         above, module = await _module_above(args, ctx, listing)
-        found, troubles = await _scan(sources[:MOST_FILES], fetched)
+        found, troubles = await _scan(sources[:MAX_FILES], fetched)
         metadata = _metadata(args, root, fetched, above)
         project = _project(sources, fetched, found, module)
-        beyond = max(0, len(sources) - MOST_FILES)
+        beyond = max(0, len(sources) - MAX_FILES)
 
         def finish() -> ToolResult:
             scanned = tuple(_scanned(path, facts, project) for path, facts in found.items())
@@ -580,14 +580,16 @@ def _metadata(args: _Arguments, root: FileStat, fetched: Fetched, above: FileCon
 # -- the sources
 
 
-async def _scan(names: Sequence[str], fetched: Fetched) -> tuple[dict[str, Facts], tuple[Trouble, ...]]:
+async def _scan(names: Sequence[str], fetched: Fetched) -> tuple[dict[str, FileImports], tuple[FileProblem, ...]]:
     """The facts of each file, and what is wrong with the others."""
 
-    troubles = [Trouble(name, "it cannot be read") for name in names if name in fetched.unreadable]
-    troubles += [Trouble(name, "the files before it were too large together") for name in names if name in fetched.late]
+    troubles = [FileProblem(name, "it cannot be read") for name in names if name in fetched.unreadable]
+    troubles += [
+        FileProblem(name, "the files before it were too large together") for name in names if name in fetched.late
+    ]
     read = {name: data for name in names if (data := fetched.contents.get(name)) is not None}
     sources = {name: source for name, data in read.items() if (source := _source(name, data)) is not None}
-    troubles += [Trouble(name, "it is no text") for name in read if name not in sources]
+    troubles += [FileProblem(name, "it is no text") for name in read if name not in sources]
     answers = dict(zip(sources, await facts_in(list(sources.values()), FILE_SECONDS), strict=True))
     found = _within({name: answer.found for name, answer in answers.items() if answer.found is not None})
     if not found and any(answer.problem == "missing" for answer in answers.values()):
@@ -596,15 +598,15 @@ async def _scan(names: Sequence[str], fetched: Fetched) -> tuple[dict[str, Facts
         )
     for name, answer in answers.items():
         if answer.found is None:
-            troubles.append(Trouble(name, PROBLEMS[answer.problem]))
+            troubles.append(FileProblem(name, PROBLEMS[answer.problem]))
         else:
             troubles += _doubts(name, read[name], answer.found)
     return found, tuple(troubles)
 
 
-def _within(found: dict[str, Facts]) -> dict[str, Facts]:
+def _within(found: dict[str, FileImports]) -> dict[str, FileImports]:
     """The same with no more imports in all than are looked up."""
-    left, kept = MOST_IMPORTS, {}
+    left, kept = MAX_IMPORTS, {}
     for name, facts in found.items():
         kept[name] = replace(facts, imports=facts.imports[:left])
         left -= len(kept[name].imports)
@@ -620,15 +622,15 @@ def _source(name: str, data: bytes) -> Source | None:
     return Source(language.name, text) if language is not None and not is_binary(text) else None
 
 
-def _doubts(name: str, data: bytes, facts: Facts) -> Iterator[Trouble]:
+def _doubts(name: str, data: bytes, facts: FileImports) -> Iterator[FileProblem]:
 
     if len(data) > FILE_LIMIT:
-        yield Trouble(name, f"only its first {FILE_LIMIT} bytes were looked at", partly=True)
+        yield FileProblem(name, f"only its first {FILE_LIMIT} bytes were looked at", partly=True)
     elif facts.damage is not None:
-        yield Trouble(name, f"line {facts.damage} is no {facts.language} that is known", partly=True)
+        yield FileProblem(name, f"line {facts.damage} is no {facts.language} that is known", partly=True)
 
 
-def _scanned(path: str, facts: Facts, project: Project) -> Scanned:
+def _scanned(path: str, facts: FileImports, project: Project) -> Scanned:
     from .import_kinds import resolve
 
     return Scanned(path, facts, tuple(resolve(item, path, facts, project) for item in facts.imports))
@@ -637,7 +639,9 @@ def _scanned(path: str, facts: Facts, project: Project) -> Scanned:
 # -- what is known of the tree
 
 
-def _project(sources: Sequence[str], fetched: Fetched, found: dict[str, Facts], above: GoModule | None) -> Project:
+def _project(
+    sources: Sequence[str], fetched: Fetched, found: dict[str, FileImports], above: GoModule | None
+) -> Project:
     from .import_kinds import Project, crate_names, go_module
 
     modules, crates = ([above] if above is not None else []), set[str]()
@@ -651,7 +655,7 @@ def _project(sources: Sequence[str], fetched: Fetched, found: dict[str, Facts], 
     return Project(frozenset(sources), tuple(modules), frozenset(crates), _packages(found))
 
 
-def _packages(found: dict[str, Facts]) -> dict[str, frozenset[str]]:
+def _packages(found: dict[str, FileImports]) -> dict[str, frozenset[str]]:
     packages: dict[str, set[str]] = {}
     for facts in found.values():
         family = "jvm" if facts.language in ("java", "kotlin", "scala") else facts.language

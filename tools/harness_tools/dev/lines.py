@@ -46,7 +46,7 @@ _LEADING = re.compile(rb"^[ \t]+", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Respaced:
+class TabConversion:
     """A content after the change. ``replacements`` are tabs that went, or that came."""
 
     data: bytes
@@ -54,12 +54,12 @@ class Respaced:
     lines: int
 
 
-def respaced(data: bytes, spaces: int, *, tabs: bool) -> Respaced:
+def respaced(data: bytes, spaces: int, *, tabs: bool) -> TabConversion:
     """A content with spaces for its tabs, or with ``tabs`` the other way, in the indentation alone. Pure."""
     blanks = b" " * spaces
     if not tabs:
         lines = sum(b"\t" in line for line in data.split(b"\n"))
-        return Respaced(data.replace(b"\t", blanks), data.count(b"\t"), lines)
+        return TabConversion(data.replace(b"\t", blanks), data.count(b"\t"), lines)
     replacements = lines = 0
 
     def indent(match: re.Match[bytes]) -> bytes:
@@ -70,7 +70,7 @@ def respaced(data: bytes, spaces: int, *, tabs: bool) -> Respaced:
 
     mark = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
     made = mark + _LEADING.sub(indent, data[len(mark) :])
-    return Respaced(made, replacements, lines)
+    return TabConversion(made, replacements, lines)
 
 
 class _NoTabArguments(MutatingArguments):
@@ -96,14 +96,14 @@ class NoTab(Tool[_NoTabArguments]):
         return (Subject("write", args.file),)
 
     async def run(self, args: _NoTabArguments, ctx: ToolContext) -> ToolResult:
-        made: list[Respaced] = []
+        made: list[TabConversion] = []
         done = await guarded_edit(ctx, args.file, partial(_without_tabs, args, made), most=LIMIT)
         if isinstance(done, WriteOutcome):
             return _notab_result(args, done.path, made[0])
         return done if done.error_code else _notab_result(args, done.text, made[0])
 
 
-def _without_tabs(args: _NoTabArguments, made: list[Respaced], content: FileContent) -> bytes | ToolResult:
+def _without_tabs(args: _NoTabArguments, made: list[TabConversion], content: FileContent) -> bytes | ToolResult:
     """The new content; where nothing changes, a result that says which file that is."""
     refusal = no_text(args.file, content.data)
     if refusal is not None:
@@ -116,7 +116,7 @@ def _without_tabs(args: _NoTabArguments, made: list[Respaced], content: FileCont
     return made[0].data if made[0].replacements else ToolResult.of(content.path)
 
 
-def _notab_result(args: _NoTabArguments, path: str, made: Respaced) -> ToolResult:
+def _notab_result(args: _NoTabArguments, path: str, made: TabConversion) -> ToolResult:
     facts: Json = {
         "file": path,
         "mode": "spaces_to_tabs" if args.tabs else "tabs_to_spaces",
@@ -402,7 +402,7 @@ class Split(Tool[_SplitArguments]):
         if there:
             text = f"there are files of these names already: {', '.join(there)}. Nothing was written"
             return ToolResult.failure("file_exists", text, data={"existing": list(there)})
-        made = _Made(content, ignored)
+        made = _SplitProgress(content, ignored)
         await _write(args, ctx, made, list(zip(names, parts, strict=True)))
         return made.result()
 
@@ -415,7 +415,7 @@ async def _there(ctx: ToolContext, content: FileContent, names: Sequence[str]) -
 
 
 @dataclass(slots=True)
-class _Made:
+class _SplitProgress:
     """What was written so far, and why not more was."""
 
     content: FileContent
@@ -457,7 +457,9 @@ def _object(value: Json) -> dict[str, Json]:
     return value
 
 
-async def _write(args: _SplitArguments, ctx: ToolContext, made: _Made, parts: Sequence[tuple[str, Part]]) -> None:
+async def _write(
+    args: _SplitArguments, ctx: ToolContext, made: _SplitProgress, parts: Sequence[tuple[str, Part]]
+) -> None:
     for name, part in parts:
         mode: WriteMode = "overwrite" if args.overwrite else "create"
         bits = None if args.overwrite else made.content.mode & 0o777

@@ -41,7 +41,7 @@ NUL_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Recoded:
+class DecodedContent:
     """A content in UTF-8, and how it was known. ``lost`` counts characters that could not be kept."""
 
     data: bytes
@@ -49,17 +49,17 @@ class Recoded:
     lost: int = 0
 
 
-def recoded(data: bytes) -> Recoded | None:
+def recoded(data: bytes) -> DecodedContent | None:
     """The content in UTF-8, when there is no doubt how it is written; None when there is."""
     if b"\0" not in data and not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return Recoded(data, "utf-8") if _text(data, "utf-8") is not None else None
+        return DecodedContent(data, "utf-8") if _text(data, "utf-8") is not None else None
     found, mixed = _marked(data) or _unmarked(data) or _laced(data), _mixed(data)
     if found is not None and mixed is not None and found.data != mixed.data:
         return None  # two plain letters are a Chinese character, too
     return found or mixed
 
 
-def recoded_from(data: bytes, encoding: str) -> Recoded | None:
+def recoded_from(data: bytes, encoding: str) -> DecodedContent | None:
     """The content in UTF-8 from an encoding that somebody names; None when it holds what is nothing in that encoding.
 
     Halves of surrogate pairs in UTF-16 become U+FFFD, and are counted.
@@ -73,7 +73,7 @@ def recoded_from(data: bytes, encoding: str) -> Recoded | None:
     if encoding in WIDE:
         text = text.removeprefix("\ufeff")
     clean, lost = _HALF.subn("\ufffd", text)
-    return Recoded(clean.encode(), encoding, lost)
+    return DecodedContent(clean.encode(), encoding, lost)
 
 
 def _text(data: bytes, encoding: str) -> str | None:
@@ -89,7 +89,7 @@ def _sensible(data: bytes, encoding: str) -> str | None:
     return text if text is not None and not _ODD.search(text) else None
 
 
-def _marked(data: bytes) -> Recoded | None:
+def _marked(data: bytes) -> DecodedContent | None:
     """It begins with a byte order mark of UTF-16 or UTF-32."""
     for mark, encoding in (
         (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -100,11 +100,11 @@ def _marked(data: bytes) -> Recoded | None:
         if data.startswith(mark):
             text = _sensible(data[len(mark) :], encoding)
             if text is not None:
-                return Recoded(text.encode(), encoding)
+                return DecodedContent(text.encode(), encoding)
     return None
 
 
-def _unmarked(data: bytes) -> Recoded | None:
+def _unmarked(data: bytes) -> DecodedContent | None:
     """UTF-16 without a mark: every second byte of the plain letters is NUL, on one side only."""
     half = len(data) // 2
     if len(data) % 2 or half < 2:
@@ -113,25 +113,25 @@ def _unmarked(data: bytes) -> Recoded | None:
         if high.count(0) >= max(2, half * NUL_SHARE) and not low.count(0):
             text = _sensible(data, encoding)
             if text is not None:
-                return Recoded(text.encode(), encoding)
+                return DecodedContent(text.encode(), encoding)
     return None
 
 
-def _laced(data: bytes) -> Recoded | None:
+def _laced(data: bytes) -> DecodedContent | None:
     """Plain letters with a NUL before or after each, of which one at an end may be missing."""
     even, odd = data[0::2], data[1::2]
     for letters, nuls in ((even, odd), (odd, even)):
         if len(letters) > 2 and not nuls.strip(b"\0") and _PLAIN.fullmatch(letters):
-            return Recoded(letters, "null-laced")
+            return DecodedContent(letters, "null-laced")
     return None
 
 
-def _mixed(data: bytes) -> Recoded | None:
+def _mixed(data: bytes) -> DecodedContent | None:
     """UTF-8 with pieces of UTF-16 in plain letters, as two programs leave it that write to one file."""
     made, runs = _WIDE_RUN.subn(lambda match: match[0][::2], data.removeprefix(codecs.BOM_UTF16_LE))
     if not runs or b"\0" in made or _sensible(made, "utf-8") is None:
         return None
-    return Recoded(made, MIXED)
+    return DecodedContent(made, MIXED)
 
 
 # -- ``utf8``: a file in another encoding becomes UTF-8, when there is no doubt which encoding that is.
@@ -189,11 +189,11 @@ class _Converted:
     """``backup`` is the file that holds the old content."""
 
     before: FileContent
-    made: Recoded
+    made: DecodedContent
     backup: str = ""
 
 
-def _recoded(args: _Arguments, content: FileContent) -> Recoded | ToolResult:
+def _recoded(args: _Arguments, content: FileContent) -> DecodedContent | ToolResult:
     if args.from_encoding is None:
         made = recoded(content.data)
         way = Advice(": say it with from_encoding (latin-1, cp1252, shift-jis, mixed, ...)", ("from_encoding",))

@@ -16,7 +16,7 @@ from harness.toolkit.result_cache import depends_on
 from ..file_lines import counted
 from ..text_changes import diff_of
 from ..texts import Content, Line, SomeContent, readable_name
-from .replacement import Plan, Replacement, Target, Written, named, plan_for, write_all
+from .replacement import Plan, PlannedFile, Replacement, WriteReport, named, plan_for, write_all
 
 __all__ = ["RepFor"]
 
@@ -176,7 +176,7 @@ async def _forbidden(ctx: ToolContext, plan: Plan) -> ToolResult | None:
 async def _previewed(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult:
     for target in plan.targets:
         ctx.reads.record_read(_shown_as(args.change, target.content.path), target.content.version, whole=False)
-    result = _result(args, plan, Written(plan.targets, plan.problems))
+    result = _result(args, plan, WriteReport(plan.targets, plan.problems))
     text = "\n".join([result.text, *await to_thread.run_sync(_differences, plan)])
     shown = depends_on(*(target.content for target in plan.targets))
     return replace(result, content=ToolResult.of(text).content, metadata=shown)
@@ -196,7 +196,7 @@ def _differences(plan: Plan) -> list[str]:
     return [diff.removesuffix("\n") for diff in diffs]
 
 
-def _result(args: _Arguments, plan: Plan, done: Written) -> ToolResult:
+def _result(args: _Arguments, plan: Plan, done: WriteReport) -> ToolResult:
     places = sum(len(target.found.changes) for target in done.targets)
     told = "Would replace" if args.dry_run else "Replaced"
     summary = f"{told} {counted(places, 'place')} in {counted(len(done.targets), 'file')}"
@@ -232,8 +232,8 @@ def _result(args: _Arguments, plan: Plan, done: Written) -> ToolResult:
     return ToolResult.of(text, data=facts, metadata={"count": places})
 
 
-def _directories(targets: Sequence[Target]) -> list[Json]:
-    groups: dict[str, list[Target]] = {}
+def _directories(targets: Sequence[PlannedFile]) -> list[Json]:
+    groups: dict[str, list[PlannedFile]] = {}
     for target in targets:
         groups.setdefault(posixpath.dirname(target.content.path), []).append(target)
     return [

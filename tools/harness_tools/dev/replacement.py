@@ -24,9 +24,9 @@ from ..texts import readable_name
 __all__ = [
     "FILE_LIMIT",
     "Plan",
+    "PlannedFile",
     "Replacement",
-    "Target",
-    "Written",
+    "WriteReport",
     "candidates_script",
     "folded",
     "named",
@@ -171,7 +171,7 @@ MADE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReplacementMatches:
     """The changes of one content, the lines that they touch, and how many places were left out by ``exclude``.
 
     ``size`` is what the content comes to, in bytes; there are no changes when that is too much.
@@ -221,7 +221,7 @@ class Replacement:
             lines = [run for line in lines for run in _ascii_runs(line)]
         return max(lines, key=len)
 
-    def find(self, data: bytes) -> Found:
+    def find(self, data: bytes) -> ReplacementMatches:
         """What it changes in a content."""
         if self.folds:
             plain = data.lower() if self.search.isascii() else folded(data)
@@ -232,9 +232,9 @@ class Replacement:
         kept = list(_allowed(data, spans, self.exclude)) if self.exclude else spans
         size, excluded = size_after(len(data), kept, self.replace), len(spans) - len(kept)
         if size > MADE:
-            return Found((), 0, excluded, size)
+            return ReplacementMatches((), 0, excluded, size)
         changes = changes_at(data, kept, self.search, self.replace)
-        return Found(tuple(changes), _touched(data, kept), excluded, size)
+        return ReplacementMatches(tuple(changes), _touched(data, kept), excluded, size)
 
 
 def _ascii_runs(line: bytes) -> list[bytes]:
@@ -291,11 +291,11 @@ ALL_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PlannedFile:
     """A file that changes, and what changes in it. ``named``: it was named, and not found in a directory."""
 
     content: FileContent
-    found: Found
+    found: ReplacementMatches
     named: bool = False
 
 
@@ -312,7 +312,7 @@ class Problem:
 class Plan:
     """What a call would change. Counters are files, but for ``excluded``, which counts places."""
 
-    targets: list[Target] = field(default_factory=list)
+    targets: list[PlannedFile] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     searched: int = 0
     binary: int = 0
@@ -435,7 +435,9 @@ async def _read(
     return plan
 
 
-async def _target(plan: Plan, change: Replacement, given: str, content: FileContent, *, named: bool) -> Target | None:
+async def _target(
+    plan: Plan, change: Replacement, given: str, content: FileContent, *, named: bool
+) -> PlannedFile | None:
     if content.size > FILE_LIMIT:
         plan.large += 1
         if named:
@@ -454,7 +456,7 @@ async def _target(plan: Plan, change: Replacement, given: str, content: FileCont
     if found.too_many:
         plan.problems.append(Problem(given, "too_many", f"{given} holds the text too often"))
         return None
-    return replace(Target(content, found), named=named) if found.changes else None
+    return replace(PlannedFile(content, found), named=named) if found.changes else None
 
 
 # -- Writing what a replacement makes of files: each atomically and by itself, several of them on their way at once.
@@ -467,14 +469,14 @@ NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteReport:
     """The files that were changed, and those that were not, in the order of the plan."""
 
-    targets: list[Target] = field(default_factory=list)
+    targets: list[PlannedFile] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
-async def write_all(ctx: ToolContext, plan: Plan) -> Written:
+async def write_all(ctx: ToolContext, plan: Plan) -> WriteReport:
     """Write each file that is still what the plan says.
 
     Raises:
@@ -483,7 +485,7 @@ async def write_all(ctx: ToolContext, plan: Plan) -> Written:
     writer = _Writer(ctx)
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
-    async def one(number: int, target: Target) -> None:
+    async def one(number: int, target: PlannedFile) -> None:
         async with limiter:
             await writer.write(number, target)
 
@@ -493,7 +495,7 @@ async def write_all(ctx: ToolContext, plan: Plan) -> Written:
     done = [target for number, target in enumerate(plan.targets) if number in writer.done]
     if writer.lost is not None:
         raise _broken(writer, plan, done)
-    return Written(done, [*plan.problems, *(writer.problems[number] for number in sorted(writer.problems))])
+    return WriteReport(done, [*plan.problems, *(writer.problems[number] for number in sorted(writer.problems))])
 
 
 class _Writer:
@@ -506,7 +508,7 @@ class _Writer:
         self.problems: dict[int, Problem] = {}
         self.lost: ConnectionLost | ConnectError | None = None
 
-    async def write(self, number: int, target: Target) -> None:
+    async def write(self, number: int, target: PlannedFile) -> None:
         """Write one, unless the link was lost: then nothing more is begun."""
         if self.lost is not None:
             return
@@ -531,7 +533,7 @@ class _Writer:
             self.done.add(number)
 
 
-def _broken(writer: _Writer, plan: Plan, done: list[Target]) -> ToolError:
+def _broken(writer: _Writer, plan: Plan, done: list[PlannedFile]) -> ToolError:
     """What is known of the files after the link was lost."""
     assert writer.lost is not None
     unknown = [plan.targets[number].content.path for number in sorted(writer.unknown)]

@@ -19,14 +19,14 @@ from ..texts import Line
 from .languages.parsing import EXTRA, Source, outline_in
 
 if TYPE_CHECKING:
-    from .languages.model import Declaration, Outlined
+    from .languages.model import Declaration, FileOutline
     from .languages.table import Language
 
 __all__ = ["Sig"]
 
-MOST_READ = 1 << 20
+MAX_READ_BYTES = 1 << 20
 """Bytes of a file that are looked at."""
-PATIENCE = 15.0
+PARSE_TIMEOUT = 15.0
 """Seconds of the processor that parsing may take."""
 LIMIT = OutputLimit(30_000, 0)
 DESCRIPTION = """\
@@ -68,7 +68,7 @@ class Sig(Tool[_Arguments]):
         from .languages.analysis import is_binary, utf8_of
         from .languages.table import language_of
 
-        content = await ctx.execution.read_file(target_path(ctx, args.file), limit=MOST_READ)
+        content = await ctx.execution.read_file(target_path(ctx, args.file), limit=MAX_READ_BYTES)
         source = utf8_of(content.data)
         language = language_of(args.file, source) or language_of(content.path, source)
         if language is None:
@@ -77,7 +77,7 @@ class Sig(Tool[_Arguments]):
             text = f"{args.file} is no text: it holds NUL bytes ({content.size} bytes in all)"
             return ToolResult.failure("binary", text)
 
-        parsed = await outline_in(Source(language.name, source), PATIENCE)
+        parsed = await outline_in(Source(language.name, source), PARSE_TIMEOUT)
         if parsed.problem == "missing":
             raise UnsupportedOperation(
                 f"the parser of {language.name} is not installed beside harness", hint=install_command(EXTRA)
@@ -99,7 +99,7 @@ def _too_hard(path: str, language: Language) -> ToolResult:
     return ToolResult.failure("too_complex", text)
 
 
-def _shown(args: _Arguments, content: FileContent, outlined: Outlined) -> ToolResult:
+def _shown(args: _Arguments, content: FileContent, outlined: FileOutline) -> ToolResult:
     chosen = [item for item in outlined.declarations if args.all or item.visibility != "private"]
     hidden = len(outlined.declarations) - len(chosen)
     facts = _facts(args.file, content, outlined, hidden)
@@ -109,7 +109,7 @@ def _shown(args: _Arguments, content: FileContent, outlined: Outlined) -> ToolRe
     return ToolResult.of(_text(facts, kept, dropped), data=data, metadata=depends_on(content))
 
 
-def _facts(path: str, content: FileContent, outlined: Outlined, hidden: int) -> dict[str, Json]:
+def _facts(path: str, content: FileContent, outlined: FileOutline, hidden: int) -> dict[str, Json]:
     return {
         "file": path,
         "language": outlined.language,

@@ -13,7 +13,7 @@ from pydantic import Field
 from harness.toolkit import Arguments, JsonObject, OutputLimit, ToolResult
 from harness.toolkit.tool_profiles import RenderedResult, ToolAdapter, ToolProfile
 
-from .forms import Ran, denied_by_user, facts, file_text, head, ran, tail, text_of
+from .forms import CommandResult, denied_by_user, facts, file_text, head, ran, tail, text_of
 
 __all__ = ["profile"]
 
@@ -56,13 +56,13 @@ def _shell_result(args: _Shell, result: ToolResult) -> RenderedResult | None:
     return RenderedResult(_failed(_output(first, done)), is_error=True)
 
 
-def _dispatched(done: Ran) -> str:
+def _dispatched(done: CommandResult) -> str:
     if not done.pane:
         return f"command dispatched as job {done.job_id}"
     return f'command dispatched to tmux pane {done.pane}; capture-pane with target "{done.pane}" shows it'
 
 
-def _output(first: str, done: Ran) -> str:
+def _output(first: str, done: CommandResult) -> str:
     out, err = (text.removesuffix("\n") for text in (done.stdout, done.stderr))
     return f"{first}\nstdout:\n{out}\nstderr:\n{err}" + "".join(f"\nnotice: {notice}" for notice in done.notices)
 

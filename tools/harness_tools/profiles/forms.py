@@ -18,8 +18,9 @@ from ..interaction.skills import Skill
 __all__ = [
     "ALONE",
     "LIMIT",
-    "Ran",
+    "CommandResult",
     "as_json",
+    "available_skills",
     "denied_by_user",
     "facts",
     "file_text",
@@ -30,7 +31,6 @@ __all__ = [
     "picked",
     "ran",
     "searched",
-    "skills_there_are",
     "tail",
     "text_of",
 ]
@@ -92,7 +92,7 @@ def _number(value: Json) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Shortenable:
     """A list, an object or a text that can be shortened: what holds it under which key, and how long it is as JSON."""
 
     path: str
@@ -101,7 +101,7 @@ class _Place:
     size: int
 
 
-def _shorten(place: _Place, excess: int) -> int:
+def _shorten(place: _Shortenable, excess: int) -> int:
     """Take away what is too much from its end; how many items or characters that is."""
     item = place.holder[place.key]
     keep = min(len(item) - 1, int(len(item) * max(0.0, 1 - 1.1 * excess / place.size)))
@@ -109,12 +109,12 @@ def _shorten(place: _Place, excess: int) -> int:
     return len(item) - keep
 
 
-def _places(value: Any, path: str, indent: int | None) -> Iterator[_Place]:
+def _places(value: Any, path: str, indent: int | None) -> Iterator[_Shortenable]:
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in pairs:
         where = f"{path}.{key}" if path else str(key)
         if isinstance(item, list | dict | str) and item and (size := len(json_text(item, indent))) >= SHORTEST:
-            yield _Place(where, value, key, size)
+            yield _Shortenable(where, value, key, size)
         yield from _places(item, where, indent)
 
 
@@ -132,7 +132,7 @@ _NO_NEWS = ("[no match ", "[no file matches ", "[not searched: ")
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     """A command's outcome. ``exit_code`` is None unless it came to an end of its own."""
 
     status: str
@@ -167,14 +167,14 @@ def text_of(found: Mapping[str, Json], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def ran(result: ToolResult) -> Ran | None:
+def ran(result: ToolResult) -> CommandResult | None:
     """The outcome of the command that a result is of; None when it is of none."""
     found = facts(result)
     status, code, seconds = found.get("status"), found.get("exit_code"), found.get("seconds")
     if not isinstance(status, str) or "stdout" not in found:
         return None
     notices = found.get("notices")
-    return Ran(
+    return CommandResult(
         status=status,
         exit_code=code if isinstance(code, int) else None,
         stdout=text_of(found, "stdout"),
@@ -219,7 +219,7 @@ def denied_by_user(result: ToolResult, words: str) -> RenderedResult | None:
     return RenderedResult(words if reason == _NO_REASON else f"{words} {reason}", is_error=True)
 
 
-def skills_there_are(tool: Tool[Any]) -> str:
+def available_skills(tool: Tool[Any]) -> str:
     """The skills by name and what they are for, at the end of a description: a model does not ask for them."""
     return tool.there_are if isinstance(tool, Skill) else ""
 

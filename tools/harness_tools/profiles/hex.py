@@ -13,7 +13,19 @@ from harness.toolkit.tool_profiles import RenderedResult, ToolAdapter, ToolProfi
 
 from ..agents import type_choices, type_lines
 from ..texts import SomeContent
-from .forms import ALONE, Ran, denied_by_user, facts, file_text, items, joined, ran, searched, skills_there_are, text_of
+from .forms import (
+    ALONE,
+    CommandResult,
+    available_skills,
+    denied_by_user,
+    facts,
+    file_text,
+    items,
+    joined,
+    ran,
+    searched,
+    text_of,
+)
 
 __all__ = [
     "profile",
@@ -139,7 +151,7 @@ SKILL = ToolAdapter(
     description="Load the instructions of a skill.",
     arguments=_Skill,
     fields={"command": "name"},
-    further=skills_there_are,
+    further=available_skills,
 )
 
 
@@ -345,7 +357,7 @@ def _output(args: _Bash, result: ToolResult) -> RenderedResult | None:
     return RenderedResult(joined(_failed(why), _streams(done), *done.notices), is_error=True)
 
 
-def _streams(done: Ran) -> str:
+def _streams(done: CommandResult) -> str:
     return _sections(done.stdout, done.stderr)
 
 

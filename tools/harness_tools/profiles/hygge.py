@@ -16,7 +16,7 @@ from harness.toolkit.tool_profiles import RenderedResult, ToolAdapter, ToolProfi
 
 from ..agents import type_choices, type_lines
 from ..texts import Label, Note
-from .forms import ALONE, facts, file_text, joined, ran, searched, skills_there_are
+from .forms import ALONE, available_skills, facts, file_text, joined, ran, searched
 
 __all__ = ["profile"]
 
@@ -295,7 +295,7 @@ SKILL = ToolAdapter(
     description="Load the instructions of a skill.",
     arguments=_Skill,
     fields={"name": "name"},
-    further=skills_there_are,
+    further=available_skills,
 )
 
 

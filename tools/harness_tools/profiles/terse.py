@@ -465,7 +465,7 @@ class _Bash(Arguments):
     timeout: int | None = Field(None, description=f"Seconds until it is ended; {TIMEOUT} by default and at most.")
 
 
-def _patience(args: _Bash) -> JsonObject:
+def _wait_policy(args: _Bash) -> JsonObject:
     wanted = args.timeout if args.timeout is not None and args.timeout > 0 else TIMEOUT
     return {"timeout": min(wanted, TIMEOUT), "on_timeout": "kill", **ALONE}
 
@@ -488,7 +488,7 @@ BASH = ToolAdapter(
     description="Run a shell command in a fresh shell and return its output.",
     arguments=_Bash,
     fields={"command": "command"},
-    more=_patience,
+    more=_wait_policy,
     told={"timeout": "timeout"},
     render=_output,
     limit=OutputLimit(LIMIT - AROUND, LIMIT // 2),

@@ -43,7 +43,7 @@ REASONS = {
 
 
 @dataclass(slots=True)
-class Place:
+class SearchRoot:
     """A directory or a file that was asked for, its absolute path, and what was found there.
 
     ``refusal``: why it could not be searched; empty when it was.
@@ -67,7 +67,7 @@ class Place:
         return REASONS[self.refusal][1]
 
 
-def check_script(places: Sequence[Place], part: str, ext: str | None, *, folds: bool) -> str:
+def check_script(places: Sequence[SearchRoot], part: str, ext: str | None, *, folds: bool) -> str:
     """The script: of each place ``D``, then ``X`` and why not, or ``R``, the real directory and contents. Pure.
 
     Args:
@@ -93,7 +93,7 @@ refuse() {{ if [ ! -e "$1" ]; then printf 'Xmissing\\0'; else printf 'X%s\\0' "$
 }} 2>/dev/null | head -c {ALL_BYTES}"""
 
 
-def _look(place: Place, ext: str | None) -> str:
+def _look(place: SearchRoot, ext: str | None) -> str:
     path = shlex.quote(place.path)
     if place.is_dir:
         names = f" -name {shlex.quote('*' + rough_name(ending_of(ext)))}" if ext else ""
@@ -119,7 +119,7 @@ def ending_of(ext: str) -> str:
     return ext if ext.startswith(".") else f".{ext}"
 
 
-def read_places(output: bytes, places: Sequence[Place]) -> None:
+def read_places(output: bytes, places: Sequence[SearchRoot]) -> None:
     """Tell the places what was printed of them."""
     waiting = list(places)
     place = waiting[0]
@@ -137,7 +137,7 @@ def read_places(output: bytes, places: Sequence[Place]) -> None:
     place.contents.is_cut = is_cut
 
 
-async def look_here(ctx: ToolContext, place: Place, ext: str | None) -> None:
+async def search_locally(ctx: ToolContext, place: SearchRoot, ext: str | None) -> None:
     """The same without programs of the target."""
     try:
         if place.is_dir:
@@ -166,7 +166,7 @@ WORD = b"[A-Za-z0-9_]"
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class LiteralMatch:
     """A match: its lines, counted from 1, and those beside it, without their ends."""
 
     line: int
@@ -201,10 +201,10 @@ def _letter(char: str, *, folds: bool) -> bytes:
     return encoded[0] if len(encoded) == 1 else b"(?:" + b"|".join(encoded) + b")"
 
 
-def find_hits(literal: Literal, content: bytes, context: int = 0) -> list[Hit]:
+def find_hits(literal: Literal, content: bytes, context: int = 0) -> list[LiteralMatch]:
     """The matches, one for each line in which one begins."""
     starts = [0, *(match.end() for match in re.finditer(rb"\n", content))]
-    found: list[Hit] = []
+    found: list[LiteralMatch] = []
     for match in literal.expression.finditer(content):
         first, last = _line(starts, match.start()), _line(starts, max(match.end() - 1, match.start()))
         if not found or found[-1].line != first + 1:
@@ -216,7 +216,7 @@ def _line(starts: list[int], at: int) -> int:
     return bisect.bisect_right(starts, at) - 1
 
 
-def _hit(content: bytes, starts: list[int], first: int, last: int, context: int) -> Hit:
+def _hit(content: bytes, starts: list[int], first: int, last: int, context: int) -> LiteralMatch:
     count = len(starts) - (starts[-1] == len(content))
 
     def line(number: int) -> bytes:
@@ -226,7 +226,7 @@ def _hit(content: bytes, starts: list[int], first: int, last: int, context: int)
     text = "\n".join(text_of(line(number)) for number in range(first, last + 1))
     before = tuple(line(number) for number in range(max(0, first - context), first))
     after = tuple(line(number) for number in range(last + 1, min(count, last + 1 + context)))
-    return Hit(first + 1, last + 1, text, before, after)
+    return LiteralMatch(first + 1, last + 1, text, before, after)
 
 
 # -- ``checkfor``: a text in the files of directories, without those below them.
@@ -236,7 +236,7 @@ DESCRIPTION = """\
 Find a text, exactly as it is, in the files that are directly in some directories of the target, or in some files. \
 The text may have several lines. For expressions, and for directories below, use grep."""
 FILES = "(files)"
-MOST_PLACES = 50
+MAX_MATCHES = 50
 
 
 class _Arguments(Arguments):
@@ -247,10 +247,10 @@ class _Arguments(Arguments):
         (),
         description="directories; without them and without files, the current one",
         validation_alias=AliasChoices("dir", "dirs", "path", "directory"),
-        max_length=MOST_PLACES,
+        max_length=MAX_MATCHES,
     )
     file: tuple[PathText, ...] = Field(
-        (), description="files", validation_alias=AliasChoices("file", "files"), max_length=MOST_PLACES
+        (), description="files", validation_alias=AliasChoices("file", "files"), max_length=MAX_MATCHES
     )
     ext: Line | None = Field(
         None, description="of directories only files with this ending, such as .go", max_length=100
@@ -303,10 +303,10 @@ class Checkfor(Tool[_Arguments]):
         return _result(args, places, found, ctx.shown)
 
 
-async def _looked(args: _Arguments, ctx: ToolContext, literal: Literal) -> list[Place]:
+async def _looked(args: _Arguments, ctx: ToolContext, literal: Literal) -> list[SearchRoot]:
     wanted = [(path, await absolute(ctx, path), True) for path in args.directories]
     wanted += [(path, await absolute(ctx, path), False) for path in args.file]
-    places = [Place(given, path, is_dir=is_dir) for given, path, is_dir in wanted]
+    places = [SearchRoot(given, path, is_dir=is_dir) for given, path, is_dir in wanted]
     if can_search(ctx, "find", "grep"):
         script = check_script(places, literal.part, args.ext, folds=args.case_insensitive)
         output = await ask(ctx, script)
@@ -314,11 +314,11 @@ async def _looked(args: _Arguments, ctx: ToolContext, literal: Literal) -> list[
             read_places(output, places)
             return places
     for place in places:
-        await look_here(ctx, place, args.ext)
+        await search_locally(ctx, place, args.ext)
     return places
 
 
-async def _leave_out_secrets(ctx: ToolContext, place: Place) -> None:
+async def _leave_out_secrets(ctx: ToolContext, place: SearchRoot) -> None:
     """Take out what the policy keeps back. How many files that is would say whether the text is in them."""
     contents = place.contents
     found = [*contents.texts, *contents.binary, *contents.large, *contents.unreadable]
@@ -327,10 +327,10 @@ async def _leave_out_secrets(ctx: ToolContext, place: Place) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _InFile:
-    place: Place
+class _FileMatches:
+    place: SearchRoot
     name: str
-    hits: list[Hit]
+    hits: list[LiteralMatch]
     filtered: int
 
     @property
@@ -339,26 +339,26 @@ class _InFile:
         return shown_path(self.place.given, self.name) if self.place.is_dir else self.place.given
 
 
-def _in_files(args: _Arguments, literal: Literal, places: list[Place]) -> list[_InFile]:
+def _in_files(args: _Arguments, literal: Literal, places: list[SearchRoot]) -> list[_FileMatches]:
     found = []
     for place in places:
         for name in sorted(place.contents.texts):
             hits = find_hits(literal, place.contents.texts[name], args.context)
             kept = [hit for hit in hits if not any(text in hit.text for text in args.exclude)]
             if hits:
-                found.append(_InFile(place, plain(name), kept, len(hits) - len(kept)))
+                found.append(_FileMatches(place, plain(name), kept, len(hits) - len(kept)))
     return found
 
 
-def _first_hits(found: list[_InFile], most: int) -> list[_InFile]:
-    shown: list[_InFile] = []
+def _first_hits(found: list[_FileMatches], most: int) -> list[_FileMatches]:
+    shown: list[_FileMatches] = []
     for one in found:
         shown.append(replace(one, hits=one.hits[:most]))
         most -= len(shown[-1].hits)
     return shown
 
 
-def _result(args: _Arguments, places: list[Place], found: list[_InFile], form: ShownForm) -> ToolResult:
+def _result(args: _Arguments, places: list[SearchRoot], found: list[_FileMatches], form: ShownForm) -> ToolResult:
     total = sum(len(one.hits) for one in found)
     shown = _first_hits(found, args.max_results)
     texts = ["\n".join(_lines(readable_name(one.shown), hit)) for one in shown for hit in one.hits]
@@ -380,11 +380,11 @@ def _result(args: _Arguments, places: list[Place], found: list[_InFile], form: S
     return ToolResult.of("\n".join([*lines, *(f"[{note}]" for note in notes)]), data=data, metadata={"count": total})
 
 
-def _group_name(one: _InFile) -> str:
+def _group_name(one: _FileMatches) -> str:
     return one.place.given if one.place.is_dir else FILES
 
 
-def _group(args: _Arguments, name: str, shown: list[_InFile]) -> Json:
+def _group(args: _Arguments, name: str, shown: list[_FileMatches]) -> Json:
     members = [one for one in shown if _group_name(one) == name]
     count, filtered = sum(len(one.hits) for one in members), sum(one.filtered for one in members)
     group: dict[str, Json] = {"dir": name, "matches_found": count}
@@ -398,7 +398,7 @@ def _group(args: _Arguments, name: str, shown: list[_InFile]) -> Json:
     return {**group, "files": files}
 
 
-def _fact(args: _Arguments, hit: Hit) -> Json:
+def _fact(args: _Arguments, hit: LiteralMatch) -> Json:
     fact: dict[str, Json] = {"line": hit.line, "content": clipped(hit.text.encode("utf-8", "surrogateescape"))}
     if hit.end_line != hit.line:
         fact["end_line"] = hit.end_line
@@ -408,7 +408,7 @@ def _fact(args: _Arguments, hit: Hit) -> Json:
     return fact
 
 
-def _lines(path: str, hit: Hit) -> Iterator[str]:
+def _lines(path: str, hit: LiteralMatch) -> Iterator[str]:
     first = hit.line - len(hit.before)
     for number, line in enumerate(hit.before, first):
         yield f"{path}-{number}-{clipped(line)}"
@@ -418,7 +418,7 @@ def _lines(path: str, hit: Hit) -> Iterator[str]:
         yield f"{path}-{number}-{clipped(line)}"
 
 
-def _skipped(places: list[Place]) -> dict[str, Json]:
+def _skipped(places: list[SearchRoot]) -> dict[str, Json]:
     contents = [place.contents for place in places]
     return {
         "binary": sum(len(one.binary) for one in contents),
@@ -427,7 +427,7 @@ def _skipped(places: list[Place]) -> dict[str, Json]:
     }
 
 
-def _notes(args: _Arguments, places: list[Place], found: list[_InFile]) -> list[str]:
+def _notes(args: _Arguments, places: list[SearchRoot], found: list[_FileMatches]) -> list[str]:
     skipped = _skipped(places)
     notes = [f"{place.given}: {place.reason}" for place in places if place.refusal]
     if args.exclude:

@@ -32,14 +32,14 @@ from .tree_scripts import (
     EXCLUDED,
     NO_ENGINE,
     TreeQuery,
+    descend,
     enter,
     find_expression,
     find_words,
     framed_errors,
-    go_down,
     ignore_above,
-    in_halves,
     needs,
+    parallel_find,
 )
 
 __all__ = [
@@ -167,7 +167,7 @@ async def _one_by_one(ctx: ToolContext, directory: str, names: Sequence[bytes]) 
 # -- What is in a tree of the target: names, kinds, sizes and times, in one round trip.
 
 
-CAP = 16 << 20
+MAX_ENTRIES = 16 << 20
 """Bytes of names that are taken of one tree."""
 AT_ONCE = 256 << 10
 """Bytes of names whose reading keeps nobody waiting."""
@@ -228,7 +228,7 @@ def entries_script(query: TreeQuery, kinds: str, *, details: bool = False) -> st
     below = "! -name . " if "d" in kinds else ""  # the top itself is a directory
     described = [(f"{below}\\( {types} \\)", f"-printf {shlex.quote(printf)}")]
     whole = find_expression(query, described)
-    words = in_halves(whole, query.origin) if query.depth is None else find_words(query, described)
+    words = parallel_find(whole, query.origin) if query.depth is None else find_words(query, described)
     stats = [(f"{below}-type {kind}", f"-exec sh -c {shlex.quote(stat)} sh {kind} {{}} +") for kind in kinds]
     portable = find_words(query, stats)
     links = f"\n  find . ! -name . -prune -type l -exec sh -c {shlex.quote(_LINKS)} sh {{}} +" if details else ""
@@ -244,9 +244,9 @@ if [ -n "$only" ]; then
   printf 'O\\0'; sh -c {shlex.quote(stat)} sh f "$only"; printf '\\0E0\\0'; exit 0
 fi
 """
-    start = f"{go_down(query)}[ -z \"$nowhere\" ] || {{ printf '\\0E0\\0'; exit 0; }}\n" if query.start else ""
+    start = f"{descend(query)}[ -z \"$nowhere\" ] || {{ printf '\\0E0\\0'; exit 0; }}\n" if query.start else ""
     begin = needs("find", "head", "tr") + enter(query)
-    return begin + only + above + start + framed_errors(f"{{ {body}\n}} | head -c {CAP}")
+    return begin + only + above + start + framed_errors(f"{{ {body}\n}} | head -c {MAX_ENTRIES}")
 
 
 def read_entries(output: bytes, query: TreeQuery) -> Listing:
@@ -255,7 +255,7 @@ def read_entries(output: bytes, query: TreeQuery) -> Listing:
     Raises:
         ValueError: something else than entries stands there.
     """
-    tree = read_tree(output, CAP)
+    tree = read_tree(output, MAX_ENTRIES)
     found = [*_printed(tree), *_batched(tree)]
     if set(tree.other) - _LETTERS or (tree.is_cut and not found):
         raise ValueError("find or stat wrote something else than entries")

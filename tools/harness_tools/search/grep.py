@@ -14,7 +14,7 @@ from harness.toolkit.values import ShownForm
 from ..texts import Line as Text
 from ..texts import PathText, SomeContent, readable_name
 from .grep_scripts import GrepQuery
-from .grep_search import Counted, Found, Line, Wanted, find_lines, search_here
+from .grep_search import FileMatchCount, GrepResult, Line, Wanted, find_lines, grep_locally
 from .linear_matcher import Matcher
 from .patterns import PathPattern
 from .regular_expressions import Expression, parse
@@ -95,7 +95,7 @@ class _Part:
 
 
 def grep_result(
-    found: Found, query: GrepQuery, *, base: str, pattern: str, mode: Mode, form: ShownForm | None = None
+    found: GrepResult, query: GrepQuery, *, base: str, pattern: str, mode: Mode, form: ShownForm | None = None
 ) -> ToolResult:
     """The result of a search that was not refused: as much as there is room for in ``form``."""
     total = sum(file.count for file in found.files)
@@ -137,18 +137,18 @@ def _fitted(part: _Part, form: ShownForm, mode: Mode) -> _Part:
     return _Part(part.texts[:count], data, sum(isinstance(one, dict) and bool(one["match"]) for one in data))
 
 
-def _name(found: Found, base: str, file: Counted) -> str:
+def _name(found: GrepResult, base: str, file: FileMatchCount) -> str:
     return base if found.is_file else shown_path(base, file.path)
 
 
-def _files(found: Found, query: GrepQuery, base: str, mode: Mode) -> _Part:
+def _files(found: GrepResult, query: GrepQuery, base: str, mode: Mode) -> _Part:
     kept = found.files[: query.most]
     names = [(_name(found, base, file), file.count) for file in kept]
     texts = [f"{readable_name(name)}:{count}" if mode == "count" else readable_name(name) for name, count in names]
     return _Part(texts, [{"path": name, "count": count} for name, count in names], len(kept))
 
 
-def _lines(found: Found, query: GrepQuery, base: str) -> _Part:
+def _lines(found: GrepResult, query: GrepQuery, base: str) -> _Part:
     texts: list[str] = []
     data: list[Json] = []
     matcher = Matcher(query.expression)
@@ -199,7 +199,7 @@ def _between_characters(line: bytes, at: int) -> int:
     return back
 
 
-def _notes(found: Found, query: GrepQuery) -> list[str]:
+def _notes(found: GrepResult, query: GrepQuery) -> list[str]:
     notes = []
     if found.is_binary:
         notes.append("the file is not text, and was not searched")
@@ -325,9 +325,9 @@ class Grep(Tool[_Arguments]):
         return grep_result(found, query, base=args.path, pattern=args.pattern, mode=args.output_mode, form=ctx.shown)
 
 
-async def _found(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Found | ToolResult:
+async def _found(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> GrepResult | ToolResult:
     found = await find_lines(ctx, query, wanted)
-    return found if found is not None else await search_here(ctx, query, wanted)
+    return found if found is not None else await grep_locally(ctx, query, wanted)
 
 
 async def _query(args: _Arguments, ctx: ToolContext) -> tuple[GrepQuery, Wanted]:

@@ -9,12 +9,22 @@ from dataclasses import dataclass
 from .ignoring import IGNORE_LIMIT
 from .patterns import rough_name
 from .regular_expressions import Expression, extended, rust
-from .tree_scripts import EXCLUDED, TreeQuery, enter, find_words, framed_errors, go_down, ignore_above, in_halves, needs
+from .tree_scripts import (
+    EXCLUDED,
+    TreeQuery,
+    descend,
+    enter,
+    find_words,
+    framed_errors,
+    ignore_above,
+    needs,
+    parallel_find,
+)
 
 __all__ = [
     "LISTED",
     "GrepQuery",
-    "find_unalike",
+    "find_incompatible_ignores",
     "grep_script",
     "lines_limit",
 ]
@@ -48,12 +58,12 @@ _ALIKE = rf"^(#([\t\r -~]|{_BEYOND}|{_WHITE})*|((!|[\\][!#])?{_PATH})? *\r?)$"
 """Lines that both read alike, in the C locale."""
 
 
-def find_unalike(query: TreeQuery) -> str:
+def find_incompatible_ignores(query: TreeQuery) -> str:
     """Set ``blocked`` when there is one in the current directory, above it or below."""
     if not query.excludes:
         return "blocked=\n"
     hidden = "" if query.hidden else "-type d -name '.?*' -prune -o "
-    walk = in_halves(
+    walk = parallel_find(
         f"""\
 ! -type d ! -path '*ignore' -o {hidden}-type d \\( {query.left_out} \\) ! -name . -prune \\
   -o -name .rgignore -print -o -type d -name '*\n*' -print \\
@@ -93,7 +103,7 @@ LINE = 3_000
 """Bytes of one line of output, its path among them."""
 LISTED = 8 << 20
 """Bytes of paths and counts."""
-MOST_LINES = 8 << 20
+MAX_LINE_BYTES = 8 << 20
 _ODD = "*[\x01\x02]*"
 _WITHOUT_ODD = f"-name '{_ODD}' -prune -o "
 _TEXTS_ONLY = (
@@ -117,7 +127,7 @@ class GrepQuery:
 
 def lines_limit(query: GrepQuery) -> int:
     """Bytes that the lines may have."""
-    return min((query.most + 1) * (1 + query.before + query.after) * LINE, MOST_LINES)
+    return min((query.most + 1) * (1 + query.before + query.after) * LINE, MAX_LINE_BYTES)
 
 
 def grep_script(query: GrepQuery, *, named: bool = False) -> str:
@@ -128,7 +138,7 @@ def grep_script(query: GrepQuery, *, named: bool = False) -> str:
     shown = _showing(query) if query.lines else ""
     body = f"{{ {listing}\n{told}{shown}\n}} 4>&1"
     used = needs("cut", "head", "sed", "sort", "tr", "wc")
-    return used + enter(query.tree) + above + go_down(query.tree) + _engine(query) + framed_errors(body)
+    return used + enter(query.tree) + above + descend(query.tree) + _engine(query) + framed_errors(body)
 
 
 def _engine(query: GrepQuery) -> str:
@@ -137,7 +147,7 @@ def _engine(query: GrepQuery) -> str:
     edges = "printf 'a bc\\n' | grep -E '\\bbc' >/dev/null 2>&1 && " if query.expression.has_edges else ""
     words = f"{_rg_options(query)} {_rg_walk(query)}"
     rg = (
-        f'if [ -z "$only$nowhere" ] && command -v rg >/dev/null 2>&1; then\n{find_unalike(query.tree)}'
+        f'if [ -z "$only$nowhere" ] && command -v rg >/dev/null 2>&1; then\n{find_incompatible_ignores(query.tree)}'
         f'  if [ -z "$blocked" ]; then rg {words} -c -e "$rgp" -- /dev/null >/dev/null 2>&1\n'
         "    [ $? -eq 1 ] && engine=rg; fi; fi\n"
     )

@@ -18,14 +18,14 @@ from .linear_matcher import Matcher
 from .replies import Tree, ask, can_search, plain, read_tree, text_of
 
 __all__ = [
-    "Counted",
-    "Found",
+    "FileMatchCount",
+    "GrepResult",
     "Line",
     "Wanted",
     "counts_of",
     "find_lines",
+    "grep_locally",
     "lines_of",
-    "search_here",
     "stdin_of",
 ]
 
@@ -40,7 +40,7 @@ TEXT = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class FileMatchCount:
     """A file and how often the expression is in it. ``name`` is as the scripts write it."""
 
     path: str
@@ -63,7 +63,7 @@ class Line:
         return cls(number, text[:TEXT], is_match, len(text) > TEXT)
 
 
-def counts_of(tree: Tree, limit: int) -> tuple[list[Counted], bool]:
+def counts_of(tree: Tree, limit: int) -> tuple[list[FileMatchCount], bool]:
     """The files, by path, and whether there are more than were carried."""
     data = tree.other.get("L", [b""])[0]
     is_cut = len(data) > limit  # the shell ends it with one more newline
@@ -75,11 +75,11 @@ def counts_of(tree: Tree, limit: int) -> tuple[list[Counted], bool]:
         name, mark, count = line.rpartition(b"\x01")
         if mark and count.isdigit() and count != b"0":
             path = text_of(name.replace(b"\x02", b"\n").removeprefix(b"./"))
-            found.append(Counted(path, int(count), name))
+            found.append(FileMatchCount(path, int(count), name))
     return sorted(found, key=lambda file: file.path.encode("utf-8", "surrogateescape")), is_cut
 
 
-def stdin_of(files: list[Counted]) -> bytes:
+def stdin_of(files: list[FileMatchCount]) -> bytes:
     """The files, for the script that shows lines of those that it is told."""
     return b"".join(b"%s\x01%d\n" % (file.name, file.count) for file in files)
 
@@ -122,7 +122,7 @@ Wanted = Callable[[str], bool]
 
 
 @dataclass(slots=True)
-class Found:
+class GrepResult:
     """What was found: every file with its count, and the lines of the first ones.
 
     Of files that the policy keeps back nothing is told, and not how many there are: that would say whether the
@@ -131,7 +131,7 @@ class Found:
 
     engine: str
     tree: Tree
-    files: list[Counted]
+    files: list[FileMatchCount]
     lines: dict[str, list[Line]]
     is_cut: bool = False
 
@@ -146,7 +146,7 @@ class Found:
         return "B" in self.tree.other
 
 
-async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Found | None:
+async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> GrepResult | None:
     """Search on the target; None when nothing there can.
 
     Raises:
@@ -162,7 +162,7 @@ async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Foun
     files = await _kept(ctx, tree, _chosen(tree, counted, wanted, engine, query.tree.start))
     limit = lines_limit(query)
     lines = lines_of(tree.other.get("C", [b""])[0], limit)
-    found = Found(engine, tree, files, {}, is_cut)
+    found = GrepResult(engine, tree, files, {}, is_cut)
     missing = [file for file in _needed(files, query) if file.path not in lines] if query.lines else []
     if missing:  # what is left out took the room of what is shown
         again = replace(query, most=query.most)
@@ -172,7 +172,9 @@ async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Foun
     return found
 
 
-def _chosen(tree: Tree, counted: list[Counted], wanted: Wanted, engine: str, start: Sequence[str]) -> list[Counted]:
+def _chosen(
+    tree: Tree, counted: list[FileMatchCount], wanted: Wanted, engine: str, start: Sequence[str]
+) -> list[FileMatchCount]:
     if "O" in tree.other:
         return counted
     ignored = tree.ignored
@@ -183,7 +185,7 @@ def _chosen(tree: Tree, counted: list[Counted], wanted: Wanted, engine: str, sta
     return [file for file in counted if wanted(file.path) and not ignored.leaves_out(file.path)]
 
 
-def _needed(files: list[Counted], query: GrepQuery) -> list[Counted]:
+def _needed(files: list[FileMatchCount], query: GrepQuery) -> list[FileMatchCount]:
     """The first files, as many as can have lines that are shown."""
     taken, total = [], 0
     for file in files:
@@ -194,14 +196,14 @@ def _needed(files: list[Counted], query: GrepQuery) -> list[Counted]:
     return taken
 
 
-async def _kept(ctx: ToolContext, tree: Tree, files: list[Counted]) -> list[Counted]:
+async def _kept(ctx: ToolContext, tree: Tree, files: list[FileMatchCount]) -> list[FileMatchCount]:
     holders = {posixpath.normpath(posixpath.join(tree.real, plain(name))) for name in tree.other.get("A", [])}
     real = {posixpath.join(tree.real, file.path): file for file in files}
     kept_back = await ctx.unreadable_paths(list(real), top=tree.real, holders=_certain(holders, files))
     return [file for path, file in real.items() if path not in kept_back]
 
 
-def _certain(holders: set[str], files: list[Counted]) -> set[str] | None:
+def _certain(holders: set[str], files: list[FileMatchCount]) -> set[str] | None:
     """None when a directory's name may have kept the script from looking there."""
     return None if any("\n" in posixpath.dirname(file.path) for file in files) else holders
 
@@ -214,7 +216,7 @@ MOST_FILES = 5_000
 UNALIKE = "no_default_excludes (ripgrep is there, and would read an ignore file otherwise than git)"
 
 
-async def search_here(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Found | ToolResult:
+async def grep_locally(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> GrepResult | ToolResult:
     """Find lines as the programs of the target would.
 
     Raises:
@@ -223,7 +225,7 @@ async def search_here(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Fou
     """
     listing = await list_tree(ctx, query.tree, "f")
     if listing.tree.refusal:
-        return Found("here", listing.tree, [], {})
+        return GrepResult("here", listing.tree, [], {})
     paths = [entry.path for entry in listing.entries if listing.is_file or wanted(entry.path)]
     if len(paths) > MOST_FILES:
         text = f"{len(paths)} files would have to be fetched and searched here, {MOST_FILES} at most: give a smaller "
@@ -240,9 +242,9 @@ def _encoded(path: str) -> bytes:
     return b"./" + path.encode("utf-8", "surrogateescape")
 
 
-def _search(query: GrepQuery, listing: Listing, contents: Contents) -> Found:
+def _search(query: GrepQuery, listing: Listing, contents: Contents) -> GrepResult:
     matcher = Matcher(query.expression)
-    files: list[Counted] = []
+    files: list[FileMatchCount] = []
     lines: dict[str, list[Line]] = {}
     total = 0
     for name in sorted(contents.texts):
@@ -250,11 +252,11 @@ def _search(query: GrepQuery, listing: Listing, contents: Contents) -> Found:
         if not count:
             continue
         path = name.removeprefix(b"./").decode("utf-8", "surrogateescape")
-        files.append(Counted(path, count, name))
+        files.append(FileMatchCount(path, count, name))
         if total < query.most:
             lines[path] = _beside(contents.texts[name], numbers, query.before, query.after)
         total += count
-    return Found("here", _tree(listing, contents), files, lines, contents.is_cut)
+    return GrepResult("here", _tree(listing, contents), files, lines, contents.is_cut)
 
 
 def _tree(listing: Listing, contents: Contents) -> Tree:

@@ -13,19 +13,19 @@ from .patterns import rough_name
 
 __all__ = [
     "EXCLUDED",
-    "FEW",
-    "LONGEST",
-    "MOST",
+    "MAX_DIRECTORIES",
+    "MAX_EXPRESSION_BYTES",
+    "MIN_DIRECTORIES",
     "NO_ENGINE",
     "TreeQuery",
+    "descend",
     "enter",
     "find_expression",
     "find_words",
     "framed_errors",
-    "go_down",
     "ignore_above",
-    "in_halves",
     "needs",
+    "parallel_find",
 ]
 
 
@@ -35,22 +35,22 @@ __all__ = [
 # second half waits in a pipe until the first has been passed on, so no frame is cut by another.
 
 
-FEW = 8
+MIN_DIRECTORIES = 8
 """With fewer directories below the top, it is those below them that are dealt out: one may hold nearly all."""
-LONGEST = 96 << 10
+MAX_EXPRESSION_BYTES = 96 << 10
 """Bytes of an expression that is passed on: a variable may not have 128 KiB. One ``find`` takes longer ones."""
-MOST = 1_000
+MAX_DIRECTORIES = 1_000
 """Directories that are dealt out. Of more, one ``find`` takes them all: a shell is slow at lists."""
 
-_DEAL = f"""\
+_SPLIT_SCRIPT = f"""\
 walk() {{ eval "$walk"; }}
-if [ $# -lt {FEW} ] && [ "$below" = "$base/*" ]; then
+if [ $# -lt {MIN_DIRECTORIES} ] && [ "$below" = "$base/*" ]; then
   below="$base/*/*"; export below
   walk "$@" -maxdepth 1 -type d -path "$below" -exec sh -c 'eval "$deal"' sh {{}} + -o
   exit
 fi
 one= two= n=$#
-if [ $n -gt {MOST} ]; then n=0; fi
+if [ $n -gt {MAX_DIRECTORIES} ]; then n=0; fi
 while [ $n -gt 0 ]; do
   one="$one \\"\\${{$n}}\\""; n=$((n - 1))
   if [ $n -gt 0 ]; then two="$two \\"\\${{$n}}\\""; n=$((n - 1)); fi
@@ -58,17 +58,17 @@ done
 if [ -z "$two" ]; then walk "$@"; else eval "walk $two" | {{ eval "walk $one"; cat; }}; fi"""
 
 
-def in_halves(expression: str, origin: str = ".") -> str:
+def parallel_find(expression: str, origin: str = ".") -> str:
     """``find ORIGIN EXPRESSION`` for a ``find`` that has ``-maxdepth``: what it prints comes in another order.
 
     ``origin`` is a word of the shell, without a letter that is more than itself to ``-path``. The expression must hold
     for a directory where the search begins as it does below ``origin``: by its name or its path, not by its depth.
     """
-    if len(expression.encode("utf-8", "surrogateescape")) > LONGEST:
+    if len(expression.encode("utf-8", "surrogateescape")) > MAX_EXPRESSION_BYTES:
         return f"find {origin} {expression}"
     walk = f'find "$@" {expression}'
     return f"""\
-walk={shlex.quote(walk)} deal={shlex.quote(_DEAL)} base={origin}; below="$base/*"; export walk deal below base
+walk={shlex.quote(walk)} deal={shlex.quote(_SPLIT_SCRIPT)} base={origin}; below="$base/*"; export walk deal below base
   set -- "$base" -maxdepth 1 -type d -path "$below" -exec sh -c 'eval "$deal"' sh {{}} + -o
   eval "$walk\""""
 
@@ -185,7 +185,7 @@ fi
 """
 
 
-def go_down(query: TreeQuery) -> str:
+def descend(query: TreeQuery) -> str:
     """Find where to begin, as ``from``, and say what the directories before leave out.
 
     ``nowhere`` is set when it is not there. Where the way cannot be read, the search begins, to say so.

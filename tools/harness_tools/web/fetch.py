@@ -15,8 +15,8 @@ from harness.toolkit import HERE, Arguments, Category, Json, OutputLimit, Subjec
 from harness.toolkit.values import Advice
 from harness.toolkit.web_settings import WebSettings
 
-from .getter import Getter, Sent, TargetGetter, check_headers, follow, headers_for, request_subjects
-from .pages import Form, Page, Readable, WebFailure, cleaned, decoded, is_html, marked, media_type, readable
+from .getter import HttpClient, RequestHeaders, TargetHttpClient, check_headers, follow, headers_for, request_subjects
+from .pages import Form, Page, PageText, WebFailure, cleaned, decoded, is_html, marked, media_type, readable
 from .urls import HttpUrl, parse_url
 
 __all__ = ["FetchUrl", "getter_for", "missing_extra", "permit"]
@@ -34,14 +34,14 @@ CLOSING = 200
 ERROR_SHOWN = 2_000
 """Characters of the body of an error."""
 DEFAULT_BYTES = 1 << 20
-MOST_BYTES = 5 << 20
+MAX_BODY_BYTES = 5 << 20
 HeaderMap = Annotated[dict[str, str], AfterValidator(check_headers)]
 
 
 class _Arguments(Arguments):
     url: HttpUrl = Field(description="http:// or https://")
     prompt: str | None = Field(None, max_length=4_000, description="what is wanted from it: a note above the content")
-    max_bytes: int = Field(DEFAULT_BYTES, ge=1, le=MOST_BYTES, description="of the body; the rest is left out")
+    max_bytes: int = Field(DEFAULT_BYTES, ge=1, le=MAX_BODY_BYTES, description="of the body; the rest is left out")
     headers: HeaderMap = Field(
         default_factory=dict,
         description="further request headers; Authorization and Cookie are sent to places that the settings name only",
@@ -104,19 +104,19 @@ class FetchUrl(Tool[_Arguments]):
             return ToolResult.failure(failure.code, told, data={"url": args.url}, advice=failure.advice)
 
 
-def getter_for(via: str, execution: ExecutionContext, settings: WebSettings) -> Getter:
+def getter_for(via: str, execution: ExecutionContext, settings: WebSettings) -> HttpClient:
     """What makes the requests.
 
     Raises:
         ToolError: the HTTP library is not installed.
     """
     if via == "target":
-        return TargetGetter(execution)
+        return TargetHttpClient(execution)
     try:
-        from .http_client import HttpGetter
+        from .http_client import GuardedHttpClient
     except ImportError as error:
         raise missing_extra(error) from error
-    return HttpGetter(settings)
+    return GuardedHttpClient(settings)
 
 
 def missing_extra(error: ImportError) -> ToolError:
@@ -135,7 +135,7 @@ async def permit(ctx: ToolContext, subjects: tuple[Subject, ...]) -> None:
         raise WebFailure("denied", f"it redirects to {subjects[0].text}, which is not allowed: {verdict.reason}")
 
 
-async def _shown(args: _Arguments, page: Page, sent: Sent) -> ToolResult:
+async def _shown(args: _Arguments, page: Page, sent: RequestHeaders) -> ToolResult:
     text, charset = decoded(page.answer)
     found = await _readable(args.format, page, text)
     failed = page.answer.status >= 400
@@ -151,9 +151,9 @@ async def _shown(args: _Arguments, page: Page, sent: Sent) -> ToolResult:
     return ToolResult.of("\n".join([*lines, _nothing(text)]), data=data, advice=(MORE, SOURCE))
 
 
-async def _readable(form: Form, page: Page, text: str) -> Readable:
+async def _readable(form: Form, page: Page, text: str) -> PageText:
     if form == "raw" or not is_html(media_type(page.answer.headers), text):
-        return Readable(text)
+        return PageText(text)
     return await readable(text, form, str(page.url))
 
 
@@ -162,7 +162,7 @@ def _nothing(source: str) -> str:
     return f"(nothing in it can be read{SOURCE.text})" if source.strip() else "(no content)"
 
 
-def _titled(found: Readable) -> str:
+def _titled(found: PageText) -> str:
     return f"Title: {found.title}\n\n{found.text}" if found.title else found.text
 
 
@@ -175,7 +175,7 @@ def _way(page: Page) -> list[str]:
     return [f"redirected from {hop}" for hop in page.hops]
 
 
-def _notes(args: _Arguments, page: Page, sent: Sent) -> list[str]:
+def _notes(args: _Arguments, page: Page, sent: RequestHeaders) -> list[str]:
     notes = [f"asked for: {args.prompt}"] if args.prompt else []
     if page.answer.truncated:
         whole = page.answer.headers.get("content-length", "")
@@ -184,7 +184,7 @@ def _notes(args: _Arguments, page: Page, sent: Sent) -> list[str]:
             if whole.isdecimal() and len(whole) < 20 and "content-encoding" not in page.answer.headers
             else ""
         )
-        more = MORE.text if args.max_bytes < MOST_BYTES else ""
+        more = MORE.text if args.max_bytes < MAX_BODY_BYTES else ""
         more = more if len(page.answer.body) >= args.max_bytes else "; the rest did not come in time"
         notes.append(f"only the first {len(page.answer.body)}{of} bytes are here{more}")
     if sent.kept_back:

@@ -16,13 +16,13 @@ from harness.results import ShellResult, Status
 from harness.toolkit import Subject
 from harness.toolkit.web_settings import AllowedHost
 
-from .pages import Answer, Inflater, Page, WebFailure
+from .pages import HttpResponse, Inflater, Page, WebFailure
 from .urls import WebUrl
 
 __all__ = [
-    "Getter",
-    "Sent",
-    "TargetGetter",
+    "HttpClient",
+    "RequestHeaders",
+    "TargetHttpClient",
     "check_headers",
     "command_for",
     "follow",
@@ -35,7 +35,7 @@ __all__ = [
 # -- Headers that a model gives: which of them are sent, and where to. Pure.
 
 
-MOST = 32
+MAX_HEADERS = 32
 LONGEST = 4_096
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _VALUE = re.compile(r"[\x20-\x7e\xa0-\xff]*")
@@ -59,8 +59,8 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
         ValueError: one cannot be a header, or there are too many.
     """
     found = {name.lower(): value.strip(" \t") for name, value in headers.items()}
-    if len(headers) > MOST or len(found) < len(headers):
-        raise ValueError(f"{MOST} headers at most, each once")
+    if len(headers) > MAX_HEADERS or len(found) < len(headers):
+        raise ValueError(f"{MAX_HEADERS} headers at most, each once")
     for name, value in found.items():
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name[:64]!r} is no name of a header")
@@ -70,14 +70,14 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class RequestHeaders:
     """The headers of one request, and the names of those that are kept back."""
 
     headers: Mapping[str, str]
     origin: tuple[str, str, int]
     kept_back: tuple[str, ...] = ()
 
-    def toward(self, url: WebUrl) -> Sent:
+    def toward(self, url: WebUrl) -> RequestHeaders:
         """Those for the next request: another server gets what says nothing of the user."""
         if url.origin == self.origin:
             return self
@@ -85,11 +85,11 @@ class Sent:
         return replace(self, headers=kept)
 
 
-def headers_for(url: WebUrl, given: Mapping[str, str], trusted: Iterable[AllowedHost]) -> Sent:
+def headers_for(url: WebUrl, given: Mapping[str, str], trusted: Iterable[AllowedHost]) -> RequestHeaders:
     """What is sent to the first server. Credentials go to the places only that the operator has named."""
     unwanted = OURS if any(_names(place, url) for place in trusted) else OURS | CREDENTIALS
     sent = {name: value for name, value in given.items() if name not in unwanted}
-    return Sent(DEFAULTS | sent, url.origin, tuple(sorted(set(given) & unwanted)))
+    return RequestHeaders(DEFAULTS | sent, url.origin, tuple(sorted(set(given) & unwanted)))
 
 
 def _names(place: AllowedHost, url: WebUrl) -> bool:
@@ -115,15 +115,15 @@ Allow = Callable[[tuple[Subject, ...]], Awaitable[None]]
 """Asks whether these may be touched; raises :class:`WebFailure` when not."""
 
 
-class Getter(ABC):
+class HttpClient(ABC):
     """Makes requests, from one machine or another."""
 
-    def subjects(self, url: WebUrl, sent: Sent, most: int) -> tuple[Subject, ...]:
+    def subjects(self, url: WebUrl, sent: RequestHeaders, most: int) -> tuple[Subject, ...]:
         """What one request touches, for the policy."""
         return (Subject("url", str(url)),)
 
     @abstractmethod
-    async def get(self, url: WebUrl, sent: Sent, most: int, timeout: float) -> Answer:
+    async def get(self, url: WebUrl, sent: RequestHeaders, most: int, timeout: float) -> HttpResponse:
         """One GET, which follows nothing.
 
         Args:
@@ -136,12 +136,12 @@ class Getter(ABC):
 
 
 @dataclass(slots=True)
-class _Time:
+class _NetworkDeadline:
     """Seconds that are left of those for the network; what a person takes to answer is not counted."""
 
     left: float
 
-    async def spend(self, work: Callable[[float], Awaitable[Answer]]) -> Answer:
+    async def spend(self, work: Callable[[float], Awaitable[HttpResponse]]) -> HttpResponse:
         started = anyio.current_time()
         try:
             return await work(max(self.left, 0.1))
@@ -149,14 +149,16 @@ class _Time:
             self.left -= anyio.current_time() - started
 
 
-async def follow(url: WebUrl, sent: Sent, getter: Getter, allow: Allow, *, most: int, timeout: float) -> Page:
+async def follow(
+    url: WebUrl, sent: RequestHeaders, getter: HttpClient, allow: Allow, *, most: int, timeout: float
+) -> Page:
     """The page that a URL leads to. Every URL but the first, which is allowed already, is asked about.
 
     Raises:
         WebFailure: there is none, one of the URLs is refused, or the way to it is too long.
     """
     hops: list[WebUrl] = []
-    time = _Time(timeout)
+    time = _NetworkDeadline(timeout)
     while True:
         at, headers = url, sent
         answer = await time.spend(lambda left: getter.get(at, headers, most, left))  # noqa: B023  # awaited at once
@@ -210,7 +212,7 @@ CODES = {
 }
 
 
-def command_for(url: WebUrl, sent: Sent, most: int) -> str:
+def command_for(url: WebUrl, sent: RequestHeaders, most: int) -> str:
     """The command that makes one request and follows nothing. Pure.
 
     The URL and the headers are quoted words, and none of them can be an option: the URL stands after ``--``, and each
@@ -236,23 +238,23 @@ def command_for(url: WebUrl, sent: Sent, most: int) -> str:
     )
 
 
-def request_subjects(url: WebUrl, sent: Sent, most: int) -> tuple[Subject, ...]:
+def request_subjects(url: WebUrl, sent: RequestHeaders, most: int) -> tuple[Subject, ...]:
     """What one request of the target touches: the URL, and the command. Pure."""
     return (Subject("url", str(url)), Subject("command", command_for(url, sent, most)))
 
 
-class TargetGetter(Getter):
+class TargetHttpClient(HttpClient):
     """Requests by the target's own program, through its own network."""
 
     def __init__(self, execution: ExecutionContext) -> None:
         self._execution = execution
 
-    def subjects(self, url: WebUrl, sent: Sent, most: int) -> tuple[Subject, ...]:
-        """See :class:`Getter`."""
+    def subjects(self, url: WebUrl, sent: RequestHeaders, most: int) -> tuple[Subject, ...]:
+        """See :class:`HttpClient`."""
         return request_subjects(url, sent, most)
 
-    async def get(self, url: WebUrl, sent: Sent, most: int, timeout: float) -> Answer:
-        """See :class:`Getter`."""
+    async def get(self, url: WebUrl, sent: RequestHeaders, most: int, timeout: float) -> HttpResponse:
+        """See :class:`HttpClient`."""
         patience = min(timeout, SECONDS) + PATIENCE
         done = await self._execution.run_helper(
             command_for(url, sent, most), timeout=patience, max_output=most + 2 * ROOM
@@ -271,7 +273,7 @@ class _Report:
     messages: str
 
 
-def read_answer(done: ShellResult, url: WebUrl, most: int) -> Answer:
+def read_answer(done: ShellResult, url: WebUrl, most: int) -> HttpResponse:
     """The response in what the command wrote. Pure.
 
     Raises:
@@ -287,7 +289,7 @@ def read_answer(done: ShellResult, url: WebUrl, most: int) -> Answer:
         raise WebFailure("unreachable", f"{url.authority} could not be fetched from by the target: {_why(report)}")
     cut = full or report.code is None or report.code in PARTIAL
     body = Inflater(answer.headers.get("content-encoding", "")).feed(answer.body, most + 1)
-    return Answer(answer.status, answer.headers, body[:most], cut or len(body) > most)
+    return HttpResponse(answer.status, answer.headers, body[:most], cut or len(body) > most)
 
 
 def _report(stderr: str) -> _Report:
@@ -302,7 +304,7 @@ def _why(report: _Report) -> str:
     return (lines[-1].strip()[:300] if lines else "") or CODES.get(report.code or 0, f"exit code {report.code}")
 
 
-def _of_curl(output: bytes) -> Answer | None:
+def _of_curl(output: bytes) -> HttpResponse | None:
     """Of the blocks of headers the last, after those of a proxy and of interim answers."""
     block = CURL_BLOCK.match(output, 0, ROOM)
     for _ in range(INTERIM):
@@ -311,15 +313,15 @@ def _of_curl(output: bytes) -> Answer | None:
         block = CURL_BLOCK.match(output, block.end(), ROOM)
     if block is None or block[1] < b"200":
         return None
-    return Answer(int(block[1]), _headers(block[2].decode("latin-1")), output[block.end() :])
+    return HttpResponse(int(block[1]), _headers(block[2].decode("latin-1")), output[block.end() :])
 
 
-def _of_wget(output: bytes, messages: str) -> Answer | None:
+def _of_wget(output: bytes, messages: str) -> HttpResponse | None:
     """Its headers are among the messages, each with spaces before it."""
     starts = list(WGET_STATUS.finditer(messages))
     if starts:
-        return Answer(int(starts[-1][1]), _headers(messages[starts[-1].end() :]), output)
-    return Answer(200, {}, output) if output else None
+        return HttpResponse(int(starts[-1][1]), _headers(messages[starts[-1].end() :]), output)
+    return HttpResponse(200, {}, output) if output else None
 
 
 def _headers(text: str) -> dict[str, str]:

@@ -15,13 +15,13 @@ from anyio import to_thread
 from harness.toolkit.values import Advice
 from harness.toolkit.web_settings import AllowedHost, WebSettings
 
-from .getter import Getter, Sent
-from .pages import Answer, Inflater, WebFailure, wants_body
+from .getter import HttpClient, RequestHeaders
+from .pages import HttpResponse, Inflater, WebFailure, wants_body
 from .urls import WebUrl
 
 __all__ = [
-    "HttpGetter",
-    "PlainGetter",
+    "GuardedHttpClient",
+    "UnguardedHttpClient",
     "forbidden",
     "is_never",
     "may_connect",
@@ -267,11 +267,11 @@ class _Stream(httpx.AsyncByteStream):
         await self._response.aclose()
 
 
-class PlainGetter(Getter):
+class UnguardedHttpClient(HttpClient):
     """Requests to wherever the operator has said, with his own settings of TLS and without those of the environment."""
 
-    async def get(self, url: WebUrl, sent: Sent, most: int, timeout: float) -> Answer:
-        """See :class:`Getter`."""
+    async def get(self, url: WebUrl, sent: RequestHeaders, most: int, timeout: float) -> HttpResponse:
+        """See :class:`HttpClient`."""
         parsed = httpx.URL(str(url))
         if (parsed.scheme, parsed.raw_host.decode(), parsed.port or url.port) != url.origin:
             raise WebFailure("bad_url", f"{url} can be read in two ways")
@@ -308,7 +308,7 @@ class PlainGetter(Getter):
         return httpcore.AsyncConnectionPool(ssl_context=context, max_connections=1)
 
 
-class HttpGetter(PlainGetter):
+class GuardedHttpClient(UnguardedHttpClient):
     """Requests to public addresses, and to the places that the operator allows."""
 
     def __init__(self, settings: WebSettings, resolve: Resolve = look_up) -> None:
@@ -348,8 +348,8 @@ class _Received:
         self.body = bytearray()
         self.truncated = False
 
-    def answer(self, *, cut: bool) -> Answer:
-        return Answer(self.status, self.headers, bytes(self.body), self.truncated or cut)
+    def answer(self, *, cut: bool) -> HttpResponse:
+        return HttpResponse(self.status, self.headers, bytes(self.body), self.truncated or cut)
 
 
 async def _receive(

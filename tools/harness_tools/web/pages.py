@@ -21,11 +21,11 @@ from harness.toolkit.values import Advice
 from .urls import WebUrl
 
 __all__ = [
-    "Answer",
     "Form",
+    "HttpResponse",
     "Inflater",
     "Page",
-    "Readable",
+    "PageText",
     "WebFailure",
     "cleaned",
     "decoded",
@@ -51,7 +51,7 @@ class WebFailure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """One response. The names of ``headers`` are in lower case; ``body`` is decompressed, and at most as asked for."""
 
     status: int
@@ -65,7 +65,7 @@ class Page:
     """What a URL led to. ``hops`` are the URLs that redirected, in their order."""
 
     url: WebUrl
-    answer: Answer
+    answer: HttpResponse
     hops: tuple[WebUrl, ...] = ()
 
 
@@ -129,7 +129,7 @@ def wants_body(status: int, headers: Mapping[str, str]) -> bool:
     return not redirect and is_text(media_type(headers))
 
 
-def decoded(answer: Answer) -> tuple[str, str]:
+def decoded(answer: HttpResponse) -> tuple[str, str]:
     """The body as text, and the name of its charset. An unfinished character at a cut end is left out.
 
     Raises:
@@ -263,14 +263,14 @@ SCRIPT = "harness_tools.web.html_worker"
 
 
 @dataclass(frozen=True, slots=True)
-class Readable:
+class PageText:
     """A page's text, and its title."""
 
     text: str
     title: str = ""
 
 
-async def readable(source: str, form: Form, base: str) -> Readable:
+async def readable(source: str, form: Form, base: str) -> PageText:
     """The page as Markdown, or as text alone.
 
     Args:
@@ -291,7 +291,7 @@ async def readable(source: str, form: Form, base: str) -> Readable:
             raise ToolError("HTML needs a library that is not installed", hint=install_extra("web"))
         if done.returncode == 0:
             made = json.loads(done.stdout)
-            return Readable(made["text"], made["title"])
+            return PageText(made["text"], made["title"])
     way = Advice('; format="raw" shows its source', ("format",))
     raise WebFailure("not_converted", "the page is too involved to be made readable", way)
 

@@ -21,12 +21,12 @@ from harness.toolkit import HERE, Arguments, Category, Json, Tool, ToolContext, 
 from harness.toolkit.web_settings import SearchSettings, WebSettings
 
 from .fetch import EXTRA, missing_extra
-from .getter import Getter, Sent
-from .pages import Answer, WebFailure, cleaned, marked
+from .getter import HttpClient, RequestHeaders
+from .pages import HttpResponse, WebFailure, cleaned, marked
 from .urls import WebUrl, host_name, parse_url
 
 __all__ = [
-    "Hit",
+    "SearchResult",
     "WebSearch",
     "chosen",
     "domain_of",
@@ -45,7 +45,7 @@ DETOURS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchResult:
     """One thing that a search found."""
 
     title: str
@@ -121,16 +121,18 @@ def in_domain(host: str, domain: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedResults:
     """The hits that are shown, and how many of other domains were left out."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[SearchResult, ...]
     left_out: int = 0
 
 
-def chosen(hits: Iterable[Hit], limit: int, allowed: Sequence[str] = (), blocked: Sequence[str] = ()) -> Chosen:
+def chosen(
+    hits: Iterable[SearchResult], limit: int, allowed: Sequence[str] = (), blocked: Sequence[str] = ()
+) -> SelectedResults:
     """The first hits of the wanted domains, each URL once. What is blocked is out, also when it is allowed."""
-    kept: dict[str, Hit] = {}
+    kept: dict[str, SearchResult] = {}
     seen: set[str] = set()
     left_out = 0
     for hit in hits:
@@ -143,8 +145,8 @@ def chosen(hits: Iterable[Hit], limit: int, allowed: Sequence[str] = (), blocked
         if not wanted or any(in_domain(host, domain) for domain in blocked):
             left_out += 1
         elif len(kept) < limit:
-            kept[url] = Hit(_line(hit.title, TITLE), url, _line(hit.snippet, SNIPPET))
-    return Chosen(tuple(kept.values()), left_out)
+            kept[url] = SearchResult(_line(hit.title, TITLE), url, _line(hit.snippet, SNIPPET))
+    return SelectedResults(tuple(kept.values()), left_out)
 
 
 def _line(text: str, limit: int) -> str:
@@ -153,7 +155,7 @@ def _line(text: str, limit: int) -> str:
     return line if len(line) <= limit else f"{line[: limit - 3].rstrip()}..."
 
 
-def rendered(hits: Sequence[Hit]) -> str:
+def rendered(hits: Sequence[SearchResult]) -> str:
     """A numbered list."""
     return "\n\n".join(
         "\n   ".join(part for part in (f"{number}. {hit.title or hit.url}", hit.url, hit.snippet) if part)
@@ -161,7 +163,7 @@ def rendered(hits: Sequence[Hit]) -> str:
     )
 
 
-def facts_of(found: Chosen, query: str, provider: str) -> Json:
+def facts_of(found: SelectedResults, query: str, provider: str) -> Json:
     """The same as a JSON value."""
     results: list[Json] = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in found.hits]
     return {
@@ -176,7 +178,7 @@ def facts_of(found: Chosen, query: str, provider: str) -> Json:
 # -- Search engines: each asks in its own protocol and gives hits.
 
 
-MOST_BYTES = 4 << 20
+MAX_RESPONSE_BYTES = 4 << 20
 MOST_HITS = 200
 BRAVE = "https://api.search.brave.com"
 BRAVE_COUNT = 20
@@ -191,7 +193,7 @@ class SearchEngine(ABC):
     """What a list without results may mean beside that there are none."""
 
     @abstractmethod
-    async def search(self, query: str, count: int, timeout: float) -> list[Hit]:
+    async def search(self, query: str, count: int, timeout: float) -> list[SearchResult]:
         """About ``count`` hits, or more, the best first; ``timeout`` is in seconds.
 
         Raises:
@@ -203,17 +205,17 @@ class SearchEngine(ABC):
 class _HttpEngine(SearchEngine):
     """An engine that is asked with one GET and answers with JSON. The operator has named it, so it may be anywhere."""
 
-    def __init__(self, settings: SearchSettings, getter: Getter) -> None:
+    def __init__(self, settings: SearchSettings, getter: HttpClient) -> None:
         self._settings = settings
         self._getter = getter
 
-    async def search(self, query: str, count: int, timeout: float) -> list[Hit]:
+    async def search(self, query: str, count: int, timeout: float) -> list[SearchResult]:
         try:
             url = parse_url(f"{self._base()}?{urlencode(self._parameters(query, count))}")
         except ValueError as error:
             raise WebFailure("search_failed", f"the URL of {self.name} in the settings: {error}") from None
-        sent = Sent({"accept": "application/json", "user-agent": "harness", **self._headers()}, url.origin)
-        answer = await self._getter.get(url, sent, MOST_BYTES, timeout)
+        sent = RequestHeaders({"accept": "application/json", "user-agent": "harness", **self._headers()}, url.origin)
+        answer = await self._getter.get(url, sent, MAX_RESPONSE_BYTES, timeout)
         return [hit for hit in self._hits(_json(answer, url, self.name)) if hit.url][:MOST_HITS]
 
     def _headers(self) -> Mapping[str, str]:
@@ -225,7 +227,7 @@ class _HttpEngine(SearchEngine):
     def _parameters(self, query: str, count: int) -> Mapping[str, str]:
         raise NotImplementedError
 
-    def _hits(self, found: Any) -> list[Hit]:
+    def _hits(self, found: Any) -> list[SearchResult]:
         raise NotImplementedError
 
 
@@ -243,7 +245,7 @@ class SearxngEngine(_HttpEngine):
     def _headers(self) -> Mapping[str, str]:
         return {"authorization": f"Bearer {self._settings.key}"} if self._settings.key else {}
 
-    def _hits(self, found: Any) -> list[Hit]:
+    def _hits(self, found: Any) -> list[SearchResult]:
         return [_hit(item, "content") for item in _list(found, "results")]
 
 
@@ -261,7 +263,7 @@ class BraveEngine(_HttpEngine):
     def _headers(self) -> Mapping[str, str]:
         return {"x-subscription-token": self._settings.key}
 
-    def _hits(self, found: Any) -> list[Hit]:
+    def _hits(self, found: Any) -> list[SearchResult]:
         web = found.get("web") if isinstance(found, dict) else None
         return [_hit(item, "description") for item in _list(web or {}, "results")]
 
@@ -275,7 +277,7 @@ class DdgsEngine(SearchEngine):
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings
 
-    async def search(self, query: str, count: int, timeout: float) -> list[Hit]:
+    async def search(self, query: str, count: int, timeout: float) -> list[SearchResult]:
         try:
             found = await _bounded(lambda: self._ask(query, count, timeout), timeout)
         except ImportError as error:
@@ -316,14 +318,14 @@ def engine_for(settings: WebSettings) -> SearchEngine:
     if settings.search.provider == "ddgs":
         return DdgsEngine(settings)
     try:
-        from .http_client import PlainGetter
+        from .http_client import UnguardedHttpClient
     except ImportError as error:
         raise missing_extra(error) from error
     kind = BraveEngine if settings.search.provider == "brave" else SearxngEngine
-    return kind(settings.search, PlainGetter())
+    return kind(settings.search, UnguardedHttpClient())
 
 
-def _json(answer: Answer, url: WebUrl, name: str) -> Any:
+def _json(answer: HttpResponse, url: WebUrl, name: str) -> Any:
     """The answer's object. What an engine says of an error may repeat the request, so it is not shown."""
     if answer.status == 429:
         raise WebFailure("rate_limited", f"{name} wants fewer searches; try again later")
@@ -339,7 +341,7 @@ def _json(answer: Answer, url: WebUrl, name: str) -> Any:
     raise WebFailure("search_failed", f"{name} at {url.authority} answered with what is no JSON, or too much of it")
 
 
-def _advice(answer: Answer) -> str:
+def _advice(answer: HttpResponse) -> str:
     if answer.status in (401, 403):
         return ": the operator should look at the key and, of SearXNG, at its formats (json)"
     return ""
@@ -350,8 +352,8 @@ def _list(found: Any, key: str) -> list[Any]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _hit(item: Mapping[str, Any], snippet: str, url: str = "url") -> Hit:
-    return Hit(_text(item.get("title")), _raw(item.get(url)), _text(item.get(snippet)))
+def _hit(item: Mapping[str, Any], snippet: str, url: str = "url") -> SearchResult:
+    return SearchResult(_text(item.get("title")), _raw(item.get(url)), _text(item.get(snippet)))
 
 
 def _text(value: object) -> str:

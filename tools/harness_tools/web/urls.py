@@ -12,7 +12,7 @@ from pydantic import AfterValidator
 
 __all__ = ["HttpUrl", "WebUrl", "host_name", "parse_url"]
 
-LONGEST = 8_192
+MAX_URL_CHARS = 8_192
 """Characters of a URL, at most."""
 PORTS = {"http": 80, "https": 443}
 _UNSEEN = re.compile(r"[\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff\\]")
@@ -62,8 +62,8 @@ def parse_url(text: str) -> WebUrl:
     Raises:
         ValueError: it is none, or one that hides where it leads: with a user, a backslash, an address in octal.
     """
-    if len(text) > LONGEST:
-        raise ValueError(f"it is longer than {LONGEST} characters")
+    if len(text) > MAX_URL_CHARS:
+        raise ValueError(f"it is longer than {MAX_URL_CHARS} characters")
     if odd := _UNSEEN.search(text):
         raise ValueError(f"it holds {odd[0]!r}; write it percent-encoded")
     scheme, separator, rest = text.partition("://")

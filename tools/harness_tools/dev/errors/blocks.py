@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from .location_formats import leading_code, looks_like_file, split_code
-from .problem import Log, Problem, Read, severity_of
+from .problem import Log, ParsedProblem, Problem, severity_of
 
 __all__ = [
     "annotation",
@@ -32,7 +32,7 @@ __all__ = [
 _CMAKE = re.compile(r"CMake (Error|Warning)(?: \(dev\))? at ([^:]{1,1000}):(\d{1,9})(?: \((\w{1,60})\))?:")
 
 
-def cmake(log: Log, at: int) -> Read | None:
+def cmake(log: Log, at: int) -> ParsedProblem | None:
     """``CMake Error at file:line (command):``, with the message in the lines below."""
     match = _CMAKE.match(log.lines[at]) if log.lines[at].startswith("CMake ") else None
     if match is None:
@@ -45,14 +45,14 @@ def cmake(log: Log, at: int) -> Read | None:
         upto += 1
         said += [line.strip()] if line.strip() else []
     problem = Problem(match[2], int(match[3]), 0, match[4] or "", severity_of(match[1]), " ".join(said), "cmake")
-    return Read((problem,), upto)
+    return ParsedProblem((problem,), upto)
 
 
 _AGAIN = re.compile(r"\S{1,1000}:\d{1,9}(?::\d{1,9})?: ")
 _UNESCAPED = {"%0A": "\n", "%0D": "", "%3A": ":", "%2C": ",", "%25": "%"}
 
 
-def annotation(log: Log, at: int) -> Read | None:
+def annotation(log: Log, at: int) -> ParsedProblem | None:
     """``::error file=app.js,line=1,col=5::message``, for GitHub."""
     head, found, message = log.lines[at].removeprefix("::").partition("::")
     word, _, rest = head.partition(" ")
@@ -63,7 +63,7 @@ def annotation(log: Log, at: int) -> Read | None:
     again = _AGAIN.match(message)  # some write the place into the message, too
     code, message = leading_code(_plain(message[again.end() :] if again else message).strip())
     severity = "note" if word == "notice" else severity_of(word)
-    return Read((Problem(said.get("file", ""), line, col, code, severity, message, "unknown"),), at + 1)
+    return ParsedProblem((Problem(said.get("file", ""), line, col, code, severity, message, "unknown"),), at + 1)
 
 
 def _plain(text: str) -> str:
@@ -73,19 +73,19 @@ def _plain(text: str) -> str:
 _SHELL = re.compile(r"([^\s:]{1,1000}): (?:line )?(\d{1,9}): (.+)")
 
 
-def shell(log: Log, at: int) -> Read | None:
+def shell(log: Log, at: int) -> ParsedProblem | None:
     """``file: line 5: message`` of bash, ``file: 5: message`` of dash."""
     match = _SHELL.match(log.lines[at]) if ": " in log.lines[at] else None
     if match is None or not looks_like_file(match[1], certain=False):
         return None
-    return Read((Problem(match[1], int(match[2]), 0, "", "error", match[3].strip(), "shell"),), at + 1)
+    return ParsedProblem((Problem(match[1], int(match[2]), 0, "", "error", match[3].strip(), "shell"),), at + 1)
 
 
 _ON_LINE = re.compile(r" (?:in|at) ([^\s:]{1,1000})(?:(?:,)? (?:on )?line (\d{1,9})|:(\d{1,9})$)")
 _LEVEL = re.compile(r"\b(?:(warn)\w*|(notice|info|debug))\b", re.IGNORECASE)
 
 
-def sentence(log: Log, at: int) -> Read | None:
+def sentence(log: Log, at: int) -> ParsedProblem | None:
     """``message in file on line 3``, ``message at file line 3.``, ``message in /etc/nginx/nginx.conf:3``."""
     line = log.lines[at]
     match = _ON_LINE.search(line) if " in " in line or " at " in line else None
@@ -95,8 +95,8 @@ def sentence(log: Log, at: int) -> Read | None:
     severity = severity_of("" if level is None else "warning" if level[1] else "note")
     message = line[: match.start()].strip()
     if message == "thrown":  # PHP says once more where
-        return Read((), at + 1)
-    return Read((Problem(match[1], int(match[2] or match[3]), 0, "", severity, message, "unknown"),), at + 1)
+        return ParsedProblem((), at + 1)
+    return ParsedProblem((Problem(match[1], int(match[2] or match[3]), 0, "", severity, message, "unknown"),), at + 1)
 
 
 # -- Python's tracebacks and pytest's reports.
@@ -109,7 +109,7 @@ _DEEP = 3_000
 """Lines of one traceback, at most: what recurses without end shows a thousand frames."""
 
 
-def traceback(log: Log, at: int) -> Read | None:
+def traceback(log: Log, at: int) -> ParsedProblem | None:
     """A traceback: where it was raised, what, and its message."""
     line = log.lines[at]
     start = line.find(_START)
@@ -123,7 +123,7 @@ def traceback(log: Log, at: int) -> Read | None:
         if match := _FRAME.match(text):
             place = (match[1], int(match[2]))
         elif text and text[0] not in " \t":
-            return Read((_raised(place, text),), number + 1)
+            return ParsedProblem((_raised(place, text),), number + 1)
         elif not text.strip() and _START in "".join(log.lines[number : number + 3]):
             break
     return None
@@ -138,7 +138,7 @@ def _raised(place: tuple[str, int], text: str) -> Problem:
 _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): ")
 
 
-def syntax(log: Log, at: int) -> Read | None:
+def syntax(log: Log, at: int) -> ParsedProblem | None:
     """A mistake that Python finds before it runs anything: a place, and no traceback."""
     line = log.lines[at].removeprefix("*** ").removeprefix("Sorry: ")
     match = _FRAME.match(line) if 'File "' in line else None
@@ -146,7 +146,7 @@ def syntax(log: Log, at: int) -> Read | None:
         return None
     for number in range(at + 1, min(at + 6, len(log.lines))):
         if _SYNTAX.match(log.lines[number]):
-            return Read((_raised((match[1], int(match[2])), log.lines[number]),), number + 1)
+            return ParsedProblem((_raised((match[1], int(match[2])), log.lines[number]),), number + 1)
     return None
 
 
@@ -207,7 +207,7 @@ class _Failure:
         return Problem(*self.place, 0, code, "error", message, "pytest")
 
 
-def pytest(log: Log, at: int) -> Read | None:
+def pytest(log: Log, at: int) -> ParsedProblem | None:
     """The part of a report that shows each failure, up to the next headline."""
     part = _PART.match(log.lines[at]) if log.lines[at].startswith("==") else None
     if part is None or part[1] not in ("FAILURES", "ERRORS"):
@@ -219,7 +219,7 @@ def pytest(log: Log, at: int) -> Read | None:
     shown = [problem for failure in state.failures if (problem := failure.problem())]
     log.tests.update(failure.test for failure in state.failures)
     log.tests.update(problem.message for problem in state.problems)
-    return Read((*state.problems, *shown), number)
+    return ParsedProblem((*state.problems, *shown), number)
 
 
 @dataclass(slots=True)
@@ -258,7 +258,7 @@ def _in_report(log: Log, number: int, state: _Part) -> int:
 _SUMMARY = re.compile(r"(FAILED|ERROR) ([^ ]{1,2000}\.py[^ ]{0,1000}(?:\[.{0,500}?\])?)(?: - (.*))?$")
 
 
-def summary(log: Log, at: int) -> Read | None:
+def summary(log: Log, at: int) -> ParsedProblem | None:
     """``FAILED file.py::test - message``, for failures that were not shown before."""
     line = log.lines[at]
     match = _SUMMARY.match(line) if line.startswith(("FAILED ", "ERROR ")) else None
@@ -267,12 +267,12 @@ def summary(log: Log, at: int) -> Read | None:
     file, _, test = match[2].partition("::")
     name = test.replace("::", ".")
     if log.tests & {name, f"ERROR at setup of {name}", f"ERROR at teardown of {name}", f"ERROR collecting {file}"}:
-        return Read((), at + 1)
+        return ParsedProblem((), at + 1)
     said = match[3] or match[1].lower()
     if said in log.tests:
-        return Read((), at + 1)
+        return ParsedProblem((), at + 1)
     message = f"{name}: {said}" if name else said
-    return Read((Problem(file, 0, 0, _thrown(said), "error", message, "pytest"),), at + 1)
+    return ParsedProblem((Problem(file, 0, 0, _thrown(said), "error", message, "pytest"),), at + 1)
 
 
 # -- Complaints of more than one line: rustc and what writes like it, eslint's groups, kotlin, panics of Go and Rust.
@@ -285,7 +285,7 @@ _LOOK = 40
 """Lines that belong to one complaint, at most."""
 
 
-def arrow(log: Log, at: int) -> Read | None:
+def arrow(log: Log, at: int) -> ParsedProblem | None:
     """``error[E0308]: message`` above ``--> file:line:column``."""
     stripped = log.lines[at].strip()
     if not stripped.startswith("--> "):
@@ -296,7 +296,9 @@ def arrow(log: Log, at: int) -> Read | None:
     place = (parts[0], int(parts[1][:9]), int(parts[2][:9]))
     ruff = _RUFF.match(log.lines[at - 1]) if at else None
     if ruff is not None and not place[0].endswith(".rs"):  # what is above it is of another one
-        return Read((Problem(*place, ruff[1], "error", log.lines[at - 1][ruff.end() :].strip(), "ruff"),), at + 1)
+        return ParsedProblem(
+            (Problem(*place, ruff[1], "error", log.lines[at - 1][ruff.end() :].strip(), "ruff"),), at + 1
+        )
     for number in range(at - 1, max(-1, at - 6), -1):
         if match := _HEAD.match(log.lines[number]):
             return _of_rustc(log, at, number, match, place)
@@ -305,13 +307,13 @@ def arrow(log: Log, at: int) -> Read | None:
     return None
 
 
-def _of_rustc(log: Log, at: int, head: int, match: re.Match[str], place: tuple[str, int, int]) -> Read:
+def _of_rustc(log: Log, at: int, head: int, match: re.Match[str], place: tuple[str, int, int]) -> ParsedProblem:
     if match[1] not in ("error", "warning"):
-        return Read((), at + 1)
+        return ParsedProblem((), at + 1)
     message = " ".join([log.lines[head][match.end() :].strip(), *(line.strip() for line in log.lines[head + 1 : at])])
     form = "ruff" if place[0].endswith((".py", ".pyi", ".ipynb")) else "rust"
     code = match[2] or _lint(log, at + 1)
-    return Read((Problem(*place, code, severity_of(match[1]), message, form),), at + 1)
+    return ParsedProblem((Problem(*place, code, severity_of(match[1]), message, form),), at + 1)
 
 
 def _lint(log: Log, at: int) -> str:
@@ -328,7 +330,7 @@ _RUST_PANIC = re.compile(
 )
 
 
-def rust_panic(log: Log, at: int) -> Read | None:
+def rust_panic(log: Log, at: int) -> ParsedProblem | None:
     """``thread 'main' panicked at src/main.rs:2:5:``, with the message below or before the place."""
     line = log.lines[at]
     match = _RUST_PANIC.match(line) if line.startswith("thread '") else None
@@ -337,13 +339,13 @@ def rust_panic(log: Log, at: int) -> Read | None:
     below = log.lines[at + 1].strip() if at + 1 < len(log.lines) else ""
     message = match[1] if match[1] is not None else below
     place = (match[2], int(match[3]), int(match[4]))
-    return Read((Problem(*place, "panic", "error", message, "rust"),), at + 1 + (match[1] is None))
+    return ParsedProblem((Problem(*place, "panic", "error", message, "rust"),), at + 1 + (match[1] is None))
 
 
 _GO_FRAME = re.compile(r"\t(.{1,2000}\.go):(\d{1,9})(?: \+0x[0-9a-f]{1,16})?$")
 
 
-def go_panic(log: Log, at: int) -> Read | None:
+def go_panic(log: Log, at: int) -> ParsedProblem | None:
     """``panic: message`` and the first place below it that is not of Go itself."""
     line = log.lines[at]
     if not line.startswith(("panic: ", "fatal error: all goroutines")):
@@ -354,14 +356,14 @@ def go_panic(log: Log, at: int) -> Read | None:
         match = _GO_FRAME.match(log.lines[number])
         if match and "/src/runtime/" not in match[1] and "/src/testing/" not in match[1]:
             message = line.removeprefix("panic: ").removesuffix(" [recovered]")
-            return Read((Problem(match[1], int(match[2]), 0, "panic", "error", message, "go"),), number + 1)
+            return ParsedProblem((Problem(match[1], int(match[2]), 0, "panic", "error", message, "go"),), number + 1)
     return None
 
 
 _ENTRY = re.compile(r"[ \t]{1,8}(\d{1,9}):(\d{1,9}) +(error|warning) +")
 
 
-def stylish(log: Log, at: int) -> Read | None:
+def stylish(log: Log, at: int) -> ParsedProblem | None:
     """A file's name, and below it eslint's ``line:column  severity  message  rule``."""
     file = log.lines[at]
     if file[:1] in ("", " ", "\t") or at + 1 >= len(log.lines) or not _ENTRY.match(log.lines[at + 1]):
@@ -373,7 +375,7 @@ def stylish(log: Log, at: int) -> Read | None:
         place = (file.rstrip(), int(match[1]), int(match[2]))
         problems.append(Problem(*place, rule, severity_of(match[3]), message, "eslint"))
         upto += 1
-    return Read(tuple(problems), upto)
+    return ParsedProblem(tuple(problems), upto)
 
 
 def _rule(text: str) -> tuple[str, str]:
@@ -384,7 +386,7 @@ def _rule(text: str) -> tuple[str, str]:
 _PRETTY = re.compile(r" - (error|warning|message|suggestion)(?: (TS\d{1,6}))?: ")
 
 
-def pretty(log: Log, at: int) -> Read | None:
+def pretty(log: Log, at: int) -> ParsedProblem | None:
     """``file:line:column - error TS2322: message``, of tsc at a terminal."""
     line = log.lines[at]
     match = _PRETTY.search(line) if " - " in line else None
@@ -396,7 +398,7 @@ def pretty(log: Log, at: int) -> Read | None:
     while upto < min(at + 20, len(log.lines)) and log.lines[upto].startswith("  ") and log.lines[upto].strip():
         upto += 1
     message = "\n".join([line[match.end() :].rstrip(), *(more.rstrip() for more in log.lines[at + 1 : upto])])
-    return Read((Problem(*place, match[2] or "", severity_of(match[1]), message, "tsc"),), upto)
+    return ParsedProblem((Problem(*place, match[2] or "", severity_of(match[1]), message, "tsc"),), upto)
 
 
 _OLD_KOTLIN = re.compile(r": \((\d{1,9}), (\d{1,9})\): ")
@@ -404,7 +406,7 @@ _NEW_KOTLIN = re.compile(r":(\d{1,9}):(\d{1,9}):? ")
 _KOTLIN_SEVERITY = {"e": "error", "w": "warning", "i": "info"}
 
 
-def kotlin(log: Log, at: int) -> Read | None:
+def kotlin(log: Log, at: int) -> ParsedProblem | None:
     """``e: file:///path:line:column message``, and the older ``e: path: (line, column): message``."""
     line = log.lines[at]
     if line[1:3] != ": " or line[0] not in _KOTLIN_SEVERITY:
@@ -412,7 +414,7 @@ def kotlin(log: Log, at: int) -> Read | None:
     match = _OLD_KOTLIN.search(line) or _NEW_KOTLIN.search(line)
     severity = severity_of(_KOTLIN_SEVERITY[line[0]])
     if match is None:
-        return Read((Problem("", 0, 0, "", severity, line[3:].strip(), "kotlin"),), at + 1)
+        return ParsedProblem((Problem("", 0, 0, "", severity, line[3:].strip(), "kotlin"),), at + 1)
     path = line[3 : match.start()].removeprefix("file://")
     message, code = split_code(line[match.end() :].strip())
-    return Read((Problem(path, int(match[1]), int(match[2]), code, severity, message, "kotlin"),), at + 1)
+    return ParsedProblem((Problem(path, int(match[1]), int(match[2]), code, severity, message, "kotlin"),), at + 1)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from .problem import Log, Problem, Read, Severity, severity_of
+from .problem import Log, ParsedProblem, Problem, Severity, severity_of
 
 __all__ = [
     "bare",
@@ -40,7 +40,7 @@ _DEEP = 3_000
 """Calls of one trace, at most."""
 
 
-class _Place(NamedTuple):
+class _FrameLocation(NamedTuple):
     file: str = ""
     line: int = 0
     col: int = 0
@@ -51,7 +51,7 @@ def is_frame(line: str) -> bool:
     return line[:1] in (" ", "\t") and line.lstrip().startswith("at ")
 
 
-def stack(log: Log, at: int) -> Read | None:
+def stack(log: Log, at: int) -> ParsedProblem | None:
     """``NameOfError: message`` and the first call below it that is not of the language itself."""
     line = log.lines[at].strip()
     match = _THROWN.match(line) if "Error" in line or "Exception" in line or "Throwable" in line else None
@@ -62,7 +62,7 @@ def stack(log: Log, at: int) -> Read | None:
     place = next((place for frame in frames if (place := _place(frame)).file), None) or _above(log, at)
     said = " ".join([match[2] or match[1], *(more.strip() for more in log.lines[at + 1 : first])])
     form = _STACK_FORMATS.get(place.file.rpartition(".")[2], "node" if place.file else "unknown")
-    return Read((Problem(*place, match[1], "error", said.strip(), form),), first + len(frames))
+    return ParsedProblem((Problem(*place, match[1], "error", said.strip(), form),), first + len(frames))
 
 
 def _first_frame(log: Log, at: int) -> int:
@@ -82,21 +82,21 @@ def _frames(log: Log, at: int) -> Iterator[str]:
         yield line.strip()[3:]
 
 
-def _place(frame: str) -> _Place:
+def _place(frame: str) -> _FrameLocation:
     """Where a call is; nowhere when it is inside of the language."""
     inside = frame.rpartition("(")[2][:-1] if frame.endswith(")") else frame.rpartition(" in ")[2]
     match = _PLACE_IN_STACK.search(inside)
     path = inside[: match.start()].removeprefix("file://").removeprefix("async ") if match else ""
     if match is None or path.startswith(("node:", "internal/")) or frame.startswith(_OWN):
-        return _Place()
-    return _Place(path, int(match[1]), int(match[2] or 0))
+        return _FrameLocation()
+    return _FrameLocation(path, int(match[1]), int(match[2] or 0))
 
 
-def _above(log: Log, at: int) -> _Place:
+def _above(log: Log, at: int) -> _FrameLocation:
     for number in range(at - 1, max(-1, at - _LOOK), -1):
         if match := _ABOVE.match(log.lines[number]):
-            return _Place(match[1].removeprefix("file://"), int(match[2]))
-    return _Place()
+            return _FrameLocation(match[1].removeprefix("file://"), int(match[2]))
+    return _FrameLocation()
 
 
 # -- Places in files, and what is said about them: ``file:line:column: severity: message [code]`` and its relatives.
@@ -136,7 +136,7 @@ _LINTERS = frozenset(_GO_LINTERS.split())
 _JAVA_DETAIL = re.compile(r"  (symbol|location|required|found|reason): {1,5}(.+)")
 
 
-class _Said(NamedTuple):
+class _Message(NamedTuple):
     severity: Severity
     code: str
     message: str
@@ -176,7 +176,7 @@ def leading_code(message: str) -> tuple[str, str]:
     return (match[1] or match[2], message[match.end() :]) if match else ("", message)
 
 
-def _said(rest: str, path: str) -> _Said:
+def _said(rest: str, path: str) -> _Message:
     match = _SEVERITY.match(rest)
     severity: Severity = severity_of(match[1]) if match else "error"
     code = (match[2] or "") if match else ""
@@ -185,16 +185,16 @@ def _said(rest: str, path: str) -> _Said:
     if not code and extension == "go":
         message, code = split_code(message, opened=" (", closed=")")
         message, code = (message, code) if code in _LINTERS else (rest if not match else f"{message} ({code})", "")
-        return _Said(severity, code, message.strip(), match is not None)
+        return _Message(severity, code, message.strip(), match is not None)
     if not code and match is None and (threw := _THREW.match(message)):
         kind: Severity = "warning" if threw[1].endswith("Warning") else "error"
-        return _Said(kind, threw[1], message[threw.end() :].strip() or threw[1], False)
+        return _Message(kind, threw[1], message[threw.end() :].strip() or threw[1], False)
     if not code:
         message, code = split_code(message.rstrip())
     if not code and (code := leading_code(message)[0]):
         message = leading_code(message)[1]
         severity = "warning" if match is None and code[0] == "W" else severity
-    return _Said(severity, code, message.strip(), match is not None)
+    return _Message(severity, code, message.strip(), match is not None)
 
 
 _FORMATS = {
@@ -211,7 +211,7 @@ _FORMATS = {
 }
 
 
-def _format(path: str, said: _Said) -> str:
+def _format(path: str, said: _Message) -> str:
     extension = _extension(path)
     if extension in ("py", "pyi", "pyx", "ipynb"):
         if said.code == "invalid-syntax":
@@ -220,7 +220,7 @@ def _format(path: str, said: _Said) -> str:
     return _FORMATS.get(extension, "gcc" if said.explicit else "unknown")
 
 
-def colon(log: Log, at: int) -> Read | None:
+def colon(log: Log, at: int) -> ParsedProblem | None:
     """``file:line:column: message``, of gcc, clang, go, mypy, ruff, flake8, javac, eslint's unix form and others."""
     line = log.lines[at]
     if ":" not in line or is_frame(line) or _RUBY_FRAME.match(line):
@@ -248,7 +248,7 @@ _CONTEXT = ("required from ", "required by ", "recursively required ")
 _RUBY_FRAME = re.compile(r"\s+from \S{1,1000}:\d{1,9}:in ")
 
 
-def _at_place(log: Log, at: int, match: re.Match[str]) -> Read | None:
+def _at_place(log: Log, at: int, match: re.Match[str]) -> ParsedProblem | None:
     line = log.lines[at]
     path, rest = _path(line[: match.start()]), line[match.end() :].lstrip(":").strip()
     if not rest or rest.startswith("- ") or (line[match.end() : match.end() + 1] != ":" and not match[2]):
@@ -261,20 +261,20 @@ def _at_place(log: Log, at: int, match: re.Match[str]) -> Read | None:
     form = _format(path, said)
     said, upto = _MORE.get(form, _no_more)(log, at + 1, said)
     place = (path, int(match[1]), int(match[2] or 0))
-    return Read((Problem(*place, said.code, said.severity, said.message, form),), upto)
+    return ParsedProblem((Problem(*place, said.code, said.severity, said.message, form),), upto)
 
 
-def _no_more(log: Log, at: int, said: _Said) -> tuple[_Said, int]:
+def _no_more(log: Log, at: int, said: _Message) -> tuple[_Message, int]:
     return said, at
 
 
-def _eslint(log: Log, at: int, said: _Said) -> tuple[_Said, int]:
+def _eslint(log: Log, at: int, said: _Message) -> tuple[_Message, int]:
     """``[Error/rule]`` at the end says how bad it is, and by which rule."""
     word, _, rule = said.code.partition("/")
     return (said._replace(severity=severity_of(word), code=rule) if word in ("Error", "Warning") else said), at
 
 
-def _mypy(log: Log, at: int, said: _Said) -> tuple[_Said, int]:
+def _mypy(log: Log, at: int, said: _Message) -> tuple[_Message, int]:
     """At a terminal mypy breaks long messages; the code is at the end of the last line."""
     for number in range(at, min(at + 4, len(log.lines)) if not said.code else at):
         line = log.lines[number].rstrip()
@@ -295,12 +295,12 @@ def _path(text: str) -> str:
     return path if program and " " not in before else text
 
 
-def _javac(log: Log, at: int, said: _Said) -> tuple[_Said, int]:
+def _javac(log: Log, at: int, said: _Message) -> tuple[_Message, int]:
     details, upto = _details(log, at)
     return said._replace(message=said.message + details), upto
 
 
-_MORE: Mapping[str, Callable[[Log, int, _Said], tuple[_Said, int]]] = {
+_MORE: Mapping[str, Callable[[Log, int, _Message], tuple[_Message, int]]] = {
     "eslint": _eslint,
     "mypy": _mypy,
     "javac": _javac,
@@ -332,7 +332,7 @@ _NODE = re.compile(r"[ \t]{0,20}(?:\d{1,4}>)?[ \t]{0,20}")
 _PROJECT = re.compile(r" \[[^\[\]]{1,1000}proj(?:::[^\[\]]{0,200})?\]$")
 
 
-def paren(log: Log, at: int) -> Read | None:
+def paren(log: Log, at: int) -> ParsedProblem | None:
     """``file(line,column): error CS0103: message [project]``, of tsc, msbuild and MSVC; also without a place."""
     line = log.lines[at]
     if ": " not in line:
@@ -351,7 +351,7 @@ def paren(log: Log, at: int) -> Read | None:
     return _coded(log, at, ("", 0, 0), bare_said) if bare_said and (bare_said[2] or "").startswith("TS") else None
 
 
-def _coded(log: Log, at: int, place: tuple[str, int, int], said: re.Match[str]) -> Read:
+def _coded(log: Log, at: int, place: tuple[str, int, int], said: re.Match[str]) -> ParsedProblem:
     line = log.lines[at]
     code = said[2] or ""
     form = "tsc" if code.startswith("TS") else "dotnet" if code else "gcc"
@@ -359,7 +359,7 @@ def _coded(log: Log, at: int, place: tuple[str, int, int], said: re.Match[str]) 
     if not code:  # clang, where it writes like MSVC
         message, code = split_code(message)
     more, upto = _continued(log, at + 1) if form == "tsc" else ("", at + 1)
-    return Read((Problem(*place, code, severity_of(said[1]), message + more, form),), upto)
+    return ParsedProblem((Problem(*place, code, severity_of(said[1]), message + more, form),), upto)
 
 
 def _continued(log: Log, at: int) -> tuple[str, int]:
@@ -375,7 +375,7 @@ def _continued(log: Log, at: int) -> tuple[str, int]:
 _MAVEN = re.compile(r"\[(ERROR|WARNING)\] ([^\[\]]{1,2000}):\[(\d{1,9}),(\d{1,9})\] ")
 
 
-def maven(log: Log, at: int) -> Read | None:
+def maven(log: Log, at: int) -> ParsedProblem | None:
     """``[ERROR] file:[line,column] message``."""
     match = _MAVEN.match(log.lines[at]) if log.lines[at][:1] == "[" else None
     if match is None:
@@ -384,7 +384,7 @@ def maven(log: Log, at: int) -> Read | None:
     form = "kotlin" if match[2].endswith((".kt", ".kts")) else "javac"
     details, upto = _details(log, at + 1)
     problem = Problem(match[2], int(match[3]), int(match[4]), "", severity_of(match[1]), message + details, form)
-    return Read((problem,), upto)
+    return ParsedProblem((problem,), upto)
 
 
 _COMPILERS = frozenset({"cc", "cc1", "cc1plus", "collect2", "c++", "clang", "clang++", "g++", "gcc", "ld"})
@@ -394,7 +394,7 @@ _LINKER = (
 )
 
 
-def linker(log: Log, at: int) -> Read | None:
+def linker(log: Log, at: int) -> ParsedProblem | None:
     """What a linker misses; it knows sections of object files, and no lines."""
     line = log.lines[at]
     found = next((word for word in _LINKER if word in line), "")
@@ -403,14 +403,14 @@ def linker(log: Log, at: int) -> Read | None:
     before, _, rest = line.partition(found)
     file = _path(before.rstrip(" :").partition(":(")[0]).rpartition(": ")[2]
     named = "" if _base(file) in _COMPILERS else file
-    return Read((Problem(named, 0, 0, "", "error", found + rest.strip(), "gcc"),), at + 1)
+    return ParsedProblem((Problem(named, 0, 0, "", "error", found + rest.strip(), "gcc"),), at + 1)
 
 
 _BARE = re.compile(r"(?:([\w.+/-]{1,100}): )?(fatal error|error|fatal|Error|ERROR|FATAL): ?(.+)")
 _SUMMARIES = ("aborting due to ", "could not compile ", "ld returned ", "linker command failed", "build failed")
 
 
-def bare(log: Log, at: int) -> Read | None:
+def bare(log: Log, at: int) -> ParsedProblem | None:
     """``program: error: message`` without a place."""
     line = log.lines[at]
     match = (
@@ -419,4 +419,4 @@ def bare(log: Log, at: int) -> Read | None:
     if match is None or match[3].startswith(_SUMMARIES):
         return None
     form = "gcc" if match[1] in _COMPILERS else "unknown"
-    return Read((Problem("", 0, 0, "", "error", match[3].strip(), form),), at + 1)
+    return ParsedProblem((Problem("", 0, 0, "", "error", match[3].strip(), form),), at + 1)

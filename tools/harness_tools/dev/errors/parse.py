@@ -26,7 +26,7 @@ from .blocks import (
     traceback,
 )
 from .location_formats import bare, colon, linker, maven, paren, stack
-from .problem import Log, Problem, Read, Reader, Severity, log_of, severity_of, without_escapes
+from .problem import Log, ParsedProblem, Problem, Reader, Severity, log_of, severity_of, without_escapes
 
 __all__ = [
     "ALIASES",
@@ -92,7 +92,7 @@ def _eslint(file: str, messages: Iterable[Any]) -> Iterator[Problem]:
             yield Problem(*place, _text(one.get("ruleId")), severity, _text(one.get("message")), "eslint")
 
 
-def json_line(log: Log, at: int) -> Read | None:
+def json_line(log: Log, at: int) -> ParsedProblem | None:
     """One object in a line, of mypy, ruff, rustc or cargo."""
     raw = log.raw[at]
     if raw[:1] != "{" or len(raw) > LINE or not raw.rstrip().endswith("}"):
@@ -101,7 +101,7 @@ def json_line(log: Log, at: int) -> Read | None:
     for read in _KINDS:
         problem = read(found) if isinstance(found, dict) else None
         if problem is not None:
-            return Read((problem,), at + 1)
+            return ParsedProblem((problem,), at + 1)
     return None
 
 

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 __all__ = [
     "Log",
+    "ParsedProblem",
     "Problem",
-    "Read",
     "Reader",
     "Severity",
     "log_of",
@@ -67,7 +67,7 @@ class Problem(NamedTuple):
     format: str
 
 
-class Read(NamedTuple):
+class ParsedProblem(NamedTuple):
     """What a reader found at a line, and the number of the line to go on with."""
 
     problems: tuple[Problem, ...]
@@ -86,7 +86,7 @@ class Log:
     tests: set[str] = field(default_factory=set)
 
 
-Reader = Callable[[Log, int], Read | None]
+Reader = Callable[[Log, int], ParsedProblem | None]
 """Reads what begins at one line; None when it is nothing that this reader knows."""
 
 

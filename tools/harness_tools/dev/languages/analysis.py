@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from .grammar import Stopped, Stopper, collected, first_damage, parse
-from .model import Declaration, Facts, Import, Outlined
+from .model import Declaration, FileImports, FileOutline, Import
 from .outline import Walk, one_line
 from .table import Language, language_named
 
@@ -48,7 +48,7 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data
 
 
-def outline_of(data: bytes, language: Language, stop: Stopper) -> Outlined:
+def outline_of(data: bytes, language: Language, stop: Stopper) -> FileOutline:
     """The declarations and imports of a file.
 
     Raises:
@@ -59,7 +59,7 @@ def outline_of(data: bytes, language: Language, stop: Stopper) -> Outlined:
     root = tree.root_node
     walk = _walked(tree, language, stop)
     imports = _imports(tree, language, stop)
-    return Outlined(
+    return FileOutline(
         language.name,
         language.outline.package(root),
         tuple(_recovered(walk.found, data, tree, language, stop) if len(data) <= RECOVERED else walk.found),
@@ -102,11 +102,11 @@ def _restart(data: bytes, damage: int | None) -> int | None:
     return next((row for row in range(damage, len(lines)) if lines[row][:1].isalpha() or lines[row][:1] == b"@"), None)
 
 
-def facts_of(data: bytes, language: Language, stop: Stopper) -> Facts:
+def facts_of(data: bytes, language: Language, stop: Stopper) -> FileImports:
     """The imports of a file, and what it says of where it belongs. Raises what :func:`outline_of` does."""
     language, tree = _parsed(data, language, stop)
     imports = _imports(tree, language, stop)
-    return Facts(
+    return FileImports(
         language.name, tuple(imports), tuple(language.packages(tree.root_node))[:NAMES], first_damage(tree.root_node)
     )
 

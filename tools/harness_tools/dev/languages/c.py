@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .grammar import Wanted
+from .grammar import NodeFilter
 from .model import Group, Import
 from .outline import (
-    Found,
+    DeclarationMatch,
     Outline,
     Scope,
     child_of,
@@ -32,7 +32,7 @@ _BLOCKS = frozenset(
         *("declaration_list", "template_declaration", "export_declaration"),
     ]
 )
-IMPORTS = Wanted(frozenset(["preproc_include"]), frozenset(["translation_unit", *_BLOCKS]))
+IMPORTS = NodeFilter(frozenset(["preproc_include"]), frozenset(["translation_unit", *_BLOCKS]))
 NAMES = frozenset(
     [
         *("identifier", "field_identifier", "type_identifier", "qualified_identifier", "destructor_name"),
@@ -82,7 +82,7 @@ def _start(node: Node) -> Node:
     return parent if parent is not None and parent.type == "template_declaration" else node
 
 
-def _function(node: Node, scope: Scope) -> Iterable[Found]:
+def _function(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name, _ = _named(node.child_by_field_name("declarator"))
     if not name:
         return
@@ -93,10 +93,10 @@ def _function(node: Node, scope: Scope) -> Iterable[Found]:
     receiver = name.rpartition("::")[0]
     text = signature(node, end, start=_start(node))
     visible = _visibility(node, scope)
-    yield Found(node, "function", kind, name, text, visible, field_text(node, "type"), receiver=receiver)
+    yield DeclarationMatch(node, "function", kind, name, text, visible, field_text(node, "type"), receiver=receiver)
 
 
-def _declaration(node: Node, scope: Scope) -> Iterable[Found]:
+def _declaration(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     """Prototypes, variables and fields; a type that is declared in the same statement comes first."""
     made = node.child_by_field_name("type")
     if made is not None and made.type in TYPES and made.child_by_field_name("body") is not None:
@@ -111,7 +111,7 @@ def _declaration(node: Node, scope: Scope) -> Iterable[Found]:
         value = field_text(declarator, "value") or field_text(node, "default_value")
         end = made.child_by_field_name("body") if made is not None and made.type in TYPES else None
         text = signature(node, None if function else end, start=_start(node))
-        yield Found(node, group, kind, name, text, _visibility(node, scope), one_line(text_of(made)), value)
+        yield DeclarationMatch(node, group, kind, name, text, _visibility(node, scope), one_line(text_of(made)), value)
 
 
 def _stored(node: Node) -> Group:
@@ -119,17 +119,17 @@ def _stored(node: Node) -> Group:
     return "constant" if words & {"const", "constexpr"} else "variable"
 
 
-def _type(node: Node, scope: Scope) -> Iterable[Found]:
+def _type(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name, body = field_text(node, "name"), node.child_by_field_name("body")
     if body is None:
         return
     shown = name or "(unnamed)"
     visible = _visibility(node, scope) if scope.kind in ("class", "struct") else "public"
     text = signature(node, body, start=_start(node))
-    yield Found(node, "type", TYPES[node.type], shown, text, visible, inside=body)
+    yield DeclarationMatch(node, "type", TYPES[node.type], shown, text, visible, inside=body)
 
 
-def _typedef(node: Node, scope: Scope) -> Iterable[Found]:
+def _typedef(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     made = node.child_by_field_name("type")
     body = made.child_by_field_name("body") if made is not None and made.type in TYPES else None
     for declarator in node.children_by_field_name("declarator"):
@@ -138,44 +138,46 @@ def _typedef(node: Node, scope: Scope) -> Iterable[Found]:
             continue
         kind = TYPES[made.type] if made is not None and body is not None else "typedef"
         text = f"{signature(node, body)} {name}" if body is not None else signature(node)
-        yield Found(node, "type", kind, name, text, type=field_text(node, "type") if body is None else "", inside=body)
+        yield DeclarationMatch(
+            node, "type", kind, name, text, type=field_text(node, "type") if body is None else "", inside=body
+        )
         body = None
 
 
-def _enumerator(node: Node, scope: Scope) -> Iterable[Found]:
+def _enumerator(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     visible = scope.visibility
-    yield Found(
+    yield DeclarationMatch(
         node, "field", "member", field_text(node, "name"), signature(node), visible, value=field_text(node, "value")
     )
 
 
-def _macro(node: Node, scope: Scope) -> Iterable[Found]:
+def _macro(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name, value = field_text(node, "name"), node.child_by_field_name("value")
     function = node.type == "preproc_function_def"
     if not function and value is None:
         return  # a guard, or a switch
     text = f"#define {name}{field_text(node, 'parameters')}"
     group: Group = "function" if function else "constant"
-    yield Found(node, group, "macro", name, text, value=one_line(text_of(value)))
+    yield DeclarationMatch(node, group, "macro", name, text, value=one_line(text_of(value)))
 
 
-def _access(node: Node, scope: Scope) -> Iterable[Found]:
+def _access(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     scope.access = next((level for level in LEVELS if level in text_of(node)), scope.access)
     return ()
 
 
-def _namespace(node: Node, scope: Scope) -> Iterable[Found]:
+def _namespace(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name, body = field_text(node, "name"), node.child_by_field_name("body")
     visible = "public" if name else "private"
-    yield Found(node, "type", "namespace", name or "(unnamed)", signature(node, body), visible, inside=body)
+    yield DeclarationMatch(node, "type", "namespace", name or "(unnamed)", signature(node, body), visible, inside=body)
 
 
-def _using(node: Node, scope: Scope) -> Iterable[Found]:
+def _using(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = field_text(node, "name")
     text = signature(node, start=_start(node))
     visible = _visibility(node, scope)
     kind = "concept" if node.type == "concept_definition" else "alias"
-    yield Found(node, "type", kind, name, text, visible, field_text(node, "type"))
+    yield DeclarationMatch(node, "type", kind, name, text, visible, field_text(node, "type"))
 
 
 OUTLINE = Outline(

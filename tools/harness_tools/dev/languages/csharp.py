@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .grammar import Wanted
+from .grammar import NodeFilter
 from .model import Group, Import
 from .outline import (
-    Found,
+    DeclarationMatch,
     Handler,
     Outline,
     Scope,
@@ -31,7 +31,7 @@ _HOLDERS = [
     *("compilation_unit", "namespace_declaration", "declaration_list", "file_scoped_namespace_declaration"),
     *("preproc_if", "preproc_else", "preproc_region"),
 ]
-IMPORTS = Wanted(frozenset(["using_directive"]), frozenset(_HOLDERS))
+IMPORTS = NodeFilter(frozenset(["using_directive"]), frozenset(_HOLDERS))
 LEVELS = ("public", "protected", "private", "internal", "file")
 BODY = ("body", "accessor_list", "accessors", "arrow_expression_clause", "enum_member_declaration_list")
 
@@ -57,25 +57,27 @@ def _member(kind: str, group: Group = "function") -> Handler:
     return declared(group, kind, _visibility, body=BODY)
 
 
-def _operator(node: Node, scope: Scope) -> Iterable[Found]:
+def _operator(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     sign = field_text(node, "operator") or field_text(node, "type")
     text = signature(node, node.child_by_field_name("body"))
-    yield Found(node, "function", "operator", f"operator {sign}", text, _visibility(node, sign, scope))
+    yield DeclarationMatch(node, "function", "operator", f"operator {sign}", text, _visibility(node, sign, scope))
 
 
-def _indexer(node: Node, scope: Scope) -> Iterable[Found]:
+def _indexer(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     text = signature(node, node.child_by_field_name("accessors") or child_of(node, *BODY))
-    yield Found(node, "function", "indexer", "this[]", text, _visibility(node, "", scope), field_text(node, "type"))
+    yield DeclarationMatch(
+        node, "function", "indexer", "this[]", text, _visibility(node, "", scope), field_text(node, "type")
+    )
 
 
-def _fields(node: Node, scope: Scope) -> Iterable[Found]:
+def _fields(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     declaration = child_of(node, "variable_declaration")
     group: Group = "constant" if "const" in _words(node) else "field"
     kind = "event" if node.type == "event_field_declaration" else group
     for part in children_of(declaration, "variable_declarator") if declaration is not None else ():
         name = field_text(part, "name") or one_line(text_of(child_of(part, "identifier")))
         made = field_text(declaration, "type") if declaration is not None else ""
-        yield Found(node, group, kind, name, signature(node), _visibility(node, name, scope), made)
+        yield DeclarationMatch(node, group, kind, name, signature(node), _visibility(node, name, scope), made)
 
 
 OUTLINE = Outline(

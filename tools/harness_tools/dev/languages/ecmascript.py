@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .grammar import Wanted
+from .grammar import NodeFilter
 from .model import Group, Import
 from .outline import (
-    Found,
+    DeclarationMatch,
     Handler,
     Outline,
     Scope,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IMPORTS", "OUTLINE", "imports_of"]
 
-IMPORTS = Wanted(frozenset(["import_statement", "export_statement", "call_expression"]))
+IMPORTS = NodeFilter(frozenset(["import_statement", "export_statement", "call_expression"]))
 FUNCTIONS = frozenset(["arrow_function", "function_expression", "function", "generator_function"])
 
 
@@ -81,7 +81,7 @@ def _exporting(node: Node) -> Node | None:
 
 
 def _found(group: Group, kind: str, *, members: bool = False) -> Handler:
-    def find(node: Node, scope: Scope) -> Iterable[Found]:
+    def find(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
         name = one_line(text_of(node.child_by_field_name("name") or child_of(node, "property_identifier")))
         name = name or field_text(node, "property") or ("default" if _exporting(node) is not None else "")
         if not name:
@@ -92,7 +92,9 @@ def _found(group: Group, kind: str, *, members: bool = False) -> Handler:
         made = _type_of(node)
         value = field_text(node, "value")
         inside = body if members else None
-        yield Found(node, group, how, unquoted(name), text, _visibility(node, name, scope), made, value, inside=inside)
+        yield DeclarationMatch(
+            node, group, how, unquoted(name), text, _visibility(node, name, scope), made, value, inside=inside
+        )
 
     return find
 
@@ -101,7 +103,7 @@ def _type_of(node: Node) -> str:
     return (field_text(node, "return_type") or field_text(node, "type")).removeprefix(":").strip()
 
 
-def _variables(node: Node, scope: Scope) -> Iterable[Found]:
+def _variables(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     constant = text_of(node.child_by_field_name("kind") or node)[:5] == "const"
     for part in children_of(node, "variable_declarator"):
         name, value = field_text(part, "name"), part.child_by_field_name("value")
@@ -132,26 +134,28 @@ _PARTS = {"pair_pattern": "value", "assignment_pattern": "left", "object_assignm
 """Patterns of which one part declares names: the others are keys and defaults."""
 
 
-def _variable(node: Node, part: Node, name: str, value: Node | None, scope: Scope, *, constant: bool) -> Found:
+def _variable(
+    node: Node, part: Node, name: str, value: Node | None, scope: Scope, *, constant: bool
+) -> DeclarationMatch:
     start = _exporting(node) or node
     start = start if len(children_of(node, "variable_declarator")) == 1 else part
     visible = _visibility(node, name, scope)
     if value is not None and value.type in FUNCTIONS:
         text = signature(part, value.child_by_field_name("body"), start=start)
-        return Found(part, "function", "function", name, text, visible, _type_of(value))
+        return DeclarationMatch(part, "function", "function", name, text, visible, _type_of(value))
     if value is not None and value.type == "class":
         body = value.child_by_field_name("body")
-        return Found(part, "type", "class", name, signature(part, body, start=start), visible, inside=body)
+        return DeclarationMatch(part, "type", "class", name, signature(part, body, start=start), visible, inside=body)
     group: Group = "constant" if constant else "variable"
     text = signature(part, start=start)
-    return Found(part, group, group, name, text, visible, _type_of(part), one_line(text_of(value)))
+    return DeclarationMatch(part, group, group, name, text, visible, _type_of(part), one_line(text_of(value)))
 
 
 def _is_require(value: Node | None) -> bool:
     return value is not None and value.type == "call_expression" and field_text(value, "function") == "require"
 
 
-def _statement(node: Node, scope: Scope) -> Iterable[Found]:
+def _statement(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     """``exports.name = function () {}``; a namespace of TypeScript is such a statement, too."""
     for child in node.named_children:
         if child.type in ("internal_module", "module"):
@@ -160,31 +164,31 @@ def _statement(node: Node, scope: Scope) -> Iterable[Found]:
             yield from _assigned(child)
 
 
-def _assigned(node: Node) -> Iterator[Found]:
+def _assigned(node: Node) -> Iterator[DeclarationMatch]:
     left, right = field_text(node, "left"), node.child_by_field_name("right")
     owner, _, name = left.rpartition(".") if left != "module.exports" else ("exports", "", left)
     if owner not in ("exports", "module.exports") or right is None:
         return
     body = right.child_by_field_name("body")
     if right.type in FUNCTIONS:
-        yield Found(node, "function", "function", name, signature(node, body))
+        yield DeclarationMatch(node, "function", "function", name, signature(node, body))
     elif right.type == "class":
-        yield Found(node, "type", "class", name, signature(node, body), inside=body)
+        yield DeclarationMatch(node, "type", "class", name, signature(node, body), inside=body)
     elif name != left and right.type not in ("identifier", "member_expression"):
-        yield Found(node, "variable", "variable", name, signature(node), value=one_line(text_of(right)))
+        yield DeclarationMatch(node, "variable", "variable", name, signature(node), value=one_line(text_of(right)))
 
 
-def _default(node: Node, scope: Scope) -> Iterable[Found]:
+def _default(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     """What is exported is what is inside; ``export default () => …`` has no name."""
     value = node.child_by_field_name("value")
     if value is not None and value.type in FUNCTIONS:
         text = signature(node, value.child_by_field_name("body"))
-        yield Found(node, "function", "function", "default", text, type=_type_of(value))
+        yield DeclarationMatch(node, "function", "function", "default", text, type=_type_of(value))
     elif value is not None and value.type == "class":
         body = value.child_by_field_name("body")
-        yield Found(node, "type", "class", "default", signature(node, body), inside=body)
+        yield DeclarationMatch(node, "type", "class", "default", signature(node, body), inside=body)
     elif value is not None and value.type not in ("identifier", "member_expression"):
-        yield Found(node, "variable", "variable", "default", signature(node), value=one_line(text_of(value)))
+        yield DeclarationMatch(node, "variable", "variable", "default", signature(node), value=one_line(text_of(value)))
     declaration = node.child_by_field_name("declaration")
     for child in (declaration,) if declaration is not None else ():
         inner = child_of(child, *_DECLARATIONS) if child.type == "ambient_declaration" else child
@@ -211,13 +215,15 @@ _DECLARATIONS: dict[str, Handler] = {
 
 def _unnamed(group: Group, kind: str, name: str) -> Handler:
     """A member of an interface that has no name of its own."""
-    return lambda node, scope: (Found(node, group, kind, name, signature(node), type=_type_of(node)),)
+    return lambda node, scope: (DeclarationMatch(node, group, kind, name, signature(node), type=_type_of(node)),)
 
 
-def _enum_member(node: Node, scope: Scope) -> Iterable[Found]:
+def _enum_member(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = field_text(node, "name") if node.type == "enum_assignment" else one_line(text_of(node))
     if scope.kind == "enum":
-        yield Found(node, "field", "member", unquoted(name), signature(node), value=field_text(node, "value"))
+        yield DeclarationMatch(
+            node, "field", "member", unquoted(name), signature(node), value=field_text(node, "value")
+        )
 
 
 OUTLINE = Outline(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .grammar import Wanted
+from .grammar import NodeFilter
 from .model import Group, Import
 from .outline import (
-    Found,
+    DeclarationMatch,
     Handler,
     Outline,
     Scope,
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 __all__ = ["IMPORTS", "OUTLINE", "imports_of"]
 
-IMPORTS = Wanted(frozenset(["import_spec"]), frozenset(["source_file", "import_declaration", "import_spec_list"]))
+IMPORTS = NodeFilter(frozenset(["import_spec"]), frozenset(["source_file", "import_declaration", "import_spec_list"]))
 
 
 def _visibility(name: str) -> str:
     return "public" if name[:1].isupper() else "private"
 
 
-def _function(node: Node, scope: Scope) -> Iterable[Found]:
+def _function(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = field_text(node, "name")
     receiver = _receiver(node.child_by_field_name("receiver"))
     visible = "private" if receiver and _visibility(receiver) == "private" else _visibility(name)
     text = signature(node, node.child_by_field_name("body"))
     kind = "method" if receiver else "function"
-    yield Found(node, "function", kind, name, text, visible, field_text(node, "result"), receiver=receiver)
+    yield DeclarationMatch(node, "function", kind, name, text, visible, field_text(node, "result"), receiver=receiver)
 
 
 def _receiver(node: Node | None) -> str:
@@ -50,13 +50,13 @@ def _receiver(node: Node | None) -> str:
     return text.lstrip("*( ").partition("[")[0].rstrip(") ")
 
 
-def _types(node: Node, scope: Scope) -> Iterable[Found]:
+def _types(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     for spec in children_of(node, "type_spec", "type_alias"):
         name, made = field_text(spec, "name"), spec.child_by_field_name("type")
         kind, inside, end = _shape(spec, made)
         text = signature(spec, end, prefix="type ")
         underlying = "" if inside is not None else one_line(text_of(made))
-        yield Found(spec, "type", kind, name, text, _visibility(name), underlying, inside=inside)
+        yield DeclarationMatch(spec, "type", kind, name, text, _visibility(name), underlying, inside=inside)
 
 
 def _shape(spec: Node, made: Node | None) -> tuple[str, Node | None, Node | None]:
@@ -69,35 +69,39 @@ def _shape(spec: Node, made: Node | None) -> tuple[str, Node | None, Node | None
     return ("alias" if spec.type == "type_alias" else "named"), None, None
 
 
-def _fields(node: Node, scope: Scope) -> Iterable[Found]:
+def _fields(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     kind = field_text(node, "type")
     names = [one_line(text_of(name)) for name in node.children_by_field_name("name")]
     embedded = kind.lstrip("*").partition("[")[0].rpartition(".")[2]
     for name in names or [embedded]:
         how = "field" if names else "embedded"
-        yield Found(node, "field", how, name, signature(node), _visibility(name), kind, field_text(node, "tag"))
+        yield DeclarationMatch(
+            node, "field", how, name, signature(node), _visibility(name), kind, field_text(node, "tag")
+        )
 
 
-def _element(node: Node, scope: Scope) -> Iterable[Found]:
+def _element(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = field_text(node, "name")
     if name:
-        yield Found(node, "function", "method", name, signature(node), _visibility(name), field_text(node, "result"))
+        yield DeclarationMatch(
+            node, "function", "method", name, signature(node), _visibility(name), field_text(node, "result")
+        )
 
 
-def _embedded(node: Node, scope: Scope) -> Iterable[Found]:
+def _embedded(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = one_line(text_of(node))
-    yield Found(node, "field", "embedded", name, name, "public", name)
+    yield DeclarationMatch(node, "field", "embedded", name, name, "public", name)
 
 
 def _values(group: Group, spec_type: str) -> Handler:
-    def find(node: Node, scope: Scope) -> Iterable[Found]:
+    def find(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
         listed = child_of(node, f"{spec_type}_list")
         word = "const" if group == "constant" else "var"
         for spec in children_of(listed if listed is not None else node, spec_type):
             text = signature(spec, prefix=f"{word} ")
             for name in [one_line(text_of(part)) for part in spec.children_by_field_name("name") if part.is_named]:
                 kind, value = field_text(spec, "type"), field_text(spec, "value")
-                yield Found(spec, group, group, name, text, _visibility(name), kind, value)
+                yield DeclarationMatch(spec, group, group, name, text, _visibility(name), kind, value)
 
     return find
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tree_sitter import Language, Node, Parser, Tree
 
-__all__ = ["Grammar", "GrammarMissing", "Stopped", "Stopper", "Wanted", "collected", "first_damage", "parse"]
+__all__ = ["Grammar", "GrammarMissing", "NodeFilter", "Stopped", "Stopper", "collected", "first_damage", "parse"]
 
 PIECE = 256
 """Bytes that are given at a time for the texts of nodes; the parser is given all at once, as it likes to look ahead."""
@@ -87,7 +87,7 @@ def _parser(language: Language, source: bytes, row: int) -> Parser:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class NodeFilter:
     """Which nodes are looked for, and inside which types; None looks everywhere."""
 
     types: frozenset[str]
@@ -98,7 +98,7 @@ class Wanted:
         return self.inside is None or kind in self.inside or kind == "ERROR"
 
 
-def collected(root: Node, wanted: Wanted, stop: Stopper) -> list[Node]:
+def collected(root: Node, wanted: NodeFilter, stop: Stopper) -> list[Node]:
     """The nodes of the wanted types, in the order of the source.
 
     A walk of our own, and no query: in the binding's queries a callback that could stop them ends the process.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .grammar import Wanted
+from .grammar import NodeFilter
 from .model import Group, Import
 from .outline import (
-    Found,
+    DeclarationMatch,
     Handler,
     Outline,
     Scope,
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["JAVA", "JAVA_IMPORTS", "KOTLIN", "KOTLIN_IMPORTS", "SCALA", "SCALA_IMPORTS", "imports_of", "package_of"]
 
-JAVA_IMPORTS = Wanted(frozenset(["import_declaration"]), frozenset(["program"]))
-KOTLIN_IMPORTS = Wanted(frozenset(["import"]), frozenset(["source_file", "import_list"]))
-SCALA_IMPORTS = Wanted(frozenset(["import_declaration"]))
+JAVA_IMPORTS = NodeFilter(frozenset(["import_declaration"]), frozenset(["program"]))
+KOTLIN_IMPORTS = NodeFilter(frozenset(["import"]), frozenset(["source_file", "import_list"]))
+SCALA_IMPORTS = NodeFilter(frozenset(["import_declaration"]))
 LEVELS = ("public", "protected", "private", "internal")
 
 
@@ -48,20 +48,20 @@ def _java(node: Node, name: str, scope: Scope) -> str:
     return _modifier(node) or default
 
 
-def _java_fields(node: Node, scope: Scope) -> Iterable[Found]:
+def _java_fields(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     words = text_of(child_of(node, "modifiers")).split()
     constant = scope.kind == "interface" or {"static", "final"} <= set(words)
     for part in children_of(node, "variable_declarator"):
         name, value = field_text(part, "name"), field_text(part, "value")
         group: Group = "constant" if constant else "field"
-        yield Found(
+        yield DeclarationMatch(
             node, group, group, name, signature(node), _java(node, name, scope), field_text(node, "type"), value
         )
 
 
-def _java_constant(node: Node, scope: Scope) -> Iterable[Found]:
+def _java_constant(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = field_text(node, "name")
-    yield Found(node, "field", "member", name, signature(node, node.child_by_field_name("body")))
+    yield DeclarationMatch(node, "field", "member", name, signature(node, node.child_by_field_name("body")))
 
 
 def _java_type(kind: str) -> Handler:
@@ -101,7 +101,7 @@ def _kotlin(node: Node, name: str, scope: Scope) -> str:
     return _modifier(node) or "public"
 
 
-def _kotlin_class(node: Node, scope: Scope) -> Iterable[Found]:
+def _kotlin_class(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     words = text_of(node)[:400].split("{")[0].split()
     kind = "interface" if child_of(node, "interface") or "interface" in words[:4] else "class"
     kind = "enum" if child_of(node, "enum_class_body") else kind
@@ -110,25 +110,25 @@ def _kotlin_class(node: Node, scope: Scope) -> Iterable[Found]:
     )
 
 
-def _kotlin_companion(node: Node, scope: Scope) -> Iterable[Found]:
+def _kotlin_companion(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     body = child_of(node, "class_body")
     name = field_text(node, "name") or "Companion"
-    yield Found(node, "type", "object", name, signature(node, body), _kotlin(node, name, scope), inside=body)
+    yield DeclarationMatch(node, "type", "object", name, signature(node, body), _kotlin(node, name, scope), inside=body)
 
 
-def _kotlin_function(node: Node, scope: Scope) -> Iterable[Found]:
+def _kotlin_function(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     kind = "method" if scope.kind else "function"
     return declared("function", kind, _kotlin, body=("function_body",))(node, scope)
 
 
-def _kotlin_property(node: Node, scope: Scope) -> Iterable[Found]:
+def _kotlin_property(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     constant = "const" in text_of(child_of(node, "modifiers")).split()
     group: Group = "constant" if constant else "field" if scope.kind else "variable"
     end = first_of(node, ("getter", "setter"))
     for part in children_of(node, "variable_declaration"):
         name = one_line(text_of(child_of(part, "identifier", "simple_identifier")))
         made = one_line(text_of(child_of(part, "user_type", "nullable_type", "function_type")))
-        yield Found(
+        yield DeclarationMatch(
             node,
             group,
             "constant" if constant else "property",
@@ -139,19 +139,21 @@ def _kotlin_property(node: Node, scope: Scope) -> Iterable[Found]:
         )
 
 
-def _kotlin_alias(node: Node, scope: Scope) -> Iterable[Found]:
+def _kotlin_alias(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = field_text(node, "type") or one_line(text_of(child_of(node, "identifier", "type_identifier")))
-    yield Found(node, "type", "alias", name, signature(node), _kotlin(node, name, scope))
+    yield DeclarationMatch(node, "type", "alias", name, signature(node), _kotlin(node, name, scope))
 
 
-def _kotlin_entry(node: Node, scope: Scope) -> Iterable[Found]:
+def _kotlin_entry(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = one_line(text_of(child_of(node, "identifier", "simple_identifier")))
-    yield Found(node, "field", "member", name, signature(node, child_of(node, "class_body")))
+    yield DeclarationMatch(node, "field", "member", name, signature(node, child_of(node, "class_body")))
 
 
-def _kotlin_constructor(node: Node, scope: Scope) -> Iterable[Found]:
+def _kotlin_constructor(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     end = first_of(node, ("block", "constructor_delegation_call"))
-    yield Found(node, "function", "constructor", "constructor", signature(node, end), _kotlin(node, "", scope))
+    yield DeclarationMatch(
+        node, "function", "constructor", "constructor", signature(node, end), _kotlin(node, "", scope)
+    )
 
 
 KOTLIN = Outline(
@@ -178,18 +180,20 @@ def _scala(node: Node, name: str, scope: Scope) -> str:
 
 
 def _scala_value(group: Group) -> Handler:
-    def find(node: Node, scope: Scope) -> Iterable[Found]:
+    def find(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
         name = field_text(node, "pattern") or field_text(node, "name")
         own: Group = "field" if scope.kind in ("class", "trait") else group
         value = field_text(node, "value")
-        yield Found(node, own, own, name, signature(node), _scala(node, name, scope), field_text(node, "type"), value)
+        yield DeclarationMatch(
+            node, own, own, name, signature(node), _scala(node, name, scope), field_text(node, "type"), value
+        )
 
     return find
 
 
-def _scala_case(node: Node, scope: Scope) -> Iterable[Found]:
+def _scala_case(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     for part in children_of(node, "simple_enum_case", "full_enum_case"):
-        yield Found(part, "field", "member", field_text(part, "name"), signature(part))
+        yield DeclarationMatch(part, "field", "member", field_text(part, "name"), signature(part))
 
 
 SCALA = Outline(

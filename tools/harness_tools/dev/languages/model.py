@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 __all__ = [
     "Declaration",
-    "Facts",
+    "FileImports",
+    "FileOutline",
     "Group",
     "Import",
-    "Outlined",
     "facts_from",
     "outlined_from",
 ]
@@ -46,7 +46,7 @@ class Declaration:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlined:
+class FileOutline:
     """The declarations of one file, in the order of the source. ``complete`` is False when a limit ended the search.
 
     ``damage`` is the first line that the grammar does not know, None when it knows all of the file.
@@ -79,7 +79,7 @@ class Import:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class FileImports:
     """What one file says of its neighbours: what it imports, and the package or namespaces that it declares."""
 
     language: str
@@ -91,7 +91,7 @@ class Facts:
 # -- What is found in a file, as JSON and back: it comes from a process of its own.
 
 
-def to_json(found: Outlined | Facts) -> dict[str, Any]:
+def to_json(found: FileOutline | FileImports) -> dict[str, Any]:
     """As a JSON object."""
     return asdict(found)
 
@@ -100,12 +100,12 @@ def _imports(items: list[dict[str, Any]]) -> tuple[Import, ...]:
     return tuple(Import(**{**item, "names": tuple(item["names"])}) for item in items)
 
 
-def outlined_from(value: dict[str, Any]) -> Outlined:
+def outlined_from(value: dict[str, Any]) -> FileOutline:
     """What :func:`to_json` made of declarations."""
     declarations = tuple(Declaration(**item) for item in value["declarations"])
-    return Outlined(**{**value, "declarations": declarations, "imports": _imports(value["imports"])})
+    return FileOutline(**{**value, "declarations": declarations, "imports": _imports(value["imports"])})
 
 
-def facts_from(value: dict[str, Any]) -> Facts:
+def facts_from(value: dict[str, Any]) -> FileImports:
     """What :func:`to_json` made of imports."""
-    return Facts(**{**value, "imports": _imports(value["imports"]), "packages": tuple(value["packages"])})
+    return FileImports(**{**value, "imports": _imports(value["imports"]), "packages": tuple(value["packages"])})

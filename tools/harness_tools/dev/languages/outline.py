@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 __all__ = [
-    "Found",
+    "DeclarationMatch",
     "Handler",
     "Outline",
     "Scope",
@@ -149,7 +149,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DeclarationMatch:
     """A declaration as a rule finds it. ``inside`` is where its members are."""
 
     node: Node
@@ -164,7 +164,7 @@ class Found:
     inside: Node | None = None
 
 
-Handler = Callable[["Node", Scope], Iterable[Found]]
+Handler = Callable[["Node", Scope], Iterable[DeclarationMatch]]
 Visibility = Callable[["Node", str, Scope], str]
 
 
@@ -200,12 +200,12 @@ def declared(
         members: there are declarations in the body.
     """
 
-    def find(node: Node, scope: Scope) -> Iterable[Found]:
+    def find(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
         called = field_text(node, name) or _text_of_child(node, name)
         if not called:
             return
         end = first_of(node, body)
-        yield Found(
+        yield DeclarationMatch(
             node,
             group,
             kind,
@@ -269,7 +269,7 @@ class Walk:
             elif child.type in self.outline.through or child.type == "ERROR":
                 self._inside(child, scope, path, depth + 1)
 
-    def _take(self, found: Found, scope: Scope, path: tuple[str, ...], depth: int) -> None:
+    def _take(self, found: DeclarationMatch, scope: Scope, path: tuple[str, ...], depth: int) -> None:
         visibility = scope.visibility if scope.visibility == "private" else found.visibility
         kind = "method" if found.kind == "function" and scope.kind not in LOOSE else found.kind
         self.found.append(

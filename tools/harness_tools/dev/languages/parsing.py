@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import anyio
 
-from .model import Facts, Outlined, facts_from, outlined_from
+from .model import FileImports, FileOutline, facts_from, outlined_from
 
 __all__ = ["EXTRA", "Parsed", "Source", "facts_in", "outline_in"]
 
@@ -47,12 +47,12 @@ class Parsed(Generic[Found]):
     problem: Literal["", "missing", "hard", "late"] = ""
 
 
-async def outline_in(source: Source, seconds: float) -> Parsed[Outlined]:
+async def outline_in(source: Source, seconds: float) -> Parsed[FileOutline]:
     """The declarations of a source; ``seconds`` are of the processor."""
     return (await _parsed("outline", [source], seconds, outlined_from))[0]
 
 
-async def facts_in(sources: Sequence[Source], seconds: float) -> list[Parsed[Facts]]:
+async def facts_in(sources: Sequence[Source], seconds: float) -> list[Parsed[FileImports]]:
     """The imports of sources, in their order; ``seconds`` are of the processor, for each."""
     return await _parsed("facts", sources, seconds, facts_from)
 

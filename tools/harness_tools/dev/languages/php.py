@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .grammar import Wanted
+from .grammar import NodeFilter
 from .model import Import
 from .outline import (
-    Found,
+    DeclarationMatch,
     Handler,
     Outline,
     Scope,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IMPORTS", "OUTLINE", "imports_of", "package_of"]
 
-IMPORTS = Wanted(
+IMPORTS = NodeFilter(
     frozenset(
         [
             "namespace_use_declaration",
@@ -50,24 +50,28 @@ def _type(kind: str) -> Handler:
     return declared("type", kind, members=True)
 
 
-def _constants(node: Node, scope: Scope) -> Iterable[Found]:
+def _constants(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     for part in children_of(node, "const_element"):
         name = one_line(text_of(child_of(part, "name")))
         value = one_line(text_of(part.named_children[-1]))
-        yield Found(node, "constant", "constant", name, signature(node), _visibility(node, name, scope), value=value)
+        yield DeclarationMatch(
+            node, "constant", "constant", name, signature(node), _visibility(node, name, scope), value=value
+        )
 
 
-def _properties(node: Node, scope: Scope) -> Iterable[Found]:
+def _properties(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     for part in children_of(node, "property_element"):
         name = field_text(part, "name") or one_line(text_of(child_of(part, "variable_name")))
         visible = _visibility(node, name, scope)
-        yield Found(node, "field", "property", name.lstrip("$"), signature(node), visible, field_text(node, "type"))
+        yield DeclarationMatch(
+            node, "field", "property", name.lstrip("$"), signature(node), visible, field_text(node, "type")
+        )
 
 
-def _namespace(node: Node, scope: Scope) -> Iterable[Found]:
+def _namespace(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     body = node.child_by_field_name("body")
     if body is not None:
-        yield Found(node, "type", "namespace", field_text(node, "name"), signature(node, body), inside=body)
+        yield DeclarationMatch(node, "type", "namespace", field_text(node, "name"), signature(node, body), inside=body)
 
 
 def package_of(root: Node) -> tuple[str, ...]:

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .grammar import Wanted
+from .grammar import NodeFilter
 from .model import Group, Import
-from .outline import Found, Outline, Scope, child_of, children_of, field_text, line_of, one_line, signature, text_of
+from .outline import (
+    DeclarationMatch,
+    Outline,
+    Scope,
+    child_of,
+    children_of,
+    field_text,
+    line_of,
+    one_line,
+    signature,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -26,7 +37,7 @@ _HOLDERS = [
     *("match_statement", "case_clause", "except_group_clause"),
     *_BLOCKS,
 ]
-IMPORTS = Wanted(
+IMPORTS = NodeFilter(
     frozenset(["import_statement", "import_from_statement", "future_import_statement"]), frozenset(_HOLDERS)
 )
 
@@ -35,7 +46,7 @@ def _visibility(name: str) -> str:
     return "private" if name.startswith("_") and not (name.startswith("__") and name.endswith("__")) else "public"
 
 
-def _definition(node: Node, scope: Scope) -> Iterable[Found]:
+def _definition(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     inner = node.child_by_field_name("definition") if node.type == "decorated_definition" else node
     name = field_text(inner, "name") if inner is not None else ""
     if inner is None or not name:
@@ -43,24 +54,24 @@ def _definition(node: Node, scope: Scope) -> Iterable[Found]:
     body = inner.child_by_field_name("body")
     text = signature(node, body)
     if inner.type == "class_definition":
-        yield Found(node, "type", "class", name, text, _visibility(name), inside=body)
+        yield DeclarationMatch(node, "type", "class", name, text, _visibility(name), inside=body)
         return
     kind = "method" if scope.kind == "class" else "function"
-    yield Found(node, "function", kind, name, text, _visibility(name), field_text(inner, "return_type"))
+    yield DeclarationMatch(node, "function", kind, name, text, _visibility(name), field_text(inner, "return_type"))
 
 
-def _assignment(node: Node, scope: Scope) -> Iterable[Found]:
+def _assignment(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     for child in node.named_children:
         if child.type == "assignment":
             yield from _targets(child, scope)
 
 
-def _targets(node: Node, scope: Scope) -> Iterator[Found]:
+def _targets(node: Node, scope: Scope) -> Iterator[DeclarationMatch]:
     for target in _names(node):
         name = one_line(text_of(target))
         constant = name.isupper()
         group: Group = "constant" if constant else "field" if scope.kind == "class" else "variable"
-        yield Found(
+        yield DeclarationMatch(
             node,
             group,
             group,
@@ -87,10 +98,10 @@ def _names(assignment: Node) -> Iterator[Node]:
         following = right if right is not None and right.type == "assignment" else None
 
 
-def _alias(node: Node, scope: Scope) -> Iterable[Found]:
+def _alias(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     left = node.child_by_field_name("left") or child_of(node, "type")
     name = one_line(text_of(left)).partition("[")[0]
-    yield Found(node, "type", "alias", name, signature(node), _visibility(name))
+    yield DeclarationMatch(node, "type", "alias", name, signature(node), _visibility(name))
 
 
 OUTLINE = Outline(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .grammar import Wanted
+from .grammar import NodeFilter
 from .model import Group, Import
 from .outline import (
-    Found,
+    DeclarationMatch,
     Handler,
     Outline,
     Scope,
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 __all__ = ["IMPORTS", "OUTLINE", "imports_of"]
 
-IMPORTS = Wanted(frozenset(["call"]))
+IMPORTS = NodeFilter(frozenset(["call"]))
 LEVELS = ("public", "protected", "private")
 FORMS = {"require": "", "require_relative": "relative", "load": "path"}
 ATTRIBUTES = ("attr_reader", "attr_writer", "attr_accessor")
 
 
-def _method(node: Node, scope: Scope) -> Iterable[Found]:
+def _method(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = field_text(node, "name")
     kind = "method" if scope.kind else "function"
-    yield Found(node, "function", kind, name, _heading(node), scope.access or "public")
+    yield DeclarationMatch(node, "function", kind, name, _heading(node), scope.access or "public")
 
 
-def _singleton(node: Node, scope: Scope) -> Iterable[Found]:
+def _singleton(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = f"{field_text(node, 'object')}.{field_text(node, 'name')}"
-    yield Found(node, "function", "method", name, _heading(node))
+    yield DeclarationMatch(node, "function", "method", name, _heading(node))
 
 
 def _heading(node: Node) -> str:
@@ -52,27 +52,27 @@ def _heading(node: Node) -> str:
 
 
 def _type(kind: str) -> Handler:
-    def find(node: Node, scope: Scope) -> Iterable[Found]:
+    def find(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
         body = node.child_by_field_name("body")
         head = node.child_by_field_name("superclass") or node.child_by_field_name("name")
         after = head.next_sibling if head is not None else None
-        yield Found(node, "type", kind, field_text(node, "name"), signature(node, after), inside=body)
+        yield DeclarationMatch(node, "type", kind, field_text(node, "name"), signature(node, after), inside=body)
 
     return find
 
 
-def _own(node: Node, scope: Scope) -> Iterable[Found]:
+def _own(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     """``class << self``: its methods are those of the class."""
     body = node.child_by_field_name("body")
-    yield Found(node, "type", "singleton", "self", "class << self", inside=body)
+    yield DeclarationMatch(node, "type", "singleton", "self", "class << self", inside=body)
 
 
-def _constant(node: Node, scope: Scope) -> Iterable[Found]:
+def _constant(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     left = node.child_by_field_name("left")
     if left is None or left.type not in ("constant", "global_variable"):
         return
     group: Group = "constant" if left.type == "constant" else "variable"
-    yield Found(
+    yield DeclarationMatch(
         node,
         group,
         group,
@@ -82,14 +82,14 @@ def _constant(node: Node, scope: Scope) -> Iterable[Found]:
     )
 
 
-def _word(node: Node, scope: Scope) -> Iterable[Found]:
+def _word(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     """``private`` on a line of its own holds for what follows."""
     if text_of(node) in LEVELS:
         scope.access = text_of(node)
     return ()
 
 
-def _call(node: Node, scope: Scope) -> Iterable[Found]:
+def _call(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     method, arguments = field_text(node, "method"), node.child_by_field_name("arguments")
     if arguments is None or node.child_by_field_name("receiver") is not None:
         return
@@ -100,7 +100,7 @@ def _call(node: Node, scope: Scope) -> Iterable[Found]:
     elif method in ATTRIBUTES:
         for symbol in children_of(arguments, "simple_symbol"):
             name = one_line(text_of(symbol)).lstrip(":")
-            yield Found(node, "field", "attribute", name, f"{method} :{name}", scope.access or "public")
+            yield DeclarationMatch(node, "field", "attribute", name, f"{method} :{name}", scope.access or "public")
 
 
 OUTLINE = Outline(

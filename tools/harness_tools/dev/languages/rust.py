@@ -6,9 +6,20 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from .grammar import Wanted
+from .grammar import NodeFilter
 from .model import Import
-from .outline import Found, Outline, Scope, child_of, declared, field_text, line_of, one_line, signature, text_of
+from .outline import (
+    DeclarationMatch,
+    Outline,
+    Scope,
+    child_of,
+    declared,
+    field_text,
+    line_of,
+    one_line,
+    signature,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -20,7 +31,7 @@ _HOLDERS = [
     *("expression_statement", "if_expression", "else_clause", "match_expression", "match_block", "match_arm"),
     *("loop_expression", "for_expression", "while_expression", "unsafe_block", "async_block", "foreign_mod_item"),
 ]
-IMPORTS = Wanted(frozenset(["use_declaration", "extern_crate_declaration", "mod_item"]), frozenset(_HOLDERS))
+IMPORTS = NodeFilter(frozenset(["use_declaration", "extern_crate_declaration", "mod_item"]), frozenset(_HOLDERS))
 MOST_NAMES = 200
 """Paths that one ``use`` is taken apart into."""
 
@@ -32,17 +43,17 @@ def _visibility(node: Node, name: str, scope: Scope) -> str:
     return "public" if modifier == "pub" else "crate" if modifier else "private"
 
 
-def _implementation(node: Node, scope: Scope) -> Iterable[Found]:
+def _implementation(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     body, trait = node.child_by_field_name("body"), field_text(node, "trait")
     kind = "trait impl" if trait else "impl"
-    yield Found(node, "type", kind, field_text(node, "type"), signature(node, body), inside=body)
+    yield DeclarationMatch(node, "type", kind, field_text(node, "type"), signature(node, body), inside=body)
 
 
-def _macro(node: Node, scope: Scope) -> Iterable[Found]:
+def _macro(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     before = node.prev_named_sibling
     exported = before is not None and before.type == "attribute_item" and "macro_export" in text_of(before)
     name = field_text(node, "name")
-    yield Found(node, "function", "macro", name, f"macro_rules! {name}", "public" if exported else "private")
+    yield DeclarationMatch(node, "function", "macro", name, f"macro_rules! {name}", "public" if exported else "private")
 
 
 FIELDS = ("field_declaration_list",)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .grammar import Wanted
+from .grammar import NodeFilter
 from .model import Group, Import
 from .outline import (
-    Found,
+    DeclarationMatch,
     Outline,
     Scope,
     child_of,
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 __all__ = ["IMPORTS", "OUTLINE", "imports_of"]
 
-IMPORTS = Wanted(frozenset(["command"]))
+IMPORTS = NodeFilter(frozenset(["command"]))
 
 
 def _visibility(name: str) -> str:
     return "private" if name.startswith("_") else "public"
 
 
-def _function(node: Node, scope: Scope) -> Iterable[Found]:
+def _function(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = field_text(node, "name")
-    yield Found(node, "function", "function", name, f"{name}()", _visibility(name))
+    yield DeclarationMatch(node, "function", "function", name, f"{name}()", _visibility(name))
 
 
-def _assignment(node: Node, scope: Scope) -> Iterable[Found]:
+def _assignment(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     yield _variable(node, node, "variable")
 
 
-def _declaration(node: Node, scope: Scope) -> Iterable[Found]:
+def _declaration(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     words = text_of(node)[:200].split()
     options = [word for word in words[1:] if word.startswith("-")]
     constant = words[:1] == ["readonly"] or any("r" in option for option in options)
@@ -52,9 +52,11 @@ def _declaration(node: Node, scope: Scope) -> Iterable[Found]:
         yield _variable(node, child, "constant" if constant else "variable")
 
 
-def _variable(node: Node, assignment: Node, group: Group) -> Found:
+def _variable(node: Node, assignment: Node, group: Group) -> DeclarationMatch:
     name = field_text(assignment, "name")
-    return Found(node, group, group, name, signature(node), _visibility(name), value=field_text(assignment, "value"))
+    return DeclarationMatch(
+        node, group, group, name, signature(node), _visibility(name), value=field_text(assignment, "value")
+    )
 
 
 OUTLINE = Outline(

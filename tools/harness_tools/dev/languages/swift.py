@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .grammar import Wanted
+from .grammar import NodeFilter
 from .model import Group, Import
 from .outline import (
-    Found,
+    DeclarationMatch,
     Outline,
     Scope,
     child_of,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IMPORTS", "OUTLINE", "imports_of"]
 
-IMPORTS = Wanted(frozenset(["import_declaration"]), frozenset(["source_file"]))
+IMPORTS = NodeFilter(frozenset(["import_declaration"]), frozenset(["source_file"]))
 LEVELS = {"open": "public", "public": "public", "internal": "internal", "fileprivate": "private", "private": "private"}
 KINDS = ("class", "struct", "enum", "extension", "actor", "func", "protocol", "var", "let", "typealias")
 
@@ -38,25 +38,25 @@ def _visibility(node: Node, name: str, scope: Scope) -> str:
     return found or ("public" if scope.kind in ("protocol", "enum-case") else "internal")
 
 
-def _type(node: Node, scope: Scope) -> Iterable[Found]:
+def _type(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     kind = field_text(node, "declaration_kind") or "class"
     body = node.child_by_field_name("body")
     name = field_text(node, "name")
     text = signature(node, body)
-    yield Found(node, "type", kind, name, text, _visibility(node, name, scope), inside=body)
+    yield DeclarationMatch(node, "type", kind, name, text, _visibility(node, name, scope), inside=body)
 
 
-def _function(node: Node, scope: Scope) -> Iterable[Found]:
+def _function(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     kind = "method" if scope.kind else "function"
     return declared("function", kind, _visibility)(node, scope)
 
 
-def _initializer(node: Node, scope: Scope) -> Iterable[Found]:
+def _initializer(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     text = signature(node, node.child_by_field_name("body"))
-    yield Found(node, "function", "constructor", "init", text, _visibility(node, "init", scope))
+    yield DeclarationMatch(node, "function", "constructor", "init", text, _visibility(node, "init", scope))
 
 
-def _property(node: Node, scope: Scope) -> Iterable[Found]:
+def _property(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     name = field_text(node, "name").rpartition(" ")[2]
     end = first_of(node, ("computed_value", "computed_property", "protocol_property_requirements"))
     head = text_of(node)[:300].split("=")[0].split()
@@ -64,12 +64,12 @@ def _property(node: Node, scope: Scope) -> Iterable[Found]:
     kind = "property" if scope.kind else group
     made = one_line(text_of(child_of(node, "type_annotation"))).lstrip(": ")
     value = field_text(node, "value")
-    yield Found(node, group, kind, name, signature(node, end), _visibility(node, name, scope), made, value)
+    yield DeclarationMatch(node, group, kind, name, signature(node, end), _visibility(node, name, scope), made, value)
 
 
-def _cases(node: Node, scope: Scope) -> Iterable[Found]:
+def _cases(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
     for name in children_of(node, "simple_identifier"):
-        yield Found(node, "field", "member", one_line(text_of(name)), signature(node), scope.visibility)
+        yield DeclarationMatch(node, "field", "member", one_line(text_of(name)), signature(node), scope.visibility)
 
 
 OUTLINE = Outline(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import c, csharp, ecmascript, go, jvm, lua, php, python, ruby, rust, shell, swift, zig
-from .grammar import Grammar, Wanted
+from .grammar import Grammar, NodeFilter
 from .model import Import
 from .outline import Outline
 
@@ -30,7 +30,7 @@ class Language:
     suffixes: tuple[str, ...]
     grammar: Grammar
     outline: Outline
-    wanted: Wanted
+    wanted: NodeFilter
     imports: Finder
     packages: Packages = lambda root: ()
     names: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from typing import Any
 
 __all__ = ["answers", "main"]
 
-MOST_SAID = 64 << 20
+MAX_OUTPUT_BYTES = 64 << 20
 """Characters of all lines; the sources after that are given up."""
 GRACE = 2.0
 """How much longer a file may take that does not end by itself."""
@@ -40,7 +40,7 @@ def answers(task: str, sources: Iterable[tuple[str, bytes]], limit: Callable[[],
     for name, data in sources:
         answer: dict[str, Any]
         try:
-            if said > MOST_SAID:
+            if said > MAX_OUTPUT_BYTES:
                 raise MemoryError
             answer = {"found": model.to_json(work(data, table.language_named(name), limit()))}
         except grammar.GrammarMissing:
