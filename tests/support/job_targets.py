@@ -22,7 +22,7 @@ from harness_backends.local import LocalTransport
 from harness_backends.posix import probe, state_directory
 from harness_backends.posix.jobs import plain
 from harness_backends.posix.jobs.plain import open_jobs
-from harness_backends.posix.persistent_shell import HeldShell, open_held_shell
+from harness_backends.posix.persistent_shell import PersistentShell, open_held_shell
 from harness_backends.posix.state_directory import JobStore
 
 SHELLS = ("dash", "bash", "busybox", "mksh")
@@ -57,7 +57,7 @@ class JobTarget:
 
     jobs: Jobs
     store: JobStore
-    shell: HeldShell
+    shell: PersistentShell
     transport: ShellTransport
     capabilities: Capabilities
     home: Path

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness_backends.posix.end_proof import proof_of
-from harness_backends.posix.markers import Mark, MarkerScanner, NewlineUnmapper, answered, from_keyboard
+from harness_backends.posix.markers import NewlineUnmapper, PromptMarker, PromptMarkerScanner, answered, from_keyboard
 from harness_backends.posix.panelog import PaneLog
 from harness_backends.posix.state_directory import JobRecord
 
@@ -25,21 +25,21 @@ def mark(body: str, end: bytes = BEL) -> bytes:
 
 
 MARKS = [
-    (mark(f"C;{N};7"), Mark("start", 7, nonce=N)),
-    (mark(f"A;{N};7"), Mark("prompt", 7, nonce=N)),
-    (mark(f"D;42;{N};7"), Mark("end", 7, 42, nonce=N)),
-    (mark(f"D;42;{N};7;{SECRET}"), Mark("end", 7, 42, nonce=N, secret=SECRET)),
-    (mark(f"O;{N};7;{SECRET}"), Mark("over", 7, nonce=N, secret=SECRET)),
-    (mark(f"C;{N};7;x"), Mark("start", 7, nonce=N, soon=True)),
-    (mark(f"D;-1;{N};7"), Mark("end", 7, -1, nonce=N)),
-    (mark(f"D;1000;{N};7"), Mark("end", 7, 1000, nonce=N)),
-    (mark(f"P;{N}"), Mark("continue", nonce=N)),
-    (mark(f"W;{N};/tmp/ä;b c"), Mark("cwd", text="/tmp/ä;b c", nonce=N)),
-    (mark(f"W;{N};"), Mark("cwd", nonce=N)),
-    (mark(f"X;129;{N}"), Mark("exit", code=129, nonce=N)),
-    (mark(f"C;{N};7", ST), Mark("start", 7, nonce=N)),
-    (mark(f"W;{N};/tmp", ST), Mark("cwd", text="/tmp", nonce=N)),
-    (mark(f"D;0;{OTHER};9"), Mark("end", 9, 0, nonce=OTHER)),
+    (mark(f"C;{N};7"), PromptMarker("start", 7, nonce=N)),
+    (mark(f"A;{N};7"), PromptMarker("prompt", 7, nonce=N)),
+    (mark(f"D;42;{N};7"), PromptMarker("end", 7, 42, nonce=N)),
+    (mark(f"D;42;{N};7;{SECRET}"), PromptMarker("end", 7, 42, nonce=N, secret=SECRET)),
+    (mark(f"O;{N};7;{SECRET}"), PromptMarker("over", 7, nonce=N, secret=SECRET)),
+    (mark(f"C;{N};7;x"), PromptMarker("start", 7, nonce=N, soon=True)),
+    (mark(f"D;-1;{N};7"), PromptMarker("end", 7, -1, nonce=N)),
+    (mark(f"D;1000;{N};7"), PromptMarker("end", 7, 1000, nonce=N)),
+    (mark(f"P;{N}"), PromptMarker("continue", nonce=N)),
+    (mark(f"W;{N};/tmp/ä;b c"), PromptMarker("cwd", text="/tmp/ä;b c", nonce=N)),
+    (mark(f"W;{N};"), PromptMarker("cwd", nonce=N)),
+    (mark(f"X;129;{N}"), PromptMarker("exit", code=129, nonce=N)),
+    (mark(f"C;{N};7", ST), PromptMarker("start", 7, nonce=N)),
+    (mark(f"W;{N};/tmp", ST), PromptMarker("cwd", text="/tmp", nonce=N)),
+    (mark(f"D;0;{OTHER};9"), PromptMarker("end", 9, 0, nonce=OTHER)),
 ]
 LOOKALIKES = [
     mark("D;0;forged;7"),
@@ -66,10 +66,10 @@ LOOKALIKES = [
 ]
 
 
-def scan(pieces: list[bytes], *nonces: str) -> tuple[list[bytes | Mark], bytes]:
+def scan(pieces: list[bytes], *nonces: str) -> tuple[list[bytes | PromptMarker], bytes]:
     """Everything found, with neighbouring data joined, and the rest."""
-    scanner = MarkerScanner(*nonces or (N, OTHER))
-    found: list[bytes | Mark] = []
+    scanner = PromptMarkerScanner(*nonces or (N, OTHER))
+    found: list[bytes | PromptMarker] = []
     for chunk in pieces:
         for item in scanner.feed(chunk):
             assert item != b""
@@ -91,7 +91,7 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("raw", "expected"), MARKS)
-def test_each_kind_of_mark_is_found_whatever_surrounds_it(raw: bytes, expected: Mark) -> None:
+def test_each_kind_of_mark_is_found_whatever_surrounds_it(raw: bytes, expected: PromptMarker) -> None:
     assert scan([raw]) == ([expected], b"")
     assert scan([b"before\x1b" + raw + b"after"]) == ([b"before\x1b", expected, b"after"], b"")
 
@@ -130,12 +130,12 @@ def test_a_stream_without_our_nonce_comes_back_byte_for_byte(parts: list[bytes])
 
 @pytest.mark.parametrize("nonce", ["a.b", "a|b", "(", "a+", "[x]", "\\d"])
 def test_a_nonce_with_the_characters_of_patterns_means_itself(nonce: str) -> None:
-    assert scan([mark(f"C;{nonce};1")], nonce)[0] == [Mark("start", 1, nonce=nonce)]
+    assert scan([mark(f"C;{nonce};1")], nonce)[0] == [PromptMarker("start", 1, nonce=nonce)]
     assert scan([mark("C;axb;1")], nonce)[0] == [mark("C;axb;1")]
 
 
 def test_data_that_cannot_begin_a_mark_is_given_out_at_once() -> None:
-    scanner = MarkerScanner(N)
+    scanner = PromptMarkerScanner(N)
     assert scanner.feed(b"progress 50%\r") == [b"progress 50%\r"]
     assert scanner.feed(b"\x1b[31mred") == [b"\x1b[31mred"]
     assert scanner.feed(b"\x1b]0;title") == [b"\x1b]0;title"]
@@ -144,7 +144,7 @@ def test_data_that_cannot_begin_a_mark_is_given_out_at_once() -> None:
 
 
 def test_what_is_held_back_is_bounded() -> None:
-    scanner = MarkerScanner(N)
+    scanner = PromptMarkerScanner(N)
     out = b"".join(
         item for _ in range(3000) for item in scanner.feed(b"\x1b]133;W;" + b"x" * 5) if isinstance(item, bytes)
     )
@@ -295,10 +295,10 @@ def test_an_answer_of_the_terminal_in_the_output_is_noticed_after_its_question(o
 def test_a_mark_at_the_beginning_is_held_back_until_its_last_byte(terminator: bytes) -> None:
     raw = mark(f"D;42;{N};7;{SECRET}", terminator)
     for before in (b"", b"x"):
-        scanner = MarkerScanner(N)
+        scanner = PromptMarkerScanner(N)
         first = scanner.feed(before + raw[:-1])
         assert first == ([before] if before else [])
-        assert scanner.feed(raw[-1:]) == [Mark("end", 7, 42, nonce=N, secret=SECRET)]
+        assert scanner.feed(raw[-1:]) == [PromptMarker("end", 7, 42, nonce=N, secret=SECRET)]
         assert scanner.flush() == b""
 
 
@@ -306,7 +306,7 @@ def test_a_mark_of_the_longest_text_is_found_in_any_two_pieces() -> None:
     text = "/" + "d" * 4095
     raw = mark(f"W;{N};{text}", b"\x1b\\")
     for at in (1, 6, 7, 4000, len(raw) - 2, len(raw) - 1):
-        assert scan([raw[:at], raw[at:]]) == ([Mark("cwd", text=text, nonce=N)], b"")
+        assert scan([raw[:at], raw[at:]]) == ([PromptMarker("cwd", text=text, nonce=N)], b"")
     assert scan([mark(f"W;{N};{text}x")])[0] == [mark(f"W;{N};{text}x")]
 
 
@@ -314,7 +314,7 @@ def test_a_mark_of_the_longest_text_is_found_in_any_two_pieces() -> None:
 @example(before=0, length=4193)
 @given(st.integers(min_value=0, max_value=9000), st.integers(min_value=0, max_value=4300))
 def test_what_is_held_back_of_an_unfinished_mark_is_bounded_at_every_length(before: int, length: int) -> None:
-    scanner = MarkerScanner(N)
+    scanner = PromptMarkerScanner(N)
     data = b"x" * before + b"\x1b]133;W;" + b"y" * length
     out = b"".join(piece for piece in scanner.feed(data) if isinstance(piece, bytes))
     held = 8 + length
@@ -324,7 +324,7 @@ def test_what_is_held_back_of_an_unfinished_mark_is_bounded_at_every_length(befo
 
 def test_the_raw_bytes_of_a_mark_are_kept_and_do_not_count_when_marks_are_compared() -> None:
     raw = mark(f"D;3;{N};7")
-    (found,) = MarkerScanner(N).feed(raw)
-    assert isinstance(found, Mark)
+    (found,) = PromptMarkerScanner(N).feed(raw)
+    assert isinstance(found, PromptMarker)
     assert found.raw == raw
-    assert found == Mark("end", 7, 3, nonce=N)
+    assert found == PromptMarker("end", 7, 3, nonce=N)

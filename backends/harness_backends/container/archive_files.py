@@ -14,12 +14,12 @@ from harness.backend import ANY, AnyVersion, Files, Progress, WriteMode
 from harness.errors import FileError, UnsupportedOperation
 from harness.results import DirEntry, FileContent, FileStat, FileType, WriteResult
 
-from ..posix.files.calls import FileCalls, Hasher, file_error, shown
+from ..posix.files.calls import FileCalls, Hasher, display_path, file_error
 from ..posix.files.local_copy import replace_local
 from ..posix.files.search import Search, glob_paths, list_entries, search
 from ..posix.files.shell_library import PATH_LIBRARY, Refusal, call
 from ..posix.files.transfer import Sink
-from ..posix.persistent_shell import HeldShell, open_held_shell
+from ..posix.persistent_shell import PersistentShell, open_held_shell
 from .http import EngineError
 from .information import hidden_by
 from .tarentry import Entry, EntryReader, TarError
@@ -199,7 +199,7 @@ def _is_at(entry: Entry, place: Place) -> bool:
 class ArchiveFiles(Files):
     """See :class:`harness.backend.Files` and this module. What cannot be known here is -1: sizes, owners."""
 
-    def __init__(self, transport: ContainerTransport, shell: HeldShell) -> None:
+    def __init__(self, transport: ContainerTransport, shell: PersistentShell) -> None:
         self._transport = transport
         self._calls = FileCalls(shell, transport, "/", poor_library("/"))
         self._inside: bool | None = None
@@ -258,7 +258,7 @@ class ArchiveFiles(Files):
         def check(entry: Entry) -> None:
             if min(entry.size, entry.size if end is None else end) - offset > READ_LIMIT:
                 raise FileError(
-                    f"{shown(path)}: holds {entry.size} bytes; {READ_LIMIT} are the most that are read at once here",
+                    f"{display_path(path)}: holds {entry.size} bytes; {READ_LIMIT} are the most that are read at once here",
                     target=self._transport.target,
                     hint="read it in parts, or download it",
                 )
@@ -343,7 +343,7 @@ class ArchiveFiles(Files):
             return
         point = hidden_by(place.mounts, place.real, self._transport.info.mounts)
         if point is not None:
-            raise self._not_shown(path, f"it is on the mount {shown(point)}, which its engine does not show")
+            raise self._not_shown(path, f"it is on the mount {display_path(point)}, which its engine does not show")
 
     async def _sees_all(self, place: Place) -> bool:
         """True when the engine looks from inside. It shows nothing of ``/proc`` then, and knows our shell there."""
@@ -377,18 +377,20 @@ class ArchiveFiles(Files):
 
     def _not_shown(self, path: str, why: str) -> FileError:
         return FileError(
-            f"{shown(path)}: cannot be had: {why}", target=self._transport.target, hint="read it with a command"
+            f"{display_path(path)}: cannot be had: {why}", target=self._transport.target, hint="read it with a command"
         )
 
     def _changed(self, path: str) -> FileError:
-        return FileError(f"{shown(path)}: changed while it was read", target=self._transport.target, hint="try again")
+        return FileError(
+            f"{display_path(path)}: changed while it was read", target=self._transport.target, hint="try again"
+        )
 
     # -- what is not done here
 
     def _refuse(self, path: str) -> NoReturn:
         engine = self._transport.engine.name
         raise UnsupportedOperation(
-            f"{shown(path)}: cannot be changed safely: the image {self._transport.info.image} has no tools for it, "
+            f"{display_path(path)}: cannot be changed safely: the image {self._transport.info.image} has no tools for it, "
             "or nothing in the container is writable",
             target=self._transport.target,
             hint=f"copy with {engine} cp; an image with cat, stat and mv (busybox has all) and a writable /tmp does it",

@@ -14,7 +14,7 @@ from harness.system.background_tasks import open_background_tasks
 from harness.terminal import Sessions, Terminal
 
 from ..posix.backend import open_posix_backend
-from ..posix.state_directory import NoStateDirectory
+from ..posix.state_directory import StateDirectoryUnavailable
 from .exec_jobs import DirectJobs
 from .transport import ContainerTransport
 
@@ -90,7 +90,7 @@ async def open_container_backend(transport: ContainerTransport, config: Config) 
         direct = DirectJobs(transport, tasks)
         try:
             backend = await stack.enter_async_context(open_posix_backend(transport, config))
-        except NoStateDirectory:
+        except StateDirectoryUnavailable:
             from .archive_files import open_archive_files  # few need it
 
             files = await stack.enter_async_context(open_archive_files(transport))

@@ -14,7 +14,7 @@ from harness.transport import Transport
 
 from . import probe, state_directory
 from .jobs import shell_library
-from .persistent_shell import HeldShell, call_line, open_held_shell
+from .persistent_shell import PersistentShell, call_line, open_held_shell
 from .state_directory import JobStore
 
 __all__ = ["PosixBackend", "open_posix_backend"]
@@ -27,7 +27,7 @@ class PosixBackend(Backend):
         self,
         transport: Transport,
         config: Config,
-        shell: HeldShell,
+        shell: PersistentShell,
         store: JobStore,
         capabilities: Capabilities,
         job_runner: Jobs,

@@ -13,7 +13,7 @@ import signal
 
 from harness.results import Status
 
-from .markers import Mark
+from .markers import PromptMarker
 
 __all__ = ["TWICE", "imitates", "new_secret", "proof_of", "proves_end", "status_of_broken"]
 
@@ -35,7 +35,7 @@ def proves_end(secret: str, proof: str) -> bool:
     return not proof or hmac.compare_digest(proof_of(secret), proof)
 
 
-def imitates(mark: Mark, job: int, proof: str) -> bool:
+def imitates(mark: PromptMarker, job: int, proof: str) -> bool:
     """Return whether a mark that comes while a job runs is output of its command.
 
     The job's shell writes nothing then. It says when the job has ended, with the secret; or, before the command, that
@@ -59,7 +59,7 @@ def status_of_broken(code: int | None, broken: str) -> Status:
 
     Args:
         code: the exit status that the prompt saw.
-        broken: see :attr:`.Mark.broken`; empty when the line did run to its end.
+        broken: see :attr:`.PromptMarker.broken`; empty when the line did run to its end.
     """
     if broken and code == 128 + signal.SIGINT:
         return Status.INTERRUPTED

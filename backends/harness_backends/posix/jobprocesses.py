@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .process_scripts import LIST
 
-__all__ = ["SIGNAL_PROCESSES", "goes_on"]
+__all__ = ["SIGNAL_PROCESSES", "is_running"]
 
 # Ours is what began in the terminal since the job did, unless it belongs to a shell that came after the job's own; and
 # what descends from the job's shell, in whatever terminal (sudo, script). $session is the pane's first process, whose
@@ -76,6 +76,6 @@ echo $own $found
 _FOLLOWED = frozenset(";&|\n(){}`")
 
 
-def goes_on(command: str) -> bool:
+def is_running(command: str) -> bool:
     """Whether a shell may go on with something else when what it runs now is killed; sure only of one plain command."""
     return any(char in _FOLLOWED for char in command.strip())

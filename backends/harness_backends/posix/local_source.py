@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from harness.errors import FileError
 
-from .files.calls import local_error, shown
+from .files.calls import display_path, local_error
 
 __all__ = ["BLOCK", "LocalSource", "open_source"]
 
@@ -25,7 +25,7 @@ class LocalSource:
     def __init__(self, path: str, file: BinaryIO) -> None:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise FileError(f"{shown(path)}: not a regular file", target="this machine", hint="name a file")
+            raise FileError(f"{display_path(path)}: not a regular file", target="this machine", hint="name a file")
         self.path = path
         self.size = status.st_size
         self.mode = stat.S_IMODE(status.st_mode) & 0o777
@@ -44,7 +44,7 @@ class LocalSource:
             except OSError as error:
                 raise local_error(self.path, error) from error
             if not data:
-                raise FileError(f"{shown(self.path)}: became shorter while it was read", target="this machine")
+                raise FileError(f"{display_path(self.path)}: became shorter while it was read", target="this machine")
             left -= len(data)
             yield data
 

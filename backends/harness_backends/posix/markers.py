@@ -24,7 +24,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["ANSWERED", "Mark", "MarkerScanner", "NewlineUnmapper", "answered", "from_keyboard"]
+__all__ = ["ANSWERED", "NewlineUnmapper", "PromptMarker", "PromptMarkerScanner", "answered", "from_keyboard"]
 
 Kind = Literal["start", "over", "end", "prompt", "continue", "cwd", "exit"]
 
@@ -39,12 +39,12 @@ _KINDS: dict[bytes, Kind] = {
 }
 _HEAD = b"\x1b]133;"
 _PRINTING = re.compile(rb"[^\x00-\x1f]*")
-_LONGEST = 4200
+_MAX_MARKER_BYTES = 4200
 _ECHO_WITHIN = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class PromptMarker:
     """One marker of ours in the stream. ``nonce`` tells which shell of a stack of nested ones wrote it."""
 
     kind: Kind
@@ -61,7 +61,7 @@ class Mark:
     """What stood in the stream, for a mark that proves to be a program's output."""
 
 
-class MarkerScanner:
+class PromptMarkerScanner:
     """Splits a byte stream into data and marks, in order. A possible beginning of a marker at the end is held back."""
 
     def __init__(self, *nonces: str) -> None:
@@ -78,10 +78,10 @@ class MarkerScanner:
         self._pattern = re.compile(_HEAD + b"(?:" + body + rb")(?:\x07|\x1b\\)")
         self._held = b""
 
-    def feed(self, data: bytes) -> list[bytes | Mark]:
+    def feed(self, data: bytes) -> list[bytes | PromptMarker]:
         """The data and marks that are certain now. Data comes in the pieces in which it arrived, never empty."""
         buffer = self._held + data if self._held else data
-        pieces: list[bytes | Mark] = []
+        pieces: list[bytes | PromptMarker] = []
         position = 0
         for match in self._pattern.finditer(buffer):
             if match.start() > position:
@@ -100,12 +100,12 @@ class MarkerScanner:
         return held
 
 
-def _mark(match: re.Match[bytes]) -> Mark:
+def _mark(match: re.Match[bytes]) -> PromptMarker:
     groups = match.groupdict()
     form = next(name for name in ("job", "end", "more", "told", "exit") if groups[name])
     code, kind = groups.get(f"{form}_code"), _KINDS[groups[form]]
     last = (groups.get(f"{form}_secret") or b"").decode()
-    return Mark(
+    return PromptMarker(
         kind,
         job=int(groups.get(f"{form}_id") or 0),
         code=None if code is None else int(code),
@@ -120,7 +120,7 @@ def _mark(match: re.Match[bytes]) -> Mark:
 
 def _partial(buffer: bytes, start: int) -> int:
     """The index from which ``buffer`` may be the beginning of a marker, or its length."""
-    floor = max(start, len(buffer) - _LONGEST)
+    floor = max(start, len(buffer) - _MAX_MARKER_BYTES)
     index = buffer.rfind(b"\x1b", floor)
     if index < 0:
         return len(buffer)

@@ -13,9 +13,9 @@ import anyio
 
 from harness.results import Status
 
-from .jobprocesses import SIGNAL_PROCESSES, goes_on
+from .jobprocesses import SIGNAL_PROCESSES, is_running
 from .jobs.launch import Outcome, background_line, recorded
-from .persistent_shell import HeldShell
+from .persistent_shell import PersistentShell
 
 __all__ = ["KILL_GRACE", "PaneJobEnd", "PaneKill", "parse_end", "type_interrupt"]
 
@@ -27,7 +27,7 @@ KILL_GRACE = 3.0
 ANSWER_TIMEOUT = 5.0
 """How long the answer may take beyond the graces."""
 
-# Variables: exit, home, nested, status; age in hundredths of a second, first and again in tenths; goes_on is 0 or 1.
+# Variables: exit, home, nested, status; age in hundredths of a second, first and again in tenths; is_running is 0 or 1.
 # Arguments: SIGNAL TENTHS ... Prints "before 0 RECORD", "ended STOPPED RECORD", "left STOPPED" or "gone": STOPPED is 1
 # when the shell was ended before its program. hx_alone: what runs is the program that the command names in $word; a
 # function, an alias or a sourced file has another name than what it runs. hx_type types C-c and prints the pane's first
@@ -192,7 +192,7 @@ class PaneKill:
             "nested": str(self.nested),
             "status": str(status),
             "word": next(iter(self.command.split()), "").rpartition("/")[2],
-            "goes_on": str(int(goes_on(self.command))),
+            "goes_on": str(int(is_running(self.command))),
             "first": str(round(first * 10)),
             "again": str(round(INTERRUPT_GRACE * 10) if young else 0),
         }
@@ -209,7 +209,7 @@ class PaneKill:
 
     async def run(
         self,
-        shell: HeldShell,
+        shell: PersistentShell,
         status: Status,
         signal: str,
         grace: float,
@@ -240,7 +240,7 @@ class PaneKill:
         finally:
             ticket.forget()
 
-    async def _ended_before(self, shell: HeldShell) -> PaneJobEnd:
+    async def _ended_before(self, shell: PersistentShell) -> PaneJobEnd:
         values = _values({"exit": self.exit_path, "job": self._job})
         return parse_end((await shell.call(f"{values}\n{_ENDED}{_UNLESS_BEFORE}")).text)
 
@@ -258,6 +258,6 @@ def parse_end(text: str) -> PaneJobEnd:
     )
 
 
-async def type_interrupt(shell: HeldShell, tmux: str, uid: str) -> None:
+async def type_interrupt(shell: PersistentShell, tmux: str, uid: str) -> None:
     """Type C-c into a pane on the machine where its tmux runs, when that is another one than the job's."""
     await shell.call(f"{_TYPE.replace('TMUX_', tmux).replace('UID_', shlex.quote(uid))}\nhx_type")

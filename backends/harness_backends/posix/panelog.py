@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import anyio
 
 from .end_proof import imitates
-from .jobs.output import Kept, read_range
-from .markers import Mark, MarkerScanner, NewlineUnmapper
-from .state_directory import JobRecord, LogPlace
+from .jobs.output import StoredStream, read_range
+from .markers import NewlineUnmapper, PromptMarker, PromptMarkerScanner
+from .state_directory import JobRecord, RemoteLogStore
 
-__all__ = ["LAG", "PaneLog", "PaneOutput", "lacks_end", "late_bytes", "other_mark", "read_log"]
+__all__ = ["LOG_LAG_TIMEOUT", "PaneLog", "PaneOutput", "follow_trailing_output", "lacks_end", "other_mark", "read_log"]
 
-LAG = 5.0
+LOG_LAG_TIMEOUT = 5.0
 """Seconds after the record of a job's exit code in which the end of its output must have come to the log.
 
 A shell writes the record itself. Its output goes through tmux and a program that writes the log, which may be behind.
@@ -31,7 +31,7 @@ class PaneLog:
     def __init__(self, record: JobRecord, *, without_end: bool = False) -> None:
         """``without_end``: nobody marked its end, so that it reaches to what another shell or job has marked."""
         self._without_end = without_end
-        self._scanner = MarkerScanner(record.nonce)
+        self._scanner = PromptMarkerScanner(record.nonce)
         self._unmap = NewlineUnmapper()
         self._job = int(record.job_id or 0)
         self._proof = record.proof
@@ -66,7 +66,7 @@ class PaneLog:
         return self._unmap.feed(rest) + self._unmap.flush()
 
 
-def other_mark(piece: bytes | Mark, job: int) -> bytes | None:
+def other_mark(piece: bytes | PromptMarker, job: int) -> bytes | None:
     """What stands before the mark of another job or shell, in a piece of a log; None when there is none."""
     if isinstance(piece, bytes):
         found = _ANY_MARK.search(piece)
@@ -79,7 +79,7 @@ def other_mark(piece: bytes | Mark, job: int) -> bytes | None:
 class PaneOutput:
     """What was had of a job's output. ``whole`` False: the job has ended, and the log has nothing from ``end`` on."""
 
-    kept: Kept
+    kept: StoredStream
     whole: bool
     end: int = 0
 
@@ -92,13 +92,13 @@ def lacks_end(start: int) -> str:
     )
 
 
-async def read_log(place: LogPlace, path: str, start: int) -> AsyncGenerator[bytes]:
+async def read_log(place: RemoteLogStore, path: str, start: int) -> AsyncGenerator[bytes]:
     """A log from byte ``start`` to its present end."""
     async for data in read_range(place.transport, place.shell, path, start):
         yield data
 
 
-async def late_bytes(place: LogPlace, path: str, start: int, seconds: float) -> AsyncGenerator[bytes]:
+async def follow_trailing_output(place: RemoteLogStore, path: str, start: int, seconds: float) -> AsyncGenerator[bytes]:
     """What is written to a file beyond byte ``start`` within some seconds; it is looked for, as nothing tells of it."""
     deadline, pause = anyio.current_time() + seconds, FIRST_PAUSE
     while anyio.current_time() < deadline:

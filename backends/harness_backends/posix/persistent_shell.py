@@ -19,9 +19,9 @@ from harness.system.background_tasks import BackgroundTasks, open_background_tas
 from harness.target import Target
 from harness.transport import Process, Transport
 
-from .process_scripts import WHO, end_script, who_is
+from .process_scripts import IDENTITY_SCRIPT, kill_stale_shells_script, parse_shell_identity
 
-__all__ = ["FrameReader", "HeldShell", "Reply", "Ticket", "call_line", "open_held_shell"]
+__all__ = ["FrameReader", "PendingReply", "PersistentShell", "ShellReply", "call_line", "open_held_shell"]
 
 CALL_TIMEOUT = 30.0
 CLOSE_TIMEOUT = 1.0
@@ -62,7 +62,7 @@ trap 'hx_take; printf "\\n%s 0 0\\n" "$hx_nonce"; hx_give' EXIT
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ShellReply:
     """What a script wrote, and its exit code."""
 
     exit_code: int
@@ -141,7 +141,7 @@ class _Channel:
         self.alive = True
         self.ended = anyio.Event()
         self.pending: dict[int, _Pending] = {}
-        self.who: Ticket | None = None
+        self.who: PendingReply | None = None
         self._lost = anyio.Event()
         self._said = anyio.Event()
         self._words = b""
@@ -212,7 +212,7 @@ class _Channel:
         self.pending.clear()
 
 
-class Ticket:
+class PendingReply:
     """A line that was sent to the held shell, and the reply that is to come."""
 
     def __init__(self, number: int, entry: _Pending, start: _Pending, channel: _Channel) -> None:
@@ -236,7 +236,7 @@ class Ticket:
         """What is here of the reply's standard output."""
         return (self._entry.stdout or b"").decode("utf-8", "replace")
 
-    async def reply(self) -> Reply:
+    async def reply(self) -> ShellReply:
         """Wait for the reply. Cancelling loses nothing.
 
         Raises:
@@ -244,15 +244,15 @@ class Ticket:
         """
         return await self._arrived(self._entry)
 
-    async def started(self) -> Reply:
+    async def started(self) -> ShellReply:
         """Wait for the acknowledgement, as :meth:`reply` does for the reply."""
         return await self._arrived(self._start)
 
-    async def _arrived(self, entry: _Pending) -> Reply:
+    async def _arrived(self, entry: _Pending) -> ShellReply:
         await entry.done.wait()
         if entry.lost:
             raise self.channel.error()
-        return Reply(entry.exit_code, entry.stdout or b"", entry.stderr or b"")
+        return ShellReply(entry.exit_code, entry.stdout or b"", entry.stderr or b"")
 
     def forget(self) -> None:
         """Drop the reply when it comes."""
@@ -261,11 +261,11 @@ class Ticket:
 
 
 def call_line(script: str) -> Callable[[int], str]:
-    """The line of :meth:`HeldShell.call`, for :meth:`HeldShell.submit`."""
+    """The line of :meth:`PersistentShell.call`, for :meth:`PersistentShell.submit`."""
     return lambda number: f"hx_call {number} {shlex.quote(script)}\n"
 
 
-class HeldShell:
+class PersistentShell:
     """Runs scripts on the target through one long-lived ``sh``; opens it anew after a loss.
 
     Scripts run one after the other, in the order in which they were given; callers need not wait for each other.
@@ -293,7 +293,7 @@ class HeldShell:
         """There is one, as far as we know: nothing needs to be connected for it."""
         return self._channel is not None and self._channel.alive
 
-    async def call(self, script: str, *, timeout: float = CALL_TIMEOUT) -> Reply:
+    async def call(self, script: str, *, timeout: float = CALL_TIMEOUT) -> ShellReply:
         """Run a POSIX ``sh`` script in a subshell with empty input and locale C; return what it wrote.
 
         Raises:
@@ -301,11 +301,11 @@ class HeldShell:
         """
         return await self.request(call_line(script), timeout=timeout)
 
-    async def request(self, line: Callable[[int], str], *, timeout: float | None) -> Reply:
+    async def request(self, line: Callable[[int], str], *, timeout: float | None) -> ShellReply:
         """Send a line that will lead to one frame with the given id on each stream; wait for both."""
         return await self.reply_to(await self.submit(line), timeout=timeout)
 
-    async def reply_to(self, ticket: Ticket, *, timeout: float | None = CALL_TIMEOUT) -> Reply:
+    async def reply_to(self, ticket: PendingReply, *, timeout: float | None = CALL_TIMEOUT) -> ShellReply:
         """Wait for a reply; a shell that does not answer in time is given up. Raises what :meth:`call` does."""
         try:
             with anyio.fail_after(timeout):
@@ -318,10 +318,10 @@ class HeldShell:
         finally:
             ticket.forget()
 
-    async def submit(self, line: Callable[[int], str], *, acknowledged: bool = False) -> Ticket:
+    async def submit(self, line: Callable[[int], str], *, acknowledged: bool = False) -> PendingReply:
         """Send such a line; its reply can be awaited later, as often and as long as one likes.
 
-        With ``acknowledged`` the line leads to a frame with the negative id first; see :meth:`Ticket.started`.
+        With ``acknowledged`` the line leads to a frame with the negative id first; see :meth:`PendingReply.started`.
 
         Raises:
             ConnectionLost, ConnectError: nothing was sent. A link that is lost later shows in the ticket.
@@ -330,11 +330,11 @@ class HeldShell:
         self._numbers += 1
         entry = channel.pending[self._numbers] = _Pending()
         start = channel.pending.setdefault(-self._numbers, _Pending()) if acknowledged else entry
-        ticket = Ticket(self._numbers, entry, start, channel)
+        ticket = PendingReply(self._numbers, entry, start, channel)
         await self._send(channel, line(ticket.number).encode("utf-8", "surrogateescape"))
         return ticket
 
-    async def add(self, ticket: Ticket, line: str) -> None:
+    async def add(self, ticket: PendingReply, line: str) -> None:
         """Send a further line for a ticket. A link that is lost shows in the ticket."""
         await self._send(ticket.channel, line.encode("utf-8", "surrogateescape"))
 
@@ -365,11 +365,11 @@ class HeldShell:
         prologue = PROLOGUE.format(nonce=channel.nonce, words=WORDS) + "\n".join(self._prologue) + "\n"
         with anyio.CancelScope(shield=True):
             await self._send(channel, prologue.encode())
-            channel.who = await self._ask(channel, WHO)
+            channel.who = await self._ask(channel, IDENTITY_SCRIPT)
         return channel
 
     async def _give_up(self, channel: _Channel) -> None:
-        who = who_is(channel.who.text) if channel.who else None
+        who = parse_shell_identity(channel.who.text) if channel.who else None
         if who is not None and who not in self._former:
             self._former.append(who)
         await channel.process.aclose()
@@ -377,15 +377,15 @@ class HeldShell:
 
     async def _end_former(self, channel: _Channel) -> None:
         """End those who may still be sent what we know to be lost. Raises what :meth:`call` does."""
-        ticket = await self._ask(channel, end_script(self._former))
+        ticket = await self._ask(channel, kill_stale_shells_script(self._former))
         await self.reply_to(ticket)
         self._former.clear()
 
-    async def _ask(self, channel: _Channel, script: str) -> Ticket:
+    async def _ask(self, channel: _Channel, script: str) -> PendingReply:
         self._numbers += 1
         entry = channel.pending[self._numbers] = _Pending()
         await self._send(channel, call_line(script)(self._numbers).encode())
-        return Ticket(self._numbers, entry, entry, channel)
+        return PendingReply(self._numbers, entry, entry, channel)
 
     async def _drop(self, channel: _Channel) -> None:
         channel.lose()
@@ -407,10 +407,10 @@ class HeldShell:
 
 
 @asynccontextmanager
-async def open_held_shell(transport: Transport) -> AsyncIterator[HeldShell]:
+async def open_held_shell(transport: Transport) -> AsyncIterator[PersistentShell]:
     """A held shell that is closed when this is left. It connects at the first call."""
     async with open_background_tasks() as tasks:
-        shell = HeldShell(transport, tasks)
+        shell = PersistentShell(transport, tasks)
         try:
             yield shell
         finally:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 __all__ = [
     "END",
+    "IDENTITY_SCRIPT",
     "LIST",
     "SEEK",
     "SINCE",
-    "WHO",
-    "end_script",
-    "who_is",
+    "kill_stale_shells_script",
+    "parse_shell_identity",
 ]
 
 
@@ -183,7 +183,7 @@ It needs ``hx_jobs``, and ``hx_alive``, ``hx_kill`` and ``hx_nap`` of :mod:`.job
 
 
 # "PID BEGAN BOOT" of the held shell itself: a process is not known by its number alone.
-WHO = f"""{SINCE}
+IDENTITY_SCRIPT = f"""{SINCE}
 hx_boot=
 {{ read -r hx_boot </proc/sys/kernel/random/boot_id; }} 2>/dev/null
 hx_since $$
@@ -207,12 +207,12 @@ hx_end() {{
 """
 
 
-def who_is(text: str) -> tuple[str, str, str] | None:
-    """What :data:`WHO` printed; None where there is no ``/proc`` to tell one process from a later one."""
+def parse_shell_identity(text: str) -> tuple[str, str, str] | None:
+    """What :data:`IDENTITY_SCRIPT` printed; None where there is no ``/proc`` to tell one process from a later one."""
     words = text.split()
     return (words[0], words[1], words[2]) if len(words) == 3 and words[0].isdecimal() and words[1].isdecimal() else None
 
 
-def end_script(former: Sequence[tuple[str, str, str]]) -> str:
-    """The script that ends these shells, each by what :func:`who_is` gave."""
+def kill_stale_shells_script(former: Sequence[tuple[str, str, str]]) -> str:
+    """The script that ends these shells, each by what :func:`parse_shell_identity` gave."""
     return _END_OF_SHELL + "".join(f"hx_end {shlex.join(one)}\n" for one in former)

@@ -28,15 +28,15 @@ from harness.system.background_tasks import BackgroundTasks, open_background_tas
 from harness.target import Target
 from harness.transport import Transport
 
-from .persistent_shell import HeldShell, call_line
+from .persistent_shell import PersistentShell, call_line
 
 __all__ = [
     "PROLOGUE",
     "REPORT",
     "JobRecord",
     "JobStore",
-    "LogPlace",
-    "NoStateDirectory",
+    "RemoteLogStore",
+    "StateDirectoryUnavailable",
     "keep_job_store",
     "open_job_store",
     "pane_uid",
@@ -45,7 +45,7 @@ __all__ = [
     "render_record",
 ]
 
-MOST_CLAIMS = 64
+MAX_CLAIMED_IDS = 64
 RELEASE_TIMEOUT = 1.0
 
 # Runs in every life of the held shell. hx_root stays empty, with the reason in hx_why, when there is no safe place.
@@ -164,7 +164,9 @@ n=0
 case $n in ''|*[!0-9]*) n=0 ;; esac
 [ "$n" -ge {last} ] || echo {last} >last
 """
-REMADE = "harness's directory on the target had been removed, and was made anew: earlier jobs and their output are gone"
+STATE_RECREATED_NOTICE = (
+    "harness's directory on the target had been removed, and was made anew: earlier jobs and their output are gone"
+)
 
 Kind = Literal["plain", "pane"]
 
@@ -197,7 +199,7 @@ class JobRecord:
     nonce: str = ""
     user: str = ""
     host: str = ""
-    """Where the log is, when tmux does not run on the target: see :attr:`LogPlace.name`."""
+    """Where the log is, when tmux does not run on the target: see :attr:`RemoteLogStore.name`."""
     helper: bool = False
     proof: str = ""
     """What the secret in the end mark, and in the record of the exit code, is known by."""
@@ -283,19 +285,19 @@ def _number(text: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LogPlace:
+class RemoteLogStore:
     """A machine that is not the target and keeps logs of panes whose shells are there: where tmux runs for it.
 
     ``root`` is its state directory, ``name`` what records call it.
     """
 
     transport: Transport
-    shell: HeldShell
+    shell: PersistentShell
     root: str
     name: str
 
 
-class NoStateDirectory(ConnectError):
+class StateDirectoryUnavailable(ConnectError):
     """Nothing on the target can be written, or the tools to do so are missing."""
 
 
@@ -323,7 +325,7 @@ def parse_report(text: str, target: Target) -> StateReport:
 def _refusal(why: str, target: Target) -> ConnectError:
     kind, _, path = why.partition(" ")
     if kind not in _REFUSALS:
-        return NoStateDirectory(
+        return StateDirectoryUnavailable(
             "no writable directory for job records",
             target=target,
             hint="set XDG_STATE_HOME on the target to a directory of yours",
@@ -339,9 +341,9 @@ class JobStore:
     one who runs a single command claims no more.
     """
 
-    def __init__(self, shell: HeldShell, tasks: BackgroundTasks, report: StateReport) -> None:
+    def __init__(self, shell: PersistentShell, tasks: BackgroundTasks, report: StateReport) -> None:
         self.root = report.root
-        self.log_places: dict[str, LogPlace] = {}
+        self.log_places: dict[str, RemoteLogStore] = {}
         """Where else logs of this target's jobs are, as far as they can be read now; by name."""
         self._shell = shell
         self._tasks = tasks
@@ -361,7 +363,7 @@ class JobStore:
             return False
         self.remade += 1
         self._ready.clear()
-        self.add_notice(REMADE)
+        self.add_notice(STATE_RECREATED_NOTICE)
         return True
 
     def add_notice(self, notice: str) -> None:
@@ -439,7 +441,7 @@ class JobStore:
             self._refilling = False
 
     async def _fetch(self) -> None:
-        self._batch = min(MOST_CLAIMS, self._batch * 2)
+        self._batch = min(MAX_CLAIMED_IDS, self._batch * 2)
         claim = f"hx_claim {self._batch}"
         ids = (await self._shell.call(claim)).text.split()
         if not ids and await self.remake():
@@ -465,7 +467,7 @@ class JobStore:
 
 
 @asynccontextmanager
-async def keep_job_store(shell: HeldShell, report: StateReport) -> AsyncIterator[JobStore]:
+async def keep_job_store(shell: PersistentShell, report: StateReport) -> AsyncIterator[JobStore]:
     """A store from a report that was had already; unused ids are given back at the end."""
     async with open_background_tasks() as tasks:
         store = JobStore(shell, tasks, report)
@@ -485,7 +487,7 @@ async def _release(store: JobStore) -> None:
 
 
 @asynccontextmanager
-async def open_job_store(shell: HeldShell) -> AsyncIterator[JobStore]:
+async def open_job_store(shell: PersistentShell) -> AsyncIterator[JobStore]:
     """Make or check the state directory, in one round trip. Must be the held shell's first use.
 
     Raises:

@@ -12,7 +12,7 @@ from harness.command import Command
 from harness.errors import TerminalError, UnsupportedOperation
 
 from ..posix.jobs.launch import MISSING, NOT_A_DIRECTORY, NOT_ENTERED, account_text
-from ..posix.persistent_shell import HeldShell
+from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobRecord, JobStore
 from .job import PaneJob
 from .keyboard import Dispatch, SavedFile
@@ -35,7 +35,7 @@ __all__ = [
 # -- What a command is given beside its text: another user's name.
 
 
-async def check_user(shell: HeldShell, user: str) -> None:
+async def check_user(shell: PersistentShell, user: str) -> None:
     """See that commands can be run as another user.
 
     Raises:

@@ -6,7 +6,7 @@ import shlex
 import time
 from dataclasses import dataclass
 
-from ..posix.persistent_shell import HeldShell
+from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .foreground import inspect
 from .job import PaneJob
@@ -29,7 +29,7 @@ class EndCheck:
     """Makes the record of a job say unknown when its end proves false. ``shell`` runs where the pane's shell does."""
 
     link: Link
-    shell: HeldShell
+    shell: PersistentShell
     store: JobStore
 
     def question(self, pane: Pane) -> tuple[str, ...]:

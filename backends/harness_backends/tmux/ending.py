@@ -15,7 +15,7 @@ from harness.errors import HarnessError
 from harness.results import Status
 
 from ..posix.paneend import KILL_GRACE, PaneJobEnd, PaneKill
-from ..posix.persistent_shell import HeldShell
+from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .job import PaneJob
 from .keyboard import INTERRUPT, type_text, unlock
@@ -43,7 +43,7 @@ class Ending:
     """Ends jobs. A shell whose program is killed goes on with what follows, unless a C-c was what ended the program."""
 
     link: Link | PlainTmux
-    shell: HeldShell
+    shell: PersistentShell
     store: JobStore
 
     async def end(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.errors import ConnectionLost, TerminalError
 
-from ..posix.persistent_shell import HeldShell
+from ..posix.persistent_shell import PersistentShell
 from .control_protocol import Block
 from .link import Link
 from .pane import Pane
@@ -201,7 +201,7 @@ async def terminal_of(pane: Pane, ask: Callable[..., Awaitable[list[Block]]], *,
     return tty, int(pid or 0)
 
 
-async def inspect(shell: HeldShell, tty: str, pid: int) -> Foreground:
+async def inspect(shell: PersistentShell, tty: str, pid: int) -> Foreground:
     """Look at the pane whose terminal is ``tty`` and whose first process is ``pid``."""
     look = f"hx_front {shlex.quote(tty)} {pid}"
     reply = await shell.call(look, timeout=10)

@@ -12,7 +12,7 @@ from harness.command import Command
 from harness.results import ShellResult, Status
 
 from ..posix.end_proof import imitates, proof_of
-from ..posix.markers import ANSWERED, Mark, answered
+from ..posix.markers import ANSWERED, PromptMarker, answered
 from .output import OutputCollector, collector_for
 
 __all__ = ["PaneJob", "entered"]
@@ -110,7 +110,7 @@ class PaneJob:
         """What its record holds, to know the proof of its end by."""
         return proof_of(self.secret)
 
-    def is_output(self, mark: Mark) -> bool:
+    def is_output(self, mark: PromptMarker) -> bool:
         """Whether its command wrote this mark, and not the shell."""
         running = self.takes_output and not self.announced and mark.nonce == self.nonce
         self.prompted |= running and mark.kind == "prompt"

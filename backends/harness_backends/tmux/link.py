@@ -16,7 +16,7 @@ from harness.system.background_tasks import BackgroundTasks
 from harness.target import Target
 from harness.transport import Transport
 
-from ..posix.persistent_shell import HeldShell
+from ..posix.persistent_shell import PersistentShell
 from .control import AnswerLost, ControlClient, Event
 from .control_protocol import Block
 from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, session_refusal, setup_script, shells_script
@@ -41,11 +41,11 @@ class Link:
     def __init__(
         self,
         transport: Transport,
-        shell: HeldShell,
+        shell: PersistentShell,
         setup: Setup,
         tasks: BackgroundTasks,
         on_event: Callable[[Event], None],
-        shells: HeldShell | None = None,
+        shells: PersistentShell | None = None,
     ) -> None:
         self.transport = transport
         self.shell = shell

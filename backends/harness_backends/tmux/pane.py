@@ -10,7 +10,7 @@ import anyio
 from harness.results import Status
 
 from ..posix.end_proof import TWICE, proves_end, status_of_broken
-from ..posix.markers import Mark, MarkerScanner, from_keyboard
+from ..posix.markers import PromptMarker, PromptMarkerScanner, from_keyboard
 from .job import PaneJob, entered
 
 __all__ = ["NestedShell", "Pane", "Phase"]
@@ -82,7 +82,7 @@ class Pane:
         """Jobs whose end was told again, when they had ended."""
         self._last: PaneJob | None = None
         """The job that ended last, until something else runs or the stream is read again."""
-        self._scanner = MarkerScanner(nonce)
+        self._scanner = PromptMarkerScanner(nonce)
         self.paused = False
         """The live stream has a hole; the log is read instead until the job has ended."""
         self.missed = bytearray()
@@ -155,7 +155,7 @@ class Pane:
     def restart_scan(self) -> None:
         """Forget a half-read marker: the next bytes come from somewhere else, and may repeat marks."""
         self._last = None
-        self._scanner = MarkerScanner(*(shell.nonce for shell in self.shells))
+        self._scanner = PromptMarkerScanner(*(shell.nonce for shell in self.shells))
 
     def push_shell(self, shell: NestedShell) -> None:
         """Expect the markers of a nested shell too."""
@@ -192,7 +192,7 @@ class Pane:
             job.finish(status)
         self.notify()
 
-    def apply(self, mark: Mark) -> None:
+    def apply(self, mark: PromptMarker) -> None:
         """One marker: the state after it."""
         if mark.kind in ("end", "prompt") and mark.nonce != self.shell.nonce:
             self._leave_nested(mark)
@@ -214,7 +214,7 @@ class Pane:
                 self._shell_exited(mark.code or 0)
         self.notify()
 
-    def _told(self, mark: Mark) -> None:
+    def _told(self, mark: PromptMarker) -> None:
         """A shell told a fact: its directory, or of a job, or, once and before anything else, of itself."""
         if mark.text.startswith("/"):
             self.cwd = mark.text
@@ -251,7 +251,7 @@ class Pane:
             job.notices.append(UNREAD)
         job.finish(Status.UNKNOWN)
 
-    def _begins_anew(self, piece: Mark) -> bool:
+    def _begins_anew(self, piece: PromptMarker) -> bool:
         """The pane has another first process. A program that shows the log shows the mark of this one."""
         return piece.text.startswith("tty=") and self.wrapper not in ("", piece.text.removeprefix("tty="))
 
@@ -261,14 +261,14 @@ class Pane:
         if before not in ("", wrapper):
             self._fresh_shell(Status.UNKNOWN, None, "a person started the pane anew (respawn-pane)")
 
-    def _start(self, mark: Mark) -> None:
+    def _start(self, mark: PromptMarker) -> None:
         number, self._last = mark.job, None
         self.operator_command_count += number == 0 and not self.jobs  # bash says so of what we type, too
         self.phase, self.running = "running", number
         if self.job is not None and self.job.number == number:
             self.job.start(soon=mark.soon)
 
-    def _end(self, mark: Mark) -> None:
+    def _end(self, mark: PromptMarker) -> None:
         alone = mark.job == 0 and not self.jobs  # with a job of ours sent, it is the line that sends it
         self.operator_command_count += alone and self.phase in (
             "prompt",
@@ -285,7 +285,7 @@ class Pane:
             job.finish(status, None if status is Status.UNKNOWN else mark.code, self.cwd or None)
 
     @staticmethod
-    def _status(job: PaneJob, mark: Mark) -> Status:
+    def _status(job: PaneJob, mark: PromptMarker) -> Status:
         """How a job ended, by its end mark."""
         told = status_of_broken(mark.code, mark.broken)
         if not mark.broken and from_keyboard(mark.code, job.collector.data):
@@ -297,7 +297,7 @@ class Pane:
             job.notices.append(NOT_BEGUN)
         return job.ending or told
 
-    def _leave_nested(self, mark: Mark) -> None:
+    def _leave_nested(self, mark: PromptMarker) -> None:
         """An outer shell speaks again: the inner ones are gone, with the jobs in them."""
         depth = next(index for index, shell in enumerate(self.shells) if shell.nonce == mark.nonce)
         inner = {shell.nonce for shell in self.shells[depth + 1 :]}

@@ -14,7 +14,7 @@ from harness.results import PaneInfo, Status
 from harness.system.background_tasks import BackgroundTasks
 
 from ..posix.jobs.launch import Outcome, recorded
-from ..posix.persistent_shell import HeldShell
+from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobRecord, JobStore, parse_record
 from .control import ControlClient
 from .foreground import SHELLS, inspect, terminal_of
@@ -56,7 +56,9 @@ def _holding(names: set[str], name: str) -> Iterator[None]:
 class PaneTable:
     """Knows the managed panes of one session."""
 
-    def __init__(self, link: Link, shell: HeldShell, store: JobStore, login_shell: str, tasks: BackgroundTasks) -> None:
+    def __init__(
+        self, link: Link, shell: PersistentShell, store: JobStore, login_shell: str, tasks: BackgroundTasks
+    ) -> None:
         self._link = link
         self._shell = shell
         self._store = store

@@ -13,7 +13,7 @@ from harness.errors import TerminalError
 from harness.transport import Transport
 
 from ..posix.jobs.launch import background_line
-from ..posix.persistent_shell import HeldShell, Reply
+from ..posix.persistent_shell import PersistentShell, ShellReply
 from .control_protocol import Block
 from .setup import Setup
 
@@ -29,11 +29,11 @@ class PlainTmux:
     """Runs tmux commands, several in one call, as :class:`.link.Link` does through its control client."""
 
     transport: Transport
-    shell: HeldShell
+    shell: PersistentShell
     setup: Setup
 
     @property
-    def shells(self) -> HeldShell:
+    def shells(self) -> PersistentShell:
         """Where the panes' shells run: where tmux runs."""
         return self.shell
 
@@ -53,7 +53,7 @@ class PlainTmux:
 
     ask = request
 
-    async def beside(self, script: str, timeout: float) -> Reply | None:
+    async def beside(self, script: str, timeout: float) -> ShellReply | None:
         """Run a script beside everything else in the held shell; None when it did not end in time."""
         ticket = await self.shell.submit(background_line(script))
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.errors import HarnessError
 
-from ..posix.markers import Mark, MarkerScanner
+from ..posix.markers import PromptMarker, PromptMarkerScanner
 from .job import PaneJob
 from .plain import PlainTmux
 
@@ -20,7 +20,7 @@ async def follow_log(tmux: PlainTmux, job: PaneJob) -> None:
     Without a second channel nothing is fed; the end of the job brings all of it.
     """
     path, start = f"{tmux.setup.root}/{job.log}", job.offset + 1
-    scanner = MarkerScanner(job.nonce)
+    scanner = PromptMarkerScanner(job.nonce)
     try:
         async with await tmux.transport.open_process(["sh", "-c", _FOLLOW, "sh", path, str(start)]) as process:
             while not job.done.is_set() and (data := await process.receive()):
@@ -30,7 +30,7 @@ async def follow_log(tmux: PlainTmux, job: PaneJob) -> None:
         return
 
 
-def _feed(job: PaneJob, pieces: list[bytes | Mark]) -> bool:
+def _feed(job: PaneJob, pieces: list[bytes | PromptMarker]) -> bool:
     """True when the end mark is there."""
     for piece in pieces:
         if isinstance(piece, bytes):

@@ -19,8 +19,8 @@ from harness.system.background_tasks import BackgroundTasks
 from ..posix.end_proof import new_secret, proves_end
 from ..posix.jobs.input import store_input
 from ..posix.jobs.launch import INTERRUPTING, Outcome, cwd_error, recorded
-from ..posix.jobs.termination import Cancelling
-from ..posix.persistent_shell import HeldShell
+from ..posix.jobs.termination import JobCanceller
+from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobRecord, JobStore
 from .dispatch import Body, command_files, compose, slot_text
 from .ending import TERM_GRACE, Ending, end_unless_ended, no_answer
@@ -73,12 +73,12 @@ class PlainRunner:
     """The operations on a pane that need the target. One instance serves all panes."""
 
     tmux: PlainTmux
-    shell: HeldShell
+    shell: PersistentShell
     store: JobStore
     panes: PlainPanes
     tasks: BackgroundTasks
     owner: str
-    cancelling: Cancelling
+    cancelling: JobCanceller
 
     async def run(
         self, known: PlainPane, command: Command, on_job: Callable[[PlainPane, PaneJob], None]

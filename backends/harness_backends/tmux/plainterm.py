@@ -16,8 +16,8 @@ from harness.terminal import Terminal
 from harness.transport import Transport
 
 from ..posix.jobs.launch import signal_name
-from ..posix.jobs.termination import Cancelling
-from ..posix.persistent_shell import HeldShell
+from ..posix.jobs.termination import JobCanceller
+from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .capture import capture_command, captured_text, extract_running, extract_tagged
 from .held import forget_jobs
@@ -202,7 +202,7 @@ class PlainTerminal(Terminal):
         return f"tmux {self._panes.setup.name!r} without control mode"
 
 
-async def control_refused(shell: HeldShell, setup: Setup) -> bool:
+async def control_refused(shell: PersistentShell, setup: Setup) -> bool:
     """Look again whether the target's tmux takes a control client: a link that was lost for a moment is no reason."""
     attach = f"printf 'display-message -p hx-taken\\n' | {setup.tmux} -C attach-session -t {shlex.quote(setup.exact)}"
     tmux = PlainTmux(shell.transport, shell, setup)
@@ -212,13 +212,13 @@ async def control_refused(shell: HeldShell, setup: Setup) -> bool:
 
 async def open_plain(
     transport: Transport,
-    shell: HeldShell,
+    shell: PersistentShell,
     store: JobStore,
     setup: Setup,
     login_shell: str,
     tasks: BackgroundTasks,
     owner: str,
-    cancelling: Cancelling,
+    cancelling: JobCanceller,
     told: str,
     why: str,
 ) -> PlainTerminal:

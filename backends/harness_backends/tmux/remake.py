@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ..posix.state_directory import REMADE, JobStore
+from ..posix.state_directory import STATE_RECREATED_NOTICE, JobStore
 from .link import Link
 from .pane import Pane
 from .setup import NewPane, log_files, shells_script
@@ -20,7 +20,7 @@ async def remake_files(link: Link, store: JobStore, pane: Pane) -> None:
         TerminalError: tmux refused.
     """
     await store.remake()
-    store.add_notice(REMADE)
+    store.add_notice(STATE_RECREATED_NOTICE)
     setup, own = link.setup, pane.shells[0]
     new = NewPane(pane.name, pane.uid, own.nonce, own.kind)
     pid = shlex.quote(f"{setup.pane_dir(pane.uid)}/pid")

@@ -11,7 +11,7 @@ import anyio
 from harness.errors import HarnessError
 from harness.results import Status
 
-from ..posix.persistent_shell import HeldShell
+from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .foreground import Foreground
 from .job import PaneJob
@@ -112,21 +112,21 @@ def _missing(pane: Pane, job: PaneJob) -> bool:
     return not (job.started or job.done.is_set() or pane.gone or pane.paused or pane.held != job.job_id)
 
 
-async def take_slot(shell: HeldShell, slot: str, job_id: str) -> bool:
+async def take_slot(shell: PersistentShell, slot: str, job_id: str) -> bool:
     """Take the slot of a pane away, so that its shell finds nothing to run; False when it has read the job."""
     path = shlex.quote(slot)
     script = f'id=; read -r id rest <{path}; [ "$id" = {job_id} ] && mv -f {path} {path}.away && echo away'
     return bool((await shell.call(f"{{ {script}; }} 2>/dev/null")).stdout)
 
 
-async def give_slot_back(shell: HeldShell, slot: str, job_id: str, *, wanted: bool) -> bool:
+async def give_slot_back(shell: PersistentShell, slot: str, job_id: str, *, wanted: bool) -> bool:
     """Put it back; False when the shell has read the job after all, or when it is not ``wanted`` any more."""
     path = shlex.quote(slot)
     back = f"{_unread(path, job_id)} && mv -f {path}.away {path} && echo back || " if wanted else ""
     return bool((await shell.call(f"{back}rm -f {path}.away")).stdout)
 
 
-async def drop_slot(shell: HeldShell, slot: str, job_id: str) -> bool:
+async def drop_slot(shell: PersistentShell, slot: str, job_id: str) -> bool:
     """Keep it away for good, so that keys find nothing to run; False when the shell has read the job after all."""
     path = shlex.quote(slot)
     return bool((await shell.call(f"{_unread(path, job_id)} && echo unread; rm -f {path}.away")).stdout)

@@ -28,8 +28,8 @@ from harness.system.background_tasks import BackgroundTasks
 from ..posix.end_proof import new_secret
 from ..posix.jobs.input import store_input
 from ..posix.jobs.launch import INTERRUPTING, cwd_error, recorded
-from ..posix.jobs.termination import Cancelling
-from ..posix.persistent_shell import HeldShell
+from ..posix.jobs.termination import JobCanceller
+from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .control import REPLY_TIMEOUT, AnswerLost
 from .control_protocol import Block
@@ -80,11 +80,11 @@ class PaneRunner:
     """The operations on a pane that need the target. One instance serves all panes."""
 
     link: Link
-    shell: HeldShell
+    shell: PersistentShell
     store: JobStore
     tasks: BackgroundTasks
     owner: str
-    cancelling: Cancelling
+    cancelling: JobCanceller
 
     async def run(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> ShellResult:
         """Run a command as :meth:`Terminal.run` says; ``on_job`` is told of the job before it is typed."""

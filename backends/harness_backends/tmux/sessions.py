@@ -24,8 +24,8 @@ from harness.transport import Transport
 from harness.withheld import child_env
 
 from ..local import LocalTransport
-from ..posix.persistent_shell import HeldShell, Reply, open_held_shell
-from ..posix.state_directory import JobStore, LogPlace, open_job_store
+from ..posix.persistent_shell import PersistentShell, ShellReply, open_held_shell
+from ..posix.state_directory import JobStore, RemoteLogStore, open_job_store
 from .naming import DEFAULT_PANE, PANE_FORMAT, check_name, listed, pane_info, parse_panes, target_label
 from .setup import SESSION_FORMAT, NewPane, Setup, pane_shell, session_refusal, setup_script, shells_script
 from .version import FLOOR, TmuxVersion, require
@@ -50,7 +50,7 @@ class Place:
     """The machine that tmux runs on. ``notice`` is for the first caller; empty when there is nothing to say."""
 
     transport: Transport
-    shell: HeldShell
+    shell: PersistentShell
     setup: Setup
     notice: str = ""
 
@@ -58,7 +58,7 @@ class Place:
 @asynccontextmanager
 async def tmux_place(
     transport: Transport,
-    shell: HeldShell,
+    shell: PersistentShell,
     store: JobStore,
     capabilities: Capabilities,
     config: Config,
@@ -85,7 +85,7 @@ async def tmux_place(
         known = await local_shell.call(f"tmux -L {shlex.quote(config.tmux_socket)} has-session -t ={name} 2>/dev/null")
         if known.exit_code != 0:
             await _require_terminal(transport)
-        logs = LogPlace(local, local_shell, root, f"{socket.gethostname()}:{root}")
+        logs = RemoteLogStore(local, local_shell, root, f"{socket.gethostname()}:{root}")
         setup = Setup(root, name, here, config, store.root, transport.interactive_argv, host=logs.name, label=label)
         store.log_places[logs.name] = logs
         try:
@@ -127,7 +127,7 @@ def session_here(session: str, label: str) -> str:
 
 
 @asynccontextmanager
-async def _here() -> AsyncIterator[tuple[Transport, HeldShell, str, TmuxVersion]]:
+async def _here() -> AsyncIterator[tuple[Transport, PersistentShell, str, TmuxVersion]]:
     local = LocalTransport(Target.parse("local:"))
     async with open_held_shell(local) as shell, open_job_store(shell) as store:
         text = (await shell.call("tmux -V")).text
@@ -185,8 +185,8 @@ class SessionTable(Sessions):
     """Knows the sessions that carry our option. ``shells`` is where the shells of their panes run."""
 
     setup: Setup
-    shell: HeldShell
-    shells: HeldShell
+    shell: PersistentShell
+    shells: PersistentShell
     login_shell: str
     target: Target
 
@@ -204,7 +204,7 @@ class SessionTable(Sessions):
         await self._made(other, await self.shell.call(setup_script(other, pane)))
         return self._found(full, await self.list())
 
-    async def _made(self, setup: Setup, reply: Reply) -> None:
+    async def _made(self, setup: Setup, reply: ShellReply) -> None:
         fields = dict(line.partition("=")[::2] for line in reply.text.splitlines())
         refused = session_refusal(fields, setup, self.target, reply.stderr)
         if refused is not None:
@@ -241,7 +241,7 @@ class SessionTable(Sessions):
 @asynccontextmanager
 async def open_sessions(
     transport: Transport,
-    shell: HeldShell,
+    shell: PersistentShell,
     store: JobStore,
     capabilities: Capabilities,
     config: Config,

@@ -14,7 +14,7 @@ from harness.results import ShellResult
 
 from ..posix.jobs.output import Gap, not_kept, read_output, split_gap
 from ..posix.log_limit import GAP, MIN_LOG_LIMIT
-from ..posix.persistent_shell import HeldShell
+from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .job import PaneJob
 
@@ -39,7 +39,7 @@ for hx_f in OUT_ ERR_; do hx_gap "$hx_f"; printf '\\n%s %s\\n' "$hx_hole" "$hx_l
 """
 
 
-async def with_streams(shell: HeldShell, store: JobStore, job: PaneJob) -> ShellResult:
+async def with_streams(shell: PersistentShell, store: JobStore, job: PaneJob) -> ShellResult:
     """The job as it stands, with what its streams hold now, each within the command's limit."""
     out, err = store.path(job.job_id, "out"), store.path(job.job_id, "err")
     found = await read_output(shell.transport, shell, out, err, job.command.max_output)
@@ -49,7 +49,7 @@ async def with_streams(shell: HeldShell, store: JobStore, job: PaneJob) -> Shell
     return replace(result, truncated=omitted, notices=(*result.notices, *notices))
 
 
-async def keep_limit(shell: HeldShell, job: PaneJob, limit: int) -> None:
+async def keep_limit(shell: PersistentShell, job: PaneJob, limit: int) -> None:
     """Have the target keep the files of a job with separate streams within the limit, also without us.
 
     Args:
@@ -61,7 +61,7 @@ async def keep_limit(shell: HeldShell, job: PaneJob, limit: int) -> None:
             await shell.call(f"hx_limit {job.job_id} {max(MIN_LOG_LIMIT, limit)}")
 
 
-async def report_streams(shell: HeldShell, store: JobStore, job: PaneJob, poll: float | None = None) -> None:
+async def report_streams(shell: PersistentShell, store: JobStore, job: PaneJob, poll: float | None = None) -> None:
     """Give the callbacks of a job with separate streams what is written, as it arrives, until all of it was given.
 
     Args:
@@ -93,7 +93,7 @@ async def report_streams(shell: HeldShell, store: JobStore, job: PaneJob, poll: 
 
 
 async def _read_next(
-    shell: HeldShell, store: JobStore, job: PaneJob, had: list[int]
+    shell: PersistentShell, store: JobStore, job: PaneJob, had: list[int]
 ) -> tuple[tuple[bytes, bytes], tuple[int, int]] | None:
     """What follows in both files, and how much there is of it; None while they are not there."""
     script = f"a={had[0]} b={had[1]}{_NEXT}".replace("LIMIT_", str(CHUNK))
@@ -111,7 +111,9 @@ async def _read_next(
     return (data[:out], data[out : out + err]), (out_left, err_left)
 
 
-def _check_kept(job: PaneJob, shell: HeldShell, had: list[int], gaps: tuple[Gap, Gap], sizes: tuple[int, int]) -> None:
+def _check_kept(
+    job: PaneJob, shell: PersistentShell, had: list[int], gaps: tuple[Gap, Gap], sizes: tuple[int, int]
+) -> None:
     """Refuse bytes that were taken out of a stream before they were read.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.command import Capture
 
 from ..posix.jobs.output import read_range
-from ..posix.markers import MarkerScanner
+from ..posix.markers import PromptMarkerScanner
 from ..posix.panelog import other_mark
 from .capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
 from .job import PaneJob
@@ -161,7 +161,7 @@ async def _from_log(tmux: PlainTmux, job: PaneJob) -> bool:
 
 async def _feed_log(tmux: PlainTmux, job: PaneJob, path: str, *, without_end: bool = False) -> bool:
     """Feed a job with its part of the log; True when its end is there."""
-    scanner = MarkerScanner(job.nonce)
+    scanner = PromptMarkerScanner(job.nonce)
     async for chunk in read_range(tmux.transport, tmux.shell, path, job.offset):
         for piece in scanner.feed(chunk):
             if without_end and job.started and (found := other_mark(piece, job.number)) is not None:

@@ -22,8 +22,8 @@ from harness.terminal import Listener, Operators, Terminal
 from harness.transport import Transport
 
 from ..posix.jobs.launch import signal_name
-from ..posix.jobs.termination import Cancelling
-from ..posix.persistent_shell import HeldShell
+from ..posix.jobs.termination import JobCanceller
+from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .capture import capture_command, captured_text, extract_running, extract_tagged
 from .control import Event
@@ -288,7 +288,7 @@ def owner_name() -> str:
 @asynccontextmanager
 async def open_terminal(
     transport: Transport,
-    shell: HeldShell,
+    shell: PersistentShell,
     store: JobStore,
     capabilities: Capabilities,
     config: Config,
@@ -309,7 +309,7 @@ async def open_terminal(
     async with AsyncExitStack() as stack:
         place = await stack.enter_async_context(tmux_place(transport, shell, store, capabilities, config, session))
         tasks = await stack.enter_async_context(open_background_tasks())
-        cancelling = Cancelling(shell, store, tasks, END_TIMEOUT)
+        cancelling = JobCanceller(shell, store, tasks, END_TIMEOUT)
         stack.push_async_callback(cancelling.finish)
         holder: list[TmuxTerminal] = []
 
@@ -341,7 +341,7 @@ async def open_terminal(
 
 
 async def _open_link(
-    link: Link, table: PaneTable, store: JobStore, tasks: BackgroundTasks, cancelling: Cancelling, told: str
+    link: Link, table: PaneTable, store: JobStore, tasks: BackgroundTasks, cancelling: JobCanceller, told: str
 ) -> PlainTerminal | None:
     """Attach the control client; where that cannot be had, the terminal that does without.
 

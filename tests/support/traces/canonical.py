@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import Any
 
 from harness.command import Command
-from harness_backends.posix.markers import Mark, MarkerScanner
+from harness_backends.posix.markers import PromptMarker, PromptMarkerScanner
 from harness_backends.tmux.job import PaneJob
 from harness_backends.tmux.output import OutputCollector
 from harness_backends.tmux.pane import NestedShell, Pane
@@ -65,7 +65,7 @@ FORMS: tuple[tuple[type | UnionType, Callable[[Any], Any]], ...] = (
     (PaneJob, lambda job: job.job_id),
     (OutputCollector, _collector),
     (NestedShell, lambda shell: [shell.nonce, shell.kind, shell.files, shell.pid, shell.image]),
-    (MarkerScanner, lambda scanner: text_of(scanner._held)),
+    (PromptMarkerScanner, lambda scanner: text_of(scanner._held)),
     (Command, lambda command: command.command),
     (list | tuple, lambda values: [plain(value) for value in values]),
     (BaseException, lambda error: f"raised {type(error).__name__}"),
@@ -84,7 +84,7 @@ def argument(value: Any) -> Any:
     """An argument of a call, whole."""
     if isinstance(value, bytes | bytearray):
         return text_of(value)
-    return text_of(value.raw) if isinstance(value, Mark) else plain(value)
+    return text_of(value.raw) if isinstance(value, PromptMarker) else plain(value)
 
 
 def _attributes(owner: object) -> Iterable[tuple[str, Any]]:

@@ -14,7 +14,7 @@ import pytest
 
 from harness.command import Command
 from harness.results import Status
-from harness_backends.posix.markers import Mark, MarkerScanner
+from harness_backends.posix.markers import PromptMarker, PromptMarkerScanner
 from harness_backends.tmux.job import PaneJob
 from harness_backends.tmux.output import collector_for
 from harness_backends.tmux.pane import NestedShell, Pane
@@ -130,8 +130,8 @@ def _call_job(job: PaneJob, name: str, arguments: list[Any]) -> None:
         case "finish":
             job.finish(Status(arguments[0]), *arguments[1:])
         case "is_output":
-            (mark,) = MarkerScanner(job.nonce).feed(arguments[0].encode("latin-1"))
-            assert isinstance(mark, Mark)
+            (mark,) = PromptMarkerScanner(job.nonce).feed(arguments[0].encode("latin-1"))
+            assert isinstance(mark, PromptMarker)
             job.is_output(mark)
         case "touch":
             job.touch()

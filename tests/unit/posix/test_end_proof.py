@@ -7,7 +7,7 @@ import re
 import pytest
 
 from harness_backends.posix.end_proof import imitates, new_secret, proof_of, proves_end
-from harness_backends.posix.markers import Mark
+from harness_backends.posix.markers import PromptMarker
 
 SECRET = "5ec2e7"
 PROOF = proof_of(SECRET)
@@ -46,31 +46,31 @@ def test_only_the_secret_proves_an_end_and_a_job_without_a_proof_needs_none(
 @pytest.mark.parametrize(
     ("mark", "proof", "imitation"),
     [
-        (Mark("end", 7, 0, secret=SECRET), PROOF, False),
-        (Mark("end", 7, 0), PROOF, True),
-        (Mark("end", 6, 0, secret=SECRET), PROOF, True),
-        (Mark("end", 7, 0), "", False),
-        (Mark("end", 8, 0), "", True),
-        (Mark("over", 7, secret=SECRET), PROOF, False),
-        (Mark("over", 7, secret="0"), PROOF, True),
-        (Mark("over", 6, secret=SECRET), PROOF, True),
-        (Mark("cwd", text="/tmp"), PROOF, False),
-        (Mark("cwd", text="/tmp;x"), PROOF, False),
-        (Mark("cwd", text="in=0"), PROOF, False),
-        (Mark("cwd", text="in=0;x"), PROOF, False),
-        (Mark("cwd", text=""), PROOF, False),
-        (Mark("cwd", text="in=1"), PROOF, True),
-        (Mark("cwd", text=f"in=1;{SECRET}"), PROOF, False),
-        (Mark("cwd", text=f"off=7;{SECRET}"), PROOF, False),
-        (Mark("cwd", text="off=7;"), PROOF, True),
-        (Mark("cwd", text="off=7;"), "", True),
-        (Mark("exit", code=1), PROOF, False),
-        (Mark("start", 7), PROOF, True),
-        (Mark("prompt", 7), PROOF, True),
-        (Mark("continue"), PROOF, True),
+        (PromptMarker("end", 7, 0, secret=SECRET), PROOF, False),
+        (PromptMarker("end", 7, 0), PROOF, True),
+        (PromptMarker("end", 6, 0, secret=SECRET), PROOF, True),
+        (PromptMarker("end", 7, 0), "", False),
+        (PromptMarker("end", 8, 0), "", True),
+        (PromptMarker("over", 7, secret=SECRET), PROOF, False),
+        (PromptMarker("over", 7, secret="0"), PROOF, True),
+        (PromptMarker("over", 6, secret=SECRET), PROOF, True),
+        (PromptMarker("cwd", text="/tmp"), PROOF, False),
+        (PromptMarker("cwd", text="/tmp;x"), PROOF, False),
+        (PromptMarker("cwd", text="in=0"), PROOF, False),
+        (PromptMarker("cwd", text="in=0;x"), PROOF, False),
+        (PromptMarker("cwd", text=""), PROOF, False),
+        (PromptMarker("cwd", text="in=1"), PROOF, True),
+        (PromptMarker("cwd", text=f"in=1;{SECRET}"), PROOF, False),
+        (PromptMarker("cwd", text=f"off=7;{SECRET}"), PROOF, False),
+        (PromptMarker("cwd", text="off=7;"), PROOF, True),
+        (PromptMarker("cwd", text="off=7;"), "", True),
+        (PromptMarker("exit", code=1), PROOF, False),
+        (PromptMarker("start", 7), PROOF, True),
+        (PromptMarker("prompt", 7), PROOF, True),
+        (PromptMarker("continue"), PROOF, True),
     ],
 )
 def test_what_a_running_command_wrote_is_told_from_what_its_shell_wrote(
-    mark: Mark, proof: str, imitation: bool
+    mark: PromptMarker, proof: str, imitation: bool
 ) -> None:
     assert imitates(mark, 7, proof) is imitation

@@ -17,11 +17,11 @@ from harness.results import DirEntry
 from harness_backends.posix.files.calls import (
     EntryParser,
     Hasher,
+    display_path,
     fields_of,
     file_error,
     local_error,
     parse_stat,
-    shown,
     tolerable,
     version_of,
 )
@@ -193,7 +193,7 @@ def test_errors_of_this_machine_are_file_errors_too() -> None:
     ("path", "text"), [("a b", "a b"), (" a", "' a'"), ("a\nb", r"'a\nb'"), ("\udcff", r"'\udcff'")]
 )
 def test_a_path_is_shown_on_one_line(path: str, text: str) -> None:
-    assert shown(path) == text
+    assert display_path(path) == text
 
 
 def test_a_search_tolerates_what_it_may_not_enter_and_nothing_else() -> None:

@@ -15,7 +15,7 @@ from tests.support.job_targets import JobTarget, open_job_target
 from harness.results import ShellResult, Status
 from harness_backends.posix.jobs import follow
 from harness_backends.posix.jobs.plain import PosixJobs
-from harness_backends.posix.persistent_shell import HeldShell, Ticket
+from harness_backends.posix.persistent_shell import PendingReply, PersistentShell
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
@@ -31,13 +31,13 @@ async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the held shell was sent."""
     sent: list[str] = []
-    submit = HeldShell.submit
+    submit = PersistentShell.submit
 
-    async def counted(self: HeldShell, line: Callable[[int], str], *, acknowledged: bool = False) -> Ticket:
+    async def counted(self: PersistentShell, line: Callable[[int], str], *, acknowledged: bool = False) -> PendingReply:
         sent.append(line(0))
         return await submit(self, line, acknowledged=acknowledged)
 
-    monkeypatch.setattr(HeldShell, "submit", counted)
+    monkeypatch.setattr(PersistentShell, "submit", counted)
     return sent
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.pane_shells import PANE_SHELLS, PaneShell, open_pane_shell
 
 from harness import PaneBusy, ShellResult
-from harness_backends.posix.persistent_shell import HeldShell, Reply
+from harness_backends.posix.persistent_shell import PersistentShell, ShellReply
 from harness_backends.tmux.rescue import drop_slot, give_slot_back, take_slot
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
@@ -110,10 +110,10 @@ async def test_a_line_that_finds_no_job_leaves_the_slot_to_the_next_one(shell: s
 class Here:
     """Runs what a held shell would."""
 
-    async def call(self, script: str) -> Reply:
+    async def call(self, script: str) -> ShellReply:
         """One script in a ``sh`` of its own."""
         done = await anyio.run_process(["sh", "-c", script], check=False)
-        return Reply(done.returncode, done.stdout, done.stderr)
+        return ShellReply(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ class Here:
 async def test_a_slot_that_is_away_is_read_by_nobody(
     tmp_path: Path, meanwhile: str, wanted: bool, there: str | None
 ) -> None:
-    slot, shell = tmp_path / "next", cast("HeldShell", Here())
+    slot, shell = tmp_path / "next", cast("PersistentShell", Here())
     slot.write_text("7 sh s\n")
     assert not await take_slot(shell, str(slot), "8")
     assert await take_slot(shell, str(slot), "7")
@@ -145,7 +145,7 @@ async def test_a_slot_that_is_away_is_read_by_nobody(
 async def test_a_job_that_was_read_while_its_slot_was_moved_counts_as_read(
     tmp_path: Path, meanwhile: str, unread: bool
 ) -> None:
-    slot, shell = tmp_path / "next", cast("HeldShell", Here())
+    slot, shell = tmp_path / "next", cast("PersistentShell", Here())
     slot.write_text("7 sh s\n")
     assert await take_slot(shell, str(slot), "7")
     if meanwhile:

@@ -29,7 +29,7 @@ from harness.errors import (
 from harness.results import DirEntry, FileType
 from harness.transport import Process, Transport
 
-from ..persistent_shell import HeldShell, Reply
+from ..persistent_shell import PersistentShell, ShellReply
 from . import shell_library
 from .shell_library import Refusal
 
@@ -39,12 +39,12 @@ __all__ = [
     "Hasher",
     "Scheme",
     "StatLine",
+    "display_path",
     "fields_of",
     "file_error",
     "local_error",
     "parse_scheme",
     "parse_stat",
-    "shown",
     "tolerable",
     "version_of",
 ]
@@ -147,7 +147,7 @@ _ERRNO = {
 }
 
 
-def shown(path: str) -> str:
+def display_path(path: str) -> str:
     """A path for a message: as it is when that is readable on one line, else escaped."""
     return path if path.isprintable() and path.strip() == path and path else ascii(path)
 
@@ -160,7 +160,7 @@ def file_error(path: str, exit_code: int, stderr: bytes, target: object) -> File
     last = stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if reason is Refusal.UNLIKE:
         return _build(reason, path, target, f" ({last})")
-    return FileError(f"{shown(path)}: {last or f'failed with exit code {exit_code}'}", target=target)
+    return FileError(f"{display_path(path)}: {last or f'failed with exit code {exit_code}'}", target=target)
 
 
 def local_error(path: str, error: OSError) -> FileError:
@@ -168,7 +168,7 @@ def local_error(path: str, error: OSError) -> FileError:
     reason = _ERRNO.get(error.errno or 0)
     if reason is not None:
         return _build(reason, path, "this machine")
-    return FileError(f"{shown(path)}: {os.strerror(error.errno or 0).lower()}", target="this machine")
+    return FileError(f"{display_path(path)}: {os.strerror(error.errno or 0).lower()}", target="this machine")
 
 
 def _refusal(exit_code: int, stderr: bytes) -> Refusal | None:
@@ -181,7 +181,7 @@ def _refusal(exit_code: int, stderr: bytes) -> Refusal | None:
 
 def _build(reason: Refusal, path: str, target: object, detail: str = "") -> FileError:
     kind = _KINDS[reason]
-    return kind.error(f"{shown(path)}: {kind.text}{detail}", target=target, hint=kind.hint)
+    return kind.error(f"{display_path(path)}: {kind.text}{detail}", target=target, hint=kind.hint)
 
 
 # -- Versions of file content: ``sha256:HEX``, or ``cksum:CRC:SIZE`` where the target has no program for SHA-256. Pure.
@@ -261,7 +261,7 @@ class FileCalls:
     ``library`` takes the place of the one for targets with tools.
     """
 
-    def __init__(self, shell: HeldShell, transport: Transport, home: str, library: str = "") -> None:
+    def __init__(self, shell: PersistentShell, transport: Transport, home: str, library: str = "") -> None:
         self.transport = transport
         self.home = home
         self._shell = shell
@@ -269,7 +269,7 @@ class FileCalls:
         self._defined = False
         self._scheme: Scheme | None = None
 
-    async def run(self, path: str, script: str) -> Reply:
+    async def run(self, path: str, script: str) -> ShellReply:
         """Run a script in the held shell: one round trip.
 
         Raises:
@@ -279,7 +279,7 @@ class FileCalls:
         check_path(path, self.transport.target)
         return self.checked(path, await self.attempt(script))
 
-    async def attempt(self, script: str) -> Reply:
+    async def attempt(self, script: str) -> ShellReply:
         """Run a script in the held shell, whatever its exit code."""
         if not self._defined:
             self._shell.define(self._library)
@@ -290,11 +290,11 @@ class FileCalls:
             reply = await self._send(f"{self._library}\n", script)
         return reply
 
-    async def _send(self, prefix: str, script: str) -> Reply:
+    async def _send(self, prefix: str, script: str) -> ShellReply:
         quoted = shlex.quote(script)
         return await self._shell.request(lambda number: f"{prefix}hx_call {number} {quoted}\n", timeout=CALL_TIMEOUT)
 
-    def checked(self, path: str, reply: Reply) -> Reply:
+    def checked(self, path: str, reply: ShellReply) -> ShellReply:
         """The reply, when it is a success."""
         if reply.exit_code != 0:
             raise file_error(path, reply.exit_code, reply.stderr, self.transport.target)
@@ -312,7 +312,7 @@ class FileCalls:
         except (ValueError, IndexError, OverflowError) as error:
             answer = ascii(data[:MAX_SHOWN_ANSWER].decode("utf-8", "replace"))
             raise FileError(
-                f"{shown(path)}: the answer of the target cannot be read: {answer}",
+                f"{display_path(path)}: the answer of the target cannot be read: {answer}",
                 target=self.transport.target,
                 hint="look at which programs stat, find and readlink are in the PATH of the target's shell",
             ) from error

@@ -16,18 +16,18 @@ from harness.errors import FileError
 from harness.results import FileContent, WriteResult
 from harness.system.background_tasks import open_background_tasks
 
-from ..persistent_shell import Reply
+from ..persistent_shell import ShellReply
 from .calls import (
     FileCalls,
     Hasher,
     Scheme,
     StatLine,
     check_path,
+    display_path,
     fields_of,
     file_error,
     parse_scheme,
     parse_stat,
-    shown,
     version_of,
 )
 from .shell_library import INLINE_READ, STAGE_PREFIX, call, encode_inline
@@ -52,7 +52,7 @@ ROOM_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenReply:
     """The first answer about a file: what it is, and its content when that was small (``data``, else None)."""
 
     scheme: Scheme
@@ -90,7 +90,7 @@ async def read_file(
 
 async def open_file(
     calls: FileCalls, path: str, offset: int = 0, limit: int | None = None, inline: int = INLINE_READ
-) -> Opened:
+) -> OpenReply:
     """Ask for a file; the answer holds its content when that is at most ``inline`` bytes."""
     script = call("hxf_read", path, offset, "" if limit is None else limit, inline)
     reply = await calls.run(path, script)
@@ -100,11 +100,11 @@ async def open_file(
     if reply.stderr:
         raise file_error(path, 1, reply.stderr, calls.transport.target)
     here = how == "here" or (how == "unsized" and len(data) <= inline)
-    return Opened(known, stat, real, version, how != "unsized", data if here else None)
+    return OpenReply(known, stat, real, version, how != "unsized", data if here else None)
 
 
 async def _read_unsized(
-    calls: FileCalls, path: str, opened: Opened, offset: int, limit: int | None, progress: Progress | None
+    calls: FileCalls, path: str, opened: OpenReply, offset: int, limit: int | None, progress: Progress | None
 ) -> FileContent:
     """A file that says it is empty: an empty one, or one of ``/proc``, whose size only its end tells."""
     data = opened.data
@@ -117,7 +117,7 @@ async def _read_unsized(
 async def _collect(
     calls: FileCalls,
     path: str,
-    opened: Opened,
+    opened: OpenReply,
     offset: int,
     length: int | None,
     progress: Progress | None,
@@ -146,7 +146,13 @@ def _room(length: int | None) -> io.BytesIO:
 
 
 async def copy_content(
-    calls: FileCalls, path: str, opened: Opened, offset: int, length: int | None, sink: Sink, progress: Progress | None
+    calls: FileCalls,
+    path: str,
+    opened: OpenReply,
+    offset: int,
+    length: int | None,
+    sink: Sink,
+    progress: Progress | None,
 ) -> int:
     """Stream ``length`` bytes (None: all) from ``offset`` to ``sink``; returns how many there were."""
     done = 0
@@ -180,7 +186,7 @@ async def _pieces(calls: FileCalls, path: str, real: str, offset: int, length: i
             raise file_error(path, 1, reply.stderr, calls.transport.target)
         if first not in (None, inode):
             raise FileError(
-                f"{shown(path)}: was replaced while it was read", target=calls.transport.target, hint="try again"
+                f"{display_path(path)}: was replaced while it was read", target=calls.transport.target, hint="try again"
             )
         first = inode
         if not data:
@@ -298,7 +304,7 @@ class FileWriter:
         reply = await self._send(request, chunks, progress)
         return _result(reply, request.size, hasher.version())
 
-    async def _send(self, request: WriteRequest, chunks: AsyncIterator[bytes], progress: Progress | None) -> Reply:
+    async def _send(self, request: WriteRequest, chunks: AsyncIterator[bytes], progress: Progress | None) -> ShellReply:
         stage = _stage_name()
         script = request.script(stage, "staged", "", "", sweep=self._sweep(request.path))
         how = FROM_STDIN + FLUSHED if request.size >= LARGE else FROM_STDIN
@@ -310,7 +316,7 @@ class FileWriter:
 
     async def _stream_through_shell(
         self, request: WriteRequest, stage: str, chunks: AsyncIterator[bytes], script: str
-    ) -> Reply:
+    ) -> ShellReply:
         """The same through the held shell, one round trip per piece, for a target that gives no second channel."""
         begin = request.prefix + call(
             "hxf_chunk", request.path, request.mode, request.expectation, int(request.parents), stage
@@ -363,6 +369,6 @@ def _stage_name() -> str:
     return STAGE_PREFIX + secrets.token_hex(12)
 
 
-def _result(reply: Reply, size: int, version: str) -> WriteResult:
+def _result(reply: ShellReply, size: int, version: str) -> WriteResult:
     (_, created, _, on_target), _ = fields_of(reply.stdout, 4)
     return WriteResult(size, created == "1", on_target or version)

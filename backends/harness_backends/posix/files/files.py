@@ -18,7 +18,7 @@ from harness.results import DirEntry, FileContent, FileStat, WriteResult
 from harness.transport import Transport
 
 from ..local_source import open_source
-from ..persistent_shell import HeldShell
+from ..persistent_shell import PersistentShell
 from .calls import FileCalls, check_path, fields_of, file_error, parse_stat
 from .content import FileWriter, WriteRequest, copy_content, open_file, read_file
 from .local_copy import replace_local
@@ -35,7 +35,7 @@ SMALL_TREE = 500
 class PosixFiles(Files):
     """See :class:`harness.backend.Files`. Every method raises the matching :class:`harness.errors.FileError`."""
 
-    def __init__(self, shell: HeldShell, transport: Transport, capabilities: Capabilities) -> None:
+    def __init__(self, shell: PersistentShell, transport: Transport, capabilities: Capabilities) -> None:
         self._transport = transport
         self._calls = FileCalls(shell, transport, capabilities.home)
         self._writer = FileWriter(self._calls)

@@ -26,7 +26,7 @@ from ..local_source import BLOCK
 from .calls import file_error, local_error
 from .shell_library import STAGE_PREFIX, Refusal
 
-__all__ = ["Replacement", "replace_local"]
+__all__ = ["AtomicFile", "replace_local"]
 
 _STAGE_NAME = re.compile(rf"{re.escape(STAGE_PREFIX)}[0-9a-f]{{24}}")
 _DAY = 86400.0
@@ -37,7 +37,7 @@ class ReadOnlyError(PermissionError):
     """The file's owner made it read-only."""
 
 
-class Replacement:
+class AtomicFile:
     """A hidden file that takes a path's place when :meth:`commit` is called."""
 
     def __init__(self, path: str, *, force: bool = False) -> None:
@@ -107,7 +107,7 @@ def _is_read_only(path: Path) -> bool:
 
 
 @asynccontextmanager
-async def replace_local(path: str, *, force: bool = False) -> AsyncIterator[Replacement]:
+async def replace_local(path: str, *, force: bool = False) -> AsyncIterator[AtomicFile]:
     """A replacement for a file of this machine; nothing has changed unless it was committed.
 
     Args:
@@ -117,7 +117,7 @@ async def replace_local(path: str, *, force: bool = False) -> AsyncIterator[Repl
         FileError: the file or its directory cannot be written.
     """
     try:
-        replacement = Replacement(path, force=force)
+        replacement = AtomicFile(path, force=force)
     except ReadOnlyError as error:
         raise file_error(path, Refusal.READ_ONLY, b"", "this machine") from error
     except OSError as error:

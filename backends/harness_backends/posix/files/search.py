@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from harness.errors import FileError, FileNotFound, NotADirectory
 from harness.results import DirEntry
 
-from ..persistent_shell import Reply
-from .calls import EntryParser, FileCalls, file_error, shown, tolerable
+from ..persistent_shell import ShellReply
+from .calls import EntryParser, FileCalls, display_path, file_error, tolerable
 from .shell_library import INLINE_READ, call
 from .transfer import drain
 
@@ -192,7 +192,7 @@ class _TooMany(Exception):
     pass
 
 
-class _Kept:
+class _SearchResults:
     """What a search has found so far: ``choose`` makes results of an entry."""
 
     def __init__(self, mark: str, choose: Callable[[DirEntry], list[DirEntry]], maximum: int) -> None:
@@ -225,16 +225,18 @@ async def search(
     """
     mark = secrets.token_hex(12)
     try:
-        return sorted(await _search(calls, wanted, _Kept(mark, choose, maximum), mark), key=lambda entry: entry.name)
+        return sorted(
+            await _search(calls, wanted, _SearchResults(mark, choose, maximum), mark), key=lambda entry: entry.name
+        )
     except _TooMany:
         raise FileError(
-            f"{shown(wanted.path)}: more than {maximum} entries",
+            f"{display_path(wanted.path)}: more than {maximum} entries",
             target=calls.transport.target,
             hint="search a smaller part, or raise max_entries",
         ) from None
 
 
-async def _search(calls: FileCalls, wanted: Search, kept: _Kept, mark: str) -> list[DirEntry]:
+async def _search(calls: FileCalls, wanted: Search, kept: _SearchResults, mark: str) -> list[DirEntry]:
     reply = await calls.run(wanted.path, wanted.script(mark, INLINE_READ))
     if len(reply.stdout) < INLINE_READ:
         _check(calls, wanted.path, reply)
@@ -251,13 +253,13 @@ async def _search(calls: FileCalls, wanted: Search, kept: _Kept, mark: str) -> l
         return kept.finish()
 
 
-async def _whole(calls: FileCalls, wanted: Search, kept: _Kept, reply: Reply) -> list[DirEntry]:
+async def _whole(calls: FileCalls, wanted: Search, kept: _SearchResults, reply: ShellReply) -> list[DirEntry]:
     with calls.understanding(wanted.path, reply.stdout):
         await kept.feed(reply.stdout)
         return kept.finish()
 
 
-def _check(calls: FileCalls, path: str, reply: Reply) -> None:
+def _check(calls: FileCalls, path: str, reply: ShellReply) -> None:
     """Searches leave out what they may not enter; any other complaint is an error."""
     if reply.exit_code >= 70 or not tolerable(reply.stderr):
         raise file_error(path, reply.exit_code, reply.stderr, calls.transport.target)

@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from harness.transport import Process
 
-from ..persistent_shell import Reply
+from ..persistent_shell import ShellReply
 
 __all__ = ["collect", "drain", "feed"]
 
@@ -21,7 +21,7 @@ Receive = Callable[[int], Awaitable[bytes]]
 Sink = Callable[[bytes], Awaitable[None]]
 
 
-async def feed(process: Process, chunks: AsyncIterator[bytes]) -> Reply:
+async def feed(process: Process, chunks: AsyncIterator[bytes]) -> ShellReply:
     """Send chunks to a program and return what it answered. It may end early: the rest is then not sent.
 
     An exception from ``chunks`` is passed on, after the program was ended.
@@ -35,10 +35,10 @@ async def feed(process: Process, chunks: AsyncIterator[bytes]) -> Reply:
         await process.send_eof()
         await streams.ended()
         code = await process.wait()
-    return Reply(code, bytes(streams.out), bytes(streams.err))
+    return ShellReply(code, bytes(streams.out), bytes(streams.err))
 
 
-async def drain(process: Process, sink: Sink, limit: int | None = None) -> Reply:
+async def drain(process: Process, sink: Sink, limit: int | None = None) -> ShellReply:
     """Give a program's output to ``sink``; with ``limit`` stop after that many bytes, which counts as success."""
     async with process, _draining(process, answer=False) as streams:
         left = limit
@@ -47,13 +47,13 @@ async def drain(process: Process, sink: Sink, limit: int | None = None) -> Reply
             left = None if left is None else left - len(data)
             await sink(data)
         if left == 0:
-            return Reply(0, b"", b"")
+            return ShellReply(0, b"", b"")
         await streams.ended()
         code = await process.wait()
-    return Reply(code, b"", bytes(streams.err))
+    return ShellReply(code, b"", bytes(streams.err))
 
 
-class _Streams:
+class _StreamDrainer:
     """Reads the streams that the caller does not read itself, so that the program never waits for us."""
 
     def __init__(self, process: Process, *, answer: bool) -> None:
@@ -82,8 +82,8 @@ class _Streams:
 
 
 @asynccontextmanager
-async def _draining(process: Process, *, answer: bool) -> AsyncIterator[_Streams]:
-    streams = _Streams(process, answer=answer)
+async def _draining(process: Process, *, answer: bool) -> AsyncIterator[_StreamDrainer]:
+    streams = _StreamDrainer(process, answer=answer)
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         streams.start(tasks)
@@ -96,7 +96,7 @@ async def _draining(process: Process, *, answer: bool) -> AsyncIterator[_Streams
         raise failure
 
 
-async def collect(process: Process) -> Reply:
+async def collect(process: Process) -> ShellReply:
     """Run a program that reads nothing to its end and return what it wrote."""
     return await feed(process, _nothing())
 

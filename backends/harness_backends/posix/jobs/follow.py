@@ -21,28 +21,28 @@ from harness.transport import Process, Transport
 
 from ...local import LocalTransport
 from ..log_limit import GAP, READER
-from ..panelog import LAG, PaneLog, PaneOutput, lacks_end, late_bytes, read_log
-from ..persistent_shell import HeldShell, Reply, Ticket, open_held_shell
-from ..state_directory import JobRecord, JobStore, LogPlace, pane_uid
+from ..panelog import LOG_LAG_TIMEOUT, PaneLog, PaneOutput, follow_trailing_output, lacks_end, read_log
+from ..persistent_shell import PendingReply, PersistentShell, ShellReply, open_held_shell
+from ..state_directory import JobRecord, JobStore, RemoteLogStore, pane_uid
 from . import launch, shell_library
 from .launch import background_line
 from .output import (
     INLINE,
     VIEW_REST,
     HeadTail,
-    Kept,
-    ViewedStream,
+    StoredStream,
+    ThrottledStream,
     output_script,
     parse_output,
     read_gap,
     read_kept,
     split_gap,
 )
-from .table import JobTable, KeptJob
+from .table import JobTable, StoredJob
 
 __all__ = [
     "CallbackError",
-    "JobEnds",
+    "JobExitWatch",
     "JobFollower",
     "JobReader",
     "callbacks_of",
@@ -55,26 +55,26 @@ __all__ = [
 
 
 @dataclass(slots=True)
-class _End:
+class _PendingExit:
     """``told``: the reply came; else the link was lost, and nobody tells of it any more."""
 
     event: anyio.Event = field(default_factory=anyio.Event)
     received: bool = False
 
 
-class JobEnds:
+class JobExitWatch:
     """Knows of the jobs that this process started and did not wait for."""
 
     def __init__(self, tasks: BackgroundTasks) -> None:
         self._tasks = tasks
-        self._ends: dict[str, _End] = {}
+        self._ends: dict[str, _PendingExit] = {}
 
-    def expect(self, job_id: str, ticket: Ticket) -> None:
+    def expect(self, job_id: str, ticket: PendingReply) -> None:
         """The reply to this ticket is the job's end."""
-        end = self._ends[job_id] = _End()
+        end = self._ends[job_id] = _PendingExit()
         self._tasks.start_soon(self._wait, job_id, ticket, end)
 
-    async def _wait(self, job_id: str, ticket: Ticket, end: _End) -> None:
+    async def _wait(self, job_id: str, ticket: PendingReply, end: _PendingExit) -> None:
         with suppress(ConnectionLost):  # the target is asked then
             await ticket.reply()
             end.received = True
@@ -171,10 +171,10 @@ fi
 
 
 STREAMS = ("out", "err")
-FOREVER = 10 * 365 * 86400.0
+NO_TIMEOUT = 10 * 365 * 86400.0
 LOOK_FOR = 300.0
 """Seconds of silence after which it is looked whether a job, whose end we are told of, is still there."""
-LOOK_AGAIN = 5.0
+POLL_INTERVAL = 5.0
 """Seconds of silence after which it is asked whether a job whose log is elsewhere still runs."""
 
 
@@ -192,12 +192,12 @@ class JobFollower:
     def __init__(
         self,
         transport: Transport,
-        shell: HeldShell,
+        shell: PersistentShell,
         store: JobStore,
         table: JobTable,
         socket: str,
         clock: Callable[[], float],
-        ends: JobEnds,
+        ends: JobExitWatch,
     ) -> None:
         """``clock`` is the target's time; ``socket`` is its tmux's."""
         self._ends = ends
@@ -213,11 +213,11 @@ class JobFollower:
     async def during(
         self,
         job_id: str,
-        reply: Callable[[], Awaitable[Reply]],
+        reply: Callable[[], Awaitable[ShellReply]],
         callbacks: Callbacks,
         delivered: list[int],
         received: tuple[HeadTail, HeadTail],
-    ) -> Reply:
+    ) -> ShellReply:
         """Wait for ``reply`` and call back with output meanwhile; ``delivered`` counts it for each stream.
 
         ``received`` keeps what came.
@@ -227,7 +227,7 @@ class JobFollower:
             OutputDropped: bytes that a callback has not had were dropped.
         """
         problems: list[Exception] = []
-        result: Reply | None = None
+        result: ShellReply | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._deliver_live, job_id, callbacks, delivered, received, problems, tasks.cancel_scope)
             try:
@@ -302,12 +302,12 @@ class JobFollower:
             return
         while data := await receive():
             delivered[number] += len(data)
-            if not call_back(callback, data, failures):
+            if not invoke_callback(callback, data, failures):
                 scope.cancel()
                 return
 
     async def deliver_rest(
-        self, job_id: str, callbacks: Callbacks | None, delivered: list[int], reply: Reply | None
+        self, job_id: str, callbacks: Callbacks | None, delivered: list[int], reply: ShellReply | None
     ) -> None:
         """Call back with what has not been delivered yet; the job has ended."""
         if callbacks is None:
@@ -328,7 +328,7 @@ class JobFollower:
             try:
                 async for data in self._rest(job_id, STREAMS[number], whole, delivered[number]):
                     delivered[number] += len(data)
-                    if not call_back(callback, data, failures):
+                    if not invoke_callback(callback, data, failures):
                         raise failures[0]
             except OutputDropped as error:
                 if not isinstance(callback, LiveView):
@@ -377,7 +377,7 @@ class JobFollower:
                 raise self.dropped(job_id, position + gap.start, position + gap.end) from None
             position += await self._size(path)
 
-    async def _check_end(self, kept: KeptJob, log: PaneLog, end: int, *, live: bool) -> None:
+    async def _check_end(self, kept: StoredJob, log: PaneLog, end: int, *, live: bool) -> None:
         """See whether the log held the job's output up to its end, of which ``end`` bytes were had or passed over."""
         if log.ended or (await self._table.find(kept.job.job_id) if live else kept).job.ended is None:
             return
@@ -385,7 +385,7 @@ class JobFollower:
         if not size or end < size:
             raise OutputDropped(lacks_end(end), start=end, end=max(end, size), target=self._transport.target)
 
-    async def _recorded_size(self, kept: KeptJob) -> int:
+    async def _recorded_size(self, kept: StoredJob) -> int:
         """How long a job's output was, where its harness saw that the log was too short for it; else 0."""
         path = shlex.quote(self._store.path(kept.job.job_id, "size"))
         text = (await self._shell.call(f"cat {path} 2>/dev/null")).text.strip()
@@ -424,7 +424,7 @@ class JobFollower:
         try:
             process = await self._transport.open_process(["sh", "-c", _FOLLOW_JOB, "sh", *words])
         except (ConnectError, UnsupportedOperation):  # no second channel
-            await self.wait(record, FOREVER)
+            await self.wait(record, NO_TIMEOUT)
             return
         async with process:
             while data := await process.receive():
@@ -457,7 +457,7 @@ class JobFollower:
         finally:
             ticket.forget()
 
-    async def pane_part(self, kept: KeptJob, log: PaneLog, offset: int, *, live: bool) -> AsyncGenerator[bytes]:
+    async def pane_part(self, kept: StoredJob, log: PaneLog, offset: int, *, live: bool) -> AsyncGenerator[bytes]:
         """What a pane's job wrote from byte ``offset`` on: so far, or with ``live`` until it ends.
 
         Args:
@@ -469,7 +469,7 @@ class JobFollower:
         async for data in self._follow_pane(kept, log, offset, live=live):
             yield data
 
-    async def _follow_pane(self, kept: KeptJob, log: PaneLog, offset: int, *, live: bool) -> AsyncIterator[bytes]:
+    async def _follow_pane(self, kept: StoredJob, log: PaneLog, offset: int, *, live: bool) -> AsyncIterator[bytes]:
         """The output of a pane's job is a part of the pane's log; ``offset`` counts in the output."""
         skip = offset
         async with aclosing(self._pane_log(kept, live=live)) as chunks:
@@ -483,7 +483,7 @@ class JobFollower:
         if rest := log.flush()[skip:]:
             yield rest
 
-    async def _pane_log(self, kept: KeptJob, *, live: bool) -> AsyncGenerator[bytes]:
+    async def _pane_log(self, kept: StoredJob, *, live: bool) -> AsyncGenerator[bytes]:
         """A pane's log from a job's offset on, for as long as the job's end may still come to it."""
         record = kept.record
         if not self.can_read(record):
@@ -501,7 +501,7 @@ class JobFollower:
                         yield data
 
     async def _live_log(
-        self, kept: KeptJob, place: LogPlace, path: str, start: int, *, live: bool
+        self, kept: StoredJob, place: RemoteLogStore, path: str, start: int, *, live: bool
     ) -> AsyncGenerator[bytes]:
         """The log as it grows while the job runs."""
         if not live:
@@ -516,13 +516,15 @@ class JobFollower:
                 yield data
 
     async def _late(
-        self, kept: KeptJob, place: LogPlace, path: str, start: int, *, live: bool
+        self, kept: StoredJob, place: RemoteLogStore, path: str, start: int, *, live: bool
     ) -> AsyncGenerator[bytes]:
         """What the job wrote last, when the log is behind the record of its exit code."""
         job = (await self._table.find(kept.job.job_id)).job if live else kept.job
         if job.ended is None:
             return
-        async with aclosing(late_bytes(place, path, start, LAG - (self._clock() - job.ended))) as chunks:
+        async with aclosing(
+            follow_trailing_output(place, path, start, LOG_LAG_TIMEOUT - (self._clock() - job.ended))
+        ) as chunks:
             async for data in chunks:
                 yield data
 
@@ -536,28 +538,28 @@ class JobFollower:
             return (await place.shell.call(f"[ -e {shlex.quote(f'{place.root}/{record.log}')} ]")).exit_code == 0
 
     @asynccontextmanager
-    async def _log_place(self, name: str) -> AsyncIterator[LogPlace]:
-        ours = LogPlace(self._transport, self._shell, self._store.root, "")
+    async def _log_place(self, name: str) -> AsyncIterator[RemoteLogStore]:
+        ours = RemoteLogStore(self._transport, self._shell, self._store.root, "")
         known = self._store.log_places.get(name) if name else ours
         if known is not None:
             yield known
             return
         here = LocalTransport(Target.parse("local:"))
         async with open_held_shell(here) as shell:
-            yield LogPlace(here, shell, name.partition(":")[2], name)
+            yield RemoteLogStore(here, shell, name.partition(":")[2], name)
 
     async def _next(self, process: Process, record: JobRecord) -> bytes:
         """What comes next; nothing when the job runs no more."""
         while True:
-            with anyio.move_on_after(LOOK_AGAIN):
+            with anyio.move_on_after(POLL_INTERVAL):
                 return await process.receive()
             if (await self._table.find(record.job_id)).job.status is not Status.RUNNING:
                 return b""
 
-    async def pane_output(self, kept: KeptJob, limit: int) -> PaneOutput:
+    async def pane_output(self, kept: StoredJob, limit: int) -> PaneOutput:
         """Head and tail of what a pane's job has written so far; nothing where its log cannot be read."""
         if not self.can_read(kept.record):
-            return PaneOutput(Kept(), whole=True)
+            return PaneOutput(StoredStream(), whole=True)
         log, output = log_of(kept), HeadTail(limit)
         async for data in self._follow_pane(kept, log, 0, live=False):
             output.feed(data)
@@ -568,7 +570,7 @@ class JobFollower:
         return PaneOutput(replace(found, size=max(found.size, size)), whole=False, end=found.size)
 
 
-def log_of(kept: KeptJob) -> PaneLog:
+def log_of(kept: StoredJob) -> PaneLog:
     """The part of a pane's log that is the job's."""
     return PaneLog(kept.record, without_end=kept.job.status is Status.UNKNOWN)
 
@@ -606,7 +608,7 @@ async def show(
     failures: list[Exception],
 ) -> None:
     """Show what comes, until nothing more does; what the view raises is kept, and ends it."""
-    stream = ViewedStream(view, delivered, number)
+    stream = ThrottledStream(view, delivered, number)
 
     async def shown() -> None:
         try:
@@ -627,7 +629,7 @@ def _failure(error: Exception) -> CallbackError:
     return failure
 
 
-def call_back(callback: OutputCallback, data: bytes, failures: list[Exception]) -> bool:
+def invoke_callback(callback: OutputCallback, data: bytes, failures: list[Exception]) -> bool:
     """Call the caller's function; what it raises is kept, to be raised where the caller waits."""
     try:
         callback(data)
@@ -684,7 +686,7 @@ done
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class OutputReadRequest:
     """From which byte of each stream on, and how many bytes at most."""
 
     stdout: int
@@ -692,7 +694,7 @@ class Wanted:
     limit: int
 
 
-def parts_script(job_id: str, wanted: Wanted) -> str:
+def parts_script(job_id: str, wanted: OutputReadRequest) -> str:
     """A script that writes a part of each stream of a job to its own streams."""
     return (
         f"{_PIECE}\n"
@@ -725,7 +727,7 @@ def _part(text: bytes) -> OutputPart:
     return OutputPart(data, start, max(size, start + len(data)), lost)  # it may have grown meanwhile
 
 
-def until_more_script(job_id: str, wanted: Wanted, seconds: float, socket: str, uid: str) -> str:
+def until_more_script(job_id: str, wanted: OutputReadRequest, seconds: float, socket: str, uid: str) -> str:
     """A script that ends when a stream is longer than what is wanted begins at, or the job or the time is over."""
     words = {
         "SECONDS_": str(int(seconds) + 1),
@@ -744,14 +746,16 @@ def until_more_script(job_id: str, wanted: Wanted, seconds: float, socket: str, 
 class JobReader:
     """Reads on in the kept output of jobs."""
 
-    def __init__(self, shell: HeldShell, store: JobStore, table: JobTable, follower: JobFollower, socket: str) -> None:
+    def __init__(
+        self, shell: PersistentShell, store: JobStore, table: JobTable, follower: JobFollower, socket: str
+    ) -> None:
         self._shell = shell
         self._store = store
         self._table = table
         self._follower = follower
         self._socket = socket
 
-    async def read(self, job_id: str, wanted: Wanted, wait: float) -> JobOutput:
+    async def read(self, job_id: str, wanted: OutputReadRequest, wait: float) -> JobOutput:
         """What there is beyond some bytes; with ``wait`` after as many seconds at most, unless the job has ended."""
         kept = await self._table.find(job_id)
         streams = kept.record.kind != "pane" or await self._follower.has_streams(kept.job.job_id)
@@ -762,12 +766,12 @@ class JobReader:
         await (self._more(kept, wanted, wait) if streams else self._more_of_pane(kept, wanted, wait))
         return await read(await self._table.find(job_id), wanted)
 
-    async def _streams(self, kept: KeptJob, wanted: Wanted) -> JobOutput:
-        wanted = Wanted(wanted.stdout, wanted.stderr, min(wanted.limit, INLINE))
+    async def _streams(self, kept: StoredJob, wanted: OutputReadRequest) -> JobOutput:
+        wanted = OutputReadRequest(wanted.stdout, wanted.stderr, min(wanted.limit, INLINE))
         reply = await self._shell.call(parts_script(kept.job.job_id, wanted))
         return JobOutput(kept.job, *parse_parts(reply.stdout, reply.stderr))
 
-    async def _more(self, kept: KeptJob, wanted: Wanted, seconds: float) -> None:
+    async def _more(self, kept: StoredJob, wanted: OutputReadRequest, seconds: float) -> None:
         """Wait on the target: nothing is asked over the link meanwhile."""
         script = until_more_script(kept.job.job_id, wanted, seconds, self._socket, pane_uid(kept.record))
         ticket = await self._shell.submit(background_line(script))
@@ -777,7 +781,7 @@ class JobReader:
         finally:
             ticket.forget()
 
-    async def _pane(self, kept: KeptJob, wanted: Wanted) -> JobOutput:
+    async def _pane(self, kept: StoredJob, wanted: OutputReadRequest) -> JobOutput:
         """A pane's job is a part of the pane's log, which is read from the job's beginning on."""
         data, size = bytearray(), wanted.stdout
         log = log_of(kept)
@@ -787,7 +791,7 @@ class JobReader:
         gone = kept.job.ended is not None and not log.ended
         return JobOutput(kept.job, OutputPart(bytes(data), wanted.stdout, size, gone=gone))
 
-    async def _more_of_pane(self, kept: KeptJob, wanted: Wanted, seconds: float) -> None:
+    async def _more_of_pane(self, kept: StoredJob, wanted: OutputReadRequest, seconds: float) -> None:
         with anyio.move_on_after(seconds):
             async with aclosing(self._follower.pane_part(kept, log_of(kept), wanted.stdout, live=True)) as chunks:
                 async for _ in chunks:

@@ -23,26 +23,25 @@ from harness.errors import (
 from harness.results import Status
 
 from ..end_proof import proves_end, status_of_broken
-from ..persistent_shell import HeldShell, Ticket
+from ..persistent_shell import PendingReply, PersistentShell
 from ..state_directory import JobStore
 
 __all__ = [
     "INTERRUPTING",
+    "MAX_COMMAND_BYTES",
     "MISSING",
-    "MOST_ORDER",
     "NOT_A_DIRECTORY",
     "NOT_ENTERED",
-    "Fault",
     "Launch",
     "Outcome",
-    "Warm",
-    "WarmShells",
+    "PrestartedShell",
+    "PrestartedShells",
+    "StartError",
     "account_text",
     "background_line",
     "change_user",
     "check_script",
     "cwd_error",
-    "fire_line",
     "launch_line",
     "order_text",
     "outcome",
@@ -50,6 +49,7 @@ __all__ = [
     "recorded",
     "refusal",
     "signal_name",
+    "start_line",
     "start_text",
     "start_text_as",
     "write_bytes",
@@ -159,7 +159,7 @@ def signal_name(text: str) -> str:
     return name
 
 
-class Fault(IntEnum):
+class StartError(IntEnum):
     """Frame codes that mean: nothing ran, and no record was kept."""
 
     CWD_MISSING = 1001
@@ -200,13 +200,13 @@ def launch_line(launch: Launch) -> Callable[[int], str]:
     return lambda number: f"hx_run {number} {rest}"
 
 
-def warm_line(job_id: str, limit: int, slot: str, previous: str) -> Callable[[int], str]:
+def prestart_line(job_id: str, limit: int, slot: str, previous: str) -> Callable[[int], str]:
     """The line that starts a shell for a coming job in a slot that the job ``previous`` had before."""
     rest = f"{job_id} {limit} {slot} {previous or chr(39) * 2} .\n"
     return lambda number: f"hx_warm {number} {rest}"
 
 
-def fire_line(launch: Launch, slot: str) -> str:
+def start_line(launch: Launch, slot: str) -> str:
     """The line that gives the order to such a shell. ``launch.start`` is the order: :func:`order_text`."""
     words = (launch.job_id, launch.record, launch.start, launch.feed, slot)
     return f"hx_fire {' '.join(map(shlex.quote, words))} {launch.log_limit} .\n"
@@ -265,15 +265,15 @@ class Outcome:
 
     status: Status
     exit_code: int | None = None
-    fault: Fault | None = None
+    fault: StartError | None = None
 
 
 def outcome(code: int) -> Outcome:
     """Read the code of a reply frame of ``hx_run``."""
     if code == ENDED_TWICE:
         return Outcome(Status.UNKNOWN)
-    if code in Fault._value2member_map_:
-        return Outcome(Status.UNKNOWN, None, Fault(code))
+    if code in StartError._value2member_map_:
+        return Outcome(Status.UNKNOWN, None, StartError(code))
     if code >= 3000:
         return Outcome(Status.INTERRUPTED, code - 3000)
     if code >= 2000:
@@ -306,32 +306,32 @@ def recorded(text: str, proof: str = "") -> Outcome | None:
 
 
 READY_WITHIN = 1.0
-MOST_ORDER = 2048
+MAX_COMMAND_BYTES = 2048
 """Bytes of an order; it must fit into a FIFO that nobody reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Warm:
+class PrestartedShell:
     """A waiting shell: its job's id, the ticket of the reply to come, and the slot that its order goes to."""
 
     job_id: str
-    ticket: Ticket
+    ticket: PendingReply
     slot: str
 
 
-class WarmShells:
+class PrestartedShells:
     """Keeps one waiting shell on the target once commands come one after the other."""
 
-    def __init__(self, shell: HeldShell, store: JobStore, limit: int) -> None:
+    def __init__(self, shell: PersistentShell, store: JobStore, limit: int) -> None:
         self._shell = shell
         self._store = store
         self._limit = limit
-        self._idle: Warm | None = None
+        self._idle: PrestartedShell | None = None
         self._previous = {"a": "", "b": ""}
         self._turn = "a"
         self._busy = False
 
-    async def take(self) -> Warm | None:
+    async def take(self) -> PrestartedShell | None:
         """The waiting shell, if there is one; it is the caller's now.
 
         One that is still starting is waited for, for a moment, so that the ids of commands in a row rise.
@@ -366,11 +366,11 @@ class WarmShells:
             return
         self._busy = True
         self._turn = "b" if self._turn == "a" else "a"
-        line = warm_line(job_id, self._limit, self._turn, self._previous[self._turn])
+        line = prestart_line(job_id, self._limit, self._turn, self._previous[self._turn])
         try:
             ticket = await self._shell.submit(line, acknowledged=True)
         except (ConnectionLost, ConnectError):
             return
         finally:
             self._busy = False
-        self._idle = Warm(job_id, ticket, self._turn)
+        self._idle = PrestartedShell(job_id, ticket, self._turn)

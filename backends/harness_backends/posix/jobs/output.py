@@ -15,15 +15,15 @@ from harness.results import OutputPart
 from harness.transport import Process, Transport
 
 from ..log_limit import GAP, READER
-from ..persistent_shell import HeldShell, Reply
+from ..persistent_shell import PersistentShell, ShellReply
 
 __all__ = [
     "VIEW_REST",
     "Gap",
     "HeadTail",
-    "JobOutput",
-    "Kept",
-    "ViewedStream",
+    "StoredOutput",
+    "StoredStream",
+    "ThrottledStream",
     "cut",
     "not_kept",
     "parse_output",
@@ -47,7 +47,7 @@ VIEW_REST = 128 << 10
 """Bytes at the end of a stream that are shown after the command has ended."""
 
 
-class ViewedStream:
+class ThrottledStream:
     """One stream of one command. ``delivered`` counts, at ``number``, what was shown or passed over."""
 
     def __init__(self, view: LiveView, delivered: list[int], number: int) -> None:
@@ -170,7 +170,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredStream:
     """What is had of one stream, and its true size in bytes; ``gap`` is what the target does not have of it."""
 
     data: bytes = b""
@@ -184,11 +184,11 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class JobOutput:
+class StoredOutput:
     """Both streams."""
 
-    stdout: Kept = Kept()
-    stderr: Kept = Kept()
+    stdout: StoredStream = StoredStream()
+    stderr: StoredStream = StoredStream()
 
 
 def not_kept(gap: Gap, stream: str) -> tuple[str, ...]:
@@ -196,12 +196,12 @@ def not_kept(gap: Gap, stream: str) -> tuple[str, ...]:
     return (f"bytes {gap.start} to {gap.end} of {stream} were not kept (job_log_limit)",) if gap.size else ()
 
 
-def cut(data: bytes, limit: int) -> Kept:
+def cut(data: bytes, limit: int) -> StoredStream:
     """Head and tail of ``data``, at most ``limit`` bytes together."""
     if len(data) <= limit:
-        return Kept(data, len(data))
+        return StoredStream(data, len(data))
     tail = limit // 2
-    return Kept(data[: limit - tail] + data[len(data) - tail :], len(data))
+    return StoredStream(data[: limit - tail] + data[len(data) - tail :], len(data))
 
 
 class HeadTail:
@@ -226,10 +226,10 @@ class HeadTail:
     def _trim(self) -> None:
         del self._tail[: max(0, len(self._tail) - self._tail_limit)]
 
-    def kept(self) -> Kept:
+    def kept(self) -> StoredStream:
         """What is kept now."""
         self._trim()
-        return Kept(bytes(self._head + self._tail), self.size)
+        return StoredStream(bytes(self._head + self._tail), self.size)
 
     def part(self, start: int, limit: int) -> OutputPart:
         """From byte ``start`` of the stream on, at most ``limit`` bytes: up to the gap, or from its other side on."""
@@ -248,20 +248,20 @@ def output_script(out: str, err: str, limit: int) -> str:
     return f"{_PART}\nhx_part {shlex.quote(out)} {limit}\nhx_part {shlex.quote(err)} {limit} >&2"
 
 
-def parse_output(reply: Reply) -> JobOutput:
+def parse_output(reply: ShellReply) -> StoredOutput:
     """Read what :func:`output_script` wrote."""
-    return JobOutput(_kept(reply.stdout), _kept(reply.stderr))
+    return StoredOutput(_kept(reply.stdout), _kept(reply.stderr))
 
 
-def _kept(text: bytes) -> Kept:
+def _kept(text: bytes) -> StoredStream:
     line, _, rest = text.partition(b"\n")
     data, gap = split_gap(rest)
     words = line.split()
     if len(words) != 3 or gap is None:
-        return Kept()
+        return StoredStream()
     size, head, tail = map(int, words)
     kept = gap.before(data[:head], 0) + gap.after(data[head:], tail)
-    return Kept(kept, max(size, gap.end), gap)
+    return StoredStream(kept, max(size, gap.end), gap)
 
 
 def split_gap(text: bytes) -> tuple[bytes, Gap | None]:
@@ -273,7 +273,7 @@ def split_gap(text: bytes) -> tuple[bytes, Gap | None]:
     return data, Gap(*map(int, words))
 
 
-async def read_output(transport: Transport, shell: HeldShell, out: str, err: str, limit: int) -> JobOutput:
+async def read_output(transport: Transport, shell: PersistentShell, out: str, err: str, limit: int) -> StoredOutput:
     """Head and tail of both kept streams of a job, each within ``limit`` bytes."""
     if limit > INLINE:
         try:
@@ -283,7 +283,7 @@ async def read_output(transport: Transport, shell: HeldShell, out: str, err: str
     return parse_output(await shell.call(output_script(out, err, limit)))
 
 
-async def read_kept(transport: Transport, shell: HeldShell, path: str, start: int) -> AsyncIterator[bytes]:
+async def read_kept(transport: Transport, shell: PersistentShell, path: str, start: int) -> AsyncIterator[bytes]:
     """The kept output of a job, one stream, from byte ``start`` to its present end, in pieces.
 
     Raises:
@@ -327,19 +327,19 @@ async def _beside(transport: Transport, path: str, start: int, gap: Gap) -> Asyn
             yield data
 
 
-async def _block(shell: HeldShell, path: str, start: int) -> tuple[bytes, Gap]:
+async def _block(shell: PersistentShell, path: str, start: int) -> tuple[bytes, Gap]:
     script = _BLOCK.replace("FILE_", shlex.quote(path)).replace("START_", str(start))
     data, gap = split_gap((await shell.call(script.replace("LIMIT_", str(INLINE + 1)))).stdout)
     return data, gap or Gap()
 
 
-async def read_gap(shell: HeldShell, path: str) -> Gap:
+async def read_gap(shell: PersistentShell, path: str) -> Gap:
     """What the target does not have of a stream."""
     _, gap = split_gap((await shell.call(f"{GAP}\nhx_gap {shlex.quote(path)}\necho\necho $hx_hole $hx_lost")).stdout)
     return gap or Gap()
 
 
-async def run_script(transport: Transport, script: str) -> Reply:
+async def run_script(transport: Transport, script: str) -> ShellReply:
     """Run a script in a process of its own and collect what it writes."""
     stdout, stderr = bytearray(), bytearray()
     async with await transport.open_process(["sh", "-c", script]) as process:
@@ -347,7 +347,7 @@ async def run_script(transport: Transport, script: str) -> Reply:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_collect, process, stdout, False)
             tasks.start_soon(_collect, process, stderr, True)
-        return Reply(await process.wait(), bytes(stdout), bytes(stderr))
+        return ShellReply(await process.wait(), bytes(stdout), bytes(stderr))
 
 
 async def _collect(process: Process, into: bytearray, errors: bool) -> None:
@@ -356,7 +356,7 @@ async def _collect(process: Process, into: bytearray, errors: bool) -> None:
         into += data
 
 
-async def read_range(transport: Transport, shell: HeldShell, path: str, start: int) -> AsyncIterator[bytes]:
+async def read_range(transport: Transport, shell: PersistentShell, path: str, start: int) -> AsyncIterator[bytes]:
     """A file from byte ``start`` to its present end, in pieces.
 
     Raises:
@@ -381,7 +381,7 @@ async def read_range(transport: Transport, shell: HeldShell, path: str, start: i
         await process.wait()
 
 
-async def _read_blocks(shell: HeldShell, quoted: str, start: int, block: bytes) -> AsyncIterator[bytes]:
+async def _read_blocks(shell: PersistentShell, quoted: str, start: int, block: bytes) -> AsyncIterator[bytes]:
     while block:
         yield block
         start += len(block)

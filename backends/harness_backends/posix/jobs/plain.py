@@ -27,41 +27,41 @@ from ..log_limit import MIN_LOG_LIMIT
 from ..markers import ANSWERED, answered, from_keyboard
 from ..paneend import PaneKill, type_interrupt
 from ..panelog import lacks_end
-from ..persistent_shell import HeldShell, Reply, Ticket
+from ..persistent_shell import PendingReply, PersistentShell, ShellReply
 from ..probe import Probe
 from ..state_directory import JobRecord, JobStore, pane_uid, render_record
-from .follow import CallbackError, JobEnds, JobFollower, JobReader, Wanted, callbacks_of
+from .follow import CallbackError, JobExitWatch, JobFollower, JobReader, OutputReadRequest, callbacks_of
 from .input import in_memory, store_input
 from .launch import (
     INTERRUPTING,
+    MAX_COMMAND_BYTES,
     MISSING,
-    MOST_ORDER,
-    Fault,
     Launch,
     Outcome,
-    Warm,
-    WarmShells,
+    PrestartedShell,
+    PrestartedShells,
+    StartError,
     account_text,
     background_line,
     change_user,
     check_script,
     cwd_error,
-    fire_line,
     launch_line,
     order_text,
     outcome,
     preamble,
     refusal,
     signal_name,
+    start_line,
     start_text,
     start_text_as,
     write_bytes,
 )
-from .output import INLINE, HeadTail, Kept, cut, not_kept, read_output
-from .output import JobOutput as Streams
+from .output import INLINE, HeadTail, StoredStream, cut, not_kept, read_output
+from .output import StoredOutput as Streams
 from .shell_library import PROLOGUE
-from .table import JobTable, KeptJob
-from .termination import Cancelling
+from .table import JobTable, StoredJob
+from .termination import JobCanceller
 
 __all__ = ["PROLOGUE", "PosixJobs", "open_jobs"]
 
@@ -76,26 +76,26 @@ CLEAN_AFTER = 10.0
 FOLLOW_AFTER = 0.03
 """A command that ends sooner than this gets no reader of its own for ``on_output``."""
 UNWRITTEN = "it has ended, and its exit code could not be stored: the disk of the target was full"
-LOST = (ConnectionLost, ConnectError)
+LINK_LOST_NOTICE = (ConnectionLost, ConnectError)
 """After dispatch both mean an unknown end: the second comes from connecting again, when something was to be asked."""
 
 
 @dataclass(slots=True)
-class _Run:
+class _RunningCommand:
     """One command of ours on its way."""
 
     job_id: str
     command: Command
-    ticket: Ticket
+    ticket: PendingReply
     began: float
     delivered: list[int]
     received: tuple[HeadTail, HeadTail]
     """What came of its output while it ran: all that there is when the link is lost."""
 
 
-def _new_run(job_id: str, command: Command, ticket: Ticket, began: float) -> _Run:
+def _new_run(job_id: str, command: Command, ticket: PendingReply, began: float) -> _RunningCommand:
     received = HeadTail(command.max_output), HeadTail(command.max_output)
-    return _Run(job_id, command, ticket, began, [0, 0], received)
+    return _RunningCommand(job_id, command, ticket, began, [0, 0], received)
 
 
 class PosixJobs(Jobs):
@@ -105,7 +105,7 @@ class PosixJobs(Jobs):
         self,
         transport: Transport,
         config: Config,
-        shell: HeldShell,
+        shell: PersistentShell,
         store: JobStore,
         probe: Probe,
         tasks: BackgroundTasks,
@@ -116,13 +116,13 @@ class PosixJobs(Jobs):
         self._shell = shell
         self._store = store
         self._probe = probe
-        self._warm = WarmShells(shell, store, INLINE + 1)
+        self._warm = PrestartedShells(shell, store, INLINE + 1)
         self._ran_before = False
         self._owner = f"{account_name()}@{socket.gethostname()}:{os.getpid()}"
         bound = INT_GRACE + TERM_GRACE + KILL_GRACE + END_TIMEOUT
-        self._cancelling = Cancelling(shell, store, tasks, bound)
+        self._cancelling = JobCanceller(shell, store, tasks, bound)
         self._table = JobTable(transport, shell, store, config)
-        self._ends = JobEnds(tasks)
+        self._ends = JobExitWatch(tasks)
         self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket, self._now, self._ends)
         self._reader = JobReader(shell, store, self._table, self._follower, config.tmux_socket)
 
@@ -148,7 +148,7 @@ class PosixJobs(Jobs):
         if command.user is not None and self._changes_user(command):
             await self._check_user(command.user)
         while True:
-            with suppress(NotTakenError):  # the id was asked for before it was used: another one is taken
+            with suppress(NotAcceptedError):  # the id was asked for before it was used: another one is taken
                 return await self._run_cold(command)
 
     async def _run_cold(self, command: Command) -> ShellResult:
@@ -166,7 +166,7 @@ class PosixJobs(Jobs):
                 return await self._finish(running)
             return await self._acknowledge(running)
 
-    async def _run_warm(self, warm: Warm, command: Command) -> ShellResult | None:
+    async def _run_warm(self, warm: PrestartedShell, command: Command) -> ShellResult | None:
         """Run it in the shell that waits; None when that was gone and nothing ran."""
         order = order_text(command.env, self._directory(command.cwd))
         try:
@@ -177,10 +177,10 @@ class PosixJobs(Jobs):
             raise
         running = _new_run(warm.job_id, command, warm.ticket, time.monotonic())
         async with self._ended_on_error(warm.job_id):
-            await self._shell.add(warm.ticket, fire_line(launch, warm.slot))
+            await self._shell.add(warm.ticket, start_line(launch, warm.slot))
             try:
                 return await self._finish(running)
-            except NotTakenError:
+            except NotAcceptedError:
                 await self._forget_record(warm.job_id)
                 return None
 
@@ -201,7 +201,7 @@ class PosixJobs(Jobs):
         return (
             command.wait
             and not self._changes_user(command)
-            and len(order.encode("utf-8", "surrogateescape")) <= MOST_ORDER
+            and len(order.encode("utf-8", "surrogateescape")) <= MAX_COMMAND_BYTES
         )
 
     async def _check_user(self, user: str) -> None:
@@ -260,16 +260,16 @@ class PosixJobs(Jobs):
             return home + (cwd or "")[1:]
         return f"./{cwd}" if cwd and not cwd.startswith("/") else cwd or ""  # "-" is a directory of that name
 
-    async def _acknowledge(self, run: _Run) -> ShellResult:
+    async def _acknowledge(self, run: _RunningCommand) -> ShellResult:
         try:
             reply = await run.ticket.started()
-        except LOST:
+        except LINK_LOST_NOTICE:
             return self._lost(run)
         self._check(outcome(reply.exit_code), run.command)
         self._ends.expect(run.job_id, run.ticket)
         return self._result(run, Outcome(Status.RUNNING))
 
-    async def _finish(self, run: _Run) -> ShellResult:
+    async def _finish(self, run: _RunningCommand) -> ShellResult:
         try:
             with anyio.move_on_after(run.command.timeout):
                 reply = await self._reply(run)
@@ -278,12 +278,12 @@ class PosixJobs(Jobs):
                 self._ends.expect(run.job_id, run.ticket)
                 return await self._partial(run, Outcome(Status.RUNNING))
             return await self._time_out(run)
-        except LOST:
+        except LINK_LOST_NOTICE:
             return self._lost(run)
         except OutputDropped as gap:
             raise self._follower.dropped(run.job_id, gap.start, gap.end) from None
 
-    async def _reply(self, run: _Run) -> Reply:
+    async def _reply(self, run: _RunningCommand) -> ShellReply:
         """Wait for the end; hand the output to callbacks meanwhile, if it takes longer than a moment."""
         callbacks = callbacks_of(run.command)
         if callbacks is None:
@@ -296,7 +296,7 @@ class PosixJobs(Jobs):
             self._ends.expect(run.job_id, run.ticket)  # it goes on
             raise
 
-    async def _completed(self, run: _Run, reply: Reply) -> ShellResult:
+    async def _completed(self, run: _RunningCommand, reply: ShellReply) -> ShellResult:
         ended = outcome(reply.exit_code)
         self._check(ended, run.command)
         self._prepare_next()
@@ -310,12 +310,12 @@ class PosixJobs(Jobs):
         return self._result(run, ended, output, *notices)
 
     def _check(self, outcome: Outcome, command: Command) -> None:
-        if outcome.fault is Fault.NOT_TAKEN:
-            raise NotTakenError
+        if outcome.fault is StartError.NOT_TAKEN:
+            raise NotAcceptedError
         if outcome.fault is not None:
             raise _fault_error(outcome.fault, command, self._target)
 
-    async def _partial(self, run: _Run, outcome: Outcome, *notices: str) -> ShellResult:
+    async def _partial(self, run: _RunningCommand, outcome: Outcome, *notices: str) -> ShellResult:
         output = await self._output(run.job_id, run.command.max_output)
         return self._result(run, outcome, output, *notices)
 
@@ -323,7 +323,9 @@ class PosixJobs(Jobs):
         out, err = self._store.path(job_id, "out"), self._store.path(job_id, "err")
         return await read_output(self._transport, self._shell, out, err, limit)
 
-    def _result(self, run: _Run, outcome: Outcome, output: Streams | None = None, *notices: str) -> ShellResult:
+    def _result(
+        self, run: _RunningCommand, outcome: Outcome, output: Streams | None = None, *notices: str
+    ) -> ShellResult:
         return self._shell_result(
             run.job_id, run.command.command, outcome, output, time.monotonic() - run.began, run.command.cwd, notices
         )
@@ -338,7 +340,7 @@ class PosixJobs(Jobs):
         cwd: str | None,
         notices: tuple[str, ...] = (),
     ) -> ShellResult:
-        stdout, stderr = (output.stdout, output.stderr) if output else (Kept(), Kept())
+        stdout, stderr = (output.stdout, output.stderr) if output else (StoredStream(), StoredStream())
         notices = (*notices, *not_kept(stdout.gap, "stdout"), *not_kept(stderr.gap, "stderr"))
         return ShellResult(
             command=command,
@@ -353,14 +355,14 @@ class PosixJobs(Jobs):
             notices=notices,
         )
 
-    def _lost(self, run: _Run) -> ShellResult:
+    def _lost(self, run: _RunningCommand) -> ShellResult:
         notice = f"the link was lost while this ran; ask for job {run.job_id} again"
         out, err = run.received
         return self._result(run, Outcome(Status.UNKNOWN), Streams(out.kept(), err.kept()), notice)
 
     # -- ending
 
-    async def _time_out(self, run: _Run) -> ShellResult:
+    async def _time_out(self, run: _RunningCommand) -> ShellResult:
         run.ticket.forget()
         gone = await self._end(run.job_id, Status.TIMED_OUT, ("TERM", TERM_GRACE), ("KILL", KILL_GRACE))
         await self._follower.deliver_rest(run.job_id, callbacks_of(run.command), run.delivered, None)
@@ -401,7 +403,7 @@ class PosixJobs(Jobs):
         await self._follower.wait(kept.record, KILL_GRACE)
         return await self._table.get(job_id)
 
-    async def _end_pane_job(self, kept: KeptJob, signal: str, grace: float) -> None:
+    async def _end_pane_job(self, kept: StoredJob, signal: str, grace: float) -> None:
         record, uid = kept.record, pane_uid(kept.record)
         tmux = f"tmux -L {shlex.quote(self._config.tmux_socket)}"
         kill = PaneKill(
@@ -450,7 +452,7 @@ class PosixJobs(Jobs):
         result = self._shell_result(job.job_id, kept.record.command, outcome, output, duration, job.cwd, notices)
         return replace(result, pane=job.pane)
 
-    async def _kept_output(self, kept: KeptJob, limit: int) -> tuple[Streams, str]:
+    async def _kept_output(self, kept: StoredJob, limit: int) -> tuple[Streams, str]:
         """What is kept of a job's output, and what to say when its end is missing."""
         if kept.record.kind == "pane" and not await self._follower.has_streams(kept.job.job_id):
             output = await self._follower.pane_output(kept, limit)
@@ -458,7 +460,7 @@ class PosixJobs(Jobs):
         return await self._output(kept.job.job_id, limit), ""
 
     async def read(self, job_id: str, stdout: int, stderr: int, limit: int, wait: float) -> JobOutput:
-        return await self._reader.read(job_id, Wanted(stdout, stderr, limit), wait)
+        return await self._reader.read(job_id, OutputReadRequest(stdout, stderr, limit), wait)
 
     def follow(self, job_id: str, offset: int = 0) -> AsyncIterator[bytes]:
         return self._follower.follow(job_id, offset)
@@ -481,17 +483,17 @@ class PosixJobs(Jobs):
         return str(self._transport.target)
 
 
-class NotTakenError(Exception):
+class NotAcceptedError(Exception):
     """Nothing ran: the waiting shell was gone before it took the order, or the id had been asked for before."""
 
 
-def _fault_error(fault: Fault, command: Command, target: str) -> HarnessError:
+def _fault_error(fault: StartError, command: Command, target: str) -> HarnessError:
     match fault:
-        case Fault.CWD_MISSING | Fault.CWD_NO_DIRECTORY | Fault.CWD_DENIED:
-            return cwd_error(fault - Fault.CWD_MISSING + MISSING, command.cwd, target)
-        case Fault.NO_SPACE:
+        case StartError.CWD_MISSING | StartError.CWD_NO_DIRECTORY | StartError.CWD_DENIED:
+            return cwd_error(fault - StartError.CWD_MISSING + MISSING, command.cwd, target)
+        case StartError.NO_SPACE:
             return NoSpace("no space for the job's record, so nothing ran", target=target, hint="free some space")
-        case Fault.NO_GROUP | Fault.NOT_TAKEN:
+        case StartError.NO_GROUP | StartError.NOT_TAKEN:
             return UnsupportedOperation(
                 "no way to start a command in a process group of its own",
                 target=target,
@@ -501,7 +503,7 @@ def _fault_error(fault: Fault, command: Command, target: str) -> HarnessError:
 
 @asynccontextmanager
 async def open_jobs(
-    transport: Transport, config: Config, shell: HeldShell, store: JobStore, probe: Probe
+    transport: Transport, config: Config, shell: PersistentShell, store: JobStore, probe: Probe
 ) -> AsyncIterator[PosixJobs]:
     """The jobs of one target. :data:`PROLOGUE` must have been defined in the held shell before its first call."""
     async with open_background_tasks() as tasks:

@@ -376,4 +376,4 @@ PROLOGUE = "".join(
         LIMITER,
     )
 )
-"""For :meth:`HeldShell.define`, after :data:`state.PROLOGUE`."""
+"""For :meth:`PersistentShell.define`, after :data:`state.PROLOGUE`."""

@@ -10,13 +10,13 @@ from harness.errors import JobNotFound
 from harness.results import Job, Status
 from harness.transport import Transport
 
-from ..persistent_shell import HeldShell
+from ..persistent_shell import PersistentShell
 from ..state_directory import JobRecord, JobStore, pane_uid, parse_record
 from .launch import background_line, recorded
 
 __all__ = [
     "JobTable",
-    "KeptJob",
+    "StoredJob",
     "parse_table",
 ]
 
@@ -24,7 +24,7 @@ __all__ = [
 # -- Removing what is beyond the limits: ended jobs, and the logs of panes that no kept job refers to any more.
 
 
-MOST_JOBS = 10_000
+MAX_JOBS = 10_000
 """Ended jobs beyond this many are removed by clean(), whatever their size."""
 DAY = 86400
 
@@ -159,7 +159,7 @@ def clean_script(max_age: float, max_bytes: int, socket: str) -> str:
         "__SOCKET__": socket,
         "__DAYS__": str(days),
         "__KILOBYTES__": str(max_bytes // 1024),
-        "__JOBS__": str(MOST_JOBS),
+        "__JOBS__": str(MAX_JOBS),
     }
     text = _FACTS + _CLEAN
     for name, value in fields.items():
@@ -176,7 +176,7 @@ LISTED_HEADER = 32_000
 """Columns of a record's first line, which means nothing unless it is whole: a directory may be three times as long."""
 SHOWN_BYTES = 1 << 20
 LIST_TIMEOUT = 120.0
-NOT_BEGUN = (
+NOT_STARTED_NOTICE = (
     "a command that was lost on its way there under this number has not run, and will not, "
     "unless it was for a shell that somebody started inside a pane, and the harness that sent it has ended"
 )
@@ -239,7 +239,7 @@ _RECORDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class KeptJob:
+class StoredJob:
     """A job and its record. ``unwritten``: it has ended, and the disk was too full for its exit code."""
 
     job: Job
@@ -261,15 +261,15 @@ def list_script(socket: str, job_id: str | None = None) -> str:
     return f'{head}{names}hx_conclude_all\nhx_each\nhx_panes\n{times}\nprintf "%s\\n" $hx_names | xargs {_RECORDS}\n'
 
 
-def parse_table(text: str) -> list[KeptJob]:
+def parse_table(text: str) -> list[StoredJob]:
     """Read what :func:`list_script` wrote, oldest job first. Records that are empty or torn are left out."""
-    table = _Table()
+    table = _JobListing()
     for line in text.split("\n"):
         table.line(line)
     return sorted(table.jobs(), key=lambda kept: int(kept.job.job_id))
 
 
-class _Table:
+class _JobListing:
     """The lines of a listing, sorted into what they say."""
 
     def __init__(self) -> None:
@@ -296,13 +296,13 @@ class _Table:
             case "pane":
                 self.panes.update(rest.split()[:1])  # an operator's own pane has no name of ours
 
-    def jobs(self) -> list[KeptJob]:
+    def jobs(self) -> list[StoredJob]:
         found = []
         for job_id, words in self.states.items():
             record = parse_record("\n".join(self.records.get(job_id, [])))
             if record is not None:
                 job = self._job(job_id, words, record)
-                found.append(KeptJob(job, record, words[:1] == ["unwritten"]))
+                found.append(StoredJob(job, record, words[:1] == ["unwritten"]))
         return found
 
     def _job(self, job_id: str, words: list[str], record: JobRecord) -> Job:
@@ -332,7 +332,7 @@ class _Table:
 class JobTable:
     """Every job on the target, of this and of other harness processes, with or without a terminal."""
 
-    def __init__(self, transport: Transport, shell: HeldShell, store: JobStore, config: Config) -> None:
+    def __init__(self, transport: Transport, shell: PersistentShell, store: JobStore, config: Config) -> None:
         self._transport = transport
         self._shell = shell
         self._store = store
@@ -343,7 +343,7 @@ class JobTable:
         reply = await self._shell.call(list_script(self._config.tmux_socket), timeout=LIST_TIMEOUT)
         return [kept.job for kept in parse_table(reply.text)]
 
-    async def find(self, job_id: str) -> KeptJob:
+    async def find(self, job_id: str) -> StoredJob:
         """One job with its record.
 
         Raises:
@@ -354,7 +354,7 @@ class JobTable:
             for kept in parse_table(reply.text):
                 return kept
             if reply.text == "void\n":
-                raise JobNotFound(f"no job {job_id!r}", target=self._transport.target, hint=NOT_BEGUN)
+                raise JobNotFound(f"no job {job_id!r}", target=self._transport.target, hint=NOT_STARTED_NOTICE)
         raise JobNotFound(
             f"no job {job_id!r}", target=self._transport.target, hint="'harness jobs' lists those that are kept"
         )

@@ -11,25 +11,25 @@ import anyio
 from harness.errors import HarnessError, PaneGone, TargetGone
 from harness.system.background_tasks import BackgroundTasks
 
-from ..persistent_shell import HeldShell
+from ..persistent_shell import PersistentShell
 from ..state_directory import JobStore
 
-__all__ = ["Cancelling"]
+__all__ = ["JobCanceller"]
 
 log = logging.getLogger(__name__)
 
-MUTE_AFTER = 2.0
+UNRESPONSIVE_AFTER = 2.0
 """Seconds in which a target must answer for the caller to wait for the proof of the end."""
 RETRY = 1.0
-LEAVE_GRACE = 5.0
+SHUTDOWN_GRACE = 5.0
 """Seconds that the endings of a harness have when it leaves: nobody would go on with them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelling:
+class JobCanceller:
     """Ends commands: with ``end``, which proves it, and is called again where the link is lost on the way."""
 
-    shell: HeldShell
+    shell: PersistentShell
     store: JobStore
     tasks: BackgroundTasks
     bound: float
@@ -42,7 +42,7 @@ class Cancelling:
         ended = anyio.Event()
         self.tasks.start_soon(self._end_when_back, job_id, end, ended)
         answers = False
-        with anyio.move_on_after(MUTE_AFTER):
+        with anyio.move_on_after(UNRESPONSIVE_AFTER):
             try:
                 await self.shell.call(":")
                 answers = True
@@ -56,7 +56,7 @@ class Cancelling:
 
     async def finish(self) -> None:
         """Wait for the endings that go on, for a moment."""
-        with anyio.move_on_after(LEAVE_GRACE, shield=True):
+        with anyio.move_on_after(SHUTDOWN_GRACE, shield=True):
             for ended in list(self._endings):
                 await ended.wait()
         for job_id in self._endings.values():
