@@ -33,7 +33,7 @@ from harness.target import Target
 from harness.testing.contract import run_program
 from harness.testing.ssh_server import embedded_ssh_server
 from harness_backends.local import LocalTransport
-from harness_backends.ssh.asyncssh_engine import RenewingTransport, open_asyncssh_transport
+from harness_backends.ssh.asyncssh_engine import ReconnectingTransport, open_asyncssh_transport
 
 pytestmark = pytest.mark.usefixtures("ssh_runtime")
 
@@ -55,10 +55,12 @@ class Answers:
 
 
 @asynccontextmanager
-async def connected(target: str, config: Config, answers: Answers | None = None) -> AsyncIterator[RenewingTransport]:
+async def connected(
+    target: str, config: Config, answers: Answers | None = None
+) -> AsyncIterator[ReconnectingTransport]:
     with use_prompter(answers):
         async with open_asyncssh_transport(Target.parse(target), config, None) as transport:
-            assert isinstance(transport, RenewingTransport)
+            assert isinstance(transport, ReconnectingTransport)
             yield transport
 
 

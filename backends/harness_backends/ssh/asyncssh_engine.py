@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .asyncssh_settings import ConfigFiles
 
 __all__ = [
-    "RenewingTransport",
+    "ReconnectingTransport",
     "open_asyncssh_transport",
 ]
 
@@ -234,7 +234,7 @@ async def open_asyncssh_transport(target: Target, config: Config, base: Transpor
         with config_files(config) as files:
             return await _log_in(stack, target, config, files, await _tunnel(target, base), ())
 
-    transport = RenewingTransport(target, log_in)
+    transport = ReconnectingTransport(target, log_in)
     try:
         await transport.connect()
         yield transport
@@ -251,7 +251,7 @@ async def _log_in(
     path: tuple[str, ...],
 ) -> AsyncsshTransport:
     """Log in to a host, to the hosts of its ``ProxyJump`` before it. ``path``: the jumps that this one is for."""
-    from .asyncssh_login import Endpoint, log_in
+    from .asyncssh_login import LoginHost, log_in
     from .asyncssh_process import translated
     from .asyncssh_settings import read_effective, read_host_settings
 
@@ -265,7 +265,7 @@ async def _log_in(
             below = await _log_in(stack, hop, bare, replace(files, options=""), tunnel, (*path, *settings.jumps))
             tunnel = below.connection
     transport = AsyncsshTransport(target, config)
-    endpoint = Endpoint(target, config, files.all, settings, effective.host_key_checking, current_prompter(), tunnel)
+    endpoint = LoginHost(target, config, files.all, settings, effective.host_key_checking, current_prompter(), tunnel)
     stack.push_async_callback(transport.aclose)
     transport.connected(await log_in(endpoint, transport.on_loss))
     transport.notices += [f"asyncssh does not honour the ssh setting {setting!r}" for setting in effective.lost]
@@ -285,7 +285,7 @@ async def _tunnel(target: Target, base: Transport | None) -> asyncssh.SSHClientC
 
     if base is None or isinstance(base, LocalTransport):
         return None
-    if isinstance(base, RenewingTransport):
+    if isinstance(base, ReconnectingTransport):
         return (await base.connect()).connection
     raise UnsupportedOperation(
         f"asyncssh cannot log in through {base.describe()}",
@@ -307,7 +307,7 @@ def _require_asyncssh(target: Target) -> None:
 # master.
 
 
-news = logging.getLogger("harness_backends.links")
+connection_log = logging.getLogger("harness_backends.links")
 """What is logged here, with these two arguments, is counted, traced and shown."""
 BACKOFF = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -315,7 +315,7 @@ LogIn = Callable[[AsyncExitStack], Awaitable[AsyncsshTransport]]
 """Logs in, and leaves in the stack what ends the connection."""
 
 
-class RenewingTransport(Transport):
+class ReconnectingTransport(Transport):
     """Starts programs through the present connection, and logs in again when that has gone."""
 
     shares_sockets = False
@@ -356,7 +356,7 @@ class RenewingTransport(Transport):
             if again:
                 self.renewals += 1
                 target = str(self.target)
-                news.info("%s: the link was lost, and is back after %.1f s", target, seconds)
+                connection_log.info("%s: the link was lost, and is back after %.1f s", target, seconds)
             return self._current
 
     @property

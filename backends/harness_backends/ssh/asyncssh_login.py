@@ -26,8 +26,8 @@ from .asyncssh_process import translate, translated
 from .asyncssh_settings import HostSettings
 
 __all__ = [
-    "Endpoint",
     "HostKeys",
+    "LoginHost",
     "OfferedKey",
     "host_name",
     "judge",
@@ -148,7 +148,7 @@ _Key = asyncssh.SSHKey | tuple[asyncssh.SSHKey, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class LoginHost:
     """One host to log in to. ``tunnel`` is a connection to go through; ``files`` the configuration that applies."""
 
     target: Target
@@ -161,7 +161,7 @@ class Endpoint:
 
 
 @dataclass(slots=True)
-class _Clock:
+class _LoginDeadline:
     """The time limit of a login without the time that people take to answer."""
 
     scope: anyio.CancelScope
@@ -235,7 +235,7 @@ class _Client(asyncssh.SSHClient):
 class _Login:
     """The state that the attempts of one login share."""
 
-    def __init__(self, endpoint: Endpoint, clock: _Clock) -> None:
+    def __init__(self, endpoint: LoginHost, clock: _LoginDeadline) -> None:
         self.endpoint = endpoint
         self.keys = HostKeys(endpoint.settings.known_hosts, endpoint.settings.global_known_hosts)
         self.gave_up = False
@@ -303,7 +303,7 @@ class _Login:
         raise AuthenticationError(f"the passphrase for {path} is wrong", target=self.endpoint.target)
 
 
-async def log_in(endpoint: Endpoint, lost: _Lost) -> asyncssh.SSHClientConnection:
+async def log_in(endpoint: LoginHost, lost: _Lost) -> asyncssh.SSHClientConnection:
     """Connect and authenticate. ``lost`` is called once, when the connection ends for whatever reason.
 
     Raises:
@@ -316,7 +316,7 @@ async def log_in(endpoint: Endpoint, lost: _Lost) -> asyncssh.SSHClientConnectio
         anyio.move_on_after(config.connect_timeout) as scope,
         translated(endpoint.target),
     ):
-        login = _Login(endpoint, _Clock(scope))
+        login = _Login(endpoint, _LoginDeadline(scope))
         try:
             return await _attempts(login, lost)
         finally:

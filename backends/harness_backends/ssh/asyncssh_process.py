@@ -155,7 +155,7 @@ CLOSE_TIMEOUT = 2.0
 STDERR = asyncssh.EXTENDED_DATA_STDERR
 
 
-class _Inlet:
+class _ReceiveBuffer:
     """The bytes of one stream that arrived and were not read yet."""
 
     def __init__(self, nonce: str, stream: Literal["stdout", "stderr"]) -> None:
@@ -194,8 +194,8 @@ class Channel(asyncssh.SSHClientSession[bytes]):
     """What asyncssh calls back for one channel. It only records; :class:`SshProcess` waits."""
 
     def __init__(self, nonce: str) -> None:
-        self.stdout = _Inlet(nonce, "stdout")
-        self.stderr = _Inlet(nonce, "stderr")
+        self.stdout = _ReceiveBuffer(nonce, "stdout")
+        self.stderr = _ReceiveBuffer(nonce, "stderr")
         self.status: int | None = None
         self.closed = False
         self.settled = asyncio.Event()

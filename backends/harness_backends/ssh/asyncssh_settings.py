@@ -18,14 +18,14 @@ from harness.target import Target
 
 __all__ = [
     "ConfigFiles",
-    "Effective",
+    "EffectiveConfig",
     "HostSettings",
     "config_files",
-    "not_honoured",
     "parse_settings",
     "read_effective",
     "read_host_settings",
     "ssh_words",
+    "unsupported_options",
 ]
 
 SYSTEM_CONFIG = "/etc/ssh/ssh_config"
@@ -74,7 +74,7 @@ class ConfigFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class EffectiveConfig:
     """What OpenSSH would use for a host, as far as this engine must know it."""
 
     host_key_checking: str = "ask"
@@ -179,21 +179,21 @@ def ssh_words(target: Target, config: Config) -> list[str]:
     return [*words, f"{hop.user}@{hop.host}" if hop.user else hop.host]
 
 
-async def read_effective(target: Target, config: Config, files: ConfigFiles) -> Effective:
+async def read_effective(target: Target, config: Config, files: ConfigFiles) -> EffectiveConfig:
     """Ask ``ssh -G`` what the user's settings for this host are; without it, know only ``ssh_options``.
 
     Raises:
         ConfigError: OpenSSH cannot read the configuration.
     """
     if not files.rest and not config.ssh_options:
-        return Effective()
+        return EffectiveConfig()
     try:
         if not _defaults:
             _defaults.update(await _query(["-F", "none", "localhost"], target))
         actual = await _query(ssh_words(target, config), target)
     except FileNotFoundError:
         actual = parse_settings("\n".join(option.replace("=", " ", 1) for option in config.ssh_options))
-    return Effective(actual.get("stricthostkeychecking", "ask").lower(), not_honoured(_defaults, actual))
+    return EffectiveConfig(actual.get("stricthostkeychecking", "ask").lower(), unsupported_options(_defaults, actual))
 
 
 async def _query(words: list[str], target: Target) -> dict[str, str]:
@@ -214,7 +214,7 @@ def parse_settings(text: str) -> dict[str, str]:
     return settings
 
 
-def not_honoured(defaults: Mapping[str, str], actual: Mapping[str, str]) -> tuple[str, ...]:
+def unsupported_options(defaults: Mapping[str, str], actual: Mapping[str, str]) -> tuple[str, ...]:
     """The settings that differ from the defaults and are lost with asyncssh, as ``name value``, sorted."""
     lost = [f"{name} {value}" for name, value in actual.items() if _is_lost(name, value, defaults.get(name))]
     checking = actual.get("stricthostkeychecking", "ask")

@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 import anyio
 
-__all__ = ["GROW_AFTER", "SessionBudget", "Ticket"]
+__all__ = ["GROW_AFTER", "ChannelLease", "ChannelLimiter"]
 
 GROW_AFTER = 5.0
 """Seconds without a refusal after which one session more is tried, if somebody waits for one."""
 
 
-class Ticket:
+class ChannelLease:
     """The right to one session."""
 
     def __init__(self, ends: int) -> None:
@@ -39,13 +39,13 @@ class Ticket:
         return self.is_open or (self.is_over is None and not self.is_refused)
 
 
-class SessionBudget:
+class ChannelLimiter:
     """Tickets for sessions, given out in the order of asking."""
 
     def __init__(self, limit: int) -> None:
         self._limiter = anyio.CapacityLimiter(limit)
         self._most = limit
-        self._out: set[Ticket] = set()
+        self._out: set[ChannelLease] = set()
         self._peak = 0
         self._ends = 0
         self._quiet_since: float | None = None
@@ -55,13 +55,13 @@ class SessionBudget:
         """How many tickets there are."""
         return int(self._limiter.total_tokens)
 
-    async def take(self, timeout: float) -> Ticket:
+    async def take(self, timeout: float) -> ChannelLease:
         """Wait for a ticket.
 
         Raises:
             TimeoutError: none came back for ``timeout`` seconds.
         """
-        ticket = Ticket(self._ends)
+        ticket = ChannelLease(self._ends)
         with anyio.fail_after(timeout):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._grow_in_time)
@@ -81,26 +81,26 @@ class SessionBudget:
             else:
                 await anyio.sleep_until(due)
 
-    def opened(self, ticket: Ticket, is_over: Callable[[], bool]) -> None:
+    def opened(self, ticket: ChannelLease, is_over: Callable[[], bool]) -> None:
         """Take note that the session of a ticket is open, until ``is_over``."""
         ticket.is_over, ticket.is_refused = is_over, False
         self._peak = max(self._peak, sum(other.is_open for other in self._out))
         if self._quiet_since is not None and self.limit < self._peak:
             self._limiter.total_tokens = min(self._peak, self._most)
 
-    def give_back(self, ticket: Ticket) -> None:
+    def give_back(self, ticket: ChannelLease) -> None:
         """Return a ticket; doing so again does nothing."""
         if ticket in self._out:
             self._out.remove(ticket)
             self._ends += ticket.is_over is not None
             self._limiter.release_on_behalf_of(ticket)
 
-    def note_transient_refusal(self, ticket: Ticket) -> None:
+    def note_transient_refusal(self, ticket: ChannelLease) -> None:
         """Take note that the server refused a session; its ticket is kept, to ask again in a moment."""
         ticket.is_refused = True
         self._learn(certain=False)  # it may count a session that has just ended
 
-    def refused(self, ticket: Ticket) -> bool:
+    def refused(self, ticket: ChannelLease) -> bool:
         """Take note that the server goes on refusing a session, and return its ticket.
 
         True when asking again can help: other sessions of ours are open or being opened, or have ended meanwhile.

@@ -26,26 +26,26 @@ from harness.errors import ConfigError, ConnectError
 from harness.system.background_tasks import open_background_tasks
 from harness.target import Hop, Target
 
-from .multiplex import MuxConnection, MuxError, MuxGone, connect_mux
-from .options import Settings, master_argv, master_key, master_name, master_tag, query_argv
+from .multiplex import MuxConnection, MuxConnectionClosed, MuxError, connect_mux
+from .options import SshSettings, master_argv, master_key, master_name, master_tag, query_argv
 
 __all__ = [
     "MAX_PATH",
-    "Master",
+    "ControlMaster",
     "MasterInfo",
     "acquire",
-    "connect_in_time",
+    "connect_with_timeout",
     "count_connections",
     "disconnect",
     "end_master",
     "find_sockets",
     "list_masters",
     "lock",
-    "place_again",
-    "placed_again",
     "plan_master",
+    "relocate_socket",
     "socket_path",
     "split_name",
+    "with_relocated_socket",
 ]
 
 
@@ -64,7 +64,7 @@ MAX_PATH = 90
 
 LOCK_PAUSE = 0.05
 
-MAKING_TIME = 60.0
+SOCKET_SETUP_TIMEOUT = 60.0
 
 _GONE = "point XDG_RUNTIME_DIR to a private directory that you can write to"
 
@@ -114,7 +114,7 @@ def _file_name(key: str, tag: str, name: str, room: int) -> str:
     return f"{whole[: room - 1]}~" if room >= len(f"{key}.{tag}.x~") else f"{key}.{tag}"
 
 
-def place_again(path: str) -> str:
+def relocate_socket(path: str) -> str:
     """The path for the same socket now: elsewhere when its directory has gone for good, as at a logout.
 
     Raises:
@@ -149,11 +149,11 @@ def _files() -> list[Path]:
 def _is_being_made(path: Path) -> bool:
     """True for the name under which ssh binds a socket for a moment, before it listens there."""
     with suppress(OSError):
-        return _TEMPORARY.search(path.name) is not None and time.time() - path.stat().st_mtime < MAKING_TIME
+        return _TEMPORARY.search(path.name) is not None and time.time() - path.stat().st_mtime < SOCKET_SETUP_TIMEOUT
     return True
 
 
-def nobody_listens(path: Path) -> bool:
+def is_stale_socket(path: Path) -> bool:
     """True when a socket's process has gone for good."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
@@ -272,13 +272,13 @@ PRIVATE_PERSIST = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Master:
+class ControlMaster:
     """Where the master of a target is, or is to be."""
 
     target: Target
     hop: Hop
     config: Config
-    settings: Settings
+    settings: SshSettings
     path: str
     private: bool = False
 
@@ -296,7 +296,7 @@ class MasterInfo:
     tag: str = ""
 
 
-async def plan_master(target: Target, config: Config) -> Master:
+async def plan_master(target: Target, config: Config) -> ControlMaster:
     """Read the user's settings for the host, and choose the socket.
 
     Raises:
@@ -306,10 +306,10 @@ async def plan_master(target: Target, config: Config) -> Master:
     settings = await _query(target, config)
     key = os.urandom(8).hex() if config.fresh_connection else master_key(settings, config)
     path = socket_path(key, master_tag(target.last), master_name(target.last))
-    return Master(target, target.last, config, settings, path, config.fresh_connection)
+    return ControlMaster(target, target.last, config, settings, path, config.fresh_connection)
 
 
-async def _query(target: Target, config: Config) -> Settings:
+async def _query(target: Target, config: Config) -> SshSettings:
     argv = query_argv(target.last, config)
     try:
         with anyio.fail_after(config.connect_timeout):
@@ -325,7 +325,7 @@ async def _query(target: Target, config: Config) -> Settings:
     if done.returncode != 0:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["ssh -G failed"]
         raise ConfigError(f"ssh does not accept its configuration: {words[0]}", target=target)
-    return Settings.parse(done.stdout.decode("utf-8", "surrogateescape"))
+    return SshSettings.parse(done.stdout.decode("utf-8", "surrogateescape"))
 
 
 async def _prepare() -> None:
@@ -335,12 +335,12 @@ async def _prepare() -> None:
         importlib.import_module(name)
 
 
-def placed_again(master: Master) -> Master:
-    """The same master, its socket where this environment's are now; see :func:`place_again`."""
-    return replace(master, path=place_again(master.path))
+def with_relocated_socket(master: ControlMaster) -> ControlMaster:
+    """The same master, its socket where this environment's are now; see :func:`relocate_socket`."""
+    return replace(master, path=relocate_socket(master.path))
 
 
-async def acquire(master: Master) -> MuxConnection:
+async def acquire(master: ControlMaster) -> MuxConnection:
     """A lease on a live master: the one that is there, or after a login a new one. It stays while the lease is open.
 
     Raises:
@@ -360,7 +360,7 @@ async def acquire(master: Master) -> MuxConnection:
         ) from None
 
 
-async def connect_in_time(path: str) -> MuxConnection:
+async def connect_with_timeout(path: str) -> MuxConnection:
     """Connect to the master at ``path``.
 
     Raises:
@@ -370,18 +370,18 @@ async def connect_in_time(path: str) -> MuxConnection:
         with anyio.fail_after(ANSWER_TIMEOUT):
             return await connect_mux(path)
     except TimeoutError:
-        raise MuxGone(f"{path}: no answer within {ANSWER_TIMEOUT:g} s") from None
+        raise MuxConnectionClosed(f"{path}: no answer within {ANSWER_TIMEOUT:g} s") from None
 
 
 async def _lease(path: str) -> MuxConnection | None:
     """A connection to the master at ``path``, if one answers there in time."""
     try:
-        return await connect_in_time(path)
+        return await connect_with_timeout(path)
     except MuxError:
         return None
 
 
-async def _start(master: Master) -> MuxConnection:
+async def _start(master: ControlMaster) -> MuxConnection:
     """Log in. The caller holds the lock, and found nobody at the socket."""
     _remove(master.path)
     await _remove_dead()
@@ -404,10 +404,10 @@ async def _remove_dead() -> None:
     """Remove what masters and harnesses that were killed have left; nobody else would."""
     remove_unused_locks()
     for path in find_sockets():
-        if nobody_listens(path):
+        if is_stale_socket(path):
             with suppress(TimeoutError):
                 async with lock(str(path), DEAD_TIMEOUT):
-                    if nobody_listens(path):
+                    if is_stale_socket(path):
                         _remove(str(path))
 
 

@@ -36,7 +36,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class AuthFailureCause:
     """Why no key was accepted, and what to do about it."""
 
     what: str
@@ -85,7 +85,7 @@ _OFFERED = re.compile(r"Offering public key: (\S+) (\S+)")
 _METHODS = re.compile(r"Permission denied \(([a-z0-9@.,-]+)\)")
 
 
-def find_cause(log: str) -> Cause | None:
+def find_cause(log: str) -> AuthFailureCause | None:
     """The reason that ssh's log (with its debug lines) gives; None when it says nothing beyond the refusal."""
     if cause := _first_refusal(_CAUSES, log) or _locked(log):
         return cause
@@ -93,29 +93,29 @@ def find_cause(log: str) -> Cause | None:
         return None
     offered = [f"{name} ({kind})" for name, kind in _OFFERED.findall(log)]
     if offered:
-        return Cause(
+        return AuthFailureCause(
             f"it does not accept {', '.join(dict.fromkeys(offered))}",
             "check the user, and that the public key is in the account's authorized_keys there",
         )
-    return _first_refusal(_AGENT, log) or Cause(
+    return _first_refusal(_AGENT, log) or AuthFailureCause(
         "there was no key to offer", f"{_MISSING}, or add one to an agent with ssh-add"
     )
 
 
-def _first_refusal(table: tuple[tuple[str, str, str], ...], log: str) -> Cause | None:
+def _first_refusal(table: tuple[tuple[str, str, str], ...], log: str) -> AuthFailureCause | None:
     for pattern, what, hint in table:
         if found := re.search(pattern, log, re.M):
             words = found.groups()
-            return Cause(what.format(*words), hint.format(*words))
+            return AuthFailureCause(what.format(*words), hint.format(*words))
     return None
 
 
-def _locked(log: str) -> Cause | None:
+def _locked(log: str) -> AuthFailureCause | None:
     """A key that the server would take, and that ssh did not use all the same: it could not be opened."""
     accepted = _ACCEPTED.search(log)
     if accepted is None:
         return None
-    return Cause(
+    return AuthFailureCause(
         f"the server accepts the key {accepted[1]}, but it could not be used: its passphrase was not given",
         "add it to an agent with ssh-add, or answer the question at a terminal",
     )
@@ -289,7 +289,7 @@ async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: flo
                 if prompter is None:
                     status = await _run_silent(argv(_has_askpass()), log)
                 else:
-                    status = await _run_on_terminal(argv(True), log, _Dialogue(prompter, target))
+                    status = await _run_on_terminal(argv(True), log, _PromptLog(prompter, target))
         except TimeoutError:
             raise ConnectError(
                 f"the login did not end within {timeout:g} s",
@@ -345,9 +345,9 @@ async def _run_silent(argv: list[str], log: IO[bytes]) -> int:
         return await process.wait()
 
 
-async def _run_on_terminal(argv: list[str], log: IO[bytes], dialogue: _Dialogue) -> int:
+async def _run_on_terminal(argv: list[str], log: IO[bytes], dialogue: _PromptLog) -> int:
     environ = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
-    with _Terminal() as terminal:
+    with _LoginPty() as terminal:
         async with _started(["sh", "-c", _ON_TERMINAL, terminal.name, *argv], log, environ) as process:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_hang_up_after, process, terminal)
@@ -359,7 +359,7 @@ async def _run_on_terminal(argv: list[str], log: IO[bytes], dialogue: _Dialogue)
             return await process.wait()
 
 
-async def _converse(terminal: _Terminal, dialogue: _Dialogue, log: IO[bytes]) -> Exception | None:
+async def _converse(terminal: _LoginPty, dialogue: _PromptLog, log: IO[bytes]) -> Exception | None:
     """Pass questions and answers on until ssh has ended; returns why that was given up."""
     while (prompt := await terminal.next_prompt()) is not None:
         try:
@@ -372,12 +372,12 @@ async def _converse(terminal: _Terminal, dialogue: _Dialogue, log: IO[bytes]) ->
     return None
 
 
-async def _hang_up_after(process: AnyioProcess, terminal: _Terminal) -> None:
+async def _hang_up_after(process: AnyioProcess, terminal: _LoginPty) -> None:
     await process.wait()
     terminal.hang_up()
 
 
-class _Terminal:
+class _LoginPty:
     """The terminal of an ssh, seen from the side of the keyboard."""
 
     def __init__(self) -> None:
@@ -389,7 +389,7 @@ class _Terminal:
         self._echoed = False
         self._spawn = fdspawn(self._keyboard, timeout=STEP)
 
-    def __enter__(self) -> _Terminal:
+    def __enter__(self) -> _LoginPty:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -437,7 +437,7 @@ def _bytes(part: object) -> bytes:
     return part if isinstance(part, bytes) else b""
 
 
-class _Dialogue:
+class _PromptLog:
     """Who answers, and what was asked so far."""
 
     def __init__(self, prompter: Prompter, target: Target) -> None:

@@ -24,8 +24,8 @@ from .remote import NoiseFilter
 
 __all__ = [
     "MuxConnection",
+    "MuxConnectionClosed",
     "MuxError",
-    "MuxGone",
     "MuxProcess",
     "MuxRefused",
     "Packet",
@@ -67,7 +67,7 @@ class MuxError(Exception):
     """The master answered with something else than this protocol."""
 
 
-class MuxGone(MuxError):
+class MuxConnectionClosed(MuxError):
     """Nobody listens at the socket, or the master ended."""
 
 
@@ -159,7 +159,7 @@ class MuxConnection:
 
     async def terminate(self) -> None:
         """Ask the master to end, with all its sessions, and wait until it has."""
-        with suppress(MuxGone):
+        with suppress(MuxConnectionClosed):
             await self._request(Message.TERMINATE, Message.OK)
             while True:
                 await self.receive()
@@ -171,7 +171,7 @@ class MuxConnection:
 
         Raises:
             MuxRefused: the server opens no more sessions, or the master was told not to.
-            MuxGone: the master ended; the command may have been started.
+            MuxConnectionClosed: the master ended; the command may have been started.
             TimeoutError: the master reads nothing.
         """
         self._requests += 1
@@ -206,7 +206,7 @@ class MuxConnection:
         """The next message. Cancelling loses nothing.
 
         Raises:
-            MuxGone: there will be none.
+            MuxConnectionClosed: there will be none.
         """
         while (packet := self._reader.next()) is None:
             try:
@@ -215,9 +215,9 @@ class MuxConnection:
                 await self._readable()
                 continue
             except OSError as error:
-                raise MuxGone(str(error)) from error
+                raise MuxConnectionClosed(str(error)) from error
             if not data:
-                raise MuxGone("the master closed the connection")
+                raise MuxConnectionClosed("the master closed the connection")
             self._reader.feed(data)
         return packet
 
@@ -225,7 +225,7 @@ class MuxConnection:
         try:
             await anyio.wait_readable(self._socket)
         except (anyio.ClosedResourceError, ValueError) as error:  # ValueError: closed before the wait began
-            raise MuxGone("the connection was closed") from error
+            raise MuxConnectionClosed("the connection was closed") from error
 
     async def _send(self, data: bytes) -> None:
         view = memoryview(data)
@@ -235,7 +235,7 @@ class MuxConnection:
             except BlockingIOError:
                 await anyio.wait_writable(self._socket)
             except OSError as error:
-                raise MuxGone(str(error)) from error
+                raise MuxConnectionClosed(str(error)) from error
 
     async def _send_descriptor(self, descriptor: int) -> None:
         while True:
@@ -244,7 +244,7 @@ class MuxConnection:
             except BlockingIOError:
                 await anyio.wait_writable(self._socket)
             except OSError as error:
-                raise MuxGone(str(error)) from error
+                raise MuxConnectionClosed(str(error)) from error
             else:
                 return
 
@@ -265,7 +265,7 @@ async def connect_mux(path: str) -> MuxConnection:
     """Connect to the master that listens at ``path``, which must be this user's socket.
 
     Raises:
-        MuxGone: there is none.
+        MuxConnectionClosed: there is none.
         MuxError: what listens there does not speak the protocol.
     """
     connection = socket.socket(socket.AF_UNIX)
@@ -278,7 +278,7 @@ async def connect_mux(path: str) -> MuxConnection:
         await mux.hello()
     except OSError as error:  # also EAGAIN: its queue is full, so it serves nobody
         mux.close()
-        raise MuxGone(f"{path}: {error.strerror}") from error
+        raise MuxConnectionClosed(f"{path}: {error.strerror}") from error
     except BaseException:
         mux.close()
         raise

@@ -13,16 +13,23 @@ from harness.errors import AuthenticationError, ConnectError, ConnectionLost, Ho
 from harness.login import current_prompter, use_prompter
 from harness.transport import Process, Transport
 
-from .channel_limit import SessionBudget, Ticket
-from .control_master import Master, acquire, connect_in_time, count_connections, end_master, placed_again
-from .multiplex import MuxConnection, MuxError, MuxGone, MuxProcess, MuxRefused, open_pipes
+from .channel_limit import ChannelLease, ChannelLimiter
+from .control_master import (
+    ControlMaster,
+    acquire,
+    connect_with_timeout,
+    count_connections,
+    end_master,
+    with_relocated_socket,
+)
+from .multiplex import MuxConnection, MuxConnectionClosed, MuxError, MuxProcess, MuxRefused, open_pipes
 from .options import interactive_argv
 from .remote import new_nonce, remote_command
 
 __all__ = ["OpenSSHTransport"]
 
 logger = logging.getLogger(__name__)
-news = logging.getLogger("harness_backends.links")
+connection_log = logging.getLogger("harness_backends.links")
 """What is logged here, with these two arguments, is counted, traced and shown."""
 
 DEFAULT_CHANNELS = 9
@@ -49,12 +56,12 @@ class OpenSSHTransport(Transport):
 
     shares_sockets = False
 
-    def __init__(self, master: Master, lease: MuxConnection) -> None:
+    def __init__(self, master: ControlMaster, lease: MuxConnection) -> None:
         self.target = master.target
         self._master = master
         self._lease = lease
         self._prompter = current_prompter()
-        self._budget = SessionBudget(master.config.max_channels or DEFAULT_CHANNELS)
+        self._budget = ChannelLimiter(master.config.max_channels or DEFAULT_CHANNELS)
         self.max_channels = self._fewest = self._budget.limit
         self._renewing = anyio.Lock()
         self._failures = 0
@@ -93,7 +100,7 @@ class OpenSSHTransport(Transport):
                 self._budget.give_back(ticket)
                 raise
 
-    async def _take_ticket(self) -> Ticket:
+    async def _take_ticket(self) -> ChannelLease:
         limit = self._master.config.connect_timeout
         try:
             return await self._budget.take(limit if self._budget.limit > 1 else min(limit, SINGLE_TIMEOUT))
@@ -124,7 +131,7 @@ class OpenSSHTransport(Transport):
             self._fewest = self.max_channels
             logger.info("%s opens only %d sessions on one connection (MaxSessions)", self.target, self.max_channels)
 
-    async def _open_patiently(self, command: bytes, nonce: str, ticket: Ticket) -> MuxProcess:
+    async def _open_patiently(self, command: bytes, nonce: str, ticket: ChannelLease) -> MuxProcess:
         for pause in REFUSAL_PAUSES:
             try:
                 return await self._open_once(command, nonce, ticket)
@@ -135,7 +142,7 @@ class OpenSSHTransport(Transport):
             await anyio.sleep(pause)
         return await self._open_once(command, nonce, ticket)
 
-    async def _open_once(self, command: bytes, nonce: str, ticket: Ticket) -> MuxProcess:
+    async def _open_once(self, command: bytes, nonce: str, ticket: ChannelLease) -> MuxProcess:
         session = await self._connect()
         pipes = open_pipes()
         settings = self._master.settings
@@ -155,7 +162,7 @@ class OpenSSHTransport(Transport):
         return MuxProcess(self.target, session, pipes, nonce, partial(self._budget.give_back, ticket))
 
     def _session_error(self, error: BaseException) -> BaseException:
-        if isinstance(error, MuxGone):
+        if isinstance(error, MuxConnectionClosed):
             return ConnectionLost("the connection was lost", target=self.target)
         if isinstance(error, TimeoutError):
             return ConnectionLost("the server does not answer", target=self.target, hint="the link may be down")
@@ -186,11 +193,11 @@ class OpenSSHTransport(Transport):
 
     async def _connect(self) -> MuxConnection:
         try:
-            return await connect_in_time(self._master.path)
+            return await connect_with_timeout(self._master.path)
         except MuxError:
             await self._renew()
         try:
-            return await connect_in_time(self._master.path)
+            return await connect_with_timeout(self._master.path)
         except MuxError as error:
             raise ConnectionLost("the connection was lost again", target=self.target) from error
 
@@ -202,7 +209,7 @@ class OpenSSHTransport(Transport):
             self._lost = self._lost or anyio.current_time()
             await anyio.sleep(BACKOFF[min(self._failures, len(BACKOFF) - 1)])
             try:
-                self._master = placed_again(self._master)
+                self._master = with_relocated_socket(self._master)
                 with use_prompter(self._prompter):
                     lease = await acquire(self._master)
             except (AuthenticationError, HostKeyError) as error:
@@ -217,7 +224,7 @@ class OpenSSHTransport(Transport):
             self.renewals += 1
             target, seconds = str(self.target), anyio.current_time() - self._lost
             self._lost = None
-            news.info("%s: the link was lost, and is back after %.1f s", target, seconds)
+            connection_log.info("%s: the link was lost, and is back after %.1f s", target, seconds)
 
     def interactive_argv(self, argv: Sequence[str]) -> list[str]:
         master = self._master

@@ -20,7 +20,7 @@ from harness.target import Hop
 from .remote import interactive_command
 
 __all__ = [
-    "Settings",
+    "SshSettings",
     "check_options",
     "interactive_argv",
     "master_argv",
@@ -77,13 +77,13 @@ _INTERACTIVE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SshSettings:
     """What ``ssh -G`` printed: the settings that hold for a host, names in lower case."""
 
     pairs: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> Settings:
+    def parse(cls, text: str) -> SshSettings:
         """Read the output of ``ssh -G``."""
         lines = (line.partition(" ") for line in text.splitlines() if line.strip())
         return cls(tuple((name.lower(), value.strip()) for name, _, value in lines))
@@ -148,7 +148,7 @@ def master_argv(hop: Hop, config: Config, path: str, *, questions: bool, persist
     return ["ssh", "-M", "-N", "-T", "-S", path, *_options(ours), *_user(config), *_destination(hop)]
 
 
-def interactive_argv(hop: Hop, config: Config, path: str, settings: Settings, argv: Sequence[str]) -> list[str]:
+def interactive_argv(hop: Hop, config: Config, path: str, settings: SshSettings, argv: Sequence[str]) -> list[str]:
     """The command for a person's terminal: through the master while it is there, else by a login of its own."""
     switched_off = dict.fromkeys(
         option for name, harmless, option in _INTERACTIVE if any(value != harmless for value in settings.all(name))
@@ -158,7 +158,7 @@ def interactive_argv(hop: Hop, config: Config, path: str, settings: Settings, ar
     return ["ssh", "-t", "-S", path, *_options(ours), *_user(config), *destination, interactive_command(argv)]
 
 
-def master_key(settings: Settings, config: Config) -> str:
+def master_key(settings: SshSettings, config: Config) -> str:
     """A short name for all that a master depends on: change an address in the configuration, and it is another one."""
     text = repr((settings.pairs, config.control_persist, config.keepalive_interval, config.keepalive_count))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:NAME_LENGTH]

@@ -14,11 +14,11 @@ from harness.target import Target
 from harness_backends.ssh.asyncssh_login import HostKeys, OfferedKey, host_name, judge, refusal
 from harness_backends.ssh.asyncssh_settings import (
     config_files,
-    not_honoured,
     parse_settings,
     read_effective,
     read_host_settings,
     ssh_words,
+    unsupported_options,
 )
 
 WEB1 = Target.parse("ssh://deploy@web1:2222")
@@ -41,7 +41,7 @@ def test_lost_settings_are_those_that_the_user_changed_and_asyncssh_ignores(
     changed: dict[str, str], lost: tuple[str, ...]
 ) -> None:
     defaults = {"verifyhostkeydns": "false", "ipqos": "af21 cs1", "stricthostkeychecking": "ask"}
-    assert not_honoured(defaults, defaults | changed) == lost
+    assert unsupported_options(defaults, defaults | changed) == lost
 
 
 def test_settings_are_parsed_as_ssh_prints_them() -> None:

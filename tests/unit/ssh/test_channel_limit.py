@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness_backends.ssh import channel_limit
-from harness_backends.ssh.channel_limit import SessionBudget, Ticket
+from harness_backends.ssh.channel_limit import ChannelLease, ChannelLimiter
 
 MOST = 9
 
@@ -18,7 +18,7 @@ MOST = 9
 class Session:
     """One session as the server sees it: open until it is ended, and forgotten a moment later."""
 
-    ticket: Ticket
+    ticket: ChannelLease
     is_over: bool = False
     is_known: bool = False
     """True when we have heard that it is open."""
@@ -41,8 +41,8 @@ class Play:
     """A server, a budget, and what is on its way between them."""
 
     server: Server
-    budget: SessionBudget
-    asked: list[Ticket] = field(default_factory=list)
+    budget: ChannelLimiter
+    asked: list[ChannelLease] = field(default_factory=list)
     ended: list[Session] = field(default_factory=list)
     refusals: int = 0
 
@@ -55,7 +55,7 @@ class Play:
             elif move in ("hear", "end", "close"):
                 getattr(self, move)(number)
 
-    def serve(self, ticket: Ticket, *, again: bool = False) -> None:
+    def serve(self, ticket: ChannelLease, *, again: bool = False) -> None:
         """The server answers."""
         if self.server.has_room():
             self.server.sessions.append(Session(ticket))
@@ -99,7 +99,7 @@ MOVES = st.tuples(st.sampled_from(["ask", "ask", "serve", "serve", "hear", "end"
 
 @given(limit=st.integers(1, 12), moves=st.lists(MOVES, max_size=120))
 async def test_what_is_learnt_is_never_more_than_the_server_allows(limit: int, moves: list[tuple[str, int]]) -> None:
-    budget = SessionBudget(MOST)
+    budget = ChannelLimiter(MOST)
     play = Play(Server(limit), budget)
     await play.moves(moves)
     play.settle()
@@ -112,7 +112,7 @@ async def test_what_is_learnt_is_never_more_than_the_server_allows(limit: int, m
 
 @pytest.mark.parametrize("limit", range(1, MOST))
 async def test_all_at_once_learns_the_exact_limit(limit: int) -> None:
-    play = Play(Server(limit), SessionBudget(MOST))
+    play = Play(Server(limit), ChannelLimiter(MOST))
     await play.moves([("ask", 0)] * MOST + [("serve", 0)] * limit + [("hear", 0)] * limit)
     play.settle()
     assert (play.refusals, play.budget.limit) == (MOST - limit, limit)
@@ -120,14 +120,14 @@ async def test_all_at_once_learns_the_exact_limit(limit: int) -> None:
 
 async def test_a_session_whose_end_was_not_yet_noticed_does_not_count() -> None:
     """The third is opened when the first has ended on the server, and nobody has looked at the first since."""
-    play = Play(Server(2), SessionBudget(MOST))
+    play = Play(Server(2), ChannelLimiter(MOST))
     one = [("ask", 0), ("serve", 0), ("hear", 0)]
     await play.moves([*one, *one, ("end", 0), *one, ("ask", 0), ("serve", 0)])
     assert (play.refusals, play.budget.limit) == (1, 2)
 
 
 async def test_a_refusal_while_one_comes_in_does_not_lower_the_limit_for_good() -> None:
-    budget = SessionBudget(MOST)
+    budget = ChannelLimiter(MOST)
     first, second, third = [await budget.take(1) for _ in range(3)]
     budget.opened(first, lambda: False)
     budget.refused(third)  # the server has opened the second, and we have not heard of it
@@ -137,7 +137,7 @@ async def test_a_refusal_while_one_comes_in_does_not_lower_the_limit_for_good() 
 
 
 async def test_a_limit_shrinks_when_others_use_the_connection_too() -> None:
-    play = Play(Server(9), SessionBudget(MOST))
+    play = Play(Server(9), ChannelLimiter(MOST))
     await play.moves([("ask", 0), ("serve", 0), ("hear", 0)] * 6 + [("end", 0), ("close", 0)] * 4)
     play.server.others = 7
     await play.moves([("ask", 0), ("serve", 0)])
@@ -146,7 +146,7 @@ async def test_a_limit_shrinks_when_others_use_the_connection_too() -> None:
 
 async def test_a_limit_grows_again_while_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_limit, "GROW_AFTER", 0.05)
-    budget = SessionBudget(3)
+    budget = ChannelLimiter(3)
     first, second = await budget.take(1), await budget.take(1)
     budget.opened(first, lambda: False)
     assert budget.refused(second)
@@ -158,7 +158,7 @@ async def test_a_limit_grows_again_while_somebody_waits(monkeypatch: pytest.Monk
 
 
 async def test_tickets_are_limited_and_come_back() -> None:
-    budget = SessionBudget(2)
+    budget = ChannelLimiter(2)
     first, _ = await budget.take(1), await budget.take(1)
     with pytest.raises(TimeoutError):
         await budget.take(0.01)
@@ -170,7 +170,7 @@ async def test_tickets_are_limited_and_come_back() -> None:
 
 
 async def test_a_refusal_is_waited_out_when_one_of_ours_ended_meanwhile() -> None:
-    budget = SessionBudget(MOST)
+    budget = ChannelLimiter(MOST)
     first, second = await budget.take(1), await budget.take(1)
     budget.opened(first, lambda: True)
     budget.give_back(first)
@@ -178,6 +178,6 @@ async def test_a_refusal_is_waited_out_when_one_of_ours_ended_meanwhile() -> Non
 
 
 async def test_a_refusal_of_the_only_one_cannot_be_waited_out() -> None:
-    budget = SessionBudget(MOST)
+    budget = ChannelLimiter(MOST)
     assert not budget.refused(await budget.take(1))
     assert budget.limit == MOST

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from harness.errors import ConnectError
 from harness_backends.ssh import control_master
-from harness_backends.ssh.control_master import MAX_PATH, find_sockets, lock, place_again, socket_path, split_name
+from harness_backends.ssh.control_master import MAX_PATH, find_sockets, lock, relocate_socket, socket_path, split_name
 
 KEY, TAG = "0123456789abcdef", "fedcba9876543210"
 
@@ -111,9 +111,9 @@ async def test_a_runtime_directory_that_has_gone_is_a_clear_error(runtime: Path)
 
 def test_after_a_logout_the_socket_is_placed_where_there_is_room(runtime: Path, fallback: Path) -> None:
     path = socket_path(KEY, TAG, "web1")
-    assert place_again(path) == path
+    assert relocate_socket(path) == path
     shutil.rmtree(Path(path).parent)
-    assert place_again(path) == path
+    assert relocate_socket(path) == path
     shutil.rmtree(runtime)
-    assert place_again(path) == f"{fallback}/ssh/{KEY}.{TAG}.web1"
+    assert relocate_socket(path) == f"{fallback}/ssh/{KEY}.{TAG}.web1"
     assert os.stat(fallback / "ssh").st_mode & 0o777 == 0o700

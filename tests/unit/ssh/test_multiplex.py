@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from harness_backends.ssh.multiplex import (
     Message,
+    MuxConnectionClosed,
     MuxError,
-    MuxGone,
     Packet,
     PacketReader,
     connect_mux,
@@ -94,7 +94,7 @@ async def is_refused(path: str) -> bool:
 
 
 async def test_nobody_at_the_socket_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(MuxGone):
+    with pytest.raises(MuxConnectionClosed):
         await connect_mux(str(tmp_path / "none"))
 
 

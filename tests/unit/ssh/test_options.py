@@ -12,7 +12,7 @@ from harness.errors import AuthenticationError, ConfigError, ConnectError, HostK
 from harness.target import Hop, Target
 from harness_backends.ssh.login import classify, diagnose
 from harness_backends.ssh.options import (
-    Settings,
+    SshSettings,
     check_options,
     interactive_argv,
     master_argv,
@@ -78,13 +78,13 @@ def test_host_keys_are_left_to_the_user() -> None:
 
 
 def test_a_persons_command_is_short_where_nothing_needs_switching_off() -> None:
-    settings = Settings.parse("user deploy\nsessiontype default\nstdinnull no\ntunnel false\nforwardx11 no\n")
+    settings = SshSettings.parse("user deploy\nsessiontype default\nstdinnull no\ntunnel false\nforwardx11 no\n")
     argv = interactive_argv(Hop("ssh", "web1"), Config(), "/run/s", settings, ["tmux", "attach"])
     assert argv == ["ssh", "-t", "-S", "/run/s", "-o", "ControlMaster=no", "--", "web1", "exec tmux attach"]
 
 
 def test_a_persons_command_switches_off_what_would_break_it() -> None:
-    settings = Settings.parse("remotecommand foo\nsessiontype none\nlocalforward 1 [x]:2\nlocalforward 2 [x]:2\n")
+    settings = SshSettings.parse("remotecommand foo\nsessiontype none\nlocalforward 1 [x]:2\nlocalforward 2 [x]:2\n")
     options = values(interactive_argv(HOP, Config(), "/s", settings, ["sh"]))
     assert options == {
         "controlmaster": "no",
@@ -101,7 +101,7 @@ def test_files_of_the_user_are_absolute() -> None:
 
 
 def test_the_key_changes_with_everything_that_matters() -> None:
-    settings = [Settings((("hostname", "a"),)), Settings((("hostname", "b"),))]
+    settings = [SshSettings((("hostname", "a"),)), SshSettings((("hostname", "b"),))]
     configs = [Config(), Config(control_persist=1.0), Config(keepalive_interval=1)]
     assert len({master_key(value, config) for value in settings for config in configs}) == 6
     assert len(master_key(settings[0], Config())) == 16
@@ -121,7 +121,7 @@ def test_targets_that_share_a_name_for_people_have_other_tags() -> None:
 
 
 def test_variables_are_those_of_the_users_patterns() -> None:
-    settings = Settings.parse("sendenv LANG\nsendenv LC_*\nsendenv -LC_X\n")
+    settings = SshSettings.parse("sendenv LANG\nsendenv LC_*\nsendenv -LC_X\n")
     environ = {"LANG": "C", "LC_ALL": "C", "HOME": "/", "AWS_SECRET": "x"}
     assert settings.environment(environ) == [b"LANG=C", b"LC_ALL=C"]
 
@@ -131,7 +131,7 @@ def test_variables_are_those_of_the_users_patterns() -> None:
     [("forwardagent no", False), ("forwardagent yes", True), ("forwardagent $X", True), ("", False)],
 )
 def test_agents_are_forwarded_as_the_user_says(value: str, expected: bool) -> None:
-    assert Settings.parse(value).forwards_agent is expected
+    assert SshSettings.parse(value).forwards_agent is expected
 
 
 CHANGED = """debug1: Server host key: ssh-ed25519 SHA256:abc
