@@ -16,8 +16,15 @@ from tests.support.program import Program, program
 
 from harness.config import Config
 from harness.errors import ConfigError, ConnectError
-from harness_backends.container.maker import living, this_machine, this_process
-from harness_backends.container.temporary_container import LABEL, Maker, Mount, orphaned, parse_maker, parse_mount
+from harness_backends.container.maker import running_processes, this_machine, this_process
+from harness_backends.container.temporary_container import (
+    LABEL,
+    Mount,
+    OwnerProcess,
+    orphaned,
+    parse_maker,
+    parse_mount,
+)
 
 __all__ = ["make_way", "program"]
 
@@ -214,7 +221,7 @@ def test_only_a_maker_that_is_proved_gone_loses_its_containers(tmp_path: Path) -
     me, (machine, boot) = this_process(), this_machine()
     assert parse_maker(f"{me} 01234567") == me
     assert parse_maker("something else") is None
-    assert not orphaned(me, machine, boot, living())
+    assert not orphaned(me, machine, boot, running_processes())
     assert orphaned(me, machine, "later", {})
-    assert orphaned(Maker(machine, boot, me.pid, "1"), machine, boot, living())
-    assert not orphaned(Maker("elsewhere", "x", 1, "1"), machine, boot, {})
+    assert orphaned(OwnerProcess(machine, boot, me.pid, "1"), machine, boot, running_processes())
+    assert not orphaned(OwnerProcess("elsewhere", "x", 1, "1"), machine, boot, {})

@@ -21,11 +21,11 @@ from harness.transport import Process
 
 from . import http
 from .endpoints import Endpoint
-from .engine import Engine, Exec
+from .engine import Engine, ExecRequest
 from .exec_stream import AttachedProcess
 from .http import EngineError
 from .information import ContainerInfo, parse_info
-from .temporary_container import LABEL, Scratch, api_body
+from .temporary_container import LABEL, TemporaryContainer, api_body
 
 __all__ = ["PULL_TIMEOUT", "ApiEngine", "choose_version", "open_api_engine"]
 
@@ -81,7 +81,7 @@ class ApiEngine(Engine):
         async with _bounded(self.endpoint, self._target), http.connect(self.endpoint, self._timeout) as stream:
             return (await http.request(stream, method, self._prefix + path, body)).json()
 
-    async def execute(self, request: Exec) -> Process:
+    async def execute(self, request: ExecRequest) -> Process:
         made = await self.ask("POST", f"/containers/{request.container_id}/exec", _exec_body(request))
         exec_id = str(made["Id"])
         async with AsyncExitStack() as stack:
@@ -118,7 +118,7 @@ class ApiEngine(Engine):
             while data := await self._receive(body):
                 await sink(data)
 
-    async def _receive(self, body: http.Body) -> bytes:
+    async def _receive(self, body: http.ResponseBody) -> bytes:
         try:
             async with _bounded(self.endpoint, self._target):
                 return await body.receive()
@@ -144,14 +144,14 @@ class ApiEngine(Engine):
             if b'"error"' in line:
                 raise EngineError(404, str(json.loads(line).get("error", "the image cannot be had")))
 
-    async def create(self, scratch: Scratch) -> str:
+    async def create(self, scratch: TemporaryContainer) -> str:
         self._refuse_missing(scratch)
         made = await self.ask("POST", f"/containers/create?name={quote(scratch.name, safe='')}", api_body(scratch))
         container_id = str(made["Id"])
         await self.ask("POST", f"/containers/{container_id}/start")
         return container_id
 
-    def _refuse_missing(self, scratch: Scratch) -> None:
+    def _refuse_missing(self, scratch: TemporaryContainer) -> None:
         """Podman's service would make a directory of the host that is not there; Docker and ``podman run`` refuse."""
         if self.name != "podman" or self.endpoint.scheme != "unix" or sys.platform != "linux":
             return  # on other systems the engine's files are those of a virtual machine
@@ -171,7 +171,7 @@ class ApiEngine(Engine):
         found = await self.ask("GET", f"/containers/json?all=true&filters={filters}") or []
         return [(str(item["Id"]), str((item.get("Labels") or {}).get(LABEL, ""))) for item in found]
 
-    def interactive_argv(self, request: Exec) -> list[str]:
+    def interactive_argv(self, request: ExecRequest) -> list[str]:
         return [*self._program(), "exec", "-it", *exec_options(request), request.container_id, *request.argv]
 
     def _program(self) -> list[str]:
@@ -183,14 +183,14 @@ class ApiEngine(Engine):
         return f"{self.name} {self.version} API"
 
 
-def exec_options(request: Exec) -> list[str]:
+def exec_options(request: ExecRequest) -> list[str]:
     """The options of the engines' programs for what an exec asks."""
     user = ["--user", request.user] if request.user else []
     directory = ["--workdir", request.directory] if request.directory else []
     return [*user, *directory]
 
 
-def _exec_body(request: Exec) -> dict[str, object]:
+def _exec_body(request: ExecRequest) -> dict[str, object]:
     body: dict[str, object] = {
         "AttachStdin": True,
         "AttachStdout": True,

@@ -22,14 +22,14 @@ from ..posix.files.transfer import Sink
 from ..posix.persistent_shell import PersistentShell, open_held_shell
 from .http import EngineError
 from .information import hidden_by
-from .tarentry import Entry, EntryReader, TarError
+from .tarentry import EntryReader, TarEntry, TarError
 from .transport import ContainerTransport
 
 __all__ = [
+    "builtin_library",
     "find_script",
     "open_archive_files",
     "parse_place",
-    "poor_library",
 ]
 
 
@@ -117,13 +117,13 @@ hxf_expand() {
 _TYPES: dict[str, FileType] = {"f": "file", "d": "dir", "l": "link"}
 
 
-def poor_library(home: str) -> str:
+def builtin_library(home: str) -> str:
     """The library, for a shell whose environment may lack HOME."""
     return f"hxf_home=${{HOME:-{shlex.quote(home or '/')}}}\n{PATH_LIBRARY}\n{_LIBRARY}"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FileFacts:
     """What is at a path. ``real`` has no links in it but for the last, when ``type`` is that, or it was ``followed``.
 
     ``leads_to`` is what a link leads to, and ``readable`` is said of that, for the container's user. ``pid`` is the
@@ -140,14 +140,16 @@ class Place:
 
 
 def find_script(path: str, *, follow: bool) -> str:
-    """The call that answers with a :class:`Place`; with ``follow`` links that lead to directories are followed."""
+    """The call that answers with a :class:`FileFacts`; with ``follow`` links that lead to directories are followed."""
     return call("hxp_find", path, int(follow))
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> FileFacts:
     """Read the answer."""
     kind, leads, readable, real, pid, *mounts = text.removesuffix("\0").split("\0")
-    return Place(_TYPES.get(kind, "other"), _TYPES.get(leads, "other"), readable == "1", real, int(pid), tuple(mounts))
+    return FileFacts(
+        _TYPES.get(kind, "other"), _TYPES.get(leads, "other"), readable == "1", real, int(pid), tuple(mounts)
+    )
 
 
 # -- Files of an image that has nothing but ``sh``: looked at by its shell, read from its engine's archive, never
@@ -162,16 +164,16 @@ def parse_place(text: str) -> Place:
 
 READ_LIMIT = 256 << 20
 """Most bytes that one read returns. A download has no limit."""
-MOST_LINKS = 40
+MAX_SYMLINKS = 40
 
-Check = Callable[[Entry], None]
+Check = Callable[[TarEntry], None]
 
 
-class _Enough(Exception):
+class _LimitReached(Exception):
     pass
 
 
-class _Copy:
+class _EntryCopier:
     """Takes the first entry out of an archive: ``check`` sees what it is, ``sink`` gets its content."""
 
     def __init__(self, check: Check, sink: Sink | None) -> None:
@@ -188,10 +190,10 @@ class _Copy:
         if content and self._sink is not None:
             await self._sink(content)
         if self.reader.complete or (entry is not None and self._sink is None):
-            raise _Enough
+            raise _LimitReached
 
 
-def _is_at(entry: Entry, place: Place) -> bool:
+def _is_at(entry: TarEntry, place: FileFacts) -> bool:
     """True when an archive begins with what was asked for, and not with what is in it."""
     return place.followed or entry.name == posixpath.basename(place.real)
 
@@ -201,7 +203,7 @@ class ArchiveFiles(Files):
 
     def __init__(self, transport: ContainerTransport, shell: PersistentShell) -> None:
         self._transport = transport
-        self._calls = FileCalls(shell, transport, "/", poor_library("/"))
+        self._calls = FileCalls(shell, transport, "/", builtin_library("/"))
         self._inside: bool | None = None
 
     # -- looking
@@ -255,7 +257,7 @@ class ArchiveFiles(Files):
             if progress is not None:
                 progress(part.tell(), None)
 
-        def check(entry: Entry) -> None:
+        def check(entry: TarEntry) -> None:
             if min(entry.size, entry.size if end is None else end) - offset > READ_LIMIT:
                 raise FileError(
                     f"{display_path(path)}: holds {entry.size} bytes; {READ_LIMIT} are the most that are read at once here",
@@ -271,7 +273,7 @@ class ArchiveFiles(Files):
         place = await self._readable(path)
         done = total = 0
 
-        def check(entry: Entry) -> None:
+        def check(entry: TarEntry) -> None:
             nonlocal total
             total = entry.size
 
@@ -288,7 +290,7 @@ class ArchiveFiles(Files):
             await replacement.commit(entry.mode & 0o777)
         return done
 
-    async def _readable(self, path: str) -> Place:
+    async def _readable(self, path: str) -> FileFacts:
         """Where a file is that the container's user may read."""
         place = await self._locate(path)
         kind = place.type if place.type != "link" else place.leads_to
@@ -298,13 +300,13 @@ class ArchiveFiles(Files):
         await self._check_visible(path, place)
         return place
 
-    async def _content(self, path: str, place: Place, check: Check, sink: Sink) -> Entry:
-        def check_type(entry: Entry) -> None:
+    async def _content(self, path: str, place: FileFacts, check: Check, sink: Sink) -> TarEntry:
+        def check_type(entry: TarEntry) -> None:
             if entry.type != "file" or not _is_at(entry, place):
                 raise self._changed(path)
             check(entry)
 
-        copy = _Copy(check_type, sink)
+        copy = _EntryCopier(check_type, sink)
         await self._copy(path, place.real, copy)
         if copy.reader.entry is None:
             raise self._not_shown(path, "its engine does not show it")
@@ -314,17 +316,17 @@ class ArchiveFiles(Files):
 
     # -- finding
 
-    async def _find(self, path: str, *, follow: bool) -> Place:
+    async def _find(self, path: str, *, follow: bool) -> FileFacts:
         return parse_place((await self._calls.run(path, find_script(path, follow=follow))).text)
 
-    async def _locate(self, path: str) -> Place:
+    async def _locate(self, path: str) -> FileFacts:
         """Where a path leads. A shell cannot read links: Docker shows where they point, Podman what they lead to.
 
         The result's type is never ``link``; with Podman its path may be that of a link.
         """
         asked = path
         slash = "/" if path.endswith("/") else ""
-        for _ in range(MOST_LINKS):
+        for _ in range(MAX_SYMLINKS):
             place = await self._find(asked, follow=True)
             if place.type != "link":
                 return place
@@ -337,7 +339,7 @@ class ArchiveFiles(Files):
             asked = posixpath.join(posixpath.dirname(place.real), entry.link) + slash
         raise file_error(path, Refusal.LOOP, b"", self._transport.target)
 
-    async def _check_visible(self, path: str, place: Place) -> None:
+    async def _check_visible(self, path: str, place: FileFacts) -> None:
         """Refuse what the engine would answer with another file, or with none."""
         if await self._sees_all(place):
             return
@@ -345,10 +347,10 @@ class ArchiveFiles(Files):
         if point is not None:
             raise self._not_shown(path, f"it is on the mount {display_path(point)}, which its engine does not show")
 
-    async def _sees_all(self, place: Place) -> bool:
+    async def _sees_all(self, place: FileFacts) -> bool:
         """True when the engine looks from inside. It shows nothing of ``/proc`` then, and knows our shell there."""
         if self._inside is None:
-            copy = _Copy(lambda entry: None, None)
+            copy = _EntryCopier(lambda entry: None, None)
             try:
                 await self._copy("/proc", f"/proc/{place.pid}", copy)
             except FileError:
@@ -357,15 +359,15 @@ class ArchiveFiles(Files):
                 self._inside = copy.reader.entry is None
         return self._inside
 
-    async def _head(self, path: str, real: str) -> Entry | None:
-        copy = _Copy(lambda entry: None, None)
+    async def _head(self, path: str, real: str) -> TarEntry | None:
+        copy = _EntryCopier(lambda entry: None, None)
         await self._copy(path, real, copy)
         return copy.reader.entry
 
-    async def _copy(self, path: str, real: str, copy: _Copy) -> None:
+    async def _copy(self, path: str, real: str, copy: _EntryCopier) -> None:
         try:
             await self._transport.copy_out(real, copy.feed)
-        except _Enough:
+        except _LimitReached:
             return
         except EngineError as error:
             if copy.reader.entry is not None:

@@ -15,7 +15,7 @@ from harness.terminal import Sessions, Terminal
 
 from ..posix.backend import open_posix_backend
 from ..posix.state_directory import StateDirectoryUnavailable
-from .exec_jobs import DirectJobs
+from .exec_jobs import ExecJobs
 from .transport import ContainerTransport
 
 __all__ = ["open_container_backend"]
@@ -24,7 +24,7 @@ __all__ = ["open_container_backend"]
 class ContainerJobs(Jobs):
     """Jobs that the container keeps; as a user that only the engine can become, by an exec of its own."""
 
-    def __init__(self, kept: Jobs, direct: DirectJobs) -> None:
+    def __init__(self, kept: Jobs, direct: ExecJobs) -> None:
         self._kept = kept
         self._direct = direct
 
@@ -59,10 +59,10 @@ class ContainerJobs(Jobs):
         return await self._kept.clean() + await self._direct.clean()
 
 
-class DirectBackend(Backend):
+class ExecBackend(Backend):
     """A container in which nothing can be kept: commands, one exec each, and files to be read."""
 
-    def __init__(self, transport: ContainerTransport, direct: DirectJobs, files: Files) -> None:
+    def __init__(self, transport: ContainerTransport, direct: ExecJobs, files: Files) -> None:
         self.target = transport.target
         self.transport = transport
         self.capabilities = Capabilities(user=transport.target.last.user or "", shell="sh", home="/")
@@ -87,14 +87,14 @@ class DirectBackend(Backend):
 async def open_container_backend(transport: ContainerTransport, config: Config) -> AsyncIterator[Backend]:
     """Connect to a container; where it has no place for job records or lacks the tools, without them."""
     async with open_background_tasks() as tasks, AsyncExitStack() as stack:
-        direct = DirectJobs(transport, tasks)
+        direct = ExecJobs(transport, tasks)
         try:
             backend = await stack.enter_async_context(open_posix_backend(transport, config))
         except StateDirectoryUnavailable:
             from .archive_files import open_archive_files  # few need it
 
             files = await stack.enter_async_context(open_archive_files(transport))
-            yield DirectBackend(transport, direct, files)
+            yield ExecBackend(transport, direct, files)
             return
         backend.jobs = ContainerJobs(backend.jobs, direct)
         yield backend

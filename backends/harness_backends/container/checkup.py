@@ -16,7 +16,7 @@ from .engine import Engine
 from .finding import engine_places, open_engine
 from .http import EngineError
 from .information import ContainerInfo, refusal
-from .maker import living, this_machine
+from .maker import running_processes, this_machine
 from .temporary_container import orphaned, parse_maker
 
 __all__ = ["examine_engines", "judge_container"]
@@ -104,7 +104,7 @@ def judge_container(info: ContainerInfo, engine: str, target: Target) -> list[Fi
 
 async def _left_behind(engine: Engine, *, clean: bool) -> list[Finding]:
     machine, boot = this_machine()
-    alive = living()
+    alive = running_processes()
     labelled = [(container_id, parse_maker(label)) for container_id, label in await engine.scratches()]
     dead = [container_id for container_id, maker in labelled if maker and orphaned(maker, machine, boot, alive)]
     if not dead:

@@ -15,10 +15,10 @@ from harness.account import home_directory
 from harness.errors import ConfigError
 
 __all__ = [
-    "Context",
+    "DockerContext",
     "Endpoint",
     "EngineName",
-    "Snapshot",
+    "EnvironmentSnapshot",
     "Tls",
     "candidates",
     "program",
@@ -83,7 +83,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class DockerContext:
     """A docker context: its name, where it leads, and its TLS files."""
 
     name: str
@@ -92,7 +92,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class EnvironmentSnapshot:
     """What of the environment the choice depends on. ``sockets`` are those of the usual places that exist."""
 
     docker_host: str = ""
@@ -103,7 +103,7 @@ class Snapshot:
     home: str = ""
     runtime_dir: str = ""
     current_context: str = ""
-    contexts: tuple[Context, ...] = ()
+    contexts: tuple[DockerContext, ...] = ()
     sockets: tuple[str, ...] = ()
     programs: tuple[EngineName, ...] = ()
 
@@ -122,7 +122,7 @@ def program(engine: EngineName) -> Endpoint:
     return Endpoint(engine, f"program:{engine}", "its program")
 
 
-def candidates(engine: EngineName | None, seen: Snapshot) -> tuple[Endpoint, ...]:
+def candidates(engine: EngineName | None, seen: EnvironmentSnapshot) -> tuple[Endpoint, ...]:
     """Where to look for an engine, in order; one place only when it was named explicitly. None is any engine.
 
     Raises:
@@ -138,7 +138,7 @@ def candidates(engine: EngineName | None, seen: Snapshot) -> tuple[Endpoint, ...
     return (*sockets, *programs)
 
 
-def _named(engine: EngineName, seen: Snapshot) -> Endpoint | None:
+def _named(engine: EngineName, seen: EnvironmentSnapshot) -> Endpoint | None:
     if engine == "podman":
         return _checked(engine, seen.container_host, "CONTAINER_HOST", None) if seen.container_host else None
     if seen.docker_host:
@@ -164,14 +164,14 @@ def _checked(engine: EngineName, url: str, origin: str, tls: Tls | None) -> Endp
     return endpoint
 
 
-def _environment_tls(seen: Snapshot) -> Tls | None:
+def _environment_tls(seen: EnvironmentSnapshot) -> Tls | None:
     if not seen.docker_tls_verify:
         return None
     folder = seen.docker_cert_path or f"{seen.home}/.docker"
     return Tls(f"{folder}/ca.pem", f"{folder}/cert.pem", f"{folder}/key.pem")
 
 
-def _sockets(engine: EngineName, seen: Snapshot) -> Iterator[Endpoint]:
+def _sockets(engine: EngineName, seen: EnvironmentSnapshot) -> Iterator[Endpoint]:
     for path in seen.usual_sockets(engine):
         if path in seen.sockets:
             yield Endpoint(engine, f"unix://{path}", "socket")
@@ -183,7 +183,7 @@ def _sockets(engine: EngineName, seen: Snapshot) -> Iterator[Endpoint]:
 ENGINES: tuple[EngineName, ...] = ("docker", "podman")
 
 
-def read_snapshot(environ: Mapping[str, str] | None = None) -> Snapshot:
+def read_snapshot(environ: Mapping[str, str] | None = None) -> EnvironmentSnapshot:
     """Look around.
 
     Raises:
@@ -195,7 +195,7 @@ def read_snapshot(environ: Mapping[str, str] | None = None) -> Snapshot:
     current = str(_read_json(folder / "config.json").get("currentContext", ""))
     wanted = env.get("DOCKER_CONTEXT", "") or current
     context = _read_context(folder, wanted) if wanted else None
-    seen = Snapshot(
+    seen = EnvironmentSnapshot(
         docker_host=env.get("DOCKER_HOST", ""),
         docker_context=env.get("DOCKER_CONTEXT", ""),
         docker_tls_verify=bool(env.get("DOCKER_TLS_VERIFY")),
@@ -211,7 +211,7 @@ def read_snapshot(environ: Mapping[str, str] | None = None) -> Snapshot:
     return replace(seen, sockets=tuple(path for path in usual if os.path.exists(path)))
 
 
-def _read_context(folder: Path, name: str) -> Context | None:
+def _read_context(folder: Path, name: str) -> DockerContext | None:
     """A context as docker stores it: in folders named by the hash of its name."""
     digest = hashlib.sha256(name.encode()).hexdigest()
     meta = _read_json(folder / "contexts" / "meta" / digest / "meta.json")
@@ -219,7 +219,7 @@ def _read_context(folder: Path, name: str) -> Context | None:
     if not place.get("Host"):
         return None
     files = folder / "contexts" / "tls" / digest / "docker"
-    return Context(name, str(place["Host"]), _context_tls(files, skip=bool(place.get("SkipTLSVerify"))))
+    return DockerContext(name, str(place["Host"]), _context_tls(files, skip=bool(place.get("SkipTLSVerify"))))
 
 
 def _context_tls(files: Path, *, skip: bool) -> Tls | None:

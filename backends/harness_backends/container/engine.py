@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from harness.transport import Process
 
 from .information import ContainerInfo
-from .temporary_container import Scratch
+from .temporary_container import TemporaryContainer
 
-__all__ = ["Engine", "Exec"]
+__all__ = ["Engine", "ExecRequest"]
 
 
 @dataclass(frozen=True, slots=True)
-class Exec:
+class ExecRequest:
     """A process to start in a container: in which, as whom and where (both empty: as the image says)."""
 
     container_id: str
@@ -45,7 +45,7 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    async def execute(self, request: Exec) -> Process:
+    async def execute(self, request: ExecRequest) -> Process:
         """Start a process; its streams are exact, its ``wait`` ends with the last of its streams.
 
         Closing it leaves the process alone. That it could not be started shows in an end without any output, in what
@@ -78,7 +78,7 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    async def create(self, scratch: Scratch) -> str:
+    async def create(self, scratch: TemporaryContainer) -> str:
         """Make and start a container; its id. A failure may leave one that has not run.
 
         Raises:
@@ -95,7 +95,7 @@ class Engine(ABC):
         """Every throw-away container, running or not: its id and the label that names its maker."""
 
     @abstractmethod
-    def interactive_argv(self, request: Exec) -> list[str]:
+    def interactive_argv(self, request: ExecRequest) -> list[str]:
         """What a person types on the machine that asks the engine, for a process with a terminal."""
 
     @abstractmethod

@@ -33,17 +33,17 @@ from harness.system.background_tasks import BackgroundTasks
 from ..posix.jobs.input import pieces
 from ..posix.jobs.launch import MISSING, cwd_error, signal_name
 from ..posix.jobs.output import HeadTail, cut
-from .process import ENDING, ContainedProcess
+from .process import ENDING, ContainerProcess
 from .transport import ContainerTransport
 
-__all__ = ["NOT_KEPT", "DirectJobs", "order_line"]
+__all__ = ["NOT_KEPT", "ExecJobs", "order_line"]
 
 NOT_KEPT = "this harness keeps this job's output, not the target: it ends with this process"
 SURVIVED = "it was killed, and something of it may still be there"
-MOST_KEPT = 8 << 20
+MAX_OUTPUT_BYTES = 8 << 20
 """Bytes of each stream that are kept of a job: head and tail."""
-MOST_JOBS = 200
-LINGER = 2.0
+MAX_JOBS = 200
+STREAM_CLOSE_TIMEOUT = 2.0
 """Seconds that the streams may stay open after the command's end, while a child of it holds them."""
 
 _START = 'hx_nl="\n"; IFS= read -r hx_line; eval "$hx_line"; unset hx_nl hx_line; eval "$hx_cmd"'
@@ -61,18 +61,18 @@ def order_line(command: Command, job_id: str) -> bytes:
 
 
 @dataclass(slots=True)
-class _Direct:
+class _ExecJob:
     """One command of ours: what is known of it."""
 
     job_id: str
     command: Command
-    process: ContainedProcess
+    process: ContainerProcess
     started: float = field(default_factory=time.time)
     ended: float | None = None
     status: Status = Status.RUNNING
     exit_code: int | None = None
-    stdout: HeadTail = field(default_factory=lambda: HeadTail(MOST_KEPT))
-    stderr: HeadTail = field(default_factory=lambda: HeadTail(MOST_KEPT))
+    stdout: HeadTail = field(default_factory=lambda: HeadTail(MAX_OUTPUT_BYTES))
+    stderr: HeadTail = field(default_factory=lambda: HeadTail(MAX_OUTPUT_BYTES))
     ending: Status | None = None
     """What its end will be called, once somebody has decided to end it."""
     survived: bool = False
@@ -82,13 +82,13 @@ class _Direct:
     more: anyio.Event = field(default_factory=anyio.Event)
 
 
-class DirectJobs(Jobs):
+class ExecJobs(Jobs):
     """Jobs by exec alone. Ids start with ``d``; they are this process's, not the target's."""
 
     def __init__(self, transport: ContainerTransport, tasks: BackgroundTasks) -> None:
         self._transport = transport
         self._tasks = tasks
-        self._jobs: dict[str, _Direct] = {}
+        self._jobs: dict[str, _ExecJob] = {}
         self._count = 0
         self._owner = f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}:{os.getpid()}"
 
@@ -99,7 +99,7 @@ class DirectJobs(Jobs):
         self._count += 1
         job_id = f"d{self._count}"
         process = await transport.open_process(["sh", "-c", _START, "sh"])
-        job = self._jobs[job_id] = _Direct(job_id, command, process)
+        job = self._jobs[job_id] = _ExecJob(job_id, command, process)
         self._forget_old()
         self._tasks.start_soon(self._drive, job)
         self._tasks.start_soon(self._feed, job, order_line(command, job_id))
@@ -115,12 +115,12 @@ class DirectJobs(Jobs):
 
     def _forget_old(self) -> None:
         ended = [job_id for job_id, job in self._jobs.items() if job.done.is_set()]
-        for job_id in ended[: max(0, len(self._jobs) - MOST_JOBS)]:
+        for job_id in ended[: max(0, len(self._jobs) - MAX_JOBS)]:
             del self._jobs[job_id]
 
     # -- one job
 
-    async def _feed(self, job: _Direct, order: bytes) -> None:
+    async def _feed(self, job: _ExecJob, order: bytes) -> None:
         try:
             await job.process.send(order)
             async with aclosing(pieces(job.command.stdin or b"")) as chunks:
@@ -133,7 +133,7 @@ class DirectJobs(Jobs):
             job.error = error
             await self._kill(job, Status.INTERRUPTED)
 
-    async def _drive(self, job: _Direct) -> None:
+    async def _drive(self, job: _ExecJob) -> None:
         """Collect the streams and wait for the end; then the process is closed, whatever holds its streams."""
         async with job.process, anyio.create_task_group() as tasks:
             tasks.start_soon(self._collect, job, job.process.receive, job.stdout, job.command.on_output)
@@ -144,10 +144,10 @@ class DirectJobs(Jobs):
                 job.status = Status.COMPLETED
             except ConnectionLost:
                 job.status = Status.UNKNOWN
-            tasks.cancel_scope.deadline = anyio.current_time() + LINGER
+            tasks.cancel_scope.deadline = anyio.current_time() + STREAM_CLOSE_TIMEOUT
         self._end(job)
 
-    def _end(self, job: _Direct) -> None:
+    def _end(self, job: _ExecJob) -> None:
         if job.ending is not None:
             job.status = Status.UNKNOWN if job.survived else job.ending
             job.exit_code = None if job.status is Status.TIMED_OUT else job.exit_code
@@ -157,7 +157,7 @@ class DirectJobs(Jobs):
 
     async def _collect(
         self,
-        job: _Direct,
+        job: _ExecJob,
         receive: Callable[[], Awaitable[bytes]],
         kept: HeadTail,
         callback: Callable[[bytes], None] | None,
@@ -169,14 +169,14 @@ class DirectJobs(Jobs):
             if callback is not None and job.error is None:
                 self._report(job, callback, data)
 
-    def _report(self, job: _Direct, callback: Callable[[bytes], None], data: bytes) -> None:
+    def _report(self, job: _ExecJob, callback: Callable[[bytes], None], data: bytes) -> None:
         try:
             callback(data)
         except Exception as error:  # it is the caller's, and goes back to the caller
             job.error = error
             self._tasks.start_soon(self._kill, job, Status.INTERRUPTED)
 
-    async def _finish(self, job: _Direct) -> ShellResult:
+    async def _finish(self, job: _ExecJob) -> ShellResult:
         command = job.command
         try:
             with anyio.move_on_after(command.timeout):
@@ -191,7 +191,7 @@ class DirectJobs(Jobs):
             raise job.error
         return self._result(job, command.max_output)
 
-    async def _kill(self, job: _Direct, why: Status, *ladder: tuple[str, float]) -> None:
+    async def _kill(self, job: _ExecJob, why: Status, *ladder: tuple[str, float]) -> None:
         """End its process group, and what descends from it."""
         if job.done.is_set():
             return
@@ -200,7 +200,7 @@ class DirectJobs(Jobs):
         await job.process.aclose()
         await job.done.wait()
 
-    def _result(self, job: _Direct, limit: int) -> ShellResult:
+    def _result(self, job: _ExecJob, limit: int) -> ShellResult:
         stdout, stderr = job.stdout.kept(), job.stderr.kept()
         out, err = cut(stdout.data, limit), cut(stderr.data, limit)
         return ShellResult(
@@ -222,7 +222,7 @@ class DirectJobs(Jobs):
         """True for a job of this process."""
         return job_id in self._jobs
 
-    def _find(self, job_id: str) -> _Direct:
+    def _find(self, job_id: str) -> _ExecJob:
         if job_id not in self._jobs:
             raise JobNotFound(f"no job {job_id}", target=self._transport.target, hint=NOT_KEPT)
         return self._jobs[job_id]
@@ -233,7 +233,7 @@ class DirectJobs(Jobs):
     async def get(self, job_id: str) -> Job:
         return self._job(self._find(job_id))
 
-    def _job(self, job: _Direct) -> Job:
+    def _job(self, job: _ExecJob) -> Job:
         return Job(
             job_id=job.job_id,
             command=job.command.command,

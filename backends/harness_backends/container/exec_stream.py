@@ -76,13 +76,13 @@ class Demultiplexer:
 # -- A process behind an engine's attached connection: both output streams in one, the input in the other direction.
 
 
-MOST_WAITING = 1 << 20
+MAX_BUFFERED_BYTES = 1 << 20
 """Bytes that may wait for the reader of one stream while the other is read; then the program waits."""
 
 _CLOSED = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 
-class _Waiting:
+class _ReceiveBuffer:
     """What has arrived of one stream and was not taken yet."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class AttachedProcess(Process):
         self._stream = stream
         self._status = status
         self._demultiplexer = Demultiplexer()
-        self._waiting = {1: _Waiting(), 2: _Waiting()}
+        self._waiting = {1: _ReceiveBuffer(), 2: _ReceiveBuffer()}
         self._reads = 0
         self._turn = anyio.Lock()
         self._ended = False
@@ -139,7 +139,7 @@ class AttachedProcess(Process):
         await anyio.lowlevel.checkpoint()
         mine, other = self._waiting[number], self._waiting[3 - number]
         while not mine.size and not self._ended:
-            if other.size >= MOST_WAITING:
+            if other.size >= MAX_BUFFERED_BYTES:
                 await other.watch().wait()
             else:
                 await self._read()
@@ -190,10 +190,10 @@ class AttachedProcess(Process):
     async def wait(self) -> int:
         """The engine's word for the exit status; waits for the end of the streams, which somebody must read."""
         while not self._ended:
-            if max(waiting.size for waiting in self._waiting.values()) < MOST_WAITING:
+            if max(waiting.size for waiting in self._waiting.values()) < MAX_BUFFERED_BYTES:
                 await self._read()
             else:
-                full = next(waiting for waiting in self._waiting.values() if waiting.size >= MOST_WAITING)
+                full = next(waiting for waiting in self._waiting.values() if waiting.size >= MAX_BUFFERED_BYTES)
                 await full.watch().wait()
         return await self._status()
 

@@ -20,12 +20,12 @@ from .api import open_api_engine
 from .endpoints import Endpoint, EngineName, candidates, program, read_snapshot
 from .engine import Engine
 from .http import EngineError
-from .information import ContainerInfo, not_found, refusal, unmade
+from .information import ContainerInfo, create_failed, not_found, refusal
 from .maker import this_process
 from .program_engine import open_cli_engine
-from .temporary_container import Scratch, scratch_of
+from .temporary_container import TemporaryContainer, temporary_container_from_config
 
-__all__ = ["Found", "engine_places", "find_container", "open_engine"]
+__all__ = ["LocatedContainer", "engine_places", "find_container", "open_engine"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _NAMES: dict[str, EngineName] = {"docker": "docker", "podman": "podman"}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LocatedContainer:
     """A container, its engine, and the transport that the engine's program runs on, if it runs elsewhere."""
 
     engine: Engine
@@ -42,7 +42,7 @@ class Found:
 
 
 @asynccontextmanager
-async def find_container(target: Target, config: Config, base: Transport | None) -> AsyncIterator[Found]:
+async def find_container(target: Target, config: Config, base: Transport | None) -> AsyncIterator[LocatedContainer]:
     """Find the container on this machine, or with ``base`` on another; it must take programs.
 
     Raises:
@@ -92,14 +92,14 @@ def no_engine(wanted: EngineName | None, target: Target) -> ConnectError:
 @asynccontextmanager
 async def _on(
     target: Target, places: Sequence[Endpoint], base: Transport | None, config: Config
-) -> AsyncIterator[Found]:
+) -> AsyncIterator[LocatedContainer]:
     """The container, found, or made for us and removed when this is left."""
     if not config.image:
         yield await _find_on(target, places, base, config)
         return
     engine = await _first_engine(target, places, base, config)
-    async with throw_away(engine, target, config) as info:
-        yield Found(engine, info, base)
+    async with temporary_container(engine, target, config) as info:
+        yield LocatedContainer(engine, info, base)
 
 
 async def _first_engine(target: Target, places: Sequence[Endpoint], base: Transport | None, config: Config) -> Engine:
@@ -113,22 +113,22 @@ async def _first_engine(target: Target, places: Sequence[Endpoint], base: Transp
 
 
 @asynccontextmanager
-async def throw_away(engine: Engine, target: Target, config: Config) -> AsyncIterator[ContainerInfo]:
+async def temporary_container(engine: Engine, target: Target, config: Config) -> AsyncIterator[ContainerInfo]:
     """A container of ``config.image`` under the target's name, removed at the end, whatever the end is.
 
     Raises:
         ConnectError: it cannot be made; the image has no shell, or there is no such image.
     """
-    scratch = scratch_of(config, target.last.host, this_process())
+    scratch = temporary_container_from_config(config, target.last.host, this_process())
     try:
         await engine.fetch(scratch.image)
     except EngineError as error:
-        raise unmade(scratch, error.message, target, has_image=False) from error
+        raise create_failed(scratch, error.message, target, has_image=False) from error
     try:
         with anyio.CancelScope(shield=True):  # one that is half made could not be removed
             container_id = await _create(engine, scratch)
     except EngineError as error:
-        raise unmade(scratch, error.message, target, has_image=True) from error
+        raise create_failed(scratch, error.message, target, has_image=True) from error
     try:
         await anyio.lowlevel.checkpoint_if_cancelled()
         info = await engine.inspect(container_id)
@@ -140,7 +140,7 @@ async def throw_away(engine: Engine, target: Target, config: Config) -> AsyncIte
             await _remove(engine, container_id)
 
 
-async def _create(engine: Engine, scratch: Scratch) -> str:
+async def _create(engine: Engine, scratch: TemporaryContainer) -> str:
     try:
         return await engine.create(scratch)
     except (EngineError, HarnessError):
@@ -158,7 +158,9 @@ async def _remove(engine: Engine, container_id: str) -> None:
         logger.warning("container %s is left behind (harness doctor --clean): %s", container_id[:12], error)
 
 
-async def _find_on(target: Target, places: Sequence[Endpoint], base: Transport | None, config: Config) -> Found:
+async def _find_on(
+    target: Target, places: Sequence[Endpoint], base: Transport | None, config: Config
+) -> LocatedContainer:
     """The first engine that has the container; else the first fault, or where it was looked for."""
     asked: list[str] = []
     faults: list[HarnessError] = []
@@ -170,14 +172,14 @@ async def _find_on(target: Target, places: Sequence[Endpoint], base: Transport |
             faults.append(error)
             continue
         if info is not None:
-            return _enterable(Found(engine, info, base), target)
+            return _enterable(LocatedContainer(engine, info, base), target)
         asked.append(engine.describe())
     if asked:
         raise not_found(target.last.host, asked, [fault.message for fault in faults], target)
     raise faults[0]
 
 
-def _enterable(found: Found, target: Target) -> Found:
+def _enterable(found: LocatedContainer, target: Target) -> LocatedContainer:
     fault = refusal(found.info, found.engine.name, target)
     if fault is not None:
         raise fault

@@ -24,10 +24,20 @@ from .endpoints import Endpoint, Tls
 from .tls import wrap_tls
 from .unixsocket import connect_unix
 
-__all__ = ["Body", "ChunkedDecoder", "EngineError", "Reply", "connect", "open_body", "parse_head", "request", "upgrade"]
+__all__ = [
+    "ChunkedDecoder",
+    "EngineError",
+    "Response",
+    "ResponseBody",
+    "connect",
+    "open_body",
+    "parse_head",
+    "request",
+    "upgrade",
+]
 
-MOST_HEAD = 65536
-MOST_LINE = 1024
+MAX_HEAD_BYTES = 65536
+MAX_LINE_BYTES = 1024
 
 
 class EngineError(Exception):
@@ -40,7 +50,7 @@ class EngineError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ResponseHead:
     """Status line and headers of a response; names are in lower case."""
 
     status: int
@@ -52,7 +62,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Response:
     """A whole response."""
 
     status: int
@@ -70,7 +80,7 @@ class Reply:
             raise EngineError(self.status, "the engine's answer is not JSON") from None
 
 
-def parse_head(data: bytes) -> tuple[Head, bytes] | None:
+def parse_head(data: bytes) -> tuple[ResponseHead, bytes] | None:
     """The head of a response and the bytes after it; None when it is not whole yet.
 
     Raises:
@@ -78,7 +88,7 @@ def parse_head(data: bytes) -> tuple[Head, bytes] | None:
     """
     text, end, rest = data.partition(b"\r\n\r\n")
     if not end:
-        if len(data) > MOST_HEAD or not b"HTTP/".startswith(data[:5]):
+        if len(data) > MAX_HEAD_BYTES or not b"HTTP/".startswith(data[:5]):
             raise EngineError(0, "what answers there does not speak HTTP")
         return None
     first, *lines = text.decode("latin-1").split("\r\n")
@@ -86,7 +96,7 @@ def parse_head(data: bytes) -> tuple[Head, bytes] | None:
     if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdecimal():
         raise EngineError(0, "what answers there does not speak HTTP")
     pairs = (line.partition(":") for line in lines)
-    return Head(int(words[1]), tuple((name.strip().lower(), value.strip()) for name, _, value in pairs)), rest
+    return ResponseHead(int(words[1]), tuple((name.strip().lower(), value.strip()) for name, _, value in pairs)), rest
 
 
 class ChunkedDecoder:
@@ -120,7 +130,7 @@ class ChunkedDecoder:
         """Read the size of the next chunk; False when its line is not whole yet."""
         line, end, rest = self._held.partition(b"\r\n")
         if not end:
-            if len(line) > MOST_LINE:
+            if len(line) > MAX_LINE_BYTES:
                 raise EngineError(0, "what answers there does not speak HTTP")
             return False
         self._held = rest
@@ -184,7 +194,7 @@ def _render(method: str, path: str, body: object, *extra: str) -> bytes:
     return "\r\n".join((*lines, "", "")).encode() + data
 
 
-async def request(stream: ByteStream, method: str, path: str, body: object = None) -> Reply:
+async def request(stream: ByteStream, method: str, path: str, body: object = None) -> Response:
     """Send one request and read the whole response.
 
     Raises:
@@ -194,7 +204,7 @@ async def request(stream: ByteStream, method: str, path: str, body: object = Non
     try:
         await stream.send(_render(method, path, body, "Connection: close"))
         head, data = await _read_head(stream)
-        reply = Reply(head.status, await _read_body(stream, head, data))
+        reply = Response(head.status, await _read_body(stream, head, data))
     except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError) as error:
         raise ConnectionLost("the engine closed the connection") from error
     if reply.status >= 400:
@@ -213,23 +223,23 @@ async def upgrade(stream: ByteStream, path: str, body: object) -> bytes:
         head, data = await _read_head(stream)
         if head.status in (101, 200):
             return data
-        reply = Reply(head.status, await _read_body(stream, head, data))
+        reply = Response(head.status, await _read_body(stream, head, data))
     except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError) as error:
         raise ConnectionLost("the engine closed the connection") from error
     raise EngineError(reply.status, _message(reply))
 
 
-async def _read_head(stream: ByteStream) -> tuple[Head, bytes]:
+async def _read_head(stream: ByteStream) -> tuple[ResponseHead, bytes]:
     data = b""
     while (parsed := parse_head(data)) is None:
         data += await stream.receive()
     return parsed
 
 
-class Body:
+class ResponseBody:
     """The body of one response, as it comes. ``data`` is what of it came with the head."""
 
-    def __init__(self, stream: ByteStream, head: Head, data: bytes) -> None:
+    def __init__(self, stream: ByteStream, head: ResponseHead, data: bytes) -> None:
         size = head.header("content-length")
         self._stream = stream
         self._early = data
@@ -271,7 +281,7 @@ class Body:
         return data
 
 
-async def open_body(stream: ByteStream, method: str, path: str) -> Body:
+async def open_body(stream: ByteStream, method: str, path: str) -> ResponseBody:
     """Send one request; its response's body is to be read.
 
     Raises:
@@ -281,22 +291,22 @@ async def open_body(stream: ByteStream, method: str, path: str) -> Body:
         await stream.send(_render(method, path, None, "Connection: close"))
         head, data = await _read_head(stream)
         if head.status < 400:
-            return Body(stream, head, data)
-        reply = Reply(head.status, await _read_body(stream, head, data))
+            return ResponseBody(stream, head, data)
+        reply = Response(head.status, await _read_body(stream, head, data))
     except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError) as error:
         raise ConnectionLost("the engine closed the connection") from error
     raise EngineError(reply.status, _message(reply))
 
 
-async def _read_body(stream: ByteStream, head: Head, data: bytes) -> bytes:
-    body = Body(stream, head, data)
+async def _read_body(stream: ByteStream, head: ResponseHead, data: bytes) -> bytes:
+    body = ResponseBody(stream, head, data)
     parts = []
     while part := await body.receive():
         parts.append(part)
     return b"".join(parts)
 
 
-def _message(reply: Reply) -> str:
+def _message(reply: Response) -> str:
     try:
         data = json.loads(reply.body)
     except ValueError:

@@ -11,18 +11,18 @@ from typing import Any
 from harness.errors import ConnectError, TargetGone, TargetNotFound
 from harness.target import Target
 
-from .temporary_container import LABEL, Scratch
+from .temporary_container import LABEL, TemporaryContainer
 
 __all__ = [
     "ContainerInfo",
-    "gone",
+    "container_removed",
+    "create_failed",
     "hidden_by",
     "no_shell",
     "not_found",
     "parse_info",
     "refusal",
     "replaced",
-    "unmade",
 ]
 
 
@@ -203,7 +203,7 @@ def not_found(name: str, asked: Sequence[str], faults: Sequence[str], target: Ta
     return TargetNotFound(f"no container {name!r} in {names}", target=target, hint="; ".join((hint, *faults)))
 
 
-def unmade(scratch: Scratch, said: str, target: Target, *, has_image: bool) -> ConnectError:
+def create_failed(scratch: TemporaryContainer, said: str, target: Target, *, has_image: bool) -> ConnectError:
     """A throw-away container could not be made; ``has_image``: the engine has its image."""
     if '"sh"' in said:
         return no_shell(scratch.image, said, target)
@@ -216,7 +216,7 @@ def unmade(scratch: Scratch, said: str, target: Target, *, has_image: bool) -> C
     )
 
 
-def gone(info: ContainerInfo, target: Target) -> TargetGone:
+def container_removed(info: ContainerInfo, target: Target) -> TargetGone:
     """The container that was entered no longer exists."""
     return TargetGone(
         f"container {info.name} ({info.short_id}) was removed", target=target, hint="connect again to a new one"

@@ -8,9 +8,9 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from .temporary_container import Maker
+from .temporary_container import OwnerProcess
 
-__all__ = ["living", "this_machine", "this_process"]
+__all__ = ["running_processes", "this_machine", "this_process"]
 
 
 def this_machine() -> tuple[str, str]:
@@ -20,13 +20,13 @@ def this_machine() -> tuple[str, str]:
     return machine, _read("/proc/sys/kernel/random/boot_id") or "-"
 
 
-def this_process() -> Maker:
+def this_process() -> OwnerProcess:
     """The maker of what this process makes."""
     machine, boot = this_machine()
-    return Maker(machine, boot, os.getpid(), _since(os.getpid()) or "-")
+    return OwnerProcess(machine, boot, os.getpid(), _since(os.getpid()) or "-")
 
 
-def living() -> dict[int, str]:
+def running_processes() -> dict[int, str]:
     """The processes of this machine, with their start times."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     return {pid: since for pid in pids if (since := _since(pid))}

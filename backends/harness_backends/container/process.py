@@ -17,8 +17,8 @@ from ..posix.process_scripts import LIST, SEEK, SINCE
 __all__ = [
     "ENDED",
     "REMAINS",
-    "ContainedProcess",
-    "Leader",
+    "ContainerProcess",
+    "GroupLeader",
     "StderrFilter",
     "kill_argv",
     "new_nonce",
@@ -133,14 +133,14 @@ def _decode(argv: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Leader:
+class GroupLeader:
     """The shell beside a program: its process id in the container, which is that of the group, and its start time."""
 
     pid: int
     started: str
 
 
-def kill_argv(leader: Leader, ladder: Sequence[tuple[str, float]], *, tree: bool) -> list[str]:
+def kill_argv(leader: GroupLeader, ladder: Sequence[tuple[str, float]], *, tree: bool) -> list[str]:
     """The words to execute in the container that end the group: signals, each with the seconds that it may take.
 
     With ``tree``, what descends from the group ends too, in whatever session it is.
@@ -158,7 +158,7 @@ class StderrFilter:
     def __init__(self, nonce: str) -> None:
         self._mark = SEPARATOR + nonce.encode() + b" "
         self._held = b""
-        self.leader: Leader | None = None
+        self.leader: GroupLeader | None = None
         self.status: int | None = None
 
     @property
@@ -195,7 +195,7 @@ class StderrFilter:
             self._held = self._held[-(NOISE_KEPT + len(self._mark)) :]
             return False
         _, words, self._held = found
-        self.leader = Leader(int(words[0]), words[1].decode())
+        self.leader = GroupLeader(int(words[0]), words[1].decode())
         return True
 
     def _take_output(self) -> bytes:
@@ -221,12 +221,12 @@ class StderrFilter:
 # -- A program in a container, with its own exit status and an end that is proved.
 
 
-MOST_WAITING = 256 * 1024
+MAX_BUFFERED_BYTES = 256 * 1024
 """Bytes of standard error that may wait for their reader while the exit status is awaited."""
 
-MOST_WORDS = 4096
+MAX_STDERR_BYTES = 4096
 
-END_BY_ITSELF = 0.05
+STDIN_CLOSE_GRACE = 0.05
 """Seconds that a program may take to end when its input is closed; ending it costs another exec."""
 
 KILL_TIMEOUT = 5.0
@@ -235,11 +235,11 @@ KILL_TIMEOUT = 5.0
 ENDING = (("TERM", 1.0), ("KILL", 2.0))
 """Signals, and the seconds that each may take."""
 
-Kill = Callable[[Leader, Sequence[tuple[str, float]], bool], Awaitable[bool]]
+Kill = Callable[[GroupLeader, Sequence[tuple[str, float]], bool], Awaitable[bool]]
 Verdict = Callable[[Process], Awaitable[int]]
 
 
-class ContainedProcess(Process):
+class ContainerProcess(Process):
     """Wraps an engine's exec of :func:`wrapped_argv`.
 
     Args:
@@ -270,7 +270,7 @@ class ContainedProcess(Process):
     async def last_words(self) -> str:
         """What the engine said instead of starting the program: Docker says it on one stream, Podman on the other."""
         words = b""
-        while len(words) < MOST_WORDS and (data := await self._raw.receive()):
+        while len(words) < MAX_STDERR_BYTES and (data := await self._raw.receive()):
             words += data
         return " ".join([*words.decode("utf-8", "replace").split(), self._filter.noise]).strip()
 
@@ -307,7 +307,7 @@ class ContainedProcess(Process):
     async def wait(self) -> int:
         await anyio.lowlevel.checkpoint()
         while self._filter.status is None and not self._ended:
-            if len(self._stderr) < MOST_WAITING:
+            if len(self._stderr) < MAX_BUFFERED_BYTES:
                 await self._read()
             else:
                 await self._taken.wait()
@@ -327,7 +327,7 @@ class ContainedProcess(Process):
                 await self._raw.aclose()
 
     async def _end(self) -> None:
-        with anyio.move_on_after(END_BY_ITSELF):
+        with anyio.move_on_after(STDIN_CLOSE_GRACE):
             while self._filter.status is None and not self._ended:
                 await self._read()
         if self._filter.status is None:

@@ -16,10 +16,10 @@ from harness.transport import Process, Transport
 from ..posix.files.transfer import drain
 from .api import PULL_TIMEOUT, exec_options
 from .endpoints import EngineName
-from .engine import Engine, Exec
+from .engine import Engine, ExecRequest
 from .http import EngineError
 from .information import ContainerInfo, parse_info
-from .temporary_container import LABEL, Scratch, program_words
+from .temporary_container import LABEL, TemporaryContainer, program_words
 
 __all__ = ["CliEngine", "open_cli_engine"]
 
@@ -63,10 +63,10 @@ class CliEngine(Engine):
         except (ValueError, LookupError, TypeError):
             raise ConnectError(f"{self.program} inspect printed no JSON", target=self._target) from None
 
-    async def execute(self, request: Exec) -> Process:
+    async def execute(self, request: ExecRequest) -> Process:
         return await self._base.open_process(self._words("-i", request))
 
-    def _words(self, option: str, request: Exec) -> list[str]:
+    def _words(self, option: str, request: ExecRequest) -> list[str]:
         return [self.program, "exec", option, *exec_options(request), request.container_id, *request.argv]
 
     async def copy_out(self, container_id: str, path: str, sink: Callable[[bytes], Awaitable[None]]) -> None:
@@ -84,7 +84,7 @@ class CliEngine(Engine):
             logger.info("%s: getting the image %s", self._target, image)
             await self._ask("pull", "-q", "--", image, timeout=PULL_TIMEOUT)
 
-    async def create(self, scratch: Scratch) -> str:
+    async def create(self, scratch: TemporaryContainer) -> str:
         return (await self._ask(*program_words(scratch))).split()[-1]
 
     async def remove(self, container_id: str) -> None:
@@ -106,7 +106,7 @@ class CliEngine(Engine):
             raise self._down(stderr) or EngineError(0, stderr)
         return stdout
 
-    def interactive_argv(self, request: Exec) -> list[str]:
+    def interactive_argv(self, request: ExecRequest) -> list[str]:
         return self._words("-it", request)
 
     def describe(self) -> str:

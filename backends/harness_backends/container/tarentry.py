@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from harness.results import FileType
 
-__all__ = ["Entry", "EntryReader", "TarError"]
+__all__ = ["EntryReader", "TarEntry", "TarError"]
 
 BLOCK = tarfile.BLOCKSIZE
-MOST_RECORDS = 1 << 20
+MAX_RECORD_BYTES = 1 << 20
 """Bytes of an entry's further properties."""
 _TYPES: dict[bytes, FileType] = {
     tarfile.REGTYPE: "file",
@@ -26,7 +26,7 @@ class TarError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TarEntry:
     """One file in an archive. ``size`` counts its content, ``link`` is where a link points.
 
     ``name`` is the last part of its path, empty for the root of all.
@@ -46,7 +46,7 @@ class EntryReader:
     """Reads the first entry; ``entry`` is None until it is known, ``empty`` True when the archive has none."""
 
     def __init__(self) -> None:
-        self.entry: Entry | None = None
+        self.entry: TarEntry | None = None
         self.empty = False
         self._held = b""
         self._left = 0
@@ -87,7 +87,7 @@ class EntryReader:
         return self._take_records(info) if info.type in _RECORDS else self._take_entry(info)
 
     def _take_records(self, info: tarfile.TarInfo) -> bool:
-        if not 0 <= info.size <= MOST_RECORDS:
+        if not 0 <= info.size <= MAX_RECORD_BYTES:
             raise TarError("the archive cannot be read")
         end = BLOCK + -(-info.size // BLOCK) * BLOCK
         if len(self._held) < end:
@@ -112,7 +112,7 @@ class EntryReader:
         if size < 0 or info.type == tarfile.LNKTYPE:
             raise TarError("the archive cannot be read")
         name = known.get("path", info.name).rstrip("/").rpartition("/")[2]
-        self.entry = Entry(
+        self.entry = TarEntry(
             "" if name == "." else name,
             kind,
             info.mode & 0o7777,

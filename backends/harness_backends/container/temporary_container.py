@@ -16,15 +16,15 @@ from harness.errors import ConfigError
 
 __all__ = [
     "LABEL",
-    "Maker",
     "Mount",
-    "Scratch",
+    "OwnerProcess",
+    "TemporaryContainer",
     "api_body",
     "orphaned",
     "parse_maker",
     "parse_mount",
     "program_words",
-    "scratch_of",
+    "temporary_container_from_config",
 ]
 
 LABEL = "org.harness.scratch"
@@ -36,7 +36,7 @@ _KEYS = {"src": "source", "source": "source", "dst": "target", "destination": "t
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class OwnerProcess:
     """A process of one machine, told from later ones with the same id by boot and start time."""
 
     machine: str
@@ -48,15 +48,15 @@ class Maker:
         return f"{self.machine} {self.boot} {self.pid} {self.since}"
 
 
-def parse_maker(label: str) -> Maker | None:
+def parse_maker(label: str) -> OwnerProcess | None:
     """Read a label; None when it is none of ours."""
     words = label.split()
     if len(words) != 5 or not words[2].isdecimal():
         return None
-    return Maker(words[0], words[1], int(words[2]), words[3])
+    return OwnerProcess(words[0], words[1], int(words[2]), words[3])
 
 
-def orphaned(maker: Maker, machine: str, boot: str, alive: Mapping[int, str]) -> bool:
+def orphaned(maker: OwnerProcess, machine: str, boot: str, alive: Mapping[int, str]) -> bool:
     """True when its process is proved gone: on this machine, before this boot or not among the living.
 
     ``alive`` maps process ids of this machine to their start times.
@@ -112,12 +112,12 @@ def _long_mount(text: str) -> Mount | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
+class TemporaryContainer:
     """A container to make. ``memory`` in bytes, ``cpus`` in whole processors; 0 and empty are the engine's defaults."""
 
     image: str
     name: str
-    maker: Maker
+    maker: OwnerProcess
     token: str
     memory: int = 0
     cpus: float = 0.0
@@ -130,7 +130,7 @@ class Scratch:
         return f"{self.maker} {self.token}"
 
 
-def scratch_of(config: Config, name: str, maker: Maker) -> Scratch:
+def temporary_container_from_config(config: Config, name: str, maker: OwnerProcess) -> TemporaryContainer:
     """The container that the settings describe.
 
     Raises:
@@ -140,7 +140,7 @@ def scratch_of(config: Config, name: str, maker: Maker) -> Scratch:
         memory, cpus = _bytes(config.image_memory), float(config.image_cpus or 0)
     except ValueError as error:
         raise ConfigError(f"image_memory or image_cpus: {error}", hint="write 512m and 1.5") from None
-    return Scratch(
+    return TemporaryContainer(
         image=config.image,
         name=name,
         maker=maker,
@@ -158,7 +158,7 @@ def _bytes(text: str) -> int:
     return int(number[:-1] if shift else number or 0) << shift
 
 
-def api_body(scratch: Scratch) -> dict[str, object]:
+def api_body(scratch: TemporaryContainer) -> dict[str, object]:
     """The request that creates it over the API. A shell whose input never ends keeps it running on any image."""
     host: dict[str, object] = {
         "Memory": scratch.memory,
@@ -181,7 +181,7 @@ def api_body(scratch: Scratch) -> dict[str, object]:
     }
 
 
-def program_words(scratch: Scratch) -> list[str]:
+def program_words(scratch: TemporaryContainer) -> list[str]:
     """The words after ``docker`` or ``podman`` that make and start it."""
     words = ["run", "-d", "-i", "--name", scratch.name, "--label", f"{LABEL}={scratch.label}"]
     words += ["--entrypoint", "sh", "--security-opt", "no-new-privileges"]

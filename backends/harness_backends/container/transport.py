@@ -15,10 +15,10 @@ from harness.errors import ConnectError, ConnectionLost, HarnessError, Unsupport
 from harness.target import Target
 from harness.transport import Process, Transport
 
-from .engine import Engine, Exec
+from .engine import Engine, ExecRequest
 from .http import EngineError
-from .information import ContainerInfo, gone, no_shell, refusal, replaced
-from .process import ENDED, REMAINS, ContainedProcess, Leader, kill_argv, new_nonce, wrapped_argv
+from .information import ContainerInfo, container_removed, no_shell, refusal, replaced
+from .process import ENDED, REMAINS, ContainerProcess, GroupLeader, kill_argv, new_nonce, wrapped_argv
 
 __all__ = ["ContainerTransport"]
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 START_TIMEOUT = 20.0
-HURRY = 3.0
+ABANDONED_START_TIMEOUT = 3.0
 """Seconds that a start may still take when nobody waits for it any more."""
 STALL = 60.0
 """Seconds that an engine may be silent while it copies."""
@@ -95,17 +95,19 @@ class ContainerTransport(Transport):
         self.max_channels = base.max_channels if base is not None else None
         self.shares_sockets = any(_holds_sockets(path) for path in info.mounts)
 
-    async def open_process(self, argv: Sequence[str]) -> ContainedProcess:
+    async def open_process(self, argv: Sequence[str]) -> ContainerProcess:
         nonce = new_nonce()
         request = self._exec(wrapped_argv(argv, nonce))
-        return await finish(lambda: self._start(request, nonce), HURRY, self.target, ContainedProcess.aclose)
+        return await finish(
+            lambda: self._start(request, nonce), ABANDONED_START_TIMEOUT, self.target, ContainerProcess.aclose
+        )
 
-    async def _start(self, request: Exec, nonce: str) -> ContainedProcess:
+    async def _start(self, request: ExecRequest, nonce: str) -> ContainerProcess:
         try:
             raw = await self.engine.execute(request)
         except EngineError as error:
             raise await self._start_error(error.message) from error
-        process = ContainedProcess(raw, nonce, self._kill, self._verdict)
+        process = ContainerProcess(raw, nonce, self._kill, self._verdict)
         try:
             with anyio.fail_after(START_TIMEOUT):
                 if await process.wait_for_start():
@@ -164,7 +166,9 @@ class ContainerTransport(Transport):
         now = await self.engine.inspect(self.info.container_id)
         if now is None:
             other = await self.engine.inspect(self.info.name)
-            return gone(self.info, self.target) if other is None else replaced(self.info, other, self.target)
+            return (
+                container_removed(self.info, self.target) if other is None else replaced(self.info, other, self.target)
+            )
         self.info = now
         return refusal(now, self.engine.name, self.target)
 
@@ -184,7 +188,7 @@ class ContainerTransport(Transport):
         what = fault.message if fault is not None else f"container {self.info.name} was restarted"
         raise ConnectionLost(f"no exit status: {what}", target=self.target, hint=fault.hint if fault else "")
 
-    async def _kill(self, leader: Leader, ladder: Sequence[tuple[str, float]], tree: bool) -> bool:
+    async def _kill(self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], tree: bool) -> bool:
         for attempt in range(KILL_ATTEMPTS):
             code = await self._signal(leader, ladder[-1:] if attempt else ladder, tree=tree)
             if code != REMAINS:
@@ -193,7 +197,7 @@ class ContainerTransport(Transport):
         logger.warning("%s: something of group %d survived its signals", self.target, leader.pid)
         return False
 
-    async def _signal(self, leader: Leader, ladder: Sequence[tuple[str, float]], *, tree: bool) -> int | None:
+    async def _signal(self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], *, tree: bool) -> int | None:
         request = self._exec(kill_argv(leader, ladder, tree=tree))
         try:
             async with await self.engine.execute(request) as raw:
@@ -203,8 +207,8 @@ class ContainerTransport(Transport):
             logger.info("%s: group %d could not be ended: %s", self.target, leader.pid, error)
             return None
 
-    def _exec(self, argv: Sequence[str]) -> Exec:
-        return Exec(self.info.container_id, tuple(argv), self._user)
+    def _exec(self, argv: Sequence[str]) -> ExecRequest:
+        return ExecRequest(self.info.container_id, tuple(argv), self._user)
 
     def interactive_argv(self, argv: Sequence[str]) -> list[str]:
         words = self.engine.interactive_argv(self._exec(argv))

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from harness.errors import ConfigError
 from harness.target import Target
 from harness_backends.container.api import choose_version
-from harness_backends.container.endpoints import Context, EngineName, Snapshot, Tls, candidates, read_snapshot
+from harness_backends.container.endpoints import (
+    DockerContext,
+    EngineName,
+    EnvironmentSnapshot,
+    Tls,
+    candidates,
+    read_snapshot,
+)
 from harness_backends.container.http import ChunkedDecoder, EngineError, parse_head
 from harness_backends.container.information import parse_info, refusal
 
@@ -23,7 +30,7 @@ PODMAN, MINE = "/run/podman/podman.sock", "/run/user/7/podman/podman.sock"
 
 
 def urls(engine: EngineName | None, **more: object) -> list[str]:
-    seen = Snapshot(home="/home/me", runtime_dir="/run/user/7", **more)  # type: ignore[arg-type]  # fields by name
+    seen = EnvironmentSnapshot(home="/home/me", runtime_dir="/run/user/7", **more)  # type: ignore[arg-type]  # fields by name
     return [place.url for place in candidates(engine, seen)]
 
 
@@ -36,13 +43,13 @@ def urls(engine: EngineName | None, **more: object) -> list[str]:
         ("docker", {"docker_host": "h:2375"}, ["tcp://h:2375"]),
         ("docker", {"docker_host": "ssh://me@h", "docker_context": "c"}, ["ssh://me@h"]),
         ("docker", {"current_context": "default", "sockets": (DOCKER,)}, [f"unix://{DOCKER}"]),
-        ("docker", {"current_context": "c", "contexts": (Context("c", "unix:///c"),)}, ["unix:///c"]),
+        ("docker", {"current_context": "c", "contexts": (DockerContext("c", "unix:///c"),)}, ["unix:///c"]),
         (
             "docker",
             {
                 "docker_context": "d",
                 "current_context": "c",
-                "contexts": (Context("c", "unix:///c"), Context("d", "unix:///d")),
+                "contexts": (DockerContext("c", "unix:///c"), DockerContext("d", "unix:///d")),
             },
             ["unix:///d"],
         ),
@@ -70,15 +77,20 @@ def test_the_place_is_the_one_that_the_engines_own_programs_use(
 
 
 def test_a_host_of_the_environment_uses_tls_when_it_says_so() -> None:
-    (place,) = candidates("docker", Snapshot(docker_host="tcp://h:2376", docker_tls_verify=True, home="/me"))
+    (place,) = candidates("docker", EnvironmentSnapshot(docker_host="tcp://h:2376", docker_tls_verify=True, home="/me"))
     assert place.tls == Tls("/me/.docker/ca.pem", "/me/.docker/cert.pem", "/me/.docker/key.pem")
     assert place.explicit
 
 
 @pytest.mark.parametrize(
-    "seen", [Snapshot(docker_context="gone"), Snapshot(docker_host="npipe://x"), Snapshot(docker_host="unix://")]
+    "seen",
+    [
+        EnvironmentSnapshot(docker_context="gone"),
+        EnvironmentSnapshot(docker_host="npipe://x"),
+        EnvironmentSnapshot(docker_host="unix://"),
+    ],
 )
-def test_an_address_that_cannot_be_used_is_an_error_of_the_configuration(seen: Snapshot) -> None:
+def test_an_address_that_cannot_be_used_is_an_error_of_the_configuration(seen: EnvironmentSnapshot) -> None:
     with pytest.raises(ConfigError):
         candidates("docker", seen)
 

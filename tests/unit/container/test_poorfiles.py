@@ -20,7 +20,7 @@ from tests.support.file_targets import BASH, DASH, Flavour, FlavouredTransport
 
 from harness.backend import Capabilities
 from harness.errors import FileError, HarnessError
-from harness_backends.container.archive_files import find_script, parse_place, poor_library
+from harness_backends.container.archive_files import builtin_library, find_script, parse_place
 from harness_backends.container.http import open_body
 from harness_backends.container.information import hidden_by
 from harness_backends.container.tarentry import EntryReader, TarError
@@ -99,7 +99,7 @@ async def both(shell: Flavour) -> AsyncIterator[Both]:
         rich = FlavouredTransport(replace(DASH, prefix=user), home, "/usr/bin:/bin")
         async with open_held_shell(thin) as one, open_held_shell(rich) as other:
             full = PosixFiles(other, rich, Capabilities(home=name, uid=65534))
-            yield Both(FileCalls(one, thin, "/", poor_library("/")), full, home)
+            yield Both(FileCalls(one, thin, "/", builtin_library("/")), full, home)
 
 
 async def outcome(asked: Awaitable[object]) -> object:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.errors import ConnectionLost
 from harness_backends.container.exec_stream import Demultiplexer
-from harness_backends.container.process import Leader, StderrFilter, kill_argv, new_nonce, wrapped_argv
+from harness_backends.container.process import GroupLeader, StderrFilter, kill_argv, new_nonce, wrapped_argv
 
 NONCE = "0123456789abcdef01234567"
 START = b"\x1e" + NONCE.encode() + b" 42 777\n"
@@ -66,7 +66,7 @@ def test_the_lines_of_ours_are_taken_out_and_nothing_else(before: bytes, after: 
     found = StderrFilter(NONCE)
     data = b"warning: x\n" + START + before + END + after
     assert b"".join(map(found.feed, pieces(data, cuts))) + found.finish() == before + after
-    assert found.leader == Leader(42, "777")
+    assert found.leader == GroupLeader(42, "777")
     assert found.status == 3
 
 
@@ -141,7 +141,7 @@ def test_a_group_is_ended_and_a_recycled_id_is_left_alone(shell: list[str]) -> N
         assert child.stdout.readline() == b"up\n"
         assert found.leader is not None
         assert found.leader.pid == child.pid
-        other = Leader(child.pid, str(int(found.leader.started) + 1))
+        other = GroupLeader(child.pid, str(int(found.leader.started) + 1))
         assert subprocess.run([*shell, *kill_argv(other, (("KILL", 0.1),), tree=True)[1:]]).returncode == 0
         assert child.poll() is None
         ladder = (("TERM", 0.2), ("KILL", 2.0))
