@@ -24,7 +24,7 @@ TERM_GRACE = 1.0
 KILL_GRACE = 2.0
 
 
-class Pipe:
+class PipeEnd:
     """Our end of a pipe. It is ours alone, so that it can be closed while a grandchild still holds the other end."""
 
     def __init__(self, descriptor: int) -> None:
@@ -67,7 +67,7 @@ class Pipe:
 class LocalProcess(Process):
     """A child process in a session of its own."""
 
-    def __init__(self, process: AnyioProcess, stdin: Pipe, stdout: Pipe, stderr: Pipe) -> None:
+    def __init__(self, process: AnyioProcess, stdin: PipeEnd, stdout: PipeEnd, stderr: PipeEnd) -> None:
         self._process = process
         self._stdin = stdin
         self._stdout = stdout
@@ -136,12 +136,12 @@ class LocalTransport(Transport):
         return "local"
 
 
-def _pipe(ours: ExitStack, theirs: ExitStack, *, reading: bool) -> tuple[Pipe, int]:
+def _pipe(ours: ExitStack, theirs: ExitStack, *, reading: bool) -> tuple[PipeEnd, int]:
     """A new pipe: our end, and the child's, each closed with its stack."""
     source, sink = os.pipe()
     mine, child = (source, sink) if reading else (sink, source)
     theirs.callback(os.close, child)
-    pipe = Pipe(mine)
+    pipe = PipeEnd(mine)
     ours.callback(pipe.close)
     return pipe, child
 

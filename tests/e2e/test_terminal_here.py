@@ -14,7 +14,7 @@ from tests.support.desk import OpenDesk, open_desk, until
 from tests.support.sshd import MakeSshd
 
 from harness import FileError, PaneBusy, PaneGone, Status, UnsupportedOperation, connect
-from harness_backends.tmux.ending import Ending
+from harness_backends.tmux.ending import JobKiller
 from harness_backends.tmux.pane import Pane
 
 __all__ = ["open_desk"]
@@ -115,9 +115,9 @@ async def test_what_a_ctrl_c_ended_before_the_target_was_asked_is_no_end_of_its_
     open_desk: OpenDesk, lacking: dict[str, str], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """The C-c is typed here, and its effect may be recorded there before the script that ends the rest begins."""
-    type_interrupt = Ending._interrupt
+    type_interrupt = JobKiller._interrupt
 
-    async def and_wait(self: Ending, pane: Pane) -> None:
+    async def and_wait(self: JobKiller, pane: Pane) -> None:
         job = pane.job
         await type_interrupt(self, pane)
         assert job is not None
@@ -125,7 +125,7 @@ async def test_what_a_ctrl_c_ended_before_the_target_was_asked_is_no_end_of_its_
             await job.done.wait()
 
     desk = await open_desk("ssh", rc=lacking)
-    monkeypatch.setattr(Ending, "_interrupt", and_wait)
+    monkeypatch.setattr(JobKiller, "_interrupt", and_wait)
     command = "echo begun; sleep 300.31 & sleep 300.32"
     if how == "timeout":
         result = await desk.ctx.run_shell(command, timeout=1, on_timeout="kill")

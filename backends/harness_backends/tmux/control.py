@@ -15,7 +15,7 @@ from harness.transport import Process
 
 from .control_protocol import OWN_PID, Block, ControlParser, Notification, Output, control_line
 
-__all__ = ["REPLY_TIMEOUT", "AnswerLost", "ControlClient", "Event"]
+__all__ = ["REPLY_TIMEOUT", "ControlClient", "Event", "ResponseLost"]
 
 REPLY_TIMEOUT = 20.0
 SEND_TIMEOUT = 10.0
@@ -24,7 +24,7 @@ LEAVE_GRACE = 0.5
 Event = Output | Notification
 
 
-class AnswerLost(ConnectionLost):
+class ResponseLost(ConnectionLost):
     """The link was lost after the commands had been sent: they may have run, or may not."""
 
 
@@ -82,7 +82,7 @@ class ControlClient:
 
         Raises:
             ConnectionLost: the client is gone, and nothing ran.
-            AnswerLost: the client went, or gave no answer in time and was given up; the commands may have run.
+            ResponseLost: the client went, or gave no answer in time and was given up; the commands may have run.
             TerminalError: tmux refused one of them.
         """
         waiter = await self.send(*commands)
@@ -91,9 +91,9 @@ class ControlClient:
                 await waiter.done.wait()
         except TimeoutError:
             await self.aclose()
-            raise AnswerLost(f"tmux gave no answer within {timeout:g} s", target=self._target) from None
+            raise ResponseLost(f"tmux gave no answer within {timeout:g} s", target=self._target) from None
         if waiter.lost:
-            raise AnswerLost(self._why(), target=self._target)
+            raise ResponseLost(self._why(), target=self._target)
         for block in waiter.blocks:
             if block.error:
                 raise TerminalError(f"tmux: {block.text}", target=self._target)

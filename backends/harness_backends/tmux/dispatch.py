@@ -23,12 +23,12 @@ from .replaced import is_ours, known_program
 from .setup import Setup, fish_quote
 
 __all__ = [
-    "Body",
+    "WrappedCommand",
     "check_user",
     "command_files",
-    "compose",
     "plan",
     "slot_text",
+    "wrap_command",
 ]
 
 
@@ -57,7 +57,7 @@ async def check_user(shell: PersistentShell, user: str) -> None:
 
 
 _USER = re.compile(r"[A-Za-z_0-9][A-Za-z0-9_.@+-]*")
-MOST_INLINE = 100_000
+MAX_INLINE_BYTES = 100_000
 """A command for another user is one argument, and an argument ends at 128 KiB on Linux."""
 
 
@@ -67,14 +67,16 @@ COMMAND = "\\command "
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class WrappedCommand:
     """``run`` is the wrapper file, or None when the command's own file is read; ``stdin`` is to be uploaded."""
 
     run: str | None = None
     stdin: bytes | Path | None = None
 
 
-def compose(command: Command, job_id: str, store: JobStore, kind: str, target: object, hooks: str = "") -> Body:
+def wrap_command(
+    command: Command, job_id: str, store: JobStore, kind: str, target: object, hooks: str = ""
+) -> WrappedCommand:
     """The files that a command needs beside its own.
 
     Args:
@@ -85,7 +87,7 @@ def compose(command: Command, job_id: str, store: JobStore, kind: str, target: o
     """
     wrapped = command.cwd or command.env or command.stdin is not None or command.user or command.tty is False
     if not wrapped:
-        return Body()
+        return WrappedCommand()
     quote = fish_quote if kind == "fish" else shlex.quote
     source = _source(kind, whole="\n" not in command.command, path=quote(store.path(job_id, "sh")))
     inner = _as_user(command, quote, target) if command.user else source
@@ -93,7 +95,7 @@ def compose(command: Command, job_id: str, store: JobStore, kind: str, target: o
         inner = _apart(store.path(job_id, "cmd"), hooks, inner if command.user else "", kind, quote)
     redirect = _redirections(command, job_id, store, quote)
     text = _fish(command, inner, redirect) if kind == "fish" else _posix(command, inner, redirect, kind)
-    return Body(text, command.stdin or None)
+    return WrappedCommand(text, command.stdin or None)
 
 
 def _source(kind: str, *, whole: bool, path: str) -> str:
@@ -184,9 +186,9 @@ def _as_user(command: Command, quote: Callable[[str], str], target: object) -> s
     script = account_text(user) + command.command
     if not _USER.fullmatch(user):
         raise UnsupportedOperation(f"{user!r} is not a user's name", target=target, hint="give a login name")
-    if len(script.encode("utf-8", "surrogateescape")) > MOST_INLINE:
+    if len(script.encode("utf-8", "surrogateescape")) > MAX_INLINE_BYTES:
         raise UnsupportedOperation(
-            f"a command of more than {MOST_INLINE} bytes cannot be run as another user",
+            f"a command of more than {MAX_INLINE_BYTES} bytes cannot be run as another user",
             target=target,
             hint="write it to a file on the target and run that",
         )
@@ -204,7 +206,7 @@ def _as_user(command: Command, quote: Callable[[str], str], target: object) -> s
 
 
 def plan(
-    setup: Setup, store: JobStore, owner: str, pane: Pane, job: PaneJob, body: Body, target: object
+    setup: Setup, store: JobStore, owner: str, pane: Pane, job: PaneJob, body: WrappedCommand, target: object
 ) -> tuple[Dispatch, list[SavedFile]]:
     """What to type, and the files that must be there first.
 
@@ -246,7 +248,7 @@ def _record(setup: Setup, owner: str, pane: Pane, job: PaneJob) -> JobRecord:
     )
 
 
-def command_files(store: JobStore, record: JobRecord, kind: str, body: Body) -> list[SavedFile]:
+def command_files(store: JobStore, record: JobRecord, kind: str, body: WrappedCommand) -> list[SavedFile]:
     """The record of a command, its text, and its wrapper if it has one."""
     text = command_text(record.command, kind)
     files = [
@@ -256,12 +258,12 @@ def command_files(store: JobStore, record: JobRecord, kind: str, body: Body) -> 
     return files if body.run is None else [*files, SavedFile(store.path(record.job_id, "run"), body.run)]
 
 
-def slot_text(job: PaneJob, body: Body) -> str:
+def slot_text(job: PaneJob, body: WrappedCommand) -> str:
     """What the slot of a pane holds: which of the job's files its shell is to read next, and what proves the end."""
     return f"{job.job_id} {'sh' if body.run is None else 'run'} {job.secret}\n"
 
 
-def _check_plain(body: Body, target: object) -> None:
+def _check_plain(body: WrappedCommand, target: object) -> None:
     if body.run is not None:
         raise TerminalError(
             "cwd, env, stdin, user and tty=False cannot be given in a nested shell",

@@ -10,7 +10,7 @@ from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .foreground import inspect
 from .job import PaneJob
-from .link import Link
+from .link import ControlConnection
 from .pane import Pane
 
 __all__ = ["EndCheck"]
@@ -28,7 +28,7 @@ AGAIN = "its end was told twice"
 class EndCheck:
     """Makes the record of a job say unknown when its end proves false. ``shell`` runs where the pane's shell does."""
 
-    link: Link
+    link: ControlConnection
     shell: PersistentShell
     store: JobStore
 

@@ -19,12 +19,12 @@ from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .job import PaneJob
 from .keyboard import INTERRUPT, type_text, unlock
-from .link import Link
+from .link import ControlConnection
 from .pane import Pane
-from .plain import PlainTmux
+from .plain import FallbackClient
 from .rescue import drop_slot, take_slot
 
-__all__ = ["END_TIMEOUT", "TERM_GRACE", "Ending", "end_unless_ended", "no_answer"]
+__all__ = ["END_TIMEOUT", "TERM_GRACE", "JobKiller", "end_unless_ended", "no_answer"]
 
 START_GRACE = 0.5
 TERM_GRACE = 2.0
@@ -39,10 +39,10 @@ BEHIND = "it has ended; the end of its output had not arrived yet: harness jobs 
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JobKiller:
     """Ends jobs. A shell whose program is killed goes on with what follows, unless a C-c was what ended the program."""
 
-    link: Link | PlainTmux
+    link: ControlConnection | FallbackClient
     shell: PersistentShell
     store: JobStore
 

@@ -10,16 +10,16 @@ from harness.errors import ConnectionLost, TerminalError
 
 from ..posix.persistent_shell import PersistentShell
 from .control_protocol import Block
-from .link import Link
+from .link import ControlConnection
 from .pane import Pane
-from .plain import PlainTmux
+from .plain import FallbackClient
 from .replaced import first_process
 
 __all__ = [
     "NOTICE",
     "Foreground",
     "inspect",
-    "person_typed",
+    "operator_typed_during",
     "terminal_of",
 ]
 
@@ -27,15 +27,15 @@ __all__ = [
 # -- Whether a person typed into a pane while a command ran: the terminal's echo of it then stands in the output.
 
 
-FASTEST_HAND = 0.5
+MIN_TYPING_SECONDS = 0.5
 """Seconds; while a shorter command ran nobody has unlocked a locked keyboard and typed."""
 NOTICE = "an operator was typing while this ran: what was typed may stand in the output"
 
 
-async def person_typed(link: Link | PlainTmux, pane: Pane, seconds: float) -> bool:
+async def operator_typed_during(link: ControlConnection | FallbackClient, pane: Pane, seconds: float) -> bool:
     """Somebody used an attached terminal in the last ``seconds``, and the keyboard was not locked, or was unlocked."""
     lock = link.setup.config.keyboard_lock
-    if lock and seconds < FASTEST_HAND:
+    if lock and seconds < MIN_TYPING_SECONDS:
         return False
     try:
         now, clients = await link.ask(
@@ -63,9 +63,20 @@ def parse_clients(text: str) -> list[int]:
 
 SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "fish", "ksh", "mksh", "busybox"})
 PLAIN_SHELLS = frozenset({"dash", "sh"})
-DOORS = frozenset({"su", "sudo", "ssh", "docker", "podman", "kubectl", "machinectl", "doas", "runuser", "nsenter"})
+NESTED_SHELL_PROGRAMS = frozenset(
+    {"su", "sudo", "ssh", "docker", "podman", "kubectl", "machinectl", "doas", "runuser", "nsenter"}
+)
 """Programs that put a shell behind them."""
-ASKERS = DOORS | {"passwd", "login", "scp", "sftp", "ssh-add", "ssh-keygen", "cryptsetup", "chsh"}
+SECRET_PROMPT_PROGRAMS = NESTED_SHELL_PROGRAMS | {
+    "passwd",
+    "login",
+    "scp",
+    "sftp",
+    "ssh-add",
+    "ssh-keygen",
+    "cryptsetup",
+    "chsh",
+}
 """Programs that ask for secrets."""
 
 _INSPECT = r"""
@@ -141,13 +152,13 @@ class Foreground:
         A password is asked for in the usual mode without echo, and ``read`` reads in the usual mode.
         """
         if self.raw:
-            return self.is_shell or self.name in DOORS
+            return self.is_shell or self.name in NESTED_SHELL_PROGRAMS
         return self.reading and self.echo and self.name in PLAIN_SHELLS
 
     @property
     def wants_input(self) -> bool:
         """It waits for a person. A program of another user does not show what it reads: then echo off tells."""
-        return self.reading or self.raw or (not self.echo and self.name in ASKERS)
+        return self.reading or self.raw or (not self.echo and self.name in SECRET_PROMPT_PROGRAMS)
 
     @property
     def image(self) -> str:

@@ -11,13 +11,13 @@ from harness.results import ShellResult, Status
 
 from .job import PaneJob
 
-__all__ = ["forget_jobs", "held_output"]
+__all__ = ["forget_jobs", "read_buffered_output"]
 
 MAX_HELD_JOBS = 100
 MAX_HELD_BYTES = 8 << 20
 """Output of ended commands that stays in memory. Older output is read from the target."""
 
-FIRST_MOMENT = 1.0
+START_MARKER_WINDOW = 1.0
 """Seconds after its dispatch in which a job's output may begin again: a start mark comes twice."""
 
 
@@ -35,7 +35,7 @@ def forget_jobs(jobs: dict[str, tuple[Any, PaneJob]]) -> None:
             total -= size
 
 
-async def held_output(job: PaneJob, offset: int, seconds: float) -> ShellResult | None:
+async def read_buffered_output(job: PaneJob, offset: int, seconds: float) -> ShellResult | None:
     """The job as it stands, with all that it wrote; None when the middle is not held, or its streams are files.
 
     It is waited for ``seconds`` at most until there are more than ``offset`` bytes, or it has ended.
@@ -43,15 +43,15 @@ async def held_output(job: PaneJob, offset: int, seconds: float) -> ShellResult 
     if job.command.tty is False:
         return None
     with anyio.move_on_after(seconds):
-        while not job.done.is_set() and (job.collector.total <= offset or _may_begin_again(job)):
+        while not job.done.is_set() and (job.collector.total <= offset or _may_restart(job)):
             active = job.active
-            with anyio.move_on_after(FIRST_MOMENT if _may_begin_again(job) else None):
+            with anyio.move_on_after(START_MARKER_WINDOW if _may_restart(job) else None):
                 await active.wait()
     if job.collector.truncated or job.status is Status.UNKNOWN:  # what came after the loss of the link is in the log
         return None
-    return job.result(stdout=b"") if _may_begin_again(job) else job.result()
+    return job.result(stdout=b"") if _may_restart(job) else job.result()
 
 
-def _may_begin_again(job: PaneJob) -> bool:
+def _may_restart(job: PaneJob) -> bool:
     beginning = not job.done.is_set() and not job.collector.settled
-    return beginning and time.monotonic() - job.began < FIRST_MOMENT
+    return beginning and time.monotonic() - job.began < START_MARKER_WINDOW

@@ -17,11 +17,11 @@ from harness.target import Target
 from harness.transport import Transport
 
 from ..posix.persistent_shell import PersistentShell
-from .control import AnswerLost, ControlClient, Event
+from .control import ControlClient, Event, ResponseLost
 from .control_protocol import Block
 from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, session_refusal, setup_script, shells_script
 
-__all__ = ["MY_PID", "MY_SESSION", "READY_TIMEOUT", "Link"]
+__all__ = ["MY_PID", "MY_SESSION", "READY_TIMEOUT", "ControlConnection"]
 
 news = logging.getLogger("harness_backends.links")
 """What is logged here, with these two arguments, is counted and traced."""
@@ -35,7 +35,7 @@ CLOSED_GRACE = 1.0
 ATTEMPTS = 3
 
 
-class Link:
+class ControlConnection:
     """Holds the control client. After a loss it attaches again, with backoff, and tells its owner."""
 
     def __init__(
@@ -237,7 +237,7 @@ class Link:
             client = await self.ready()
             try:
                 return await client.request(*commands, timeout=timeout)
-            except AnswerLost:
+            except ResponseLost:
                 raise
             except ConnectionLost as error:
                 self.failed = error
@@ -245,7 +245,7 @@ class Link:
     async def ask(self, *commands: tuple[str, ...]) -> list[Block]:
         """As :meth:`request`, for commands that may be carried out twice: they are, when the answer is lost."""
         for _ in range(ATTEMPTS - 1):
-            with suppress(AnswerLost):
+            with suppress(ResponseLost):
                 return await self.request(*commands)
         return await self.request(*commands)
 

@@ -8,15 +8,15 @@ import anyio
 
 from .foreground import Foreground
 from .keyboard import CLEAR, type_text, unlock
-from .link import Link
+from .link import ControlConnection
 from .pane import NestedShell, Pane
 from .replaced import while_known
 from .setup import fish_quote, hook_sources
 
 __all__ = [
-    "adopt",
     "command_lines",
     "hook_lines",
+    "install_markers",
     "until_prompt",
 ]
 
@@ -105,7 +105,7 @@ async def until_prompt(pane: Pane, timeout: float) -> bool:
     return pane.phase == "prompt"
 
 
-async def adopt(link: Link, pane: Pane, front: Foreground) -> bool:
+async def install_markers(link: ControlConnection, pane: Pane, front: Foreground) -> bool:
     """Teach the markers to the shell in front. False when nothing answered.
 
     That may be the shell that is known already, when its log was removed and nothing was seen of it: it must keep its
@@ -128,7 +128,7 @@ async def adopt(link: Link, pane: Pane, front: Foreground) -> bool:
     return await until_prompt(pane, ADOPT_TIMEOUT)
 
 
-async def _ask_kind(link: Link, pane: Pane, nonce: str, front: Foreground) -> str | None:
+async def _ask_kind(link: ControlConnection, pane: Pane, nonce: str, front: Foreground) -> str | None:
     probes = [probe_line(nonce), probe_line_fish(nonce)]
     if front.name == "fish":
         probes.reverse()
@@ -143,6 +143,6 @@ async def _ask_kind(link: Link, pane: Pane, nonce: str, front: Foreground) -> st
     return pane.kind
 
 
-async def _type_line(link: Link, pane: Pane, line: str) -> None:
+async def _type_line(link: ControlConnection, pane: Pane, line: str) -> None:
     typed = type_text(link.setup.version, pane.pane_id, f"{CLEAR}{line}\r")
     await link.request(while_known(pane, unlock(pane.pane_id), *typed, here=link.setup.here))

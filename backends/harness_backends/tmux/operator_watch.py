@@ -14,12 +14,12 @@ from harness.system.background_tasks import BackgroundTasks
 from harness.terminal import Listener, OperatorActivity, Operators, ScreenMark
 
 from .control_protocol import Notification, control_line
-from .link import MY_PID, MY_SESSION, Link
+from .link import MY_PID, MY_SESSION, ControlConnection
 from .naming import DEFAULT_PANE
 from .pane import Pane
 from .panes import PaneTable
 
-__all__ = ["SUBSCRIPTION", "PeopleAtSession", "activity_commands", "is_typing", "keys_since", "watching"]
+__all__ = ["SUBSCRIPTION", "OperatorWatch", "activity_commands", "is_typing", "keys_since", "watch_operators"]
 
 SUBSCRIPTION = "hxtaken"
 HOOK = "client-detached[77]"
@@ -40,7 +40,7 @@ STATUS = (
     "#{?@harness_agent,agent: #{@harness_agent} - F12 takes over,"
     "#{?@harness_busy,job #{@harness_busy} runs - F12: keyboard,}}} %H:%M"
 )
-TAKEN = "@harness_taken"
+PAUSED_OPTION = "@harness_taken"
 AGENT = "@harness_agent"
 CLIENT = "@harness_agent_client"
 _UNSHOWN = re.compile(r"[^\w \-:.,]", re.ASCII)
@@ -57,15 +57,15 @@ def activity_commands() -> list[tuple[str, ...]]:
     """
     where = ("-t", f"{MY_SESSION}:")
     unlock = (("select-pane", "-e"), ("set-option", "-w", "@harness_unlocked", "1"))
-    toggle = ("set-option", "-F", TAKEN, f"#{{?{TAKEN},,1}}")
-    forget = _line(("set-option", "-u", *where, AGENT), ("set-option", "-u", *where, TAKEN))
+    toggle = ("set-option", "-F", PAUSED_OPTION, f"#{{?{PAUSED_OPTION},,1}}")
+    forget = _line(("set-option", "-u", *where, AGENT), ("set-option", "-u", *where, PAUSED_OPTION))
     gone = _line(("if-shell", "-F", f"#{{==:#{{hook_client}},client-#{{{CLIENT}}}}}", forget))
     return [
         ("set-option", "-F", *where, CLIENT, MY_PID),
         ("set-option", *where, "status-right", STATUS),
         ("set-hook", *where, HOOK, gone),
         ("bind-key", "-n", "F12", "if-shell", "-F", f"#{{{AGENT}}}", _line(toggle, *unlock), _line(*unlock)),
-        ("refresh-client", "-B", f"{SUBSCRIPTION}::#{{{TAKEN}}}"),
+        ("refresh-client", "-B", f"{SUBSCRIPTION}::#{{{PAUSED_OPTION}}}"),
     ]
 
 
@@ -98,10 +98,10 @@ def keys_since(clock: int, seconds: float, ours: float) -> int | None:
     return max(math.ceil(clock - seconds), math.ceil(clock - ours) + 1 if ours < OURS else 0)
 
 
-class PeopleAtSession(Operators):
-    """Made by :func:`watching`."""
+class OperatorWatch(Operators):
+    """Made by :func:`watch_operators`."""
 
-    def __init__(self, link: Link, table: PaneTable, tasks: BackgroundTasks, listener: Listener) -> None:
+    def __init__(self, link: ControlConnection, table: PaneTable, tasks: BackgroundTasks, listener: Listener) -> None:
         self._link = link
         self._table = table
         self._tasks = tasks
@@ -173,7 +173,7 @@ class PeopleAtSession(Operators):
     async def set_paused(self, *, paused: bool) -> None:
         if paused != self._paused:  # to say again what the key said could undo what it says meanwhile
             self._paused = paused
-            await self._set(TAKEN, "1" if paused else "")
+            await self._set(PAUSED_OPTION, "1" if paused else "")
 
     async def _set(self, option: str, value: str) -> None:
         unset = () if value else ("-u",)
@@ -203,7 +203,7 @@ class PeopleAtSession(Operators):
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT), suppress(HarnessError):
             await self._link.ask(
                 ("set-option", "-u", *self._where, AGENT),
-                ("set-option", "-u", *self._where, TAKEN),
+                ("set-option", "-u", *self._where, PAUSED_OPTION),
                 ("set-option", "-u", *self._where, "status-right"),
                 ("set-hook", "-u", *self._where, HOOK),
                 ("refresh-client", "-B", SUBSCRIPTION),
@@ -211,12 +211,12 @@ class PeopleAtSession(Operators):
 
 
 @asynccontextmanager
-async def watching(
-    link: Link,
+async def watch_operators(
+    link: ControlConnection,
     table: PaneTable,
     tasks: BackgroundTasks,
     listener: Listener,
-    watch: Callable[[PeopleAtSession | None], None],
+    watch: Callable[[OperatorWatch | None], None],
 ) -> AsyncIterator[Operators]:
     """Watch the people at a session.
 
@@ -228,7 +228,7 @@ async def watching(
             f"tmux {link.setup.version} cannot tell when an operator takes over; 3.2 or newer can",
             target=link.transport.target,
         )
-    people = PeopleAtSession(link, table, tasks, listener)
+    people = OperatorWatch(link, table, tasks, listener)
     commands = activity_commands()
     watch(people)
     try:

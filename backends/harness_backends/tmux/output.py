@@ -10,7 +10,7 @@ from ..posix.markers import NewlineUnmapper
 
 __all__ = ["OutputCollector", "clip", "collector_for"]
 
-MOST_HELD = 16384
+MAX_HELD_BYTES = 16384
 """Bytes after a first start mark that are held back from ``on_output``."""
 
 
@@ -73,7 +73,7 @@ class OutputCollector:
     def _add(self, data: bytes) -> None:
         if not data:
             return
-        if self._held is not None and len(self._held) + len(data) > MOST_HELD:
+        if self._held is not None and len(self._held) + len(data) > MAX_HELD_BYTES:
             self._release()
         self.total += len(data)
         if self._held is not None:

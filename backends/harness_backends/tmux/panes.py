@@ -20,13 +20,22 @@ from .control import ControlClient
 from .foreground import SHELLS, inspect, terminal_of
 from .job import PaneJob
 from .keyboard import release
-from .link import Link
+from .link import ControlConnection
 from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .pane import Pane, Phase
 from .rescue import drop_slot, take_slot
 from .sessions import new_pane
-from .setup import NewPane, files_gone, log_files, pane_files, renamed, state_question, window_commands, window_removal
+from .setup import (
+    NewPane,
+    log_files,
+    pane_files,
+    pane_files_missing,
+    renamed,
+    state_question,
+    window_commands,
+    window_removal,
+)
 
 __all__ = ["PaneTable"]
 
@@ -40,7 +49,7 @@ START_GRACE = 1.0
 """How long a typed job may take to start."""
 
 
-class PaneTaken(TerminalError):
+class PaneExists(TerminalError):
     """There is a pane of that name."""
 
 
@@ -57,7 +66,7 @@ class PaneTable:
     """Knows the managed panes of one session."""
 
     def __init__(
-        self, link: Link, shell: PersistentShell, store: JobStore, login_shell: str, tasks: BackgroundTasks
+        self, link: ControlConnection, shell: PersistentShell, store: JobStore, login_shell: str, tasks: BackgroundTasks
     ) -> None:
         self._link = link
         self._shell = shell
@@ -161,7 +170,7 @@ class PaneTable:
         nonce, number, pid, gone = (*reply.text.split("\n"), "", "", "")[:4]
         if reply.exit_code != 0 or not nonce:
             state = (await self._link.client.request(state_question(row.pane_id)))[-1].text
-            raise files_gone(row.name, state, self._link.setup, self._link.target)
+            raise pane_files_missing(row.name, state, self._link.setup, self._link.target)
         kind = self.login_shell.rpartition("/")[2].replace("busybox", "ash")
         pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce, self._link.setup.scope)
         pane.log_number = int(number or 0)
@@ -277,7 +286,7 @@ class PaneTable:
         """A pane that runs nothing, made when it is missing; None when it is busy."""
         pane = self.by_name(name)
         if pane is None:
-            with suppress(PaneTaken):  # by another harness, a moment ago
+            with suppress(PaneExists):  # by another harness, a moment ago
                 return await self.create(name, cwd)
             return None
         free = pane.phase in ("prompt", "ended") and not pane.jobs and not pane.lock.statistics().locked
@@ -299,7 +308,7 @@ class PaneTable:
                 pane = self.by_name(name)
                 if pane is not None and name == DEFAULT_PANE:
                     return pane
-                raise PaneTaken(f"there is a pane {name!r} already", target=self._link.target)
+                raise PaneExists(f"there is a pane {name!r} already", target=self._link.target)
             if len(rows) >= limit:
                 raise self._full(limit)
             pane = await self._create(self.new_pane(name, cwd))
@@ -326,7 +335,7 @@ class PaneTable:
         await self.refresh()
         pane = self.by_name(made.name)
         if pane is None or made.name not in self.kept:
-            raise PaneTaken(f"there is a pane {made.name!r} already", target=self._link.target)
+            raise PaneExists(f"there is a pane {made.name!r} already", target=self._link.target)
         return pane
 
     async def _create(self, new: NewPane) -> Pane:

@@ -17,15 +17,15 @@ from ..posix.persistent_shell import PersistentShell, ShellReply
 from .control_protocol import Block
 from .setup import Setup
 
-__all__ = ["PlainTmux", "parse_answers", "plain_script", "until_script"]
+__all__ = ["FallbackClient", "parse_answers", "plain_script", "until_script"]
 
 _AND = " \\; "
-MOST_IN_LINE = 8000
+MAX_LINE_BYTES = 8000
 """Bytes of one command line: tmux's own message to its server ends at 16 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlainTmux:
+class FallbackClient:
     """Runs tmux commands, several in one call, as :class:`.link.Link` does through its control client."""
 
     transport: Transport
@@ -78,11 +78,11 @@ def plain_script(tmux: str, commands: Iterable[tuple[str, ...]], token: str) -> 
     words: list[str] = []
     for command in commands:
         text = shlex.join(map(_argument, command))
-        if command[0] == "set-buffer" and len(text) > MOST_IN_LINE // 4:  # too long for an argument
+        if command[0] == "set-buffer" and len(text) > MAX_LINE_BYTES // 4:  # too long for an argument
             lines += [_line(tmux, words), _load(tmux, command, token)]
             words = []
             continue
-        if words and sum(map(_size, words)) + _size(text) > MOST_IN_LINE:
+        if words and sum(map(_size, words)) + _size(text) > MAX_LINE_BYTES:
             lines.append(_line(tmux, words))
             words = []
         words.append(f"{text}{_AND}display-message -p {token}")

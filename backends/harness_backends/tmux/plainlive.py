@@ -6,7 +6,7 @@ from harness.errors import HarnessError
 
 from ..posix.markers import PromptMarker, PromptMarkerScanner
 from .job import PaneJob
-from .plain import PlainTmux
+from .plain import FallbackClient
 
 __all__ = ["follow_log"]
 
@@ -14,7 +14,7 @@ __all__ = ["follow_log"]
 _FOLLOW = 'tail -c "+$2" -f -- "$1" & tail=$!; cat >/dev/null; kill $tail'
 
 
-async def follow_log(tmux: PlainTmux, job: PaneJob) -> None:
+async def follow_log(tmux: FallbackClient, job: PaneJob) -> None:
     """Feed a job with its part of the log as that grows, until its end is there.
 
     Without a second channel nothing is fed; the end of the job brings all of it.

@@ -13,13 +13,13 @@ from harness.results import PaneInfo
 
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .pane import NestedShell, Pane
-from .plain import PlainTmux, until_script
+from .plain import FallbackClient, until_script
 from .sessions import new_pane
 from .setup import (
     NewPane,
-    files_gone,
     log_files,
     pane_files,
+    pane_files_missing,
     renamed,
     session_refusal,
     setup_script,
@@ -29,11 +29,11 @@ from .setup import (
 )
 from .tagged import PaneFacts, facts_script, parse_facts
 
-__all__ = ["PlainPane", "PlainPanes"]
+__all__ = ["FallbackPane", "FallbackPaneTable"]
 
 
 @dataclass(slots=True)
-class PlainPane:
+class FallbackPane:
     """A pane as it was when it was last looked at. ``pane`` carries its names, its nonce and our unfinished job."""
 
     pane: Pane
@@ -43,17 +43,17 @@ class PlainPane:
     """The process id of the shell that ran our last command."""
 
 
-class PlainPanes:
+class FallbackPaneTable:
     """Finds, makes and remembers panes."""
 
-    def __init__(self, tmux: PlainTmux, login_shell: str) -> None:
+    def __init__(self, tmux: FallbackClient, login_shell: str) -> None:
         self.tmux = tmux
         self.setup = tmux.setup
         """With the name that the session has now; its id may soon be another's, since each command is a new client."""
         self.login_shell = login_shell
         self.kept = {DEFAULT_PANE}
         """The names of panes that are made anew when they are lost."""
-        self._known: dict[str, PlainPane] = {}
+        self._known: dict[str, FallbackPane] = {}
         self._creating = anyio.Lock()
         self._notices: dict[str, list[str]] = {}
 
@@ -104,7 +104,7 @@ class PlainPanes:
 
     # -- one pane
 
-    async def find(self, name: str) -> PlainPane:
+    async def find(self, name: str) -> FallbackPane:
         """A managed pane by name or id; a kept one is made when it is missing.
 
         Raises:
@@ -123,17 +123,17 @@ class PlainPanes:
             self.tell(name, f"pane {name!r} was closed; this is a new one with a fresh shell")
         return await self.create(name, None)
 
-    def _take(self, row: PaneRow) -> PlainPane:
+    def _take(self, row: PaneRow) -> FallbackPane:
         known = self._known.get(row.uid)
         if known is None:
             kind = self.login_shell.rpartition("/")[2].replace("busybox", "ash")
             pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, "-", self.setup.scope)
-            known = PlainPane(pane, row)
+            known = FallbackPane(pane, row)
             self._known[row.uid] = known
         known.row = row
         return known
 
-    async def background(self, cwd: str | None) -> PlainPane:
+    async def background(self, cwd: str | None) -> FallbackPane:
         """A free pane for a command that nobody waits for: an idle ``bg-N``, or a new one."""
         rows = {row.name: row for row in await self.rows()}
         default = rows.get(DEFAULT_PANE)
@@ -154,7 +154,7 @@ class PlainPanes:
         begun = await self.tmux.shell.call(f"[ -s {shlex.quote(setup.pane_dir(row.uid))}/pid ]")
         return row.cwd if begun.exit_code == 0 else None
 
-    async def create(self, name: str, cwd: str | None) -> PlainPane:
+    async def create(self, name: str, cwd: str | None) -> FallbackPane:
         """A new window with one managed pane.
 
         Raises:
@@ -178,7 +178,7 @@ class PlainPanes:
                 hint="harness doctor looks for a reason",
             )
 
-    async def _alone(self, made: PaneRow, rows: list[PaneRow]) -> PlainPane:
+    async def _alone(self, made: PaneRow, rows: list[PaneRow]) -> FallbackPane:
         """Give a new pane up when another harness has made one at the same moment, and neither saw the other's."""
         first = first_named(rows, made.name) or made
         if first.uid == made.uid and len(rows) <= self.tmux.setup.config.max_panes:
@@ -212,13 +212,13 @@ class PlainPanes:
                 await self.tmux.request(window_removal(setup, new))
             raise
 
-    async def kill(self, known: PlainPane) -> None:
+    async def kill(self, known: FallbackPane) -> None:
         """End a pane and what runs in it."""
         await self.tmux.request(("kill-pane", "-t", known.row.pane_id))
 
     # -- its shell
 
-    async def refresh(self, known: PlainPane) -> None:
+    async def refresh(self, known: FallbackPane) -> None:
         """Look at a pane again.
 
         Raises:
@@ -233,7 +233,7 @@ class PlainPanes:
             )
         known.row = row
 
-    async def look(self, known: PlainPane) -> None:
+    async def look(self, known: FallbackPane) -> None:
         """Learn what the pane's files tell, once its shell has started.
 
         Raises:
@@ -249,7 +249,7 @@ class PlainPanes:
             facts = parse_facts((await self.tmux.shell.call(script)).text)
         if facts is None:
             state = (await self.tmux.request(state_question(known.row.pane_id)))[-1].text
-            raise files_gone(known.row.name, state, self.setup, self.tmux.transport.target)
+            raise pane_files_missing(known.row.name, state, self.setup, self.tmux.transport.target)
         if not facts.pid:
             raise ShellNotReady(
                 f"the shell in pane {known.row.name!r} did not start within {limit:g} s",

@@ -15,13 +15,13 @@ from harness.errors import HarnessError
 
 from .job import PaneJob
 from .keyboard import INTERRUPT, Dispatch, type_text, unlock
-from .plainpanes import PlainPane
+from .plainpanes import FallbackPane
 from .rescue import give_slot_back, take_slot
 
 if TYPE_CHECKING:
-    from .plainrun import PlainRunner
+    from .plainrun import FallbackRunner
 
-__all__ = ["WITHDRAWN", "see_taken"]
+__all__ = ["WITHDRAWN", "ensure_accepted"]
 
 CHECKS = (0.5, 1.0, 2.0)
 """Seconds after which it is missed."""
@@ -34,7 +34,7 @@ HINDERED = (
 )
 
 
-async def see_taken(runner: PlainRunner, known: PlainPane, job: PaneJob, action: Dispatch) -> None:
+async def ensure_accepted(runner: FallbackRunner, known: FallbackPane, job: PaneJob, action: Dispatch) -> None:
     """Type it again, a few times, and then take it back. It cannot run twice: a slot is read once."""
     try:
         for seconds in CHECKS:
@@ -54,17 +54,17 @@ async def see_taken(runner: PlainRunner, known: PlainPane, job: PaneJob, action:
         return  # the watch goes on, and the deadline ends the waiting
 
 
-def _slot(runner: PlainRunner, known: PlainPane) -> str:
+def _slot(runner: FallbackRunner, known: FallbackPane) -> str:
     return f"{runner.tmux.setup.pane_dir(known.row.uid)}/next"
 
 
-async def _untaken(runner: PlainRunner, known: PlainPane, job: PaneJob) -> bool:
+async def _untaken(runner: FallbackRunner, known: FallbackPane, job: PaneJob) -> bool:
     slot = shlex.quote(_slot(runner, known))
     reply = await runner.shell.call(f'read -r id rest <{slot}; [ "$id" = {job.job_id} ] && echo yes')
     return bool(reply.stdout)
 
 
-async def _type_again(runner: PlainRunner, known: PlainPane, job: PaneJob, action: Dispatch) -> None:
+async def _type_again(runner: FallbackRunner, known: FallbackPane, job: PaneJob, action: Dispatch) -> None:
     pane, slot = known.row.pane_id, _slot(runner, known)
     if not await take_slot(runner.shell, slot, job.job_id):
         return
@@ -74,6 +74,6 @@ async def _type_again(runner: PlainRunner, known: PlainPane, job: PaneJob, actio
         await runner.tmux.request(*replace(action, script="").again())
 
 
-async def _withdraw(runner: PlainRunner, known: PlainPane, job: PaneJob) -> None:
+async def _withdraw(runner: FallbackRunner, known: FallbackPane, job: PaneJob) -> None:
     path, slot = shlex.quote(runner.store.path(job.job_id, "exit")), shlex.quote(_slot(runner, known))
     await runner.shell.call(f"umask 077; : >{slot}; [ -s {path} ] || echo {WITHDRAWN} >{path}")

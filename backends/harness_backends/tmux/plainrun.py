@@ -22,22 +22,22 @@ from ..posix.jobs.launch import INTERRUPTING, Outcome, cwd_error, recorded
 from ..posix.jobs.termination import JobCanceller
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobRecord, JobStore
-from .dispatch import Body, command_files, compose, slot_text
-from .ending import TERM_GRACE, Ending, end_unless_ended, no_answer
-from .foreground import NOTICE, Foreground, inspect, person_typed
+from .dispatch import WrappedCommand, command_files, slot_text, wrap_command
+from .ending import TERM_GRACE, JobKiller, end_unless_ended, no_answer
+from .foreground import NOTICE, Foreground, inspect, operator_typed_during
 from .job import PaneJob, entered
 from .keyboard import BUSY, OTHER, Dispatch, SavedFile, release
 from .output import collector_for
-from .plain import PlainTmux, until_script
+from .plain import FallbackClient, until_script
 from .plainlive import follow_log
-from .plainpanes import PlainPane, PlainPanes
-from .plainrescue import WITHDRAWN, see_taken
+from .plainpanes import FallbackPane, FallbackPaneTable
+from .plainrescue import WITHDRAWN, ensure_accepted
 from .replaced import RESPAWNED, is_ours
 from .setup import no_space
 from .streams import keep_limit, report_streams, with_streams
-from .tagged import Ended, parse_ended, read_output, read_so_far, read_unended, watch_script
+from .tagged import WaitResult, parse_ended, read_output, read_partial_output, read_unended, watch_script
 
-__all__ = ["PlainRunner"]
+__all__ = ["FallbackRunner"]
 
 FOREIGN_WAIT = 5.0
 """How long a command waits for another harness's, or an operator's, to end before the pane counts as busy."""
@@ -64,24 +64,24 @@ _FULL = re.compile(r"No space left|Disk quota|Read-only file|I/O error")
 """What shells say when nothing can be written; the last one is dash's word for a full disk."""
 
 
-class _CalledOffError(Exception):
+class _DispatchCancelledError(Exception):
     """Somebody asked for the job before its record was there, and was told that it will not run."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRunner:
+class FallbackRunner:
     """The operations on a pane that need the target. One instance serves all panes."""
 
-    tmux: PlainTmux
+    tmux: FallbackClient
     shell: PersistentShell
     store: JobStore
-    panes: PlainPanes
+    panes: FallbackPaneTable
     tasks: BackgroundTasks
     owner: str
     cancelling: JobCanceller
 
     async def run(
-        self, known: PlainPane, command: Command, on_job: Callable[[PlainPane, PaneJob], None]
+        self, known: FallbackPane, command: Command, on_job: Callable[[FallbackPane, PaneJob], None]
     ) -> ShellResult:
         """Run a command as :meth:`Terminal.run` says; ``on_job`` is told of the job before it is typed."""
         with anyio.move_on_after(command.timeout) as waiting:
@@ -104,7 +104,7 @@ class PlainRunner:
 
     # -- before
 
-    async def _prepare(self, known: PlainPane) -> list[str]:
+    async def _prepare(self, known: FallbackPane) -> list[str]:
         """Wait for the pane's shell and its prompt, or say what holds it."""
         await self.panes.refresh(known)
         await self.panes.look(known)
@@ -116,7 +116,7 @@ class PlainRunner:
             return []
         return ["the pane's shell had ended; this is a fresh one"]
 
-    async def _wait_for_holder(self, known: PlainPane, holder: str) -> None:
+    async def _wait_for_holder(self, known: FallbackPane, holder: str) -> None:
         """A job holds the pane: wait a little for its end, and clear up after one whose harness is gone."""
         ours = next((job for job in known.pane.jobs if job.job_id == holder), None)
         if ours is not None:
@@ -133,12 +133,12 @@ class PlainRunner:
                 return
         raise await self._held_by(known, f"job {holder}")
 
-    async def _at_prompt(self, known: PlainPane) -> str:
+    async def _at_prompt(self, known: FallbackPane) -> str:
         """``own`` when the pane's shell is at its prompt, as far as one can see from outside."""
         front = await self.foreground(known)
         return "own" if front.is_own(known.facts.pid) and front.may_be_prompt else ""
 
-    async def _wait_for_front(self, known: PlainPane) -> None:
+    async def _wait_for_front(self, known: FallbackPane) -> None:
         """The pane's shell itself must read the keyboard, not a program that it runs."""
         front = await self.foreground(known)
         if front.is_own(known.facts.pid):
@@ -150,7 +150,7 @@ class PlainRunner:
         if reply is None or reply.exit_code != 0:
             raise await self._held_by(known, "a command that an operator typed, or a shell inside the pane's own")
 
-    async def _held_by(self, known: PlainPane, holder: str) -> PaneBusy:
+    async def _held_by(self, known: FallbackPane, holder: str) -> PaneBusy:
         asked = await self.tmux.request(("display-message", "-p", "-t", known.row.pane_id, is_ours(known.row.uid)))
         holder = holder if asked[-1].text == "1" else RESPAWNED
         front = await self.foreground(known)
@@ -164,20 +164,20 @@ class PlainRunner:
     # -- dispatch
 
     async def _dispatch(
-        self, known: PlainPane, command: Command, on_job: Callable[[PlainPane, PaneJob], None]
+        self, known: FallbackPane, command: Command, on_job: Callable[[FallbackPane, PaneJob], None]
     ) -> PaneJob:
         while True:
-            with suppress(_CalledOffError):  # the id was asked for before it was used: another one is taken
+            with suppress(_DispatchCancelledError):  # the id was asked for before it was used: another one is taken
                 return await self._dispatch_once(known, command, on_job)
 
     async def _dispatch_once(
-        self, known: PlainPane, command: Command, on_job: Callable[[PlainPane, PaneJob], None]
+        self, known: FallbackPane, command: Command, on_job: Callable[[FallbackPane, PaneJob], None]
     ) -> PaneJob:
         job_id, pane = await self.store.claim(), known.pane
         collector = collector_for(command)
         offset, nonce = known.facts.logged or 0, known.facts.nonce
         job = PaneJob(job_id, command, pane.name, pane.log, offset, nonce, collector, new_secret())
-        body = compose(command, job_id, self.store, pane.shell.kind, self._target, self.tmux.setup.hooks)
+        body = wrap_command(command, job_id, self.store, pane.shell.kind, self._target, self.tmux.setup.hooks)
         files = self._files(known, job, body)
         try:
             await self._save(job_id, files)
@@ -196,10 +196,10 @@ class PlainRunner:
         self.tasks.start_soon(self._watch, known, job)
         await keep_limit(self.shell, job, self.tmux.setup.config.job_log_limit)
         self.tasks.start_soon(report_streams, self.shell, self.store, job, POLL)
-        self.tasks.start_soon(see_taken, self, known, job, action)
+        self.tasks.start_soon(ensure_accepted, self, known, job, action)
         return job
 
-    def _files(self, known: PlainPane, job: PaneJob, body: Body) -> list[SavedFile]:
+    def _files(self, known: FallbackPane, job: PaneJob, body: WrappedCommand) -> list[SavedFile]:
         record = JobRecord(
             job_id=job.job_id,
             command=job.command.command,
@@ -222,14 +222,14 @@ class PlainRunner:
         void = shlex.quote(self.store.path(job_id, "void"))
         reply = await self.shell.call(f"umask 077\n{writes}[ ! -e {void} ] || exit {_CALLED_OFF}\n")
         if reply.exit_code == _CALLED_OFF:
-            raise _CalledOffError
+            raise _DispatchCancelledError
         if reply.exit_code != 0:
             why = reply.stderr.decode("utf-8", "replace").strip()
             if _FULL.search(why):
                 raise no_space(self._target)
             raise TerminalError(f"the command could not be stored, and nothing ran: {why}", target=self._target)
 
-    def _action(self, known: PlainPane, job: PaneJob) -> Dispatch:
+    def _action(self, known: FallbackPane, job: PaneJob) -> Dispatch:
         slot = shlex.quote(f"{self.tmux.setup.pane_dir(known.row.uid)}/next")
         return Dispatch(
             version=self.tmux.setup.version,
@@ -247,7 +247,7 @@ class PlainRunner:
         record, run, code = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "run", "exit"))
         await self.shell.call(f": >{record}; rm -f {run} {code}")
 
-    async def _type(self, known: PlainPane, job: PaneJob, action: Dispatch, files: list[SavedFile]) -> None:
+    async def _type(self, known: FallbackPane, job: PaneJob, action: Dispatch, files: list[SavedFile]) -> None:
         """One call of tmux, in which the test whether the pane is free and the typing are one step."""
         deadline = anyio.current_time() + job.command.timeout
         while True:
@@ -275,7 +275,7 @@ class PlainRunner:
 
     # -- while it runs
 
-    async def _watch(self, known: PlainPane, job: PaneJob) -> None:
+    async def _watch(self, known: FallbackPane, job: PaneJob) -> None:
         """Wait for a job's end, whoever else waits, and take its output in."""
         async with anyio.create_task_group() as live:
             if job.command.on_output is not None and job.command.tty is not False and known.facts.logged is not None:
@@ -293,7 +293,7 @@ class PlainRunner:
                 self._finish(known, job, _outcome(ended, job))
                 return
 
-    async def _until_ended(self, known: PlainPane, job: PaneJob) -> Ended:
+    async def _until_ended(self, known: FallbackPane, job: PaneJob) -> WaitResult:
         files, log = self.store.path(job.job_id, ""), f"{self.tmux.setup.root}/{job.log}"
         script = watch_script(job, known.row, self.tmux.setup.tmux, files.rstrip("."), log, WATCH)
         while True:
@@ -304,11 +304,11 @@ class PlainRunner:
                     return ended
             except TargetGone as error:
                 job.notices.append(f"{error.message} while the command ran")
-                return Ended("gone", "")
+                return WaitResult("gone", "")
             except (ConnectionLost, ConnectError):
                 await anyio.sleep(RETRY)
 
-    async def _proved(self, known: PlainPane, job: PaneJob, ended: Ended) -> bool:
+    async def _proved(self, known: FallbackPane, job: PaneJob, ended: WaitResult) -> bool:
         """A tag may be what a program prints: the shell must be at its prompt too. A mark needs its secret."""
         if ended.how == "mark" and not proves_end(ended.secret, job.proof):
             await anyio.sleep(RETRY)
@@ -321,7 +321,7 @@ class PlainRunner:
         await anyio.sleep(RETRY)
         return False
 
-    async def _conclude(self, known: PlainPane, job: PaneJob, ended: Ended) -> Outcome | None:
+    async def _conclude(self, known: FallbackPane, job: PaneJob, ended: WaitResult) -> Outcome | None:
         """Read the output, keep what other harnesses need, and give the pane back."""
         if ended.how == "gone":
             return None
@@ -335,7 +335,7 @@ class PlainRunner:
         logged = known.facts.logged is not None
         tagged = await read_output(self.tmux, job, known.row, logged)
         if ended.how == "tag" and tagged is not None and tagged.exit_code is not None:
-            ended = Ended("tag", f"{tagged.exit_code} completed {job.secret}")
+            ended = WaitResult("tag", f"{tagged.exit_code} completed {job.secret}")
             job.notices.append(FROM_PROMPT)
         await self._keep(job, ended, None if logged or tagged is None else tagged.text)
         await self.tmux.request(*release(known.row.pane_id, known.pane.place, job.job_id))
@@ -344,7 +344,7 @@ class PlainRunner:
             job.cwd = shown[0].text or None
         return _outcome(ended, job)
 
-    async def _keep(self, job: PaneJob, ended: Ended, text: str | None) -> None:
+    async def _keep(self, job: PaneJob, ended: WaitResult, text: str | None) -> None:
         """An exit code that the shell did not write, and an output that no log holds."""
         code, out = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("exit", "out"))
         script = "umask 077\n"
@@ -354,7 +354,7 @@ class PlainRunner:
             script += f"printf %s {shlex.quote(text)} >{out}\n"
         await self.shell.call(script)
 
-    def _finish(self, known: PlainPane, job: PaneJob, outcome: Outcome | None) -> None:
+    def _finish(self, known: FallbackPane, job: PaneJob, outcome: Outcome | None) -> None:
         if job in known.pane.jobs:
             known.pane.jobs.remove(job)
         if outcome is None:
@@ -367,7 +367,7 @@ class PlainRunner:
         status = job.ending if job.ending and outcome.status is Status.COMPLETED else outcome.status
         job.finish(status, outcome.exit_code, job.cwd)
 
-    async def _await(self, known: PlainPane, job: PaneJob) -> ShellResult:
+    async def _await(self, known: FallbackPane, job: PaneJob) -> ShellResult:
         try:
             with anyio.move_on_after(job.command.timeout) as waiting:
                 job.when_callback_fails(waiting.cancel)
@@ -381,7 +381,7 @@ class PlainRunner:
                     raise TimeoutError
             if job.done.is_set():
                 await job.all_reported()
-                if await person_typed(self.tmux, known.pane, job.seconds):
+                if await operator_typed_during(self.tmux, known.pane, job.seconds):
                     job.notices.append(NOTICE)
                 return await self.result(job)
             with anyio.fail_after(REPORT_TIMEOUT):
@@ -396,7 +396,7 @@ class PlainRunner:
             notice = no_answer(job, is_up=self.shell.is_open)
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
 
-    async def _kill_with_proof(self, known: PlainPane, job: PaneJob, status: Status) -> None:
+    async def _kill_with_proof(self, known: FallbackPane, job: PaneJob, status: Status) -> None:
         """Have it ended; where the link is down or mute that is not waited for, and goes on when it is back."""
         end = partial(end_unless_ended, known.pane, job, lambda: self.end(known, job, status))
         await self.cancelling.cancel(job.job_id, end)
@@ -404,7 +404,7 @@ class PlainRunner:
     async def _ended_there(self, job: PaneJob) -> bool:
         return await self.store.settle(job.job_id)
 
-    async def _until_done(self, known: PlainPane, job: PaneJob) -> None:
+    async def _until_done(self, known: FallbackPane, job: PaneJob) -> None:
         """Return when the job has ended, or, unless it is to be killed, when its program waits for a person."""
         for quiet in QUIET if job.command.on_timeout == "keep" else ():
             with anyio.move_on_after(quiet):
@@ -413,7 +413,7 @@ class PlainRunner:
                 return
         await job.done.wait()
 
-    async def _needs_person(self, known: PlainPane, job: PaneJob) -> bool:
+    async def _needs_person(self, known: FallbackPane, job: PaneJob) -> bool:
         try:
             front = await self.foreground(known)
             if not front.wants_input or (front.is_own(known.facts.pid) and front.raw) or job.done.is_set():
@@ -429,11 +429,11 @@ class PlainRunner:
         job.notices += [front.describe(), f"the screen shows:\n{shown[0].text.rstrip()}"]
         return True
 
-    async def output_so_far(self, known: PlainPane, job: PaneJob) -> ShellResult:
+    async def output_so_far(self, known: FallbackPane, job: PaneJob) -> ShellResult:
         """A job that runs, with what it has written."""
         if job.command.tty is False:
             return await with_streams(self.shell, self.store, job)
-        data = await read_so_far(self.tmux, job, known.row, logged=known.facts.logged is not None)
+        data = await read_partial_output(self.tmux, job, known.row, logged=known.facts.logged is not None)
         return await self.result(job) if job.done.is_set() else job.result(stdout=data)
 
     async def result(self, job: PaneJob) -> ShellResult:
@@ -451,18 +451,18 @@ class PlainRunner:
             return job.result()
         return await with_streams(self.shell, self.store, job)
 
-    async def foreground(self, known: PlainPane) -> Foreground:
+    async def foreground(self, known: FallbackPane) -> Foreground:
         """What runs in the pane."""
         return await inspect(self.shell, known.row.tty, known.row.pid)
 
     async def end(
-        self, known: PlainPane, job: PaneJob, status: Status, *, signal: str = "TERM", grace: float = TERM_GRACE
+        self, known: FallbackPane, job: PaneJob, status: Status, *, signal: str = "TERM", grace: float = TERM_GRACE
     ) -> None:
         """Interrupt, then ``signal``, then KILL what the job started, until its end and death are proved."""
-        ending = Ending(self.tmux, self.shell, self.store)
+        ending = JobKiller(self.tmux, self.shell, self.store)
         await ending.end(known.pane, job, status, signal, grace, interrupt=signal in INTERRUPTING)
 
 
-def _outcome(ended: Ended, job: PaneJob) -> Outcome | None:
+def _outcome(ended: WaitResult, job: PaneJob) -> Outcome | None:
     """The status and the exit code of an end; None when neither is known."""
     return recorded(f"{ended.words}\n", job.proof)

@@ -25,14 +25,14 @@ from .job import PaneJob
 from .keyboard import type_keys, type_text, unlock
 from .keys import encode_keys
 from .naming import DEFAULT_PANE, check_name
-from .plain import PlainTmux
-from .plainpanes import PlainPane, PlainPanes
-from .plainrun import PlainRunner
+from .plain import FallbackClient
+from .plainpanes import FallbackPane, FallbackPaneTable
+from .plainrun import FallbackRunner
 from .sessions import SessionTable
 from .setup import Setup
 from .tagged import DOUBT
 
-__all__ = ["PlainTerminal", "control_refused", "open_plain"]
+__all__ = ["FallbackTerminal", "control_refused", "open_plain"]
 
 WITHOUT_CONTROL = (
     "tmux's control mode cannot be had here ({why}): commands go through plain tmux commands, and take longer"
@@ -40,16 +40,18 @@ WITHOUT_CONTROL = (
 ATTACH_TIMEOUT = 10.0
 
 
-class PlainTerminal(Terminal):
+class FallbackTerminal(Terminal):
     """One managed session. Nothing streams: each operation asks tmux, and a watch on the target tells of ends."""
 
-    def __init__(self, tmux: PlainTmux, panes: PlainPanes, runner: PlainRunner, sessions: SessionTable) -> None:
+    def __init__(
+        self, tmux: FallbackClient, panes: FallbackPaneTable, runner: FallbackRunner, sessions: SessionTable
+    ) -> None:
         self.session = tmux.setup.session
         self._tmux = tmux
         self._panes = panes
         self._runner = runner
         self._sessions = sessions
-        self._jobs: dict[str, tuple[PlainPane, PaneJob]] = {}
+        self._jobs: dict[str, tuple[FallbackPane, PaneJob]] = {}
 
     # -- commands
 
@@ -63,11 +65,11 @@ class PlainTerminal(Terminal):
         notices = self._panes.take_notices(known.pane.name)
         return replace(result, notices=(*notices, *result.notices)) if notices else result
 
-    def _remember(self, known: PlainPane, job: PaneJob) -> None:
+    def _remember(self, known: FallbackPane, job: PaneJob) -> None:
         self._jobs[job.job_id] = (known, job)
         forget_jobs(self._jobs)
 
-    async def _pane_for(self, command: Command) -> PlainPane:
+    async def _pane_for(self, command: Command) -> FallbackPane:
         if command.pane is not None or command.wait:
             return await self._panes.find(command.pane or DEFAULT_PANE)
         return await self._panes.background(command.cwd)
@@ -115,7 +117,7 @@ class PlainTerminal(Terminal):
         text = await self._captured(known, request)
         return text if request.end is not None else text.rstrip("\n") + "\n"
 
-    async def _captured(self, known: PlainPane, request: Capture) -> str:
+    async def _captured(self, known: FallbackPane, request: Capture) -> str:
         version = self._tmux.setup.version
         blocks = await self._tmux.request(capture_command(known.row.pane_id, request, version))
         return captured_text(blocks[-1].text + "\n", request, version)
@@ -205,7 +207,7 @@ class PlainTerminal(Terminal):
 async def control_refused(shell: PersistentShell, setup: Setup) -> bool:
     """Look again whether the target's tmux takes a control client: a link that was lost for a moment is no reason."""
     attach = f"printf 'display-message -p hx-taken\\n' | {setup.tmux} -C attach-session -t {shlex.quote(setup.exact)}"
-    tmux = PlainTmux(shell.transport, shell, setup)
+    tmux = FallbackClient(shell.transport, shell, setup)
     reply = await tmux.beside(f"{attach} 2>&1 | grep -qx hx-taken", ATTACH_TIMEOUT)
     return reply is None or reply.exit_code != 0
 
@@ -221,7 +223,7 @@ async def open_plain(
     cancelling: JobCanceller,
     told: str,
     why: str,
-) -> PlainTerminal:
+) -> FallbackTerminal:
     """The session without control mode, and without logs where ``pipe-pane`` is refused too.
 
     Args:
@@ -236,19 +238,19 @@ async def open_plain(
         raise UnsupportedOperation(
             "tmux on this machine, for a target, needs its control mode", target=transport.target, hint=why
         )
-    tmux = PlainTmux(transport, shell, replace(setup, control=False))
-    panes = PlainPanes(tmux, login_shell)
+    tmux = FallbackClient(transport, shell, replace(setup, control=False))
+    panes = FallbackPaneTable(tmux, login_shell)
     try:
         created = await panes.open()
     except PaneGone:
         raise
     except TerminalError:
-        tmux = PlainTmux(transport, shell, replace(setup, control=False, logs=False))
-        panes = PlainPanes(tmux, login_shell)
+        tmux = FallbackClient(transport, shell, replace(setup, control=False, logs=False))
+        panes = FallbackPaneTable(tmux, login_shell)
         created = await panes.open()
     if created and told:
         panes.tell(DEFAULT_PANE, told)
     panes.kept &= {DEFAULT_PANE} if setup.create else set()
     panes.tell(DEFAULT_PANE, WITHOUT_CONTROL.format(why=why))
-    runner = PlainRunner(tmux, shell, store, panes, tasks, owner, cancelling)
-    return PlainTerminal(tmux, panes, runner, SessionTable(tmux.setup, shell, shell, login_shell, transport.target))
+    runner = FallbackRunner(tmux, shell, store, panes, tasks, owner, cancelling)
+    return FallbackTerminal(tmux, panes, runner, SessionTable(tmux.setup, shell, shell, login_shell, transport.target))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 
 from ..posix.state_directory import STATE_RECREATED_NOTICE, JobStore
-from .link import Link
+from .link import ControlConnection
 from .pane import Pane
 from .setup import NewPane, log_files, shells_script
 
-__all__ = ["remake_files"]
+__all__ = ["recreate_pane_files"]
 
 
-async def remake_files(link: Link, store: JobStore, pane: Pane) -> None:
+async def recreate_pane_files(link: ControlConnection, store: JobStore, pane: Pane) -> None:
     """Everything that a pane has in the state directory, with a new log. Its shell keeps its state.
 
     Raises:

@@ -16,25 +16,25 @@ from ..posix.state_directory import JobStore
 from .foreground import Foreground
 from .job import PaneJob
 from .keyboard import INTERRUPT, Dispatch, type_text, unlock
-from .link import Link
+from .link import ControlConnection
 from .pane import Pane
-from .remake import remake_files
+from .remake import recreate_pane_files
 from .replaced import while_known
 
-__all__ = ["drop_slot", "give_slot_back", "see_started", "take_slot"]
+__all__ = ["drop_slot", "ensure_started", "give_slot_back", "take_slot"]
 
 CHECKS = (0.4, 0.8, 1.6)
 """Seconds after which a start is missed."""
 PROMPT_WAIT = 0.5
-TAKEN = "the pane's shell took this and tells nothing of it, so it may have run"
-HINDERED = (
+SWALLOWED_NOTICE = "the pane's shell took this and tells nothing of it, so it may have run"
+BLOCKED_HINT = (
     "something that was changed in that shell stands in the way (a function, an alias, a key binding, set -n, a"
     " read-only variable, a limit, the terminal's mode); type exit and Enter there for a fresh one, or end the pane"
 )
 
 
-async def see_started(
-    link: Link,
+async def ensure_started(
+    link: ControlConnection,
     store: JobStore,
     pane: Pane,
     job: PaneJob,
@@ -56,7 +56,7 @@ async def see_started(
 
 
 async def _see_started(
-    link: Link,
+    link: ControlConnection,
     store: JobStore,
     pane: Pane,
     job: PaneJob,
@@ -70,8 +70,8 @@ async def _see_started(
             return
         try:
             if await _without_files(link, pane, job, action):
-                await remake_files(link, store, pane)
-                _unsend(pane, job)
+                await recreate_pane_files(link, store, pane)
+                _withdraw_slot(pane, job)
                 return
             front = await look(pane)
             if front.group == pane.shell.pid and front.wants_input and _missing(pane, job):
@@ -80,21 +80,21 @@ async def _see_started(
             return  # the reconnect finds out whether it started
 
 
-async def _without_files(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> bool:
+async def _without_files(link: ControlConnection, pane: Pane, job: PaneJob, action: Dispatch) -> bool:
     """The pane's files were removed, so that its shell found nothing to run."""
     there = await link.shells.call(f"[ -e {shlex.quote(action.slot_path)} ] && echo there")
     await link.client.request(("display-message", "-p", ""))  # what the shell wrote until then has been read
     return not there.stdout and _missing(pane, job)
 
 
-def _unsend(pane: Pane, job: PaneJob) -> None:
+def _withdraw_slot(pane: Pane, job: PaneJob) -> None:
     """Nothing of it ran: it is to be sent again."""
     if job in pane.jobs:
         pane.jobs.remove(job)
         job.withdraw()
 
 
-async def _withdraw(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:
+async def _withdraw(link: ControlConnection, pane: Pane, job: PaneJob, action: Dispatch) -> None:
     """Its shell reads lines, and runs none of ours: nothing may run later, and the caller is told."""
     slot = shlex.quote(action.slot_path)
     unread = f"{{ read -r id rest <{slot}; }} 2>/dev/null; case $id in '' | -) ;; *) : >{slot}; echo withdrawn ;; esac"
@@ -103,7 +103,7 @@ async def _withdraw(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> N
     screen = (await link.client.request(("capture-pane", "-p", "-J", "-t", pane.pane_id)))[-1].text.rstrip()
     if _missing(pane, job) and job in pane.jobs:
         pane.jobs.remove(job)
-        job.notices.append(f"{'this did not start' if reply.stdout else TAKEN}: {HINDERED}")
+        job.notices.append(f"{'this did not start' if reply.stdout else SWALLOWED_NOTICE}: {BLOCKED_HINT}")
         job.notices.append(f"the screen shows:\n{screen}")
         job.finish(Status.UNKNOWN)
 
@@ -137,7 +137,7 @@ def _unread(path: str, job_id: str) -> str:
     return f'mark= id=; {{ read -r mark id <{path}; }} 2>/dev/null; [ "$mark$id" != -{job_id} ]'
 
 
-async def _type_again(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:
+async def _type_again(link: ControlConnection, pane: Pane, job: PaneJob, action: Dispatch) -> None:
     if not await take_slot(link.shells, action.slot_path, job.job_id):
         return
     changed, here = pane.changed, link.setup.here

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from .keyboard import BUSY, next_log, release
-from .link import Link
+from .link import ControlConnection
 from .pane import Pane
 
 __all__ = ["PIECE", "begin_log", "due", "rotate_log"]
@@ -19,7 +19,7 @@ def due(pane: Pane, limit: int) -> bool:
     return pane.log_offset >= min(PIECE, limit // 4) and not pane.jobs and not pane.paused and not pane.gone
 
 
-async def rotate_log(link: Link, pane: Pane) -> None:
+async def rotate_log(link: ControlConnection, pane: Pane) -> None:
     """Begin a new piece, unless somebody's command runs.
 
     Another harness that watches the session would look for its jobs in the old piece: then only a full one is left.
@@ -31,7 +31,7 @@ async def rotate_log(link: Link, pane: Pane) -> None:
         await begin_log(link, pane)
 
 
-async def begin_log(link: Link, pane: Pane) -> None:
+async def begin_log(link: ControlConnection, pane: Pane) -> None:
     """Begin a new piece, unless somebody's command runs."""
     setup = link.setup
     number = pane.log_number + 1
@@ -46,7 +46,7 @@ async def begin_log(link: Link, pane: Pane) -> None:
         await link.shell.call(f"rm -f {shlex.quote(f'{setup.log_dir(pane.uid)}/log.{number - kept}')}")
 
 
-async def _watched(link: Link) -> bool:
+async def _watched(link: ControlConnection) -> bool:
     """Another harness is attached too."""
     clients = (await link.ask(("list-clients", "-F", "#{client_control_mode} #{client_flags}")))[-1].text
     return len([line for line in clients.splitlines() if line.startswith("1") and "no-output" not in line]) > 1

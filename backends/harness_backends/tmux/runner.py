@@ -31,27 +31,27 @@ from ..posix.jobs.launch import INTERRUPTING, cwd_error, recorded
 from ..posix.jobs.termination import JobCanceller
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
-from .control import REPLY_TIMEOUT, AnswerLost
+from .control import REPLY_TIMEOUT, ResponseLost
 from .control_protocol import Block
-from .dispatch import check_user, compose, plan
+from .dispatch import check_user, plan, wrap_command
 from .end_check import EndCheck
-from .ending import TERM_GRACE, Ending, end_unless_ended, no_answer
-from .foreground import NOTICE, Foreground, inspect, person_typed, terminal_of
+from .ending import TERM_GRACE, JobKiller, end_unless_ended, no_answer
+from .foreground import NOTICE, Foreground, inspect, operator_typed_during, terminal_of
 from .job import PaneJob
 from .keyboard import BUSY, INTERRUPT, OTHER, Dispatch, SavedFile, release, type_text
-from .link import READY_TIMEOUT, Link
-from .nested_shells import adopt, until_prompt
+from .link import READY_TIMEOUT, ControlConnection
+from .nested_shells import install_markers, until_prompt
 from .output import collector_for
 from .pane import Pane
 from .replaced import REPLACED, RESPAWNED, first_process, is_ours, replaced_by, while_known
-from .rescue import see_started
+from .rescue import ensure_started
 from .rotate import begin_log, due, rotate_log
 from .setup import no_space
 from .streams import keep_limit, report_streams, with_streams
 
 __all__ = ["PaneRunner"]
 
-FOREIGN_WAIT = 5.0
+BUSY_PANE_TIMEOUT = 5.0
 """How long a command waits for another harness's, or an operator's, to end before the pane counts as busy."""
 PROMPT_GRACE = 0.3
 CLOSED_GRACE = 0.5  # the news of a closed window may be behind the refusal of what was meant for it
@@ -65,9 +65,9 @@ SILENT = "the pane's shell did not say that it is at its prompt: its prompt sett
 UNSEEN = "its end was not seen in the terminal: this is what the target has recorded of it"
 END_LAG = 1.0
 """How long a job's end mark may be behind the record of its exit code."""
-DOUBT = 10.0
+DISPATCH_CONFIRM_TIMEOUT = 10.0
 """How long it is waited for news of a command that nobody waits for, when the link was lost while it was sent."""
-QUIET = (1.0, 5.0, 30.0)
+FOREGROUND_CHECK_DELAYS = (1.0, 5.0, 30.0)
 """Seconds without output after which the foreground is looked at, once each."""
 
 
@@ -79,7 +79,7 @@ class _ReplacedError(Exception):
 class PaneRunner:
     """The operations on a pane that need the target. One instance serves all panes."""
 
-    link: Link
+    link: ControlConnection
     shell: PersistentShell
     store: JobStore
     tasks: BackgroundTasks
@@ -118,7 +118,7 @@ class PaneRunner:
     async def _begun(self, job: PaneJob) -> ShellResult:
         """What is said of a job that nobody waits for."""
         if job.doubtful:
-            with anyio.move_on_after(DOUBT):
+            with anyio.move_on_after(DISPATCH_CONFIRM_TIMEOUT):
                 while not (job.started or job.done.is_set()):
                     await job.active.wait()
         if not job.unsent:
@@ -197,7 +197,7 @@ class PaneRunner:
 
     async def _free(self, pane: Pane) -> None:
         """The pane runs something: a shell that can be adopted, or a holder to wait for or to name."""
-        if (pane.job is None or pane.paused or not pane.running) and await until_prompt(pane, FOREIGN_WAIT):
+        if (pane.job is None or pane.paused or not pane.running) and await until_prompt(pane, BUSY_PANE_TIMEOUT):
             return
         front = await self._settled(pane)
         self._check_there(pane)
@@ -243,7 +243,7 @@ class PaneRunner:
 
     async def adopt(self, pane: Pane, front: Foreground) -> bool:
         """Teach the markers to the shell that reads the pane's keyboard now. False when nothing answered."""
-        return await adopt(self.link, pane, front)
+        return await install_markers(self.link, pane, front)
 
     # -- dispatch
 
@@ -261,7 +261,7 @@ class PaneRunner:
         )
         if command.user:
             await check_user(self.shell, command.user)
-        body = compose(command, job_id, self.store, pane.shell.kind, self._target, self.link.setup.hooks)
+        body = wrap_command(command, job_id, self.store, pane.shell.kind, self._target, self.link.setup.hooks)
         if body.stdin is not None:
             await store_input(self.shell.transport, self.store.path(job_id, "in"), body.stdin)
         action, files = plan(self.link.setup, self.store, self.owner, pane, job, body, self._target)
@@ -323,7 +323,7 @@ class PaneRunner:
             else:
                 commands = [command for file in files for command in file.commands()]
                 blocks = await self._type(pane, job.command.timeout, *freed, *commands, action.command())
-        except AnswerLost:  # it may have been typed: what is read after the reconnect tells
+        except ResponseLost:  # it may have been typed: what is read after the reconnect tells
             job.doubtful = True
             job.unanswered = time.monotonic() - job.began
             job.notices.append("the link was lost while this was sent")
@@ -371,7 +371,7 @@ class PaneRunner:
             try:
                 with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
                     return await client.request(*commands, timeout=max(REPORT_TIMEOUT, min(timeout, REPLY_TIMEOUT)))
-            except AnswerLost:
+            except ResponseLost:
                 raise
             except ConnectionLost:
                 continue  # nothing was sent
@@ -394,7 +394,7 @@ class PaneRunner:
         await self.shell.call(f"umask 077\n{writes}")
 
     async def _release_after(self, pane: Pane, job: PaneJob, action: Dispatch) -> None:
-        await see_started(self.link, self.store, pane, job, action, self.foreground)
+        await ensure_started(self.link, self.store, pane, job, action, self.foreground)
         await job.done.wait()
         with suppress(HarnessError):  # the link is down: the exit code alone is on the target
             await self._record_end(pane, job)
@@ -457,7 +457,7 @@ class PaneRunner:
     async def _wait_for_holder(self, pane: Pane, holder: str) -> None:
         """Another harness's job holds the pane: wait a little for its end, and clear up after a dead one."""
         holder_id = holder if holder.isdecimal() else "0"
-        with anyio.move_on_after(FOREIGN_WAIT):
+        with anyio.move_on_after(BUSY_PANE_TIMEOUT):
             while True:
                 calm = anyio.current_time() - pane.prompt_time > START_GRACE  # it is not being typed just now
                 if await self.store.settle(holder_id, pane.at_prompt if calm else ""):
@@ -507,7 +507,7 @@ class PaneRunner:
                 await self._release_unkept(pane, job)
                 await job.all_reported()
                 await self._record_end(pane, job)
-                if await person_typed(self.link, pane, job.seconds):
+                if await operator_typed_during(self.link, pane, job.seconds):
                     job.notices.append(NOTICE)
                 return await self.result(job)
             if not job.attention:
@@ -562,7 +562,7 @@ class PaneRunner:
     @staticmethod
     async def _watch(job: PaneJob, is_over: Callable[[], Awaitable[bool]]) -> None:
         while not job.done.is_set():
-            for quiet in QUIET:
+            for quiet in FOREGROUND_CHECK_DELAYS:
                 active = job.active
                 with anyio.move_on_after(quiet):
                     await active.wait()
@@ -681,7 +681,7 @@ class PaneRunner:
         self, pane: Pane, job: PaneJob, status: Status, *, signal: str = "TERM", grace: float = TERM_GRACE
     ) -> None:
         """Interrupt, then ``signal``, then KILL what the job started, until its end and death are proved."""
-        ending = Ending(self.link, self.shell, self.store)
+        ending = JobKiller(self.link, self.shell, self.store)
         await ending.end(pane, job, status, signal, grace, interrupt=signal in INTERRUPTING)
 
 

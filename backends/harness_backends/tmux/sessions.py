@@ -28,13 +28,13 @@ from ..posix.persistent_shell import PersistentShell, ShellReply, open_held_shel
 from ..posix.state_directory import JobStore, RemoteLogStore, open_job_store
 from .naming import DEFAULT_PANE, PANE_FORMAT, check_name, listed, pane_info, parse_panes, target_label
 from .setup import SESSION_FORMAT, NewPane, Setup, pane_shell, session_refusal, setup_script, shells_script
-from .version import FLOOR, TmuxVersion, require
+from .version import MIN_VERSION, TmuxVersion, require
 
 __all__ = [
     "SessionTable",
     "new_pane",
     "open_sessions",
-    "tmux_place",
+    "open_tmux_location",
 ]
 
 
@@ -46,7 +46,7 @@ TERMINAL_TIMEOUT = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TmuxLocation:
     """The machine that tmux runs on. ``notice`` is for the first caller; empty when there is nothing to say."""
 
     transport: Transport
@@ -56,24 +56,24 @@ class Place:
 
 
 @asynccontextmanager
-async def tmux_place(
+async def open_tmux_location(
     transport: Transport,
     shell: PersistentShell,
     store: JobStore,
     capabilities: Capabilities,
     config: Config,
     session: str,
-) -> AsyncIterator[Place]:
+) -> AsyncIterator[TmuxLocation]:
     """Choose by ``config.tmux_at``, and by what the target has.
 
     Raises:
         UnsupportedOperation: there is no usable tmux where it should run.
     """
     version = TmuxVersion.parse(capabilities.tmux_version)
-    missing = version is None or version < FLOOR
+    missing = version is None or version < MIN_VERSION
     if config.tmux_at == "target" or (config.tmux_at == "auto" and not missing) or transport.describe() == "local":
         version = require(capabilities.tmux_version, transport.target)
-        yield Place(transport, shell, Setup(store.root, session, version, config))
+        yield TmuxLocation(transport, shell, Setup(store.root, session, version, config))
         return
     notice = ""
     if config.tmux_at == "auto":
@@ -89,7 +89,7 @@ async def tmux_place(
         setup = Setup(root, name, here, config, store.root, transport.interactive_argv, host=logs.name, label=label)
         store.log_places[logs.name] = logs
         try:
-            yield Place(local, local_shell, setup, notice)
+            yield TmuxLocation(local, local_shell, setup, notice)
         finally:
             del store.log_places[logs.name]
 
@@ -252,6 +252,6 @@ async def open_sessions(
     Raises:
         UnsupportedOperation: there is no usable tmux.
     """
-    async with tmux_place(transport, shell, store, capabilities, config, session) as place:
+    async with open_tmux_location(transport, shell, store, capabilities, config, session) as place:
         login_shell = pane_shell(config.shell, capabilities)
         yield SessionTable(place.setup, place.shell, shell, login_shell, transport.target)

@@ -26,13 +26,13 @@ __all__ = [
     "NewPane",
     "Setup",
     "control_argv",
-    "files_gone",
     "log_files",
     "no_space",
     "pane_files",
+    "pane_files_missing",
     "pane_shell",
     "renamed",
-    "replaced",
+    "replaced_login_shell",
     "session_refusal",
     "setup_script",
     "shells_script",
@@ -51,12 +51,12 @@ WITHOUT_MARKERS = frozenset({"bsd-csh", "csh", "elvish", "es", "nu", "pwsh", "rc
 
 def pane_shell(configured: str, capabilities: Capabilities) -> str:
     """The shell that is set, else the account's; for one that cannot have markers bash, else sh."""
-    if replaced(configured, capabilities):
+    if replaced_login_shell(configured, capabilities):
         return dict(capabilities.tools).get("bash", "/bin/sh")
     return configured or capabilities.shell or "/bin/sh"
 
 
-def replaced(configured: str, capabilities: Capabilities) -> str:
+def replaced_login_shell(configured: str, capabilities: Capabilities) -> str:
     """The name of the account's shell where another one takes its place; else empty."""
     name = capabilities.shell.rpartition("/")[2]
     return name if not configured and name in WITHOUT_MARKERS else ""
@@ -520,11 +520,11 @@ def renamed(session: str, name: str) -> str:
 
 
 def state_question(pane_id: str) -> tuple[str, ...]:
-    """The tmux command that prints what :func:`files_gone` needs."""
+    """The tmux command that prints what :func:`pane_files_missing` needs."""
     return ("display-message", "-p", "-t", pane_id, f"#{{{STATE_OPTION}}}")
 
 
-def files_gone(pane: str, state: str, setup: Setup, target: object) -> TerminalError:
+def pane_files_missing(pane: str, state: str, setup: Setup, target: object) -> TerminalError:
     """A pane without its files cannot be used: what its shell marks its output with is not known.
 
     Args:

@@ -15,17 +15,17 @@ from .job import PaneJob
 from .logs import NEWEST_LOG
 from .naming import PaneRow
 from .output import OutputCollector
-from .plain import PlainTmux, until_script
+from .plain import FallbackClient, until_script
 
 __all__ = [
     "DOUBT",
-    "Ended",
     "PaneFacts",
+    "WaitResult",
     "facts_script",
     "parse_ended",
     "parse_facts",
     "read_output",
-    "read_so_far",
+    "read_partial_output",
     "read_unended",
     "watch_script",
 ]
@@ -55,7 +55,7 @@ class PaneFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class WaitResult:
     """How a wait ended.
 
     ``how``: ``exit``, ``mark``, ``tag``, or ``gone``; ``words`` is what the exit file holds, or would hold.
@@ -123,20 +123,20 @@ done
 """
 
 
-def parse_ended(text: str) -> Ended | None:
+def parse_ended(text: str) -> WaitResult | None:
     """Read what :func:`watch_script` printed; None when the time was over first."""
     how, _, words = text.strip().partition(" ")
-    return Ended(how, words) if how else None
+    return WaitResult(how, words) if how else None
 
 
-async def read_unended(tmux: PlainTmux, job: PaneJob) -> None:
+async def read_unended(tmux: FallbackClient, job: PaneJob) -> None:
     """Put what a job wrote into it whose end nobody marked; without a log there is no telling what is its own."""
     job.read_again()
     job.started = False
     await _feed_log(tmux, job, f"{tmux.setup.root}/{job.log}", without_end=True)
 
 
-async def read_output(tmux: PlainTmux, job: PaneJob, row: PaneRow, logged: bool) -> TaggedOutput | None:
+async def read_output(tmux: FallbackClient, job: PaneJob, row: PaneRow, logged: bool) -> TaggedOutput | None:
     """Put what an ended job wrote into it: the bytes of the log, else the text between the tags, with a notice.
 
     Returns what was found in the scrollback; None when that was not needed, or holds nothing of the job.
@@ -150,7 +150,7 @@ async def read_output(tmux: PlainTmux, job: PaneJob, row: PaneRow, logged: bool)
     return await _from_scrollback(tmux, job, row)
 
 
-async def _from_log(tmux: PlainTmux, job: PaneJob) -> bool:
+async def _from_log(tmux: FallbackClient, job: PaneJob) -> bool:
     path = f"{tmux.setup.root}/{job.log}"
     mark = f"]133;D;.*;{job.nonce};{job.job_id};"
     # The end mark is on its way from the shell through the terminal when the exit file is there.
@@ -159,7 +159,7 @@ async def _from_log(tmux: PlainTmux, job: PaneJob) -> bool:
     return await _feed_log(tmux, job, path)
 
 
-async def _feed_log(tmux: PlainTmux, job: PaneJob, path: str, *, without_end: bool = False) -> bool:
+async def _feed_log(tmux: FallbackClient, job: PaneJob, path: str, *, without_end: bool = False) -> bool:
     """Feed a job with its part of the log; True when its end is there."""
     scanner = PromptMarkerScanner(job.nonce)
     async for chunk in read_range(tmux.transport, tmux.shell, path, job.offset):
@@ -181,7 +181,7 @@ async def _feed_log(tmux: PlainTmux, job: PaneJob, path: str, *, without_end: bo
     return False
 
 
-async def _from_scrollback(tmux: PlainTmux, job: PaneJob, row: PaneRow) -> TaggedOutput | None:
+async def _from_scrollback(tmux: FallbackClient, job: PaneJob, row: PaneRow) -> TaggedOutput | None:
     job.start()
     if not tmux.setup.config.prompt_tag:
         job.notices.append(NO_TAG)
@@ -202,7 +202,7 @@ async def _from_scrollback(tmux: PlainTmux, job: PaneJob, row: PaneRow) -> Tagge
     return found
 
 
-async def read_so_far(tmux: PlainTmux, job: PaneJob, row: PaneRow, logged: bool) -> bytes:
+async def read_partial_output(tmux: FallbackClient, job: PaneJob, row: PaneRow, logged: bool) -> bytes:
     """What a job that runs has written, without changing it."""
     if not logged:
         text = extract_running(await _scrollback(tmux, row, -NEAR), job.command.command)
@@ -214,7 +214,7 @@ async def read_so_far(tmux: PlainTmux, job: PaneJob, row: PaneRow, logged: bool)
     return collector.data
 
 
-async def _scrollback(tmux: PlainTmux, row: PaneRow, start: int | str) -> str:
+async def _scrollback(tmux: FallbackClient, row: PaneRow, start: int | str) -> str:
     """The joined lines of a pane from ``start`` to the end of its screen."""
     request = Capture(start="-" if isinstance(start, str) else start, end="-")
     version = tmux.setup.version

@@ -29,21 +29,21 @@ from .capture import capture_command, captured_text, extract_running, extract_ta
 from .control import Event
 from .control_protocol import Notification, Output
 from .ending import END_TIMEOUT
-from .held import forget_jobs, held_output
+from .held import forget_jobs, read_buffered_output
 from .job import PaneJob
 from .keyboard import type_keys, type_text, unlock
 from .keys import encode_keys
-from .link import READY_TIMEOUT, Link
+from .link import READY_TIMEOUT, ControlConnection
 from .naming import DEFAULT_PANE, check_name
-from .operator_watch import PeopleAtSession, watching
+from .operator_watch import OperatorWatch, watch_operators
 from .pane import Pane
 from .panes import PaneTable
 from .runner import PaneRunner
-from .sessions import SessionTable, tmux_place
-from .setup import pane_shell, replaced
+from .sessions import SessionTable, open_tmux_location
+from .setup import pane_shell, replaced_login_shell
 
 if TYPE_CHECKING:
-    from .plainterm import PlainTerminal
+    from .plainterm import FallbackTerminal
 
 __all__ = ["TmuxTerminal", "open_terminal"]
 
@@ -55,7 +55,7 @@ INEXACT = "[harness: other text may stand in this, or its beginning may be missi
 class TmuxTerminal(Terminal):
     """One managed session. Made by :func:`open_terminal`."""
 
-    def __init__(self, link: Link, table: PaneTable, runner: PaneRunner, tasks: BackgroundTasks) -> None:
+    def __init__(self, link: ControlConnection, table: PaneTable, runner: PaneRunner, tasks: BackgroundTasks) -> None:
         self.session = link.setup.session
         self._link = link
         self._table = table
@@ -63,7 +63,7 @@ class TmuxTerminal(Terminal):
         self._tasks = tasks
         self._sessions = SessionTable(link.setup, link.shell, link.shells, table.login_shell, link.target)
         self._jobs: dict[str, tuple[Pane, PaneJob]] = {}
-        self._people: PeopleAtSession | None = None
+        self._people: OperatorWatch | None = None
 
     # -- events
 
@@ -139,7 +139,7 @@ class TmuxTerminal(Terminal):
 
     async def held(self, job_id: str, offset: int, wait: float) -> ShellResult | None:
         known = self._jobs.get(job_id)
-        return None if known is None else await held_output(known[1], offset, wait)
+        return None if known is None else await read_buffered_output(known[1], offset, wait)
 
     def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes] | None:
         return None
@@ -260,10 +260,10 @@ class TmuxTerminal(Terminal):
 
     @asynccontextmanager
     async def operators(self, listener: Listener) -> AsyncIterator[Operators]:
-        async with watching(self._link, self._table, self._tasks, listener, self._watch) as people:
+        async with watch_operators(self._link, self._table, self._tasks, listener, self._watch) as people:
             yield people
 
-    def _watch(self, people: PeopleAtSession | None) -> None:
+    def _watch(self, people: OperatorWatch | None) -> None:
         self._people = people
 
     async def back(self, created: bool) -> None:
@@ -307,7 +307,9 @@ async def open_terminal(
     _refuse_inside(transport, config)
     login_shell = pane_shell(config.shell, capabilities)
     async with AsyncExitStack() as stack:
-        place = await stack.enter_async_context(tmux_place(transport, shell, store, capabilities, config, session))
+        place = await stack.enter_async_context(
+            open_tmux_location(transport, shell, store, capabilities, config, session)
+        )
         tasks = await stack.enter_async_context(open_background_tasks())
         cancelling = JobCanceller(shell, store, tasks, END_TIMEOUT)
         stack.push_async_callback(cancelling.finish)
@@ -317,7 +319,7 @@ async def open_terminal(
             holder[0].on_event(event)
 
         setup = replace(place.setup, create=create)
-        link = Link(place.transport, place.shell, setup, tasks, deliver, shell)
+        link = ControlConnection(place.transport, place.shell, setup, tasks, deliver, shell)
         table = PaneTable(link, shell, store, login_shell, tasks)
         if not create:
             table.kept.clear()
@@ -325,7 +327,7 @@ async def open_terminal(
         holder.append(TmuxTerminal(link, table, runner, tasks))
         if place.notice:
             table.add_notice(DEFAULT_PANE, place.notice)
-        stranger = replaced(config.shell, capabilities)
+        stranger = replaced_login_shell(config.shell, capabilities)
         told = f"panes run {login_shell}: {stranger}, the account's shell, cannot have markers" if stranger else ""
         plain = await _open_link(link, table, store, tasks, cancelling, told)
         if plain is not None:
@@ -341,8 +343,13 @@ async def open_terminal(
 
 
 async def _open_link(
-    link: Link, table: PaneTable, store: JobStore, tasks: BackgroundTasks, cancelling: JobCanceller, told: str
-) -> PlainTerminal | None:
+    link: ControlConnection,
+    table: PaneTable,
+    store: JobStore,
+    tasks: BackgroundTasks,
+    cancelling: JobCanceller,
+    told: str,
+) -> FallbackTerminal | None:
     """Attach the control client; where that cannot be had, the terminal that does without.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.errors import UnsupportedOperation
 
-__all__ = ["FLOOR", "TmuxVersion"]
+__all__ = ["MIN_VERSION", "TmuxVersion"]
 
 _VERSION = re.compile(r"(?:tmux )?(?:next-|openbsd-)?(\d+)\.(\d+)([a-z]?)")
 
@@ -67,7 +67,7 @@ class TmuxVersion:
         return f"{self.major}.{self.minor}{self.patch}"
 
 
-FLOOR = TmuxVersion(2, 6)
+MIN_VERSION = TmuxVersion(2, 6)
 
 
 def require(text: str, target: object) -> TmuxVersion:
@@ -81,8 +81,8 @@ def require(text: str, target: object) -> TmuxVersion:
         raise UnsupportedOperation(
             "there is no tmux on the target", target=target, hint='install tmux, or set tmux_at = "here"'
         )
-    if version < FLOOR:
+    if version < MIN_VERSION:
         raise UnsupportedOperation(
-            f"tmux {version} is too old, {FLOOR} or newer is needed", target=target, hint='set tmux_at = "here"'
+            f"tmux {version} is too old, {MIN_VERSION} or newer is needed", target=target, hint='set tmux_at = "here"'
         )
     return version

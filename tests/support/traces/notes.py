@@ -36,8 +36,8 @@ from harness_backends.tmux.foreground import Foreground
 from harness_backends.tmux.job import PaneJob
 from harness_backends.tmux.pane import Pane
 from harness_backends.tmux.panes import PaneTable
-from harness_backends.tmux.plain import PlainTmux
-from harness_backends.tmux.plainpanes import PlainPane
+from harness_backends.tmux.plain import FallbackClient
+from harness_backends.tmux.plainpanes import FallbackPane
 from harness_backends.tmux.runner import PaneRunner
 
 from .canonical import text_of
@@ -49,8 +49,8 @@ METHODS: tuple[tuple[type, str], ...] = (
     (PaneRunner, "run"),
     (PaneRunner, "end"),
     (PaneRunner, "until_over"),
-    (plainrun.PlainRunner, "run"),
-    (plainrun.PlainRunner, "end"),
+    (plainrun.FallbackRunner, "run"),
+    (plainrun.FallbackRunner, "end"),
     (PaneTable, "resume"),
     (PaneTable, "end"),
     (EndCheck, "check"),
@@ -102,7 +102,7 @@ class _Notes:
     def trace_in(self, arguments: tuple[Any, ...]) -> Trace | None:
         """The trace of the pane that is among the arguments, or of the caller."""
         for value in arguments:
-            pane = value.pane if isinstance(value, PlainPane) else value
+            pane = value.pane if isinstance(value, FallbackPane) else value
             if isinstance(pane, Pane | PaneJob):
                 return self.recorder.trace_of(pane)
         return _current.get()
@@ -180,12 +180,12 @@ def noting(recorder: Recorder) -> Iterator[None]:
             patch.setattr(owner, name, notes.call(f"{owner.__name__}.{name}", getattr(owner, name)))
         for module, name in FUNCTIONS:
             _replace(patch, name, getattr(module, name), notes.call(name, getattr(module, name)))
-        for runner in (PaneRunner, plainrun.PlainRunner):
+        for runner in (PaneRunner, plainrun.FallbackRunner):
             patch.setattr(runner, "foreground", notes.answer("front", runner.foreground))
         patch.setattr(JobStore, "settle", notes.answer("over", JobStore.settle))
-        for client in (ControlClient, PlainTmux):
+        for client in (ControlClient, FallbackClient):
             patch.setattr(client, "request", notes.tmux(client.request))
-        patch.setattr(PlainTmux, "ask", PlainTmux.request)
+        patch.setattr(FallbackClient, "ask", FallbackClient.request)
         patch.setattr(tagged, "read_range", notes.log(tagged.read_range))
         yield
 

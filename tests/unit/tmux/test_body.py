@@ -17,7 +17,7 @@ from harness import ShellResult
 from harness.command import Command
 from harness.errors import UnsupportedOperation
 from harness_backends.posix.state_directory import JobStore
-from harness_backends.tmux.dispatch import MOST_INLINE, Body, compose
+from harness_backends.tmux.dispatch import MAX_INLINE_BYTES, WrappedCommand, wrap_command
 
 STORE = cast(JobStore, SimpleNamespace(path=lambda job_id, suffix: f"/a b/'q'/{job_id}.{suffix}"))
 ODD = 'a\'b "c" $d `e` \\ ! * \n\ttab ä'
@@ -43,7 +43,7 @@ async def run(pane: PaneShell, command: str, **options: Any) -> ShellResult:
 
 @pytest.mark.parametrize("command", ["true", "", "cd /tmp"])
 def test_a_command_without_options_needs_no_wrapper(command: str) -> None:
-    assert compose(Command(command, tty=True), "7", STORE, "bash", "t") == Body()
+    assert wrap_command(Command(command, tty=True), "7", STORE, "bash", "t") == WrappedCommand()
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -51,7 +51,7 @@ def test_the_wrapper_is_valid_in_its_shell() -> None:
     for options in OPTIONS:
         for shell in PANE_SHELLS:
             kind = "ash" if shell == "busybox" else shell
-            body = compose(Command("echo 'x'\n# end", **options), "7", STORE, kind, "t")
+            body = wrap_command(Command("echo 'x'\n# end", **options), "7", STORE, kind, "t")
             argv = [shell_path(shell), *(["sh"] if shell == "busybox" else []), "-n"]
             check = subprocess.run(argv, input=(body.run or "").encode(), capture_output=True, timeout=20)
             assert (check.returncode, check.stderr) == (0, b"")
@@ -59,7 +59,7 @@ def test_the_wrapper_is_valid_in_its_shell() -> None:
 
 
 def test_an_empty_standard_input_is_not_brought_to_the_target() -> None:
-    body = compose(Command("cat", stdin=b""), "7", STORE, "bash", "t")
+    body = wrap_command(Command("cat", stdin=b""), "7", STORE, "bash", "t")
     assert body.stdin is None
     assert "</dev/null" in (body.run or "")
 
@@ -68,16 +68,16 @@ def test_an_empty_standard_input_is_not_brought_to_the_target() -> None:
 def test_a_name_that_is_no_users_is_refused(user: str) -> None:
     if user:
         with pytest.raises(UnsupportedOperation, match="is not a user's name"):
-            compose(Command("true", user=user), "7", STORE, "bash", "t")
+            wrap_command(Command("true", user=user), "7", STORE, "bash", "t")
 
 
 def test_a_command_that_no_argument_can_hold_is_refused_for_another_user() -> None:
     with pytest.raises(UnsupportedOperation, match="bytes cannot be run as another user"):
-        compose(Command("x" * (MOST_INLINE + 1), user="nobody"), "7", STORE, "bash", "t")
+        wrap_command(Command("x" * (MAX_INLINE_BYTES + 1), user="nobody"), "7", STORE, "bash", "t")
 
 
 def test_no_value_of_the_environment_is_in_an_argument_list() -> None:
-    body = compose(Command("true", user="nobody", env=(("TOKEN", "s3cret"),)), "7", STORE, "bash", "t")
+    body = wrap_command(Command("true", user="nobody", env=(("TOKEN", "s3cret"),)), "7", STORE, "bash", "t")
     assert body.run is not None
     assert [line for line in body.run.splitlines() if "s3cret" in line] == [r"\builtin export TOKEN=s3cret"]
 
@@ -120,7 +120,7 @@ async def test_a_directory_may_be_relative_or_below_the_home(pane: PaneShell) ->
 def test_a_relative_directory_is_not_looked_for_in_other_places(shell: str) -> None:
     """Neither in ``CDPATH``, nor is ``-`` the directory before."""
     for cwd in ("a", "-", "~ann", "../b"):
-        body = compose(Command("true", cwd=cwd), "7", STORE, "ash" if shell == "busybox" else shell, "t")
+        body = wrap_command(Command("true", cwd=cwd), "7", STORE, "ash" if shell == "busybox" else shell, "t")
         assert body.run is not None
         (entered,) = re.findall("cd -- '?(.*?)'?(?:;|\n)", body.run.split("cd -- $hxpwd")[0])
         assert entered == f"./{cwd}"

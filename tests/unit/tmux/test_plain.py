@@ -12,7 +12,7 @@ import pytest
 
 from harness_backends.tmux.control_protocol import Block
 from harness_backends.tmux.plain import parse_answers, plain_script, until_script
-from harness_backends.tmux.tagged import Ended, PaneFacts, parse_ended, parse_facts
+from harness_backends.tmux.tagged import PaneFacts, WaitResult, parse_ended, parse_facts
 
 
 @pytest.fixture
@@ -81,15 +81,15 @@ def test_the_facts_of_a_pane_are_read(text: str, expected: PaneFacts | None) -> 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("exit 3\n", Ended("exit", "3")),
-        ("exit 3 shell_exited", Ended("exit", "3 shell_exited")),
-        ("mark -1", Ended("mark", "-1")),
-        ("tag", Ended("tag")),
-        ("gone", Ended("gone")),
+        ("exit 3\n", WaitResult("exit", "3")),
+        ("exit 3 shell_exited", WaitResult("exit", "3 shell_exited")),
+        ("mark -1", WaitResult("mark", "-1")),
+        ("tag", WaitResult("tag")),
+        ("gone", WaitResult("gone")),
         ("", None),
     ],
 )
-def test_the_end_of_a_wait_is_read(text: str, expected: Ended | None) -> None:
+def test_the_end_of_a_wait_is_read(text: str, expected: WaitResult | None) -> None:
     assert parse_ended(text) == expected
 
 

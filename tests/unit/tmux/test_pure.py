@@ -13,7 +13,7 @@ from harness.errors import TerminalError, UnsupportedOperation
 from harness.results import Status
 from harness.target import Target
 from harness_backends.posix.state_directory import JobRecord, parse_record, render_record
-from harness_backends.tmux.dispatch import Body, slot_text
+from harness_backends.tmux.dispatch import WrappedCommand, slot_text
 from harness_backends.tmux.foreground import Foreground, parse
 from harness_backends.tmux.held import MAX_HELD_BYTES, MAX_HELD_JOBS, forget_jobs
 from harness_backends.tmux.job import PaneJob
@@ -331,8 +331,10 @@ def test_a_typed_text_is_pasted_whole(text: str, version: str) -> None:
     assert all(("-S" in paste) == (version in ("3.7c", "master")) for paste in pastes)
 
 
-@pytest.mark.parametrize(("body", "text"), [(Body(), "7 sh 5ec2e7\n"), (Body("wrapper"), "7 run 5ec2e7\n")])
-def test_a_slot_names_the_job_and_its_file_and_holds_the_secret(body: Body, text: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "text"), [(WrappedCommand(), "7 sh 5ec2e7\n"), (WrappedCommand("wrapper"), "7 run 5ec2e7\n")]
+)
+def test_a_slot_names_the_job_and_its_file_and_holds_the_secret(body: WrappedCommand, text: str) -> None:
     job = PaneJob("7", Command("true"), "main", "", 0, "a1b2", OutputCollector(100), "5ec2e7")
     assert slot_text(job, body) == text
     assert job.secret not in render_record(JobRecord("7", "true", proof=job.proof))
