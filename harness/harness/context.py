@@ -24,6 +24,7 @@ from .command import (
     parse_duration,
 )
 from .config import Config
+from .deprecated_names import renamed_method
 from .discovery import open_target
 from .errors import ContextClosed, UnsupportedOperation
 from .results import (
@@ -545,6 +546,8 @@ class ExecutionContext:
         return UnsupportedOperation(
             f"{operation} needs a terminal", target=self.target, hint="connect with tmux=True, or --tmux"
         )
+
+    run_beside = renamed_method("run_beside", "run_helper")
 
 
 @asynccontextmanager

@@ -16,10 +16,11 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .account import expand_home, home_directory
 from .config import Config
+from .deprecated_names import renamed_names
 from .errors import ConfigError, TargetNotFound
 from .settings_schema import ENGINE_KEYS, GENERAL_KEYS, check_name, parse_variable, suggest, validate
 from .target import Target
@@ -39,6 +40,10 @@ __all__ = [
     "target_names",
     "user_config_path",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, Choices="CommandLineChoices")
+
 
 PROJECT_FILE = "harness.toml"
 DEFAULT_ORIGIN = "default"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .command import Capture, Command, Keys
+from .deprecated_names import renamed_method
 from .errors import UnsupportedOperation
 from .results import PaneInfo, SessionInfo, ShellResult
 
@@ -80,6 +81,10 @@ class Operators(ABC):
         Raises:
             PaneGone: there is no such pane any more.
         """
+
+    take = renamed_method("take", "set_paused")
+    show = renamed_method("show", "set_status")
+    since = renamed_method("since", "text_since")
 
 
 # -- Seam 2: a persistent terminal session on a target that people can attach to.

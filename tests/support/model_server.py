@@ -12,7 +12,8 @@ Replies, one for each request, in order:
 
 * ``say("text")``, ``call("tool", {"argument": 1})``: the two most usual ones.
 * ``Answer((Reasoning("hm"), Text("a"), Call("tool", {...}), Call("tool", "{broken json")))``: pieces in order; several
-  calls are parallel ones; ``Answer()`` is an empty answer; ``finish="length"`` ends it early; ``usage=ReportedUsage(...)``
+  calls are parallel ones; ``Answer()`` is an empty answer; ``finish="length"`` ends it early;
+  ``usage=ReportedUsage(...)``
 * ``Gate()`` between pieces: ``await gate.reached()``, then ``gate.open()``. No sleeps. A client that goes meanwhile is
   seen: ``server.asked[0].abandoned`` is an Event that is then set.
 * ``Cut()``: the connection ends there, in mid-answer; with ``Stop()`` only the answer does.

@@ -1,4 +1,4 @@
-"""Documented import paths that have moved give the same objects as before, with a warning."""
+"""Documented names of the previous release give the same objects as before, with a warning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from harness.deprecated_names import MOVED
+from harness.deprecated_names import MOVED, renamed_arguments, renamed_method
 
 PACKAGES = {
     "harness.mcp.server": ("server", "open_session"),
@@ -36,3 +36,75 @@ def test_a_package_gives_the_names_of_the_module_that_it_was(package: str) -> No
     assert found is getattr(import_module(f"{package}.{module}"), name)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         import_module(package).nothing  # noqa: B018 # what is asked for is the error
+
+
+RENAMED = {
+    "harness.agent.opening": {"People": "HumanHandlers", "Taken": "ResumedConversation"},
+    "harness.agent.storage": {
+        "SessionDamaged": "ConversationCorrupt",
+        "SessionInUse": "ConversationInUse",
+        "SessionNotFound": "ConversationNotFound",
+    },
+    "harness.settings": {"Choices": "CommandLineChoices"},
+    "harness.testing.memory": {"Reply": "ScriptedReply"},
+    "harness.toolkit.audit": {
+        "NullLedger": "NullAuditLog",
+        "Reconciled": "ReconcileResult",
+        "SqliteLedger": "SqliteAuditLog",
+        "open_ledger": "open_audit_log",
+        "verify": "verify_audit",
+    },
+    "harness.toolkit.hooks.dispatch": {"Answer": "HookResult", "Occasion": "HookInvocation"},
+    "harness.toolkit.interfaces": {"Ledger": "AuditLog"},
+    "harness.toolkit.middleware": {"NoMarks": "RejectRedactedText", "StuckLoop": "LoopDetector"},
+    "harness.toolkit.permissions.questions": {
+        "Answer": "ApprovalDecision",
+        "Question": "ApprovalRequest",
+        "Scope": "ApprovalScope",
+    },
+    "harness.toolkit.permissions.shell.verdict": {
+        "CommandJudgement": "CommandClassification",
+        "judge_command": "classify_command",
+    },
+    "harness.toolkit.profiles": {"Face": "ToolAdapter"},  # a path that has moved, too
+    "harness.toolkit.session.file_versions": {"Written": "WriteOutcome"},
+    "harness.toolkit.tool_profiles": {
+        "Face": "ToolAdapter",
+        "FacedCall": "AdaptedCall",
+        "FacedTool": "AdaptedTool",
+        "Profile": "ToolProfile",
+        "Shown": "RenderedResult",
+    },
+}
+
+
+@pytest.mark.parametrize("module", RENAMED)
+@pytest.mark.filterwarnings("ignore:.* has moved to:DeprecationWarning")
+def test_an_old_name_gives_what_has_the_new_one(module: str) -> None:
+    for old, new in RENAMED[module].items():
+        with pytest.warns(DeprecationWarning, match=f"{old} is deprecated, use {new}"):
+            found = getattr(import_module(module), old)
+        assert found is getattr(import_module(module), new)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        import_module(module).nothing  # noqa: B018 # what is asked for is the error
+
+
+def test_an_old_method_calls_the_one_with_the_new_name() -> None:
+    class Example:
+        def new(self, value: int, *, more: int = 0) -> int:
+            return value + more
+
+        old = renamed_method("old", "new")
+
+    with pytest.warns(DeprecationWarning, match="Example.old is deprecated, use new"):
+        assert Example().old(1, more=2) == 3
+
+
+def test_an_old_argument_is_passed_by_its_new_name() -> None:
+    @renamed_arguments(people="handlers")
+    def example(*, handlers: str = "none") -> str:
+        return handlers
+
+    with pytest.warns(DeprecationWarning, match=r"example\(people=...\) is deprecated, use handlers"):
+        assert example(people="some") == "some"  # type: ignore[call-arg] # the old name
+    assert example(handlers="others") == "others"

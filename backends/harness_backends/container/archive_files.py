@@ -260,7 +260,7 @@ class ArchiveFiles(Files):
         def check(entry: TarEntry) -> None:
             if min(entry.size, entry.size if end is None else end) - offset > READ_LIMIT:
                 raise FileError(
-                    f"{display_path(path)}: holds {entry.size} bytes; {READ_LIMIT} are the most that are read at once here",
+                    f"{display_path(path)}: holds {entry.size} bytes; at most {READ_LIMIT} are read at once here",
                     target=self._transport.target,
                     hint="read it in parts, or download it",
                 )
@@ -392,7 +392,8 @@ class ArchiveFiles(Files):
     def _refuse(self, path: str) -> NoReturn:
         engine = self._transport.engine.name
         raise UnsupportedOperation(
-            f"{display_path(path)}: cannot be changed safely: the image {self._transport.info.image} has no tools for it, "
+            f"{display_path(path)}: cannot be changed safely: "
+            f"the image {self._transport.info.image} has no tools for it, "
             "or nothing in the container is writable",
             target=self._transport.target,
             hint=f"copy with {engine} cp; an image with cat, stat and mv (busybox has all) and a writable /tmp does it",

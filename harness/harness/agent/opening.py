@@ -11,6 +11,7 @@ import anyio
 from anyio import to_thread
 
 from ..context import ExecutionContext
+from ..deprecated_names import renamed_arguments, renamed_names
 from ..errors import ConfigError, HarnessError
 from ..extras import install_extra
 from ..toolkit.assembly import Toolkit, ToolkitSettings
@@ -41,6 +42,9 @@ __all__ = [
     "preload",
     "with_agent_pack",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, People="HumanHandlers", Taken="ResumedConversation")
 
 
 # -- Which tools an agent is offered beside the usual ones: those that only an agent has a use for.
@@ -124,6 +128,7 @@ class _OpenModels:
             return self._open[profile]
 
 
+@renamed_arguments(people="handlers", taken="resumed")
 @asynccontextmanager
 async def open_agent(
     execution: ExecutionContext,

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
@@ -22,6 +23,7 @@ from ..backend import ANY, AnyVersion, Backend, Capabilities, Files, Jobs, Progr
 from ..command import Command
 from ..config import Config
 from ..context import ExecutionContext
+from ..deprecated_names import renamed_names
 from ..errors import (
     FileError,
     FileExists,
@@ -44,6 +46,9 @@ __all__ = [
     "ScriptedReply",
     "memory_context",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, Reply="ScriptedReply")
 
 
 # -- A file tree in memory, with the behaviour and the errors of a target's. It has files and directories, no links.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..deprecated_names import renamed_method
 from .arguments import parse_arguments, schema_of
 from .events import Event, EventBus, ToolCallProgress
 from .interfaces import ReadVersions, Redactor, Spawner, Verdict
@@ -175,13 +176,13 @@ class ToolContext:
     async def unreadable_paths(
         self, paths: Collection[str], *, top: str, holders: Collection[str] | None = None
     ) -> frozenset[str]:
-        """Those of some files, found in a directory, of which nothing may be shown; see :meth:`Policy.unreadable_paths`."""
+        """Return the found files of which nothing may be shown; see :meth:`Policy.unreadable_paths`."""
         if self.executor is None or not paths:
             return frozenset()
         return await self.executor.services.policy.unreadable_paths(paths, self, top=top, holders=holders)
 
     async def unwritable_paths(self, paths: Collection[str], *, tool: str) -> frozenset[str]:
-        """Those of some files, found in a directory, that a tool may not change or move: :meth:`Policy.unwritable_paths`."""
+        """Return the found files that a tool may not change or move; see :meth:`Policy.unwritable_paths`."""
         if self.executor is None or not paths:
             return frozenset()
         return await self.executor.services.policy.unwritable_paths(paths, self, tool=tool)
@@ -195,6 +196,9 @@ class ToolContext:
         self.notes.job_id = job_id
         if self.notes.on_job is not None:
             self.notes.on_job(job_id)
+
+    withheld = renamed_method("withheld", "unreadable_paths")
+    locked = renamed_method("locked", "unwritable_paths")
 
 
 # -- What a tool is: a name, a description, arguments as a pydantic model, traits, and one method that does the work.

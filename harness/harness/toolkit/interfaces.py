@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..deprecated_names import renamed_method, renamed_names
 from ..errors import UnsupportedOperation
 from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
 
@@ -32,6 +33,10 @@ __all__ = [
     "Spawner",
     "Verdict",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, Ledger="AuditLog")
+
 
 Next = Callable[[ToolCall], Awaitable[CallOutcome]]
 """The rest of the pipeline."""
@@ -210,6 +215,10 @@ class ReadVersions(ABC):
     @abstractmethod
     def forget(self, path: str) -> None:
         """The file is gone."""
+
+    saw = renamed_method("saw", "record_read")
+    saw_part = renamed_method("saw_part", "record_partial_read")
+    seen = renamed_method("seen", "last_read_version")
 
 
 class OutputStoreBase(ABC):

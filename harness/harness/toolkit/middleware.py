@@ -9,9 +9,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
+from ..deprecated_names import renamed_names
 from .arguments import decode
 from .contract import OutputLimit, ToolContext
 from .interfaces import Next, OutputStoreBase, Redactor
@@ -35,6 +37,9 @@ __all__ = [
     "denied",
     "find_repetition",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, NoMarks="RejectRedactedText", StuckLoop="LoopDetector")
 
 
 # -- Middleware that lets every call through: logging, a time limit, more redaction, a smaller result.
@@ -306,7 +311,7 @@ def find_repetition(steps: Sequence[Step], call: str, repeats: int) -> int:
 
 
 class LoopDetector:
-    """Refuses every call of a circle: of up to ``MAX_CYCLE_LENGTH`` calls that an agent has made ``repeats`` times in turn with
+    """Refuses every call of a cycle: up to ``MAX_CYCLE_LENGTH`` calls that an agent has made ``repeats`` times in turn with
     the same results each time. What is refused is no step, so they stay refused until the agent makes another call.
     Another result on the way keeps it from being a circle. Agents do not count for one another.
     """

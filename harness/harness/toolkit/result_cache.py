@@ -168,7 +168,7 @@ class ResultCache(ResultCacheBase):
     # -- for the pipeline
 
     async def get(self, call: ToolCall, ctx: ToolContext) -> ToolResult | None:
-        """See :class:`ResultCacheBase`. A miss notes the moment: a change after it makes the result that follows worthless."""
+        """See :class:`ResultCacheBase`. A miss notes the time: a later change makes the result worthless."""
         if not self._enabled:
             return None
         key, target = _key(call, ctx), self._target(ctx.execution.identity)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from ..deprecated_names import renamed_names
 from ..errors import ConfigError, ToolError
 from .arguments import with_choices
 from .contract import OutputLimit, Tool, Traits
@@ -46,6 +47,16 @@ __all__ = [
     "load_profile",
     "profile_names",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(
+        __name__,
+        Face="ToolAdapter",
+        FacedTool="AdaptedTool",
+        FacedCall="AdaptedCall",
+        Shown="RenderedResult",
+        Profile="ToolProfile",
+    )
 
 
 # -- The advice in a result, for a model that has other arguments and tools than ours. Pure.
@@ -106,11 +117,11 @@ def _last(text: str, old: str, new: str) -> str:
 # -- Profiles: our tools under the names, with the arguments and the forms of results, of another set of tools.
 #
 # A model that knows another product's tools is offered those; what does the work, what the policy judges, what
-# rules, hooks, events and the audit name is always our tool with its own arguments. A profile is one :class:`ToolAdapter`
-# for each tool that it offers; of our tools nothing else is offered, and tools from elsewhere (packages,
+# rules, hooks, events and the audit name is always our tool with its own arguments. A profile is one
+# :class:`ToolAdapter` for each tool that it offers; of our tools nothing else is offered, and tools from elsewhere (packages,
 # declarations, the program's own sources) are offered next to it under their own names::
 #
-#     Face(
+#     ToolAdapter(
 #         tool="read_file",
 #         name="Read",
 #         description="Read a file.",

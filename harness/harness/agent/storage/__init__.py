@@ -13,6 +13,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ...deprecated_names import renamed_names
 from .log import ConversationLog, JobNotes, MemoryLog, StoredLog
 from .store import ConversationRetention, ConversationStore
 from .values import (
@@ -46,3 +49,11 @@ __all__ = [
     "StoredLog",
     "StoredTurn",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(
+        __name__,
+        SessionNotFound="ConversationNotFound",
+        SessionInUse="ConversationInUse",
+        SessionDamaged="ConversationCorrupt",
+    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from ...deprecated_names import renamed_names
 from ...errors import HarnessError
 from ...toolkit.values import JsonObject
 from ..events import Origin, TurnStatus
@@ -25,6 +27,14 @@ __all__ = [
     "new_session_id",
     "normalize_id_prefix",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(
+        __name__,
+        SessionNotFound="ConversationNotFound",
+        SessionInUse="ConversationInUse",
+        SessionDamaged="ConversationCorrupt",
+    )
 
 
 # -- Ids of conversations: short enough to be typed, and never alike by chance. Pure, but for the making of new ones.

@@ -226,13 +226,13 @@ class ArgumentSchema:
         Raises:
             SchemaError: it is none.
         """
-        from jsonschema.exceptions import SchemaError
+        from jsonschema.exceptions import SchemaError as InvalidJsonSchema
 
         validator = self._validator()
         try:
             type(validator).check_schema(cast(dict[str, Any], validator.schema))
             next(iter(validator.iter_errors({})), None)
-        except SchemaError as error:
+        except InvalidJsonSchema as error:
             raise SchemaError(f"its schema is wrong: {error.message[:200]}") from error
         except Exception as error:  # whatever else a stranger's schema does to the library
             raise SchemaError(f"its schema cannot be used: {type(error).__name__}") from error

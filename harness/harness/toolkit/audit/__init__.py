@@ -9,6 +9,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ...deprecated_names import renamed_names
 from ...system.process_identity import ProcessId, ProcessState, this_process
 from .audit_log import DiskFullAuditLog, NullAuditLog, SqliteAuditLog, is_disk_full, open_audit_log
 from .directory import AuditPaths, ChainHead, audit_directory
@@ -47,3 +50,13 @@ __all__ = [
     "this_process",
     "verify_audit",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(
+        __name__,
+        SqliteLedger="SqliteAuditLog",
+        NullLedger="NullAuditLog",
+        Reconciled="ReconcileResult",
+        open_ledger="open_audit_log",
+        verify="verify_audit",
+    )

@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from ...deprecated_names import renamed_names
 from ...errors import ToolError
 from ...system.background_tasks import open_background_tasks
 from ..arguments import decode
@@ -48,6 +49,9 @@ __all__ = [
     "subjects_of",
     "tell_hooks",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, Occasion="HookInvocation", Answer="HookResult")
 
 
 # -- For which calls a hook runs.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
+from ...deprecated_names import renamed_names
 from ..values import JsonObject, SubjectKind, ToolCall
 from .rules.rule import Action, Match, Rule, RuleSubject
 
@@ -18,6 +20,9 @@ __all__ = [
     "may_be_kept",
     "rules_of",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, Question="ApprovalRequest", Answer="ApprovalDecision", Scope="ApprovalScope")
 
 
 # -- What a call would touch, in the form in which it is decided.

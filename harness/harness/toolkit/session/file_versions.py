@@ -18,11 +18,13 @@ import posixpath
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
 from ...backend import WriteMode
 from ...context import ExecutionContext
+from ...deprecated_names import renamed_names
 from ...errors import FileError, FileNotFound, IsADirectory, StaleFileError
 from ...results import FileContent, FileType, WriteResult
 from ..contract import ToolContext
@@ -40,6 +42,10 @@ __all__ = [
     "read_seen",
     "target_path",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, Written="WriteOutcome")
+
 
 FILES_KEPT = 10_000
 """Files that are remembered, of all sessions; the one that was used longest ago is forgotten first."""

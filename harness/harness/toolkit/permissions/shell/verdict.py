@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from ....deprecated_names import renamed_names
 from ...redaction.patterns import is_secret_name
 from ..lookalikes import hidden_character, strange_letter
 from .commands_in_words import commands_in_options, commands_in_variables, evaluates_text, unrolled, written_script
@@ -40,6 +41,10 @@ from .words import ParsedCommand, Redirect, ShellParse, Word, harmless_assignmen
 from .wrappers import WrappedCommands, program_name, unwrap
 
 __all__ = ["CommandClassification", "SimpleCommand", "classify_command"]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, CommandJudgement="CommandClassification", judge_command="classify_command")
+
 
 MAX_NAMES = 256
 """Of names that a text gives; with more it is not judged."""
