@@ -311,8 +311,8 @@ def find_repetition(steps: Sequence[Step], call: str, repeats: int) -> int:
 
 
 class LoopDetector:
-    """Refuses every call of a cycle: up to ``MAX_CYCLE_LENGTH`` calls that an agent has made ``repeats`` times in turn with
-    the same results each time. What is refused is no step, so they stay refused until the agent makes another call.
+    """Refuses every call of a cycle: up to ``MAX_CYCLE_LENGTH`` calls that an agent has made ``repeats`` times in turn
+    with the same results each time. What is refused is no step, so they stay refused until another call is made.
     Another result on the way keeps it from being a circle. Agents do not count for one another.
     """
 

@@ -116,10 +116,10 @@ def _last(text: str, old: str, new: str) -> str:
 
 # -- Profiles: our tools under the names, with the arguments and the forms of results, of another set of tools.
 #
-# A model that knows another product's tools is offered those; what does the work, what the policy judges, what
-# rules, hooks, events and the audit name is always our tool with its own arguments. A profile is one
-# :class:`ToolAdapter` for each tool that it offers; of our tools nothing else is offered, and tools from elsewhere (packages,
-# declarations, the program's own sources) are offered next to it under their own names::
+# A model that knows another product's tools is offered those. The tool that works, and that the policy, rules, hooks,
+# events and the audit log name, is always harness's own with its own arguments. A tool profile is one
+# :class:`ToolAdapter` for each tool that it offers. Other tools of harness are not offered; tools from elsewhere
+# (packages, declarations, the program's own sources) are offered next to them under their own names::
 #
 #     ToolAdapter(
 #         tool="read_file",

@@ -121,8 +121,8 @@ class MemoryStore(Protocol):
     """Keeps memories; for ``open_toolkit(memory_store=...)``.
 
     The tools have checked the text (:func:`memory_text`), refused secrets, and asked where the policy says so. The
-    store keeps the memories of each location apart; a :class:`MemoryLocation` is hashable. Errors and concurrency are as
-    in :class:`TodoStore`.
+    store keeps the memories of each location apart; a :class:`MemoryLocation` is hashable. Errors and concurrency are
+    as in :class:`TodoStore`.
     """
 
     async def remember(self, place: MemoryLocation, content: str, *, author: str = "") -> Memory:
