@@ -28,7 +28,7 @@ from .toolkit_ledger import toolkit_ledger_row
 from .toolkit_permissions import toolkit_permissions_row
 from .toolkit_pipeline import toolkit_pipeline_row
 from .transfer import files_row
-from .world import ROOT, Size, World, a_world
+from .world import Size, World, a_world
 
 ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "ssh-tmux": ssh_tmux_row,
@@ -52,7 +52,6 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
 }
 LOCAL = "local"
 NAMES = (LOCAL, *ROWS)
-PAGE = ROOT / "docs" / "benchmarks.md"
 ROW_LIMIT = 600
 """Seconds that one row may take."""
 
@@ -112,11 +111,7 @@ def main(words: list[str]) -> int:
     page = render(rows, where, command(chosen))
     if chosen.json:
         chosen.json.write_text(json.dumps({"date": where.date, "rows": [row_json(row) for row in rows]}, indent=1))
-    if chosen.quick or chosen.rows != list(NAMES):
-        print(page)
-    else:
-        PAGE.write_text(page)
-        print(PAGE.relative_to(ROOT), file=sys.stderr)
+    print(page)
     return int(any(row.is_failed for row in rows))
 
 

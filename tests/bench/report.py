@@ -1,4 +1,4 @@
-"""The report, as a page of the documentation. Pure but for :func:`machine`, which asks this machine what it is."""
+"""The report, as Markdown. Pure but for :func:`machine`, which asks this machine what it is."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ BUSY = 1.0
 
 HEAD = """# Benchmarks
 
-What the promises of this project measure at, beside other ways of doing the same, all in one run. Written by
-`scripts/bench`; do not edit.
+What the promises of this project measure at, next to other ways of doing the same, all in one run.
 
     {command}
 
