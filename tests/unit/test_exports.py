@@ -122,7 +122,7 @@ NAMES = {
         "TerminalPrompter",
         "current_prompter",
         "use_prompter",
-        "when_continued",
+        "on_sigcont",
     },
     "harness.testing.delay": {"DelayProxy", "delay_proxy"},
     "harness.testing.ssh_server": {"EmbeddedSshServer", "embedded_ssh_server"},
@@ -134,6 +134,7 @@ CONTEXT = {
     *("run_shell", "read_file", "write_file", "capture_pane", "send_keys", "follow", "wait", "jobs", "job", "kill"),
     "read_job",
     "run_helper",
+    "run_beside",  # deprecated
     *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session", "operators"),
     *("stat", "list_dir", "walk", "glob", "mkdir", "remove", "rename", "upload", "download"),
     *(
