@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from .command import Command
 from .config import Config
+from .deprecated_names import renamed_names
 from .errors import UnsupportedOperation
 from .results import DirEntry, FileContent, FileStat, Job, JobOutput, OutputPart, ShellResult, Status, WriteResult
 from .target import Target
@@ -32,6 +33,9 @@ __all__ = [
     "ok",
     "warn",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, Any_="AnyVersion")
 
 
 # -- What a check has to say.

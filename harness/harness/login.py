@@ -18,9 +18,11 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import anyio
+
+from .deprecated_names import renamed_names
 
 __all__ = [
     "LoginQuestion",
@@ -30,6 +32,9 @@ __all__ = [
     "on_sigcont",
     "use_prompter",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, when_continued="on_sigcont")
 
 
 # -- What a shell's job control does to a program that has changed its terminal.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from .deprecated_names import renamed_names
 
 __all__ = [
     "DirEntry",
@@ -21,6 +23,9 @@ __all__ = [
     "WriteResult",
     "without_helpers",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, asked_for="without_helpers")
 
 
 # -- What operations return: small frozen values.

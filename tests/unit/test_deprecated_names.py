@@ -39,26 +39,48 @@ def test_a_package_gives_the_names_of_the_module_that_it_was(package: str) -> No
 
 
 RENAMED = {
-    "harness.agent.opening": {"People": "HumanHandlers", "Taken": "ResumedConversation"},
+    "harness.agent.opening": {
+        "People": "HumanHandlers",
+        "Taken": "ResumedConversation",
+        "for_agents": "with_agent_pack",
+        "rehearse": "preload",
+    },
     "harness.agent.storage": {
         "SessionDamaged": "ConversationCorrupt",
         "SessionInUse": "ConversationInUse",
         "SessionNotFound": "ConversationNotFound",
     },
+    "harness.backend": {"Any_": "AnyVersion"},
+    "harness.login": {"when_continued": "on_sigcont"},
+    "harness.results": {"asked_for": "without_helpers"},
     "harness.settings": {"Choices": "CommandLineChoices"},
     "harness.testing.memory": {"Reply": "ScriptedReply"},
     "harness.toolkit.audit": {
+        "Head": "ChainHead",
+        "Life": "ProcessState",
+        "NoRoomLedger": "DiskFullAuditLog",
         "NullLedger": "NullAuditLog",
+        "Orphan": "UnresolvedCall",
+        "Place": "AuditPaths",
         "Reconciled": "ReconcileResult",
         "SqliteLedger": "SqliteAuditLog",
+        "Unsettled": "UnresolvedRow",
+        "has_no_room": "is_disk_full",
         "open_ledger": "open_audit_log",
         "verify": "verify_audit",
     },
-    "harness.toolkit.hooks.dispatch": {"Answer": "HookResult", "Occasion": "HookInvocation"},
+    "harness.toolkit.hooks.dispatch": {
+        "Answer": "HookResult",
+        "Occasion": "HookInvocation",
+        "Registered": "RegisteredHook",
+    },
     "harness.toolkit.interfaces": {"Ledger": "AuditLog"},
     "harness.toolkit.middleware": {"NoMarks": "RejectRedactedText", "StuckLoop": "LoopDetector"},
+    "harness.toolkit.permissions.policy": {"found_among": "filter_unreadable", "locked_among": "filter_unwritable"},
     "harness.toolkit.permissions.questions": {
         "Answer": "ApprovalDecision",
+        "Claim": "AccessRequest",
+        "Piece": "AccessItem",
         "Question": "ApprovalRequest",
         "Scope": "ApprovalScope",
     },
@@ -68,10 +90,12 @@ RENAMED = {
     },
     "harness.toolkit.profiles": {"Face": "ToolAdapter"},  # a path that has moved, too
     "harness.toolkit.session.file_versions": {"Written": "WriteOutcome"},
+    "harness.toolkit.session.notebook": {"Place": "MemoryLocation"},
     "harness.toolkit.tool_profiles": {
         "Face": "ToolAdapter",
         "FacedCall": "AdaptedCall",
         "FacedTool": "AdaptedTool",
+        "Names": "NameMap",
         "Profile": "ToolProfile",
         "Shown": "RenderedResult",
     },

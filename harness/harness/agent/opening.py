@@ -44,7 +44,9 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = renamed_names(__name__, People="HumanHandlers", Taken="ResumedConversation")
+    __getattr__ = renamed_names(
+        __name__, for_agents="with_agent_pack", rehearse="preload", People="HumanHandlers", Taken="ResumedConversation"
+    )
 
 
 # -- Which tools an agent is offered beside the usual ones: those that only an agent has a use for.

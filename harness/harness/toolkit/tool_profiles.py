@@ -51,6 +51,7 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = renamed_names(
         __name__,
+        Names="NameMap",
         Face="ToolAdapter",
         FacedTool="AdaptedTool",
         FacedCall="AdaptedCall",

@@ -54,6 +54,13 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = renamed_names(
         __name__,
+        Head="ChainHead",
+        Orphan="UnresolvedCall",
+        Unsettled="UnresolvedRow",
+        NoRoomLedger="DiskFullAuditLog",
+        Life="ProcessState",
+        Place="AuditPaths",
+        has_no_room="is_disk_full",
         SqliteLedger="SqliteAuditLog",
         NullLedger="NullAuditLog",
         Reconciled="ReconcileResult",

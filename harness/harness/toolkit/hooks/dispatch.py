@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = renamed_names(__name__, Occasion="HookInvocation", Answer="HookResult")
+    __getattr__ = renamed_names(__name__, Registered="RegisteredHook", Occasion="HookInvocation", Answer="HookResult")
 
 
 # -- For which calls a hook runs.

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from anyio import to_thread
 
 from ...context import ExecutionContext
+from ...deprecated_names import renamed_names
 from ...errors import ConfigError, FileError, HarnessError, ToolError
 from ..hooks.dispatch import refused_question
 from ..interfaces import Hook, PermissionRequest, Policy, Verdict
@@ -40,6 +41,9 @@ __all__ = [
     "filter_unreadable",
     "filter_unwritable",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, found_among="filter_unreadable", locked_among="filter_unwritable")
 
 
 # -- A second look at what was read: a link may have come to lead to a secret after the decision.

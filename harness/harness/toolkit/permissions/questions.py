@@ -22,7 +22,14 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = renamed_names(__name__, Question="ApprovalRequest", Answer="ApprovalDecision", Scope="ApprovalScope")
+    __getattr__ = renamed_names(
+        __name__,
+        Piece="AccessItem",
+        Claim="AccessRequest",
+        Question="ApprovalRequest",
+        Answer="ApprovalDecision",
+        Scope="ApprovalScope",
+    )
 
 
 # -- What a call would touch, in the form in which it is decided.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from ...deprecated_names import renamed_names
 from ...errors import HarnessError
 from ..values import Json
 
@@ -38,6 +39,10 @@ __all__ = [
     "place_of",
     "todos_json",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, Place="MemoryLocation")
+
 
 MEMORY_LIMIT = 2_000
 """Characters of one memory."""
