@@ -57,7 +57,7 @@ class FallbackPaneTable:
         self._creating = anyio.Lock()
         self._notices: dict[str, list[str]] = {}
 
-    def tell(self, name: str, notice: str) -> None:
+    def add_notice(self, name: str, notice: str) -> None:
         """Something that the next caller on a pane must be told."""
         self._notices.setdefault(name, []).append(notice)
 
@@ -81,7 +81,7 @@ class FallbackPaneTable:
             raise refused
         shown = fields.get("session", "").partition(":")[2]
         if shown not in (self.setup.name, self.setup.session):
-            self.tell(DEFAULT_PANE, renamed(self.setup.session, shown))
+            self.add_notice(DEFAULT_PANE, renamed(self.setup.session, shown))
         self.setup = replace(self.setup, session_id=f"={shown}", shown=shown)
         return "created" in fields
 
@@ -91,7 +91,7 @@ class FallbackPaneTable:
             return await self._rows()
         except TerminalError:
             if await self.open():
-                self.tell(DEFAULT_PANE, "the session was gone; this is a new one with a fresh shell")
+                self.add_notice(DEFAULT_PANE, "the session was gone; this is a new one with a fresh shell")
             return await self._rows()
 
     async def _rows(self) -> list[PaneRow]:
@@ -120,7 +120,7 @@ class FallbackPaneTable:
                 target=self.tmux.transport.target,
             )
         if any(known.pane.name == name for known in self._known.values()):
-            self.tell(name, f"pane {name!r} was closed; this is a new one with a fresh shell")
+            self.add_notice(name, f"pane {name!r} was closed; this is a new one with a fresh shell")
         return await self.create(name, None)
 
     def _take(self, row: PaneRow) -> FallbackPane:
@@ -226,7 +226,8 @@ class FallbackPaneTable:
         """
         row = next((row for row in await self.rows() if row.uid == known.row.uid), None)
         if row is None:
-            self.tell(known.pane.name, f"pane {known.pane.name!r} was closed; this is a new one with a fresh shell")
+            name = known.pane.name
+            self.add_notice(name, f"pane {name!r} was closed; this is a new one with a fresh shell")
             del self._known[known.row.uid]
             raise PaneGone(
                 f"pane {known.pane.name!r} was closed before the command was typed", target=self.tmux.transport.target

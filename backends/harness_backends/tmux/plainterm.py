@@ -249,8 +249,8 @@ async def open_plain(
         panes = FallbackPaneTable(tmux, login_shell)
         created = await panes.open()
     if created and told:
-        panes.tell(DEFAULT_PANE, told)
+        panes.add_notice(DEFAULT_PANE, told)
     panes.kept &= {DEFAULT_PANE} if setup.create else set()
-    panes.tell(DEFAULT_PANE, WITHOUT_CONTROL.format(why=why))
+    panes.add_notice(DEFAULT_PANE, WITHOUT_CONTROL.format(why=why))
     runner = FallbackRunner(tmux, shell, store, panes, tasks, owner, cancelling)
     return FallbackTerminal(tmux, panes, runner, SessionTable(tmux.setup, shell, shell, login_shell, transport.target))

@@ -144,7 +144,7 @@ class Agent:
         self._paused_by = ""
         self._closed = False
         self.hand_back: Callable[[str], None] | None = None
-        """Looks at what people did while it was paused, and then calls :meth:`go_on`."""
+        """Looks at what people did while it was paused, and then calls :meth:`resume_now`."""
         self.before_turn: Callable[[], Awaitable[None]] | None = None
         """Looks at what people did between two turns, and tells it."""
 

@@ -204,7 +204,7 @@ class _SharedGate(Gate):
         """See :class:`Gate`."""
         return self._outer.paused
 
-    async def passed(self) -> None:
+    async def wait_until_open(self) -> None:
         """See :class:`Gate`."""
         await self._outer.wait_until_open()
 

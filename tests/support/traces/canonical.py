@@ -23,7 +23,7 @@ __all__ = ["TIMES", "WOKEN", "State", "Times", "Watch", "argument", "plain", "te
 State = dict[str, Any]
 Times = Callable[[object, str, float], float]
 
-TIMES = frozenset({"prompted", "typed", "began", "ended_at", "seconds", "unanswered"})
+TIMES = frozenset({"prompt_time", "typed", "began", "ended_at", "seconds", "unanswered"})
 APART = frozenset({"lock", "changed", "active", "stop_waiting"})
 """A lock is the runner's, as what ends its waiting is; the two events are replaced whenever somebody is woken, which
 ``woken`` tells."""

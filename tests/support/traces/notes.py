@@ -56,11 +56,11 @@ METHODS: tuple[tuple[type, str], ...] = (
     (EndCheck, "check"),
 )
 FUNCTIONS: tuple[tuple[Any, str], ...] = (
-    (nested_shells, "adopt"),
-    (rescue, "see_started"),
-    (plainrescue, "see_taken"),
+    (nested_shells, "install_markers"),
+    (rescue, "ensure_started"),
+    (plainrescue, "ensure_accepted"),
     (rotate, "rotate_log"),
-    (remake, "remake_files"),
+    (remake, "recreate_pane_files"),
     (tagged, "read_output"),
     (tagged, "read_unended"),
 )

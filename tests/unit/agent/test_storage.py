@@ -178,9 +178,9 @@ async def test_a_log_in_memory_keeps_the_same() -> None:
 OTHER = """
 import anyio, sys
 from pathlib import Path
-from harness.agent.storage import SessionStore
+from harness.agent.storage import ConversationStore
 async def main():
-    async with SessionStore(Path(sys.argv[1])).writing(sys.argv[2]):
+    async with ConversationStore(Path(sys.argv[1])).writing(sys.argv[2]):
         print("open", flush=True)
         input()
 anyio.run(main)

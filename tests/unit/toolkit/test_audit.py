@@ -301,10 +301,10 @@ import sys, anyio
 from pathlib import Path
 from tests.support.audits import entry
 from harness.toolkit import CallStatus
-from harness.toolkit.audit import open_ledger
+from harness.toolkit.audit import open_audit_log
 
 async def main(name):
-    async with open_ledger(Path(sys.argv[1])) as ledger:
+    async with open_audit_log(Path(sys.argv[1])) as ledger:
         for number in range(100):
             call = entry(f"{name}-{number}", mutating=bool(number % 2))
             await ledger.begin(call)

@@ -358,7 +358,7 @@ positional = true
 
 def test_the_command_tells_of_all_arguments_but_the_standard_input() -> None:
     text = HEAD + 'stdin = "body"\n[[tool.parameter]]\nname = "body"\n[[tool.parameter]]\nname = "n"\nflag = "-n"\n'
-    assert CommandTool(specs(text)[0]).told() == {"n"}
+    assert CommandTool(specs(text)[0]).covered_arguments() == {"n"}
 
 
 DOCS = Path(__file__).parents[3] / "docs"

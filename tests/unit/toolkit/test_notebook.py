@@ -347,7 +347,7 @@ import sys
 from pathlib import Path
 import anyio
 from harness.system import private_database
-from harness.toolkit.session.notebook import MemoryScope, Place, Todo
+from harness.toolkit.session.notebook import MemoryScope, MemoryLocation, Todo
 from harness.toolkit.session.notebook_stores import SqliteNotebook
 
 private_database.BUSY_LIMIT = 60.0  # on a machine that has other things to do
@@ -355,7 +355,7 @@ private_database.BUSY_LIMIT = 60.0  # on a machine that has other things to do
 async def main(place, name, count):
     book = SqliteNotebook(place)
     for number in range(count):
-        kept = await book.remember(Place(MemoryScope.HOST, target=name), f"{name} {number}")
+        kept = await book.remember(MemoryLocation(MemoryScope.HOST, target=name), f"{name} {number}")
         await book.set_todos(name, [Todo(str(number))])
         print(kept.number, flush=True)
 

@@ -149,7 +149,7 @@ async def test_what_was_approved_waits_for_a_paused_agent_without_a_limit() -> N
     deadlines: list[float] = []
 
     class Watched(Gate):
-        async def passed(self) -> None:
+        async def wait_until_open(self) -> None:
             deadlines.append(anyio.current_effective_deadline())
             self.resume()
             await super().wait_until_open()

@@ -30,7 +30,7 @@ BEYOND = {
     "verdict.MAX_NAMES": "; ".join(f"ln -s /srv/a{n} b{n}" for n in range(140)) + "; python3 x",
     "verdict.MAX_LENGTH": "make " + "x" * (16 << 10),
     "verdict._DEPTH": "env " * 9 + "make",
-    "verdict._MOST": "make;" * 450,
+    "verdict._MAX_COMMANDS": "make;" * 450,
     "parse.DEPTH": "(" * 70 + "make" + ")" * 70,
     "strict_text.DEPTH": "echo " + "$(echo " * 12 + "x" + ")" * 12 + "; python3 -c 'open(\"/etc/shadow\")'",
     "paths.MAX_PATHS": "python3 x " + " ".join(f"f{n}" for n in range(257)),
@@ -78,8 +78,8 @@ ELSEWHERE = {
     "target_paths.MATCHES": "asks: the target's answer is an error",
     "target_paths.DIRECTORIES": "asks",
     "remembered_answers.LONGEST": "is no answer in advance",
-    "access_requests.MOST": "asks",
-    "policy.MANY": "no limit: a thread does it",
+    "access_requests.MAX_DIRECTORIES": "asks",
+    "policy.THREAD_THRESHOLD": "no limit: a thread does it",
 }
 """Those of which the target says that they were reached, those of what is shown, and numbers that are no limits."""
 

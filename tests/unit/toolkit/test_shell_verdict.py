@@ -188,7 +188,7 @@ def test_the_parser_is_loaded_with_the_first_command_only() -> None:
     script = (
         "import sys, harness.toolkit.permissions.shell.verdict as s, harness.toolkit.permissions.shell.keys\n"
         "assert not [n for n in sys.modules if n.startswith('tree_sitter')]\n"
-        "s.judge_command('ls'); assert 'tree_sitter' in sys.modules"
+        "s.classify_command('ls'); assert 'tree_sitter' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 

@@ -211,7 +211,7 @@ class PromptUI:
         self._execution = execution
         self.terminal = terminal
         self.color = color
-        self._takes_blind = accepts_typeahead
+        self._accepts_typeahead = accepts_typeahead
         self.history = InputHistory(history_path(), None)
         self.commands: Callable[[str], Iterable[Suggestion]] = lambda text: ()
         self.listing: BackgroundTasks | None = None
@@ -233,7 +233,7 @@ class PromptUI:
             theme=theme,
             history=self.history,
             completer=completer,
-            takes_blind=self._takes_blind,
+            accepts_typeahead=self._accepts_typeahead,
         )
 
     def _completions(self, text: str) -> Iterable[Suggestion]:

@@ -106,7 +106,7 @@ class ScreenSurface(Surface):
 
     Args:
         terminal: a descriptor of the terminal to draw on.
-        takes_blind: says whether a line that was entered before the prompt was drawn is a prompt; else it waits.
+        accepts_typeahead: says whether a line that was entered before the prompt was drawn is a prompt; else it waits.
     """
 
     def __init__(
@@ -117,10 +117,10 @@ class ScreenSurface(Surface):
         history: History,
         completer: Completer,
         keyboard: InputFocus | None = None,
-        takes_blind: Callable[[], bool] = lambda: True,
+        accepts_typeahead: Callable[[], bool] = lambda: True,
     ) -> None:
         self.theme = theme
-        self._takes_blind = takes_blind
+        self._accepts_typeahead = accepts_typeahead
         self._inputs = Inputs()
         self._keys = Vt100Input(sys.stdin)
         self._keyboard = keyboard or InputFocus()
@@ -201,7 +201,7 @@ class ScreenSurface(Surface):
         """What the terminal has kept of the time before: from now on an Enter comes as another key."""
         before = parse_typeahead(_waiting(self._keys.fileno()))
         keys = before.keys
-        if before.entered and self._takes_blind():
+        if before.entered and self._accepts_typeahead():
             self._editor.entered(before.entered)
         elif before.entered:
             keys = "\n".join(filter(None, (before.entered, keys)))
