@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .deprecated_names import renamed_fields
+
 __all__ = ["Config"]
 
 
+@renamed_fields(
+    {"tmux_at": {"here": "local"}},
+    tmux_at="tmux_host",
+    fresh_connection="dedicated_connection",
+    job_log_limit="job_log_max_bytes",
+)
 @dataclass(frozen=True, slots=True)
 class Config:
     """Settings that the engine reads. Times are in seconds, sizes in bytes."""
@@ -17,7 +25,7 @@ class Config:
     """The tmux session that ``tmux=True`` means."""
     tmux_socket: str = "harness"
     """The tmux server, as in ``tmux -L``."""
-    tmux_at: Literal["auto", "target", "here"] = "auto"
+    tmux_host: Literal["auto", "target", "local"] = "auto"
     """Where tmux runs: on the target, on this machine, or on the target when it has one."""
     control_mode: Literal["auto", "never"] = "auto"
     """Use tmux's control mode where it can be had, or never: then plain tmux commands, which take longer."""
@@ -51,7 +59,7 @@ class Config:
     keepalive_count: int = 3
     control_persist: float = 600.0
     """How long an unused master connection is kept for the next harness."""
-    fresh_connection: bool = False
+    dedicated_connection: bool = False
     """Log in anew, and share nothing with other harness processes."""
     max_channels: int = 0
     """sshd's MaxSessions when it is lower than 10; 0 finds out."""
@@ -69,7 +77,7 @@ class Config:
     """What it sees of the host: ``/host/dir:/dir[:ro]``, or as ``--mount`` of the engines' programs."""
 
     # jobs
-    job_log_limit: int = 256 << 20
+    job_log_max_bytes: int = 256 << 20
     """How much of one command's output is kept on the target, of each stream; at least 1 MiB."""
     jobs_max_bytes: int = 2 << 30
     jobs_max_age: float = 14 * 86400.0

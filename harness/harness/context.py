@@ -280,7 +280,7 @@ class ExecutionContext:
         """The output of a job from byte ``offset``, live, until it ends. Resume with the bytes had so far.
 
         Raises:
-            OutputDropped: the next bytes were not kept (``job_log_limit``); its ``end`` is the offset to resume at.
+            OutputDropped: the next bytes were not kept (``job_log_max_bytes``); its ``end`` is the offset to resume at.
         """
         live = self._terminal.follow(job_id, offset) if self._terminal is not None else None
         return _Followed(self._use, live if live is not None else self._backend.jobs.follow(job_id, offset))

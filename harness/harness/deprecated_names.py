@@ -6,14 +6,23 @@ import sys
 
 TYPE_CHECKING = False  # typing's own is slow to load, and this is loaded with the package
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
     from typing import Any, TypeVar
 
     _Function = TypeVar("_Function", bound=Callable[..., Any])
+    _Class = TypeVar("_Class", bound=type)
 
-__all__ = ["MOVED", "MovedModules", "moved_names", "renamed_arguments", "renamed_method", "renamed_names"]
+__all__ = [
+    "MOVED",
+    "MovedModules",
+    "moved_names",
+    "renamed_arguments",
+    "renamed_fields",
+    "renamed_method",
+    "renamed_names",
+]
 
 MOVED = {
     "harness.mcp.client_config": "harness.mcp.client.configuration",
@@ -139,21 +148,51 @@ def renamed_method(old: str, new: str) -> Callable[..., Any]:
     return call
 
 
-def renamed_arguments(**names: str) -> Callable[[_Function], _Function]:
-    """A decorator for a function whose keyword arguments were renamed; ``names`` are old name → new name."""
+def renamed_arguments(
+    values: Mapping[str, Mapping[object, object]] | None = None, /, **names: str
+) -> Callable[[_Function], _Function]:
+    """A decorator for a function whose keyword arguments were renamed.
+
+    Args:
+        values: old name → old value → new value, where values were renamed, too.
+        names: old name → new name.
+    """
     from functools import wraps
 
     def decorate(function: Any) -> Any:
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             for old in names.keys() & kwargs.keys():
-                _warn_renamed(f"{function.__name__}({old}=...)", names[old])
-                kwargs[names[old]] = kwargs.pop(old)
+                _warn_renamed(f"{function.__qualname__.removesuffix('.__init__')}({old}=...)", names[old])
+                given = kwargs.pop(old)
+                kwargs[names[old]] = (values or {}).get(old, {}).get(given, given)
             return function(*args, **kwargs)
 
         return call
 
     return decorate
+
+
+def renamed_fields(
+    values: Mapping[str, Mapping[object, object]] | None = None, /, **names: str
+) -> Callable[[_Class], _Class]:
+    """A decorator for a dataclass whose fields were renamed; arguments as for :func:`renamed_arguments`."""
+
+    def decorate(cls: Any) -> Any:
+        cls.__init__ = renamed_arguments(values, **names)(cls.__init__)
+        for old, new in names.items():
+            setattr(cls, old, _renamed_property(old, new))
+        return cls
+
+    return decorate
+
+
+def _renamed_property(old: str, new: str) -> property:
+    def get(self: Any) -> Any:
+        _warn_renamed(f"{type(self).__name__}.{old}", new)
+        return getattr(self, new)
+
+    return property(get, doc=f"Deprecated: use :attr:`{new}`.")
 
 
 sys.meta_path.insert(0, MovedModules)

@@ -129,7 +129,7 @@ class JobNotFound(HarnessError):
 
 
 class OutputDropped(HarnessError):
-    """Part of a job's output is missing; mostly it was more than ``job_log_limit`` before it was read.
+    """Part of a job's output is missing; mostly it was more than ``job_log_max_bytes`` before it was read.
 
     ``start`` is the first byte of the output that is missing, ``end`` the byte after the last one: where to read on.
     They are equal when nothing follows and it is not known how much is missing.

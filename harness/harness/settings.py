@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from .account import expand_home, home_directory
 from .config import Config
-from .deprecated_names import renamed_names
+from .deprecated_names import renamed_fields, renamed_names
 from .errors import ConfigError, TargetNotFound
+from .renamed_settings import both_given, rename_settings, rename_variable
 from .settings_schema import ENGINE_KEYS, GENERAL_KEYS, check_name, parse_variable, suggest, validate
 from .target import Target
 
@@ -76,6 +77,7 @@ SAFE_IN_PROJECTS = frozenset(
 """The keys that ``./harness.toml`` may hold in a directory that is not trusted."""
 
 
+@renamed_fields(fresh_connection="dedicated_connection")
 @dataclass(frozen=True, slots=True)
 class CommandLineChoices:
     """What the command line says; None and empty mean that it says nothing."""
@@ -95,7 +97,7 @@ class CommandLineChoices:
     ssh_options: tuple[str, ...] = ()
     ssh_config: str | None = None
     identity: str | None = None
-    fresh_connection: bool | None = None
+    dedicated_connection: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class _Layer:
     targets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tables: Mapping[str, Any] = field(default_factory=dict)
     trusted: bool = True
+    warnings: tuple[str, ...] = ()
 
 
 def user_config_path(environ: Mapping[str, str] | None = None) -> Path:
@@ -175,7 +178,7 @@ def load_settings(
     """
     chosen = choices or CommandLineChoices()
     env = os.environ if environ is None else environ
-    variables, warnings = _environment_layer(env)
+    variables = _environment_layer(env)
     files = _file_layers(_explicit_file(chosen, env), env, directory)
     targets = _merge_targets(files)
     command_line = _command_line_layer(chosen)
@@ -192,7 +195,7 @@ def load_settings(
         targets=tuple((key, str(_table_target(layer))) for key, layer in sorted(targets.items())),
         files=tuple(layer.origin for layer in files),
         origins=tuple((key, merged[key][1] if key in merged else DEFAULT_ORIGIN) for key in _all_keys()),
-        warnings=warnings,
+        warnings=tuple(text for layer in (*files, variables) for text in layer.warnings),
     )
 
 
@@ -275,9 +278,10 @@ def _read(path: Path, *, check_owner: bool) -> _Layer:
         raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: this is not TOML: {error}") from error
+    warnings = rename_settings(raw, str(path))
     tables = {name: raw.pop(name) for name in TOOLKIT_TABLES & set(raw)}
     values = dict(validate(raw, str(path)))
-    return _Layer(str(path), values, values.pop("targets", {}), tables)
+    return _Layer(str(path), values, values.pop("targets", {}), tables, warnings=warnings)
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -313,19 +317,30 @@ def _covers(trusted: str, directory: Path) -> bool:
     return base in directory.parents if trusted.endswith("/*") else base == directory
 
 
-def _environment_layer(env: Mapping[str, str]) -> tuple[_Layer, tuple[str, ...]]:
+def _environment_layer(env: Mapping[str, str]) -> _Layer:
     known = _all_keys()
     raw: dict[str, object] = {}
     warnings = []
     for variable in sorted(env):
-        name = variable.removeprefix(PREFIX)
-        if name == variable or name in NOT_SETTINGS:
+        written = variable.removeprefix(PREFIX)
+        if written == variable or written in NOT_SETTINGS:
             continue
-        if name.lower() in known and name.isupper():
-            raw[name.lower()] = _variable(variable, name.lower(), env[variable])
-        elif close := suggest(name.lower(), known):  # other products use this prefix too: only near misses are ours
+        name, text = rename_variable(written.lower(), env[variable])
+        if name in known and written.isupper():
+            if name != written.lower():
+                warnings.append(_check_renamed_variable(variable, f"{PREFIX}{name.upper()}", env, text))
+            raw[name] = _variable(variable, name, text)
+        elif close := suggest(name, known):  # other products use this prefix too: only near misses are ours
             warnings.append(f"{variable} is not a setting; {close} (written {PREFIX}...)")
-    return _Layer(ENVIRONMENT, raw), tuple(warnings)
+    return _Layer(ENVIRONMENT, raw, warnings=tuple(warnings))
+
+
+def _check_renamed_variable(old: str, new: str, env: Mapping[str, str], text: str) -> str:
+    if new in env:
+        raise both_given(old, new)
+    return (
+        f"{old} is deprecated: use {new}" if text == env[old] else f"{old}={env[old]} is deprecated: use {new}={text}"
+    )
 
 
 def _variable(variable: str, name: str, text: str) -> object:
@@ -338,7 +353,7 @@ def _variable(variable: str, name: str, text: str) -> object:
 
 
 def _command_line_layer(chosen: CommandLineChoices) -> _Layer:
-    names = ("tmux", "pane", "target", "ssh_config", "identity", "fresh_connection")
+    names = ("tmux", "pane", "target", "ssh_config", "identity", "dedicated_connection")
     values = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     if chosen.ssh_options:
         values["ssh_options"] = list(chosen.ssh_options)

@@ -56,7 +56,7 @@ TIMES: Mapping[str, tuple[float, float]] = {
 }
 """Seconds."""
 DURATIONS = frozenset({*TIMES, "tools.cache_max_age"})
-SIZES = frozenset({"job_log_limit", "jobs_max_bytes", "tools.cache_max_bytes"})
+SIZES = frozenset({"job_log_max_bytes", "jobs_max_bytes", "tools.cache_max_bytes"})
 RANGES: Mapping[str, tuple[int, int]] = {
     "width": (20, 10_000),
     "height": (5, 10_000),
@@ -66,7 +66,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "keepalive_interval": (1, 3_600),
     "keepalive_count": (1, 1_000),
     "max_channels": (0, 1_000),
-    "job_log_limit": (1 << 10, 1 << 50),
+    "job_log_max_bytes": (1 << 10, 1 << 50),
     "jobs_max_bytes": (1 << 10, 1 << 50),
 }
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,47}"

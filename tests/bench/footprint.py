@@ -118,7 +118,7 @@ def _wait(world: World, seconds: int) -> dict[str, tuple[float, float]]:
         for engine in ("openssh", "asyncssh"):
             for tmux in (True, False):
                 link = stack.enter_context(world.counted_link())
-                config = replace(world.config(engine), fresh_connection=True)
+                config = replace(world.config(engine), dedicated_connection=True)
                 one = stack.enter_context(child("idle", world.target(link.port), config, tmux=tmux, count=seconds))
                 one.answer()
                 waiting[f"{engine}{', tmux' if tmux else ''}"] = (link, one, sum(link.carried().values()))

@@ -137,7 +137,7 @@ async def test_a_second_factor_is_asked_for(sshd: SshServer) -> None:
         sshd.known_hosts.write_text(f"[127.0.0.1]:{port} {public}\n")
         operator = Operator(lambda question: "123456" if question.kind == "otp" else "fish")
         with use_prompter(operator):
-            async with connected(sshd, f"ssh://me@127.0.0.1:{port}", fresh_connection=True, **NO_KEY):
+            async with connected(sshd, f"ssh://me@127.0.0.1:{port}", dedicated_connection=True, **NO_KEY):
                 pass
     assert [(question.kind, question.secret) for question in operator.asked] == [("otp", False), ("other", True)]
 

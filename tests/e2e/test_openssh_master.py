@@ -99,7 +99,7 @@ async def test_a_master_is_kept_and_ends_after_its_time(sshd: SshServer, ssh_run
 async def test_a_killed_harness_leaves_a_master_that_ends_by_itself(
     sshd: SshServer, ssh_runtime: Path, fresh: bool
 ) -> None:
-    process = other(sshd, "stay", control_persist=1.0, fresh_connection=fresh)
+    process = other(sshd, "stay", control_persist=1.0, dedicated_connection=fresh)
     assert process.stdout is not None
     assert await anyio.to_thread.run_sync(process.stdout.readline) == "there\n"
     (path,) = sockets(ssh_runtime)
@@ -110,7 +110,7 @@ async def test_a_killed_harness_leaves_a_master_that_ends_by_itself(
 
 
 async def test_a_fresh_connection_is_private_and_ends_with_us(sshd: SshServer, ssh_runtime: Path) -> None:
-    async with connected(sshd), connected(sshd, fresh_connection=True) as transport:
+    async with connected(sshd), connected(sshd, dedicated_connection=True) as transport:
         assert (await run(transport, "true"))[0] == 0
         assert len(sockets(ssh_runtime)) == 2
         assert logins(sshd) == 2
@@ -139,7 +139,7 @@ async def test_sockets_of_killed_masters_are_removed_by_the_next_login(make_sshd
 
 
 async def test_what_a_killed_login_left_is_removed_by_the_next(sshd: SshServer, ssh_runtime: Path) -> None:
-    path = Path((await plan_master(Target.parse(sshd.target), sshd.config(fresh_connection=True))).path)
+    path = Path((await plan_master(Target.parse(sshd.target), sshd.config(dedicated_connection=True))).path)
     left = Path(f"{path}.lock")
     left.touch()
     async with connected(sshd):

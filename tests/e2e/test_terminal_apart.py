@@ -107,7 +107,7 @@ FLOOD = "head -c 40000000 /dev/zero | tr '\\0' x; echo end >flooded"
 
 
 async def test_the_target_keeps_the_log_limit_also_when_nobody_waits(either: Desk) -> None:
-    config = replace(either.config, job_log_limit=1 << 20)
+    config = replace(either.config, job_log_max_bytes=1 << 20)
     async with connect(tmux=True, config=config) as ctx:
         await ctx.run_shell("mkfifo gate first")
         job = await ctx.run_shell(f"cat first; {FLOOD}; cat gate", tty=False, wait=0.2)
@@ -124,7 +124,7 @@ async def test_the_target_keeps_the_log_limit_also_when_nobody_waits(either: Des
 
 
 async def test_what_a_callback_did_not_get_in_time_is_an_error_and_no_hole(either: Desk) -> None:
-    config = replace(either.config, job_log_limit=1 << 20)
+    config = replace(either.config, job_log_max_bytes=1 << 20)
     given = bytearray()
 
     def slow(data: bytes) -> None:

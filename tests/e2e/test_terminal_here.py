@@ -40,11 +40,11 @@ def lacking(ssh_terminal: None, tmp_path: Path) -> dict[str, str]:
     return {".bashrc": line, ".bash_profile": line}
 
 
-@pytest.mark.parametrize(("at", "told"), [("here", False), ("auto", True)])
+@pytest.mark.parametrize(("at", "told"), [("local", False), ("auto", True)])
 async def test_a_target_without_tmux_has_its_session_here(
     open_desk: OpenDesk, lacking: dict[str, str], at: str, told: bool
 ) -> None:
-    desk = await open_desk("ssh", rc=lacking, tmux_at=at)
+    desk = await open_desk("ssh", rc=lacking, tmux_host=at)
     first = await desk.ctx.run_shell("command -v tmux; echo $SSH_CONNECTION | wc -w; (exit 3)")
     assert (first.status, first.exit_code, first.stdout) == (Status.COMPLETED, 3, "4\n"), first
     assert any("there is no tmux on the target" in notice for notice in first.notices) is told, first
@@ -61,7 +61,7 @@ async def test_a_server_that_gives_no_terminal_is_named_with_what_to_do(
     make_sshd: MakeSshd, needs_tmux: None, engine: str
 ) -> None:
     sshd = make_sshd("PermitTTY no")
-    config = replace(sshd.config(ssh_engine=engine), tmux_at="here", tmux_socket=f"hx-{secrets.token_hex(4)}")
+    config = replace(sshd.config(ssh_engine=engine), tmux_host="local", tmux_socket=f"hx-{secrets.token_hex(4)}")
     with anyio.fail_after(20), pytest.raises(UnsupportedOperation) as told:
         async with connect(sshd.target, tmux=True, config=config):
             pass
@@ -196,8 +196,8 @@ async def test_a_job_of_a_session_here_is_killed_by_others(
 
 async def test_the_target_may_be_demanded(open_desk: OpenDesk, lacking: dict[str, str]) -> None:
     with pytest.raises(UnsupportedOperation, match="no tmux on the target") as caught:
-        await open_desk("ssh", rc=lacking, tmux_at="target")
-    assert 'tmux_at = "here"' in str(caught.value.hint)
+        await open_desk("ssh", rc=lacking, tmux_host="target")
+    assert 'tmux_host = "local"' in str(caught.value.hint)
 
 
 @pytest.mark.usefixtures("needs_ssh")
@@ -207,13 +207,13 @@ async def test_a_target_with_tmux_uses_it_unless_told_otherwise(open_desk: OpenD
     desk = await open_desk("ssh")
     there = await desk.ctx.run_shell("echo ${TMUX:+inside}")
     assert (there.stdout, there.notices) == ("inside\n", ())
-    here = await open_desk("ssh", tmux_at="here")
+    here = await open_desk("ssh", tmux_host="local")
     assert (await here.ctx.run_shell("echo outside${TMUX:+ no}")).stdout == "outside\n"
 
 
 async def test_two_watchers_rotate_a_panes_log_and_lose_nothing(open_desk: OpenDesk) -> None:
-    one = await open_desk(job_log_limit=LIMIT)
-    two = await open_desk(job_log_limit=LIMIT, tmux_socket=one.config.tmux_socket)
+    one = await open_desk(job_log_max_bytes=LIMIT)
+    two = await open_desk(job_log_max_bytes=LIMIT, tmux_socket=one.config.tmux_socket)
     ran: dict[str, tuple[int, str]] = {}
     for number in range(24):
         desk = (one, two)[number % 2]

@@ -56,7 +56,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     """Settings whose tmux servers are below a directory of their own, with the state."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("TMUX", raising=False)
-    return Config(tmux_socket=f"hx-{secrets.token_hex(4)}", shell="/bin/bash", tmux_at="target")
+    return Config(tmux_socket=f"hx-{secrets.token_hex(4)}", shell="/bin/bash", tmux_host="target")
 
 
 async def place_of(target: str, config: Config, kill: list[list[str]]) -> str:

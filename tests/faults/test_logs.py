@@ -132,7 +132,7 @@ async def test_output_that_an_operators_own_pipe_took_is_said_to_be_missing_and_
 
 async def test_a_log_that_was_full_names_what_is_missing_and_how_much(here: Place) -> None:
     whole = "".join(f"{number}\n" for number in range(1, 500_001))
-    async with opened(here, job_log_limit=1 << 20) as ctx:
+    async with opened(here, job_log_max_bytes=1 << 20) as ctx:
         result = await ctx.run_shell("seq 1 500000", max_output=1 << 23)
         assert result.stdout == whole
         size = here.state / f"jobs/{result.job_id}.size"

@@ -64,7 +64,7 @@ LAYERS = (
         *("errors", "results", "command", "config", "target", "login", "withheld"),
         *("account", "extras", "deprecated_names", "system"),
     ),
-    ("transport", "terminal", "settings_schema", "settings"),
+    ("transport", "terminal", "settings_schema", "renamed_settings", "settings"),
     ("backend",),
     ("discovery",),
     ("context",),

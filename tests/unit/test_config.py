@@ -11,13 +11,13 @@ from harness import Config
 
 def test_the_defaults_are_those_that_the_documentation_states() -> None:
     config = Config()
-    assert (config.session, config.tmux_socket, config.tmux_at) == ("harness", "harness", "auto")
+    assert (config.session, config.tmux_socket, config.tmux_host) == ("harness", "harness", "auto")
     assert (config.max_sessions, config.max_panes) == (1, 5)
     assert (config.ssh_engine, config.control_persist) == ("openssh", 600.0)
     assert config.keepalive_interval * config.keepalive_count <= 15
     assert config.prompt_tag
     assert config.keyboard_lock
-    assert not config.fresh_connection
+    assert not config.dedicated_connection
 
 
 def test_settings_are_frozen_comparable_and_hashable() -> None:

@@ -186,7 +186,7 @@ def test_contradictory_and_impossible_options_are_errors(
         ('ssh_engine = "putty"', ["ssh_engine", "openssh"]),
         ('connect_timeout = "soon"', ["connect_timeout: 'soon' is not a time from 0.1s to 1h"]),
         ("connect_timeout = 0", ["connect_timeout: 0 is not a time"]),
-        ('job_log_limit = "big"', ["job_log_limit", "not a size"]),
+        ('job_log_max_bytes = "big"', ["job_log_max_bytes", "not a size"]),
         ("env = { A = 1 }", ["env.A"]),
         ('env = { "A-B" = "1" }', ["env", "A-B"]),
         ("tmux = 3", ["tmux"]),
@@ -221,7 +221,7 @@ def test_durations_and_sizes_may_have_units(place: Place) -> None:
     settings = place.load()
     assert settings.config.control_persist == 3600
     assert settings.config.jobs_max_age == 2 * 86400
-    assert settings.config.job_log_limit == 64 << 20
+    assert settings.config.job_log_max_bytes == 64 << 20
     assert settings.config.connect_timeout == 5
     assert settings.timeout == 600
 
@@ -271,16 +271,16 @@ def test_an_untrusted_directory_may_not_decide_what_runs_where(place: Place, key
         "ssh_options": '["ProxyCommand=evil"]',
         "trusted_dirs": '["/"]',
         "ssh_engine": '"asyncssh"',
-        "tmux_at": '"here"',
+        "tmux_host": '"local"',
         "control_mode": '"never"',
         "keyboard_lock": "false",
-        "fresh_connection": "true",
+        "dedicated_connection": "true",
         "control_persist": "1",
         "max_sessions": "9",
         "image_memory": '"1g"',
         "image_cpus": '"2"',
         "image_mounts": '["/:/host"]',
-        "job_log_limit": "4096",
+        "job_log_max_bytes": "4096",
         "jobs_max_bytes": "4096",
         "jobs_max_age": "1",
     }
@@ -383,7 +383,7 @@ def test_load_config_is_public(tmp_path: Path) -> None:
         ("HARNESS_TIMEOUT", "0", "0 is not a time from 0.1s to 366d: seconds, or 500ms, 30s, 10m, 1h, 1d"),
         ("HARNESS_JOBS_MAX_BYTES", "1", "1 is not a size from 1KiB to 1PiB: bytes, or 64k, 256MiB, 2G"),
         ("HARNESS_PROMPT_TAG", "maybe", "'maybe' is not true or false"),
-        ("HARNESS_TMUX_AT", "there", "'there' is not 'auto' or 'target' or 'here'"),
+        ("HARNESS_TMUX_HOST", "there", "'there' is not 'auto' or 'target' or 'local'"),
         ("HARNESS_SESSION", "a:b", "'a:b' is not a session name: up to 48 letters, digits, '-' and '_', no first '-'"),
         ("HARNESS_SSH_OPTIONS", "'", '"\'" is not words, quoted as in a shell'),
         ("HARNESS_ENV", "hunter2", "this is not NAME=VALUE words, quoted as in a shell"),
@@ -437,8 +437,8 @@ def test_harness_run_has_no_time_limit_by_default(place: Place) -> None:
         ("control_persist", 600.0, "10m"),
         ("control_persist", 90.0, "90s"),
         ("jobs_max_age", 14 * 86400.0, "14d"),
-        ("job_log_limit", 256 << 20, "256MiB"),
-        ("job_log_limit", 1500, "1500 bytes"),
+        ("job_log_max_bytes", 256 << 20, "256MiB"),
+        ("job_log_max_bytes", 1500, "1500 bytes"),
         ("width", 150, "150 columns"),
         ("keepalive_interval", 5, "5 s"),
     ],

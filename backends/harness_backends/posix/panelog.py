@@ -87,8 +87,8 @@ class PaneOutput:
 def lacks_end(start: int) -> str:
     """What to say of a job whose log ends before it did."""
     return (
-        f"the end of its output, from byte {start} on, was not kept: the log of its pane was full (job_log_limit), or"
-        " something else took the pane's output, as an operator's pipe-pane does"
+        f"the end of its output, from byte {start} on, was not kept: the log of its pane was full (job_log_max_bytes),"
+        " or something else took the pane's output, as an operator's pipe-pane does"
     )
 
 

@@ -304,9 +304,9 @@ async def plan_master(target: Target, config: Config) -> ControlMaster:
         ConnectError: there is no ssh, or no private directory for the socket.
     """
     settings = await _query(target, config)
-    key = os.urandom(8).hex() if config.fresh_connection else master_key(settings, config)
+    key = os.urandom(8).hex() if config.dedicated_connection else master_key(settings, config)
     path = socket_path(key, master_tag(target.last), master_name(target.last))
-    return ControlMaster(target, target.last, config, settings, path, config.fresh_connection)
+    return ControlMaster(target, target.last, config, settings, path, config.dedicated_connection)
 
 
 async def _query(target: Target, config: Config) -> SshSettings:

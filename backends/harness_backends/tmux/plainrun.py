@@ -194,7 +194,7 @@ class FallbackRunner:
             await self._forget(job_id)
             raise
         self.tasks.start_soon(self._watch, known, job)
-        await keep_limit(self.shell, job, self.tmux.setup.config.job_log_limit)
+        await keep_limit(self.shell, job, self.tmux.setup.config.job_log_max_bytes)
         self.tasks.start_soon(report_streams, self.shell, self.store, job, POLL)
         self.tasks.start_soon(ensure_accepted, self, known, job, action)
         return job

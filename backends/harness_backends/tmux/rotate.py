@@ -24,7 +24,7 @@ async def rotate_log(link: ControlConnection, pane: Pane) -> None:
 
     Another harness that watches the session would look for its jobs in the old piece: then only a full one is left.
     """
-    limit = link.setup.config.job_log_limit
+    limit = link.setup.config.job_log_max_bytes
     if await _watched(link) and pane.log_offset < limit * 3 // 4:
         return
     if due(pane, limit):

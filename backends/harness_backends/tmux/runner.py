@@ -154,7 +154,7 @@ class PaneRunner:
         self._check_there(pane)
         if pane.ended_twice:
             await EndCheck(self.link, self.shell, self.store).check_again(pane)
-        if due(pane, self.link.setup.config.job_log_limit):
+        if due(pane, self.link.setup.config.job_log_max_bytes):
             await rotate_log(self.link, pane)
         return _news(pane)
 
@@ -332,7 +332,7 @@ class PaneRunner:
         refusal = _refusal(blocks)
         if refusal is None:
             self.tasks.start_soon(self._release_after, pane, job, action)
-            await keep_limit(self.shell, job, self.link.setup.config.job_log_limit)
+            await keep_limit(self.shell, job, self.link.setup.config.job_log_max_bytes)
             self.tasks.start_soon(report_streams, self.shell, self.store, job)
             return None
         pane.held = ""

@@ -64,19 +64,19 @@ async def open_tmux_location(
     config: Config,
     session: str,
 ) -> AsyncIterator[TmuxLocation]:
-    """Choose by ``config.tmux_at``, and by what the target has.
+    """Choose by ``config.tmux_host``, and by what the target has.
 
     Raises:
         UnsupportedOperation: there is no usable tmux where it should run.
     """
     version = TmuxVersion.parse(capabilities.tmux_version)
     missing = version is None or version < MIN_VERSION
-    if config.tmux_at == "target" or (config.tmux_at == "auto" and not missing) or transport.describe() == "local":
+    if config.tmux_host == "target" or (config.tmux_host == "auto" and not missing) or transport.describe() == "local":
         version = require(capabilities.tmux_version, transport.target)
         yield TmuxLocation(transport, shell, Setup(store.root, session, version, config))
         return
     notice = ""
-    if config.tmux_at == "auto":
+    if config.tmux_host == "auto":
         found = f"tmux {version} on the target is too old" if version else "there is no tmux on the target"
         notice = f"{found}: the session is on this machine, with its shell on the target; it ends with the link"
     async with _here() as (local, local_shell, root, here):
@@ -113,7 +113,7 @@ async def _require_terminal(transport: Transport) -> None:
                     f"the target gives no terminal{f' ({said})' if said else ''}, and a session on this machine needs"
                     " one for each of its shells",
                     target=transport.target,
-                    hint='have its SSH server allow one (PermitTTY yes), use tmux on the target (tmux_at = "target"),'
+                    hint='have its SSH server allow one (PermitTTY yes), use tmux on the target (tmux_host = "target"),'
                     " or leave --tmux out",
                 )
     finally:

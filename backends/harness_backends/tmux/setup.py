@@ -212,7 +212,7 @@ class Setup:
     @property
     def max_log_bytes(self) -> int:
         """The length at which a log ends; what a pane writes after that is not kept."""
-        return self.config.job_log_limit // 512 * 5 // 4 * 512
+        return self.config.job_log_max_bytes // 512 * 5 // 4 * 512
 
 
 def pane_files(setup: Setup, pane: NewPane) -> str:

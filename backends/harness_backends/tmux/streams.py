@@ -123,7 +123,7 @@ def _check_kept(
         if gap.start < start + size and start < gap.end:
             raise OutputDropped(
                 f"bytes {gap.start} to {gap.end} of {name} of job {job.job_id} were dropped:"
-                " it was more than job_log_limit before it was read",
+                " it was more than job_log_max_bytes before it was read",
                 start=gap.start,
                 end=gap.end,
                 target=shell.transport.target,

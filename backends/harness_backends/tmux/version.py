@@ -79,10 +79,12 @@ def require(text: str, target: object) -> TmuxVersion:
     version = TmuxVersion.parse(text)
     if version is None:
         raise UnsupportedOperation(
-            "there is no tmux on the target", target=target, hint='install tmux, or set tmux_at = "here"'
+            "there is no tmux on the target", target=target, hint='install tmux, or set tmux_host = "local"'
         )
     if version < MIN_VERSION:
         raise UnsupportedOperation(
-            f"tmux {version} is too old, {MIN_VERSION} or newer is needed", target=target, hint='set tmux_at = "here"'
+            f"tmux {version} is too old, {MIN_VERSION} or newer is needed",
+            target=target,
+            hint='set tmux_host = "local"',
         )
     return version

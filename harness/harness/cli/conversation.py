@@ -52,7 +52,9 @@ __all__ = [
 
 WHERE = ("target", "ssh", "container", "engine", "image")
 PATHS = ("config_file", "identity", "ssh_config")
-SWITCHES = ("tmux", "fresh_connection")
+SWITCHES = ("tmux", "dedicated_connection")
+STORED_NAMES = {"dedicated_connection": "fresh_connection"}
+"""Choices that were renamed: conversations keep the stored name."""
 IMAGE = "image"
 HERE = "leave the target out, or say --here to go on with it on this one"
 
@@ -62,7 +64,7 @@ def stored_choices(choices: CommandLineChoices) -> JsonObject:
     said = {name: value for name, value in asdict(choices).items() if value not in (None, ())}
     whole = {name: os.path.abspath(os.path.expanduser(said[name])) for name in PATHS if name in said}
     lists = {name: list(value) for name, value in said.items() if isinstance(value, tuple)}
-    return {**said, **whole, **lists}
+    return {STORED_NAMES.get(name, name): value for name, value in {**said, **whole, **lists}.items()}
 
 
 def choices_for(summary: ConversationSummary, given: CommandLineChoices, *, here: bool) -> CommandLineChoices:
@@ -97,7 +99,7 @@ def _kept(options: Mapping[str, object]) -> dict[str, Any]:
     """The stored choices that are of the right kind."""
     found: dict[str, Any] = {}
     for item in fields(CommandLineChoices):
-        value = options.get(item.name)
+        value = options.get(STORED_NAMES.get(item.name, item.name))
         if isinstance(item.default, tuple):
             if isinstance(value, list) and all(isinstance(one, str) for one in value):
                 found[item.name] = tuple(value)

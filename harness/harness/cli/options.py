@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, cast
 
@@ -12,6 +13,7 @@ from click.core import ParameterSource
 
 from ..command import parse_duration
 from ..settings import CommandLineChoices
+from .output import warn
 
 __all__ = [
     "NO_LIMIT",
@@ -20,6 +22,7 @@ __all__ = [
     "Invocation",
     "LazyGroup",
     "Pause",
+    "RenamedOption",
     "Size",
     "Spec",
     "TimeLimit",
@@ -27,6 +30,7 @@ __all__ = [
     "group",
     "invocation_of",
     "pause_option",
+    "report_renamed",
     "shared_options",
     "spec_of",
     "split_tmux_option",
@@ -40,7 +44,17 @@ __all__ = [
 TMUX = "--tmux"
 TARGET_FIELDS = frozenset(
     {
-        *("config_file", "target", "ssh", "container", "engine", "pane", "ssh_config", "identity", "fresh_connection"),
+        *(
+            "config_file",
+            "target",
+            "ssh",
+            "container",
+            "engine",
+            "pane",
+            "ssh_config",
+            "identity",
+            "dedicated_connection",
+        ),
         *("image", "image_memory", "image_cpus", "image_network"),
     }
 )
@@ -63,6 +77,8 @@ class Invocation:
     """The file into which everything goes that an agent does; empty for none."""
     passes_codes: bool = False
     """The command's exit code is that of a command on the target, so 1 would be ambiguous."""
+    renamed: list[str] = field(default_factory=list)
+    """A warning for each old spelling of an option that was given, until they are printed."""
 
 
 def invocation_of(ctx: click.Context) -> Invocation:
@@ -92,7 +108,7 @@ def spec_of(command: click.Command, ctx: click.Context) -> Spec:
         name
         for param in params
         if isinstance(param, click.Option) and not (param.is_flag or param.count)
-        for name in (*param.opts, *param.secondary_opts)
+        for name in (*param.opts, *param.secondary_opts, *([param.old] if isinstance(param, RenamedOption) else ()))
     }
     names = frozenset(command.list_commands(ctx)) if isinstance(command, click.Group) else None
     words = any(isinstance(param, click.Argument) for param in params)
@@ -145,6 +161,40 @@ def _wants_next(word: str, with_value: frozenset[str]) -> bool:
 
 
 # -- the options
+
+
+class RenamedOption(click.Option):
+    """An option that also has the spelling ``old``, which help does not show and which causes a warning."""
+
+    def __init__(self, *args: Any, old: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.old = old
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        alias = copy(self)
+        alias.name, alias.opts, alias.secondary_opts = self.old, [self.old], []
+        click.Option.add_to_parser(alias, parser, ctx)
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        """Return the value that was given by either spelling.
+
+        Raises:
+            click.UsageError: Both spellings were given.
+        """
+        name, new = self.name or "", self.opts[0]
+        if self.old in opts:
+            if name in opts:
+                raise click.UsageError(f"{self.old} and {new} are the same option: give {new} only", ctx)
+            invocation_of(ctx).renamed.append(f"{self.old} is deprecated: use {new}")
+            opts = {**opts, name: opts[self.old]}
+        return super().consume_value(ctx, opts)
+
+
+def report_renamed(invocation: Invocation) -> None:
+    """Print a warning for each old spelling of an option, when all options are known."""
+    while invocation.renamed:
+        warn(invocation.renamed.pop(0), as_json_document=invocation.json)
 
 
 def _record(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -200,8 +250,8 @@ def _complete_command(ctx: click.Context, param: click.Parameter, incomplete: st
 def shared_options(*, hidden: bool) -> list[click.Option]:
     """New option objects for one command; ``hidden`` leaves them out of its help."""
 
-    def option(*names: str, **more: Any) -> click.Option:
-        return click.Option(list(names), expose_value=False, callback=_record, hidden=hidden, **more)
+    def option(*names: str, cls: type[click.Option] = click.Option, **more: Any) -> click.Option:
+        return cls(list(names), expose_value=False, callback=_record, hidden=hidden, **more)
 
     return [
         *_target_options(option),
@@ -253,7 +303,13 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
         option("-o", "--option", "ssh_options", metavar="KEY=VALUE", multiple=True, help="As ssh -o; repeatable."),
         option("-i", "--identity", metavar="FILE", help="As ssh -i: a private key."),
         option("-F", "--ssh-config", metavar="FILE", help="As ssh -F: another ssh configuration."),
-        option("--fresh-connection", is_flag=True, help="Log in anew and share the connection with nobody."),
+        option(
+            "--dedicated-connection",
+            cls=RenamedOption,
+            old="--fresh-connection",
+            is_flag=True,
+            help="Log in again and share the connection with no other process.",
+        ),
     ]
 
 
@@ -294,6 +350,10 @@ class HarnessCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, split_tmux_option(args, spec_of(self, ctx)))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        report_renamed(invocation_of(ctx))
+        return super().invoke(ctx)
 
 
 class HarnessGroup(click.Group):
@@ -352,6 +412,7 @@ def group(name: str, default: str, commands: Sequence[click.Command], text: str)
     def run_default(ctx: click.Context) -> int | None:
         if ctx.invoked_subcommand is not None:
             return None
+        report_renamed(invocation_of(ctx))
         chosen = next(item for item in commands if item.name == default)
         return cast("int | None", ctx.invoke(chosen))
 

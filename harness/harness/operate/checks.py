@@ -196,10 +196,10 @@ def _login_shell(path: str) -> Finding:
 def _tmux_version(version: str, *, wanted: bool) -> Finding:
     complain: Callable[[str, str, str], Finding] = fail if wanted else warn
     if not version:
-        return complain("tmux", "there is none on the target", 'install tmux, or set tmux_at = "here"')
+        return complain("tmux", "there is none on the target", 'install tmux, or set tmux_host = "local"')
     match = re.search(r"(\d+)\.(\d+)", version)
     if match and (int(match[1]), int(match[2])) < OLDEST_TMUX:
-        return complain("tmux", f"{version} is older than 2.6", 'install a newer one, or set tmux_at = "here"')
+        return complain("tmux", f"{version} is older than 2.6", 'install a newer one, or set tmux_host = "local"')
     return ok("tmux", version)
 
 

@@ -90,7 +90,7 @@ async def _server(home: Path) -> AsyncIterator[tuple[str, Config]]:
     socket = f"harness-demo-{os.getpid()}"
     state = {"XDG_STATE_HOME": str(home / "state")}
     async with embedded_ssh_server(shell="/bin/bash", home=home, env=state) as server:
-        config = replace(server.config(), tmux_socket=socket, tmux_at="target", fresh_connection=True)
+        config = replace(server.config(), tmux_socket=socket, tmux_host="target", dedicated_connection=True)
         try:
             yield server.target, config
         finally:

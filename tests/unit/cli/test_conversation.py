@@ -124,3 +124,10 @@ def test_the_model_of_a_conversation_is_taken_or_its_loss_is_said() -> None:
     gone, why = stored_model(models, replace(SUMMARY, model="two"))
     assert gone is None
     assert why == "the conversation was with the model two, which is not configured any more"
+
+
+def test_a_dedicated_connection_is_stored_under_its_first_name() -> None:
+    stored = stored_choices(CommandLineChoices(ssh="web1", dedicated_connection=True))
+    assert stored == {"ssh": "web1", "fresh_connection": True}
+    chosen = choices_for(replace(SUMMARY, options=stored), CommandLineChoices(), here=False)
+    assert chosen.dedicated_connection is True

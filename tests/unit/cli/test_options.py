@@ -81,8 +81,8 @@ def parsed(words: list[str]) -> Invocation:
         (["--tmux", "s", "--no-tmux"], CommandLineChoices(tmux=False)),
         (["-o", "A=1", "-oB=2"], CommandLineChoices(ssh_options=("A=1", "B=2"))),
         (
-            ["-i", "k", "-F", "f", "--fresh-connection"],
-            CommandLineChoices(identity="k", ssh_config="f", fresh_connection=True),
+            ["-i", "k", "-F", "f", "--dedicated-connection"],
+            CommandLineChoices(identity="k", ssh_config="f", dedicated_connection=True),
         ),
     ],
 )

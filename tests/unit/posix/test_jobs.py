@@ -250,7 +250,7 @@ async def test_output_without_end_does_not_fill_the_disk(tmp_path: Path, shell: 
     limit = 4 << 20
     command = "printf A; head -c 30000000 /dev/zero; sleep 2; head -c 3000000 /dev/zero; printf Z"
     with anyio.fail_after(TIME):
-        async with open_job_target(shell, tmp_path, Config(job_log_limit=limit)) as target:
+        async with open_job_target(shell, tmp_path, Config(job_log_max_bytes=limit)) as target:
             result = await target.run(command, max_output=100)
             kept = (target.state / "jobs" / f"{result.job_id}.out").stat()
     assert (result.exit_code, len(result.stdout_bytes), result.truncated) == (0, 100, 33_000_002 - 100)

@@ -31,7 +31,7 @@ SHELLS = ("dash", "bash", "mksh", "busybox")
 @pytest.fixture
 async def limited(tmp_path: Path) -> AsyncIterator[JobTarget]:
     with anyio.fail_after(TIME):
-        async with open_job_target("dash", tmp_path, Config(job_log_limit=LIMIT)) as target:
+        async with open_job_target("dash", tmp_path, Config(job_log_max_bytes=LIMIT)) as target:
             yield target
 
 
@@ -62,7 +62,7 @@ COUNT = "awk 'BEGIN {{ for (i = 0; i < {lines}; i++) printf \"%09d\\n\", i }}'"
 @pytest.mark.parametrize("shell", SHELLS)
 async def test_the_target_keeps_the_limit_when_no_harness_is_there(tmp_path: Path, shell: str) -> None:
     with anyio.fail_after(TIME):
-        async with open_job_target(shell, tmp_path, Config(job_log_limit=LIMIT)) as target:
+        async with open_job_target(shell, tmp_path, Config(job_log_max_bytes=LIMIT)) as target:
             gate, written = target.home / "gate", target.home / "written"
             os.mkfifo(gate)
             flood = "head -c 30000000 /dev/zero >&2; head -c 20000000 /dev/zero"
@@ -72,7 +72,7 @@ async def test_the_target_keeps_the_limit_when_no_harness_is_there(tmp_path: Pat
             await anyio.sleep(0.05)
         await until_small(state, job_id)
         await anyio.to_thread.run_sync(gate.write_text, "on\n")
-        async with open_job_target(shell, tmp_path, Config(job_log_limit=LIMIT)) as other:
+        async with open_job_target(shell, tmp_path, Config(job_log_max_bytes=LIMIT)) as other:
             result = await other.jobs.wait(job_id or "", 30, 1 << 30)
     assert (result.status, result.exit_code) == (Status.COMPLETED, 3)
     assert result.stdout_bytes.endswith(b"end\n")
@@ -198,7 +198,7 @@ async def test_output_that_outruns_its_reader_ends_with_an_error_and_is_exact_un
     half = LIMIT // 2
     assert kept.stdout_bytes == pattern(size)[:half] + pattern(size)[size - half :]
     assert kept.truncated == size - LIMIT
-    assert kept.notices == (f"bytes {half} to {size - half} of stdout were not kept (job_log_limit)",)
+    assert kept.notices == (f"bytes {half} to {size - half} of stdout were not kept (job_log_max_bytes)",)
 
 
 async def test_a_view_skips_what_was_dropped_and_the_command_has_its_result(limited: JobTarget) -> None:
@@ -244,7 +244,7 @@ async def test_each_stream_has_a_gap_of_its_own(limited: JobTarget) -> None:
 
 async def test_nothing_is_left_running_or_lying_about(tmp_path: Path) -> None:
     with anyio.fail_after(TIME):
-        async with open_job_target("dash", tmp_path, Config(job_log_limit=LIMIT)) as target:
+        async with open_job_target("dash", tmp_path, Config(job_log_max_bytes=LIMIT)) as target:
             pieces: list[bytes] = []
             await target.run("echo a; sleep 0.2; echo b", on_output=pieces.append)
             held = (await target.shell.call("echo $$")).text.strip()

@@ -395,7 +395,7 @@ class JobFollower:
         """The error about bytes of a job's output that are missing."""
         return OutputDropped(
             f"bytes {start} to {end} of the output of job {job_id} were dropped:"
-            " it was more than job_log_limit before it was read",
+            " it was more than job_log_max_bytes before it was read",
             start=start,
             end=end,
             target=self._transport.target,

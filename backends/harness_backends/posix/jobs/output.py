@@ -193,7 +193,7 @@ class StoredOutput:
 
 def not_kept(gap: Gap, stream: str) -> tuple[str, ...]:
     """What to say of bytes that the target does not have."""
-    return (f"bytes {gap.start} to {gap.end} of {stream} were not kept (job_log_limit)",) if gap.size else ()
+    return (f"bytes {gap.start} to {gap.end} of {stream} were not kept (job_log_max_bytes)",) if gap.size else ()
 
 
 def cut(data: bytes, limit: int) -> StoredStream:

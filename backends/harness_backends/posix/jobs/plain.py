@@ -240,7 +240,7 @@ class PosixJobs(Jobs):
         elif parts:
             await store_input(self._transport, self._store.path(job_id, "in"), *parts)
         limit = INLINE + 1 if command.wait else 0
-        log_limit = max(MIN_LOG_LIMIT, self._config.job_log_limit)
+        log_limit = max(MIN_LOG_LIMIT, self._config.job_log_max_bytes)
         return Launch(job_id, record, start, self._directory(command.cwd), feed, limit, not command.wait, log_limit)
 
     def _record(self, job_id: str, command: Command) -> JobRecord:

@@ -635,8 +635,8 @@ def _runcon(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
 
 _SHARED = (
     "-hv -oiF= --ssh= --container= --engine= --image= --memory= --cpus= --network= --mount= --target= --tmux? "
-    "--no-tmux --pane= --option= --identity= --ssh-config= --fresh-connection --config= --json --verbose --no-color "
-    "--trace= --batch --model= --plain --version --help"
+    "--no-tmux --pane= --option= --identity= --ssh-config= --dedicated-connection --fresh-connection "
+    "--config= --json --verbose --no-color --trace= --batch --model= --plain --version --help"
 )
 _RUN = "--timeout= --on-timeout= --no-wait --cwd= --env= --user= --stdin --max-output="
 
