@@ -207,8 +207,7 @@ def _arguments(tool: Any) -> Iterator[str]:
     if len(own) < len(fields):
         yield "" if own else "It takes no arguments of its own."
         yield (
-            "`risk`, `mutation`, `privesc` and `why` tell the person who is asked [what the caller says of it]"
-            + INTENTS
+            "`risk`, `mutation`, `privesc` and `why` show the operator [what the caller says about the call]" + INTENTS
         )
 
 
