@@ -1,4 +1,4 @@
-"""Sub-agents for a task, and the search for tools by what they do."""
+"""``task``, which starts sub-agents, and ``tool_search``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-# -- The types of sub-agents: the usual ones, what each is for and the tools that it has, and those beside them.
+# -- The types of sub-agents: the built-in ones and those from files or the program.
 
 
 READ = ("read_file", "ls", "glob", "grep", "checkfor", "stump", "sig", "imports", "conflicts", "tabcount", "clean_diff")
@@ -55,7 +55,7 @@ LOOK = ("run_shell", "bash_output", "list_shells", "capture_pane")
 ALONE = ("errs", "time", "tool_search", "read_output")
 WEB = ("fetch_url", "web_search")
 USUAL = frozenset((*READ, *LOOK, *ALONE, *WEB))
-"""Names that may stand in a list without being offered: a pack was not chosen, or the target lacks a program."""
+"""Tool names that a type may list although they are not offered: an opt-in pack, or a program missing on the target."""
 
 NOT_YOURS = "You work for another agent: nobody reads what you write but your last message, so say all of it there."
 GENERAL = "general"
@@ -92,26 +92,26 @@ TYPES = (
 
 OTHER_NAMES = {"generalpurpose": "general", "codereviewer": "reviewer", "explorer": "explore", "planner": "plan"}
 MAX_SHOWN = 30
-"""Types that a description names."""
+"""Maximum types that a description names."""
 MAX_ABOUT_CHARS = 160
 
 
 def known_types(*further: Iterable[AgentType]) -> tuple[AgentType, ...]:
-    """The usual types and further ones; of several with one name the last one counts. Pure."""
+    """Return the built-in types and further ones; a later type replaces one of the same name. Pure."""
     found = {_key(kind.name): kind for kinds in (TYPES, *further) for kind in kinds}
     return tuple(found.values())
 
 
 def type_named(name: str, types: Sequence[AgentType] = TYPES) -> AgentType | None:
-    """The type of that name, or None. Hyphens and case do not matter. Pure."""
+    """Return the type of that name, or None; hyphens and case do not matter. Pure."""
     return next((kind for kind in types if _key(kind.name) == _key(name)), None)
 
 
 def describe_types(types: Sequence[AgentType], names: Mapping[str, str] | None = None) -> str:
-    """One line for each type: its name and what it is for. Pure.
+    """Return one line for each type: its name and its purpose. Pure.
 
     Args:
-        names: what some of them are called instead.
+        names: Other names for some of them.
     """
     lines = [f"- {(names or {}).get(kind.name, kind.name)}: {_short(kind.about)}" for kind in types[:MAX_SHOWN]]
     more = [f"- and {len(types) - MAX_SHOWN} more."] if len(types) > MAX_SHOWN else []
@@ -119,10 +119,10 @@ def describe_types(types: Sequence[AgentType], names: Mapping[str, str] | None =
 
 
 def with_own_names(kind: AgentType) -> AgentType:
-    """A type from a file, with our names for the tools that profiles show under others.
+    """Return a type from a file with harness's names for tools that profiles rename.
 
-    A tool of ours that is not offered is left out: the settings took it away, or the target lacks a program. Any other
-    name that means nothing is a mistake, and stays.
+    A built-in tool that is not offered is omitted: the settings exclude it, or the target lacks a program. Any other
+    unknown name is kept, as an error to report.
     """
     if not kind.declared_at:
         return kind
@@ -136,7 +136,7 @@ def with_own_names(kind: AgentType) -> AgentType:
 
 @lru_cache(maxsize=1)
 def _builtin_names() -> frozenset[str]:
-    """The names and aliases of our tools, whatever the settings leave of them."""
+    """Return the names and aliases of the built-in tools, regardless of the settings."""
     loaded = load_tools(plugin for plugin in find(TOOLS) if is_builtin(plugin.source))
     return frozenset(name for _, tools in loaded.found for tool in tools for name in (tool.name, *tool.traits.aliases))
 
@@ -151,14 +151,14 @@ def _short(text: str) -> str:
     return shown if shown.endswith((".", "!", "?")) else f"{shown}."
 
 
-# -- ``tool_search``: which tool does something, also among those that are not offered.
+# -- ``tool_search``: search all tools, also those that are not offered.
 
 
 NAME_HIT = 10
 DESCRIPTION_HIT = 3
 SHOWN = OutputLimit(24_000, 0)
 ROOM = OutputLimit(23_000, 0)
-"""What the list of the tools may take; the rest is for what is said of it."""
+"""Maximum size of the list of tools; the rest is for notices."""
 TERMS = 20
 
 
@@ -176,7 +176,7 @@ class _SearchArguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class ToolMatch:
-    """A tool, how well it fits, and whether it can be called."""
+    """A tool, its score, and whether it can be called."""
 
     tool: Tool[Any]
     score: int
@@ -184,7 +184,7 @@ class ToolMatch:
 
     @property
     def facts(self) -> dict[str, Json]:
-        """It as a JSON value."""
+        """Return the match as a JSON value."""
         facts: dict[str, Json] = {
             "name": self.tool.name,
             "mutating": self.tool.traits.mutating,
@@ -203,25 +203,25 @@ class ToolMatch:
 
 
 def _way(tool: Tool[Any]) -> str:
-    """How a tool of a pack that was not chosen gets offered. Pure."""
+    """Return how a tool of an opt-in pack becomes available. Pure."""
     pack = tool.traits.packs[0] if tool.traits.packs else ""
     return f'ask the user to add its pack, extra_packs = ["{pack}"] in [tools] of the settings' if pack else "no pack"
 
 
 def terms_of(query: str) -> tuple[str, ...]:
-    """The words of a query, in lower case; ``_`` and punctuation part them. Pure."""
+    """Return the words of a query in lower case, separated by ``_`` and punctuation. Pure."""
     letters = "".join(letter if letter.isalnum() else " " for letter in query.lower())
     return tuple(dict.fromkeys(letters.split()))[:TERMS]
 
 
 def found_in(tools: Iterable[Tool[Any]], terms: Sequence[str], *, is_offered: bool = True) -> list[ToolMatch]:
-    """The tools that fit at all. Pure."""
+    """Return the tools with a positive score. Pure."""
     scored = (ToolMatch(tool, _score(tool, terms), is_offered) for tool in tools if tool.own.name != "tool_search")
     return [one for one in scored if one.score]
 
 
 def _score(tool: Tool[Any], terms: Sequence[str]) -> int:
-    """Each term counts once in the names, of which other names are some, and once in the description."""
+    """Return the score: each term counts once in the names, including aliases, and once in the description."""
     names = " ".join((tool.name, *tool.traits.aliases)).lower()
     text = tool.description.lower()
     return sum(NAME_HIT * (term in names) + DESCRIPTION_HIT * (term in text) for term in terms)
@@ -258,7 +258,7 @@ def _found_text(found: Sequence[ToolMatch]) -> str:
     return "\n\n".join(str(one) for one in found)
 
 
-# -- ``task``: an agent of its own for a part of the work.
+# -- ``task``: a sub-agent for a part of the work.
 
 
 MAX_TIMEOUT = 1_800
@@ -291,8 +291,8 @@ class Task(SpawnTool[_TaskArguments]):
     """``task``.
 
     Args:
-        files: types of sub-agents that are declared in files. The description names those that are there now.
-        further: those of the program.
+        files: Types of sub-agents that are declared in files; the description names those that exist now.
+        further: Types from the program.
     """
 
     def __init__(self, files: AgentTypeFiles | None = None, further: Sequence[AgentType] = ()) -> None:
@@ -337,7 +337,7 @@ class Task(SpawnTool[_TaskArguments]):
 
 
 def _clamped(result: ToolResult, seconds: int) -> ToolResult:
-    """The result, with a word on a time limit that was longer than any. Pure."""
+    """Return the result, with a notice if the timeout exceeded the maximum. Pure."""
     if seconds <= MAX_TIMEOUT:
         return result
     note = Text(f"[timeout was {seconds} s; {MAX_TIMEOUT} s is the longest]")
@@ -347,16 +347,16 @@ def _clamped(result: ToolResult, seconds: int) -> ToolResult:
 
 
 def type_lines(tool: Tool[Any], names: Mapping[str, str] | None = None) -> str:
-    """One line for each type of agents, for the end of a description.
+    """Return one line for each type of agent, for the end of a description.
 
     Args:
-        names: what a profile calls some of them.
+        names: A profile's names for some of them.
     """
     return f" Types:\n{describe_types(tool.types, names)}" if isinstance(tool, Task) else ""
 
 
 def type_choices(tool: Tool[Any], names: Mapping[str, str] | None = None) -> Mapping[str, Sequence[str]]:
-    """The names of the types, as the values of ``subagent_type``; ``names`` as in :func:`type_lines`."""
+    """Return the names of the types as the values of ``subagent_type``; ``names`` as in :func:`type_lines`."""
     if not isinstance(tool, Task):
         return {}
     return {"subagent_type": [(names or {}).get(kind.name, kind.name) for kind in tool.types]}
@@ -372,9 +372,9 @@ def _no_type(name: str, types: tuple[AgentType, ...], problems: Sequence[str]) -
     return ToolResult.failure("unknown_type", f"there is no type of agent {name!r}; {advice}")
 
 
-# -- Agents that work for an agent, and finding tools.
+# -- The tools of the pack.
 
 
 def tools() -> list[Tool[Any]]:
-    """One of each."""
+    """Return one of each tool."""
     return [Task(), ToolSearch()]

@@ -1,4 +1,4 @@
-"""Commands that go on: their output, their end, and which there are."""
+"""Background commands: reading their output, ending and listing them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ MAX_WAIT = 600.0
 MAX_GRACE = 60.0
 MAX_LISTED_JOBS = 200
 MAX_NAMED = 20
-"""Jobs that a message about a wrong id names."""
+"""Maximum jobs that a message about a wrong id names."""
 SHOWN_COMMAND = 120
-"""Characters of a command in the list."""
+"""Maximum characters of a command in the list."""
 WHOLE = OutputLimit(40_000, 20_000)
 LISTED = OutputLimit(15_000, 0)
 ENDS = {
@@ -61,21 +61,21 @@ def _position(value: str) -> str:
 
 
 JobId = Annotated[Line, BeforeValidator(_text), Field(max_length=64)]
-"""The id of a job, which models like to write as a number."""
+"""The id of a job, which models often write as a number."""
 Signal = Annotated[
     Literal["TERM", "INT", "HUP", "QUIT", "KILL", "ABRT", "USR1", "USR2", "ALRM"], BeforeValidator(_signal)
 ]
 
 
 def status_phrase(job: Job) -> str:
-    """One phrase: that it runs, or how it ended. Pure."""
+    """Return a phrase that the job runs, or how it ended. Pure."""
     ended = ENDS.get(job.status, "has ended")
     return ended if job.exit_code is None else f"{ended}, exit code: {job.exit_code}"
 
 
 def _not_found(error: JobNotFound, jobs: Sequence[Job]) -> ToolResult:
-    """The failure for a wrong id, with the ids that exist: a model may have lost one, and have no list. Pure."""
-    newest = reversed(list(without_helpers(jobs)))  # a start is told in whole seconds
+    """Return the failure for a wrong id, with the existing ids: the model may have lost one and have no list. Pure."""
+    newest = reversed(list(without_helpers(jobs)))  # start times are in whole seconds
     found = sorted(newest, key=lambda job: (job.status is not Status.RUNNING, -(job.started or 0)))
     named = [f"{job.job_id} ({_state(job)})" for job in found[:MAX_NAMED]]
     more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
@@ -140,7 +140,7 @@ class BashOutput(Tool[_Output]):
 
 
 def _output(piece: OutputChunk, *, filtered: bool) -> ToolResult:
-    """The result. A job that failed is no failure of reading its output. Pure."""
+    """Return the result; a failed job is not a failure to read its output. Pure."""
     streams = [
         f"{name}:\n{text.removesuffix(chr(10))}"
         for name, text in (("stdout", piece.stdout), ("stderr", piece.stderr))
@@ -262,12 +262,12 @@ class ListShells(Tool[_List]):
         found = without_helpers(await ctx.execution.jobs(), helpers=args.include_helpers)
         running = [job for job in found if job.status is Status.RUNNING]
         wanted = found if args.include_finished else running
-        clean = [replace(job, command=ctx.redactor.text(job.command)) for job in wanted]  # a half secret is not known
+        clean = [replace(job, command=ctx.redactor.text(job.command)) for job in wanted]  # a cut secret is not found
         return _listed(clean, len(found), len(running), ctx.clock())
 
 
 def _listed(jobs: Sequence[Job], known: int, running: int, now: float) -> ToolResult:
-    """The list: those that run, and the newest of the others, as many as there is room for. Pure."""
+    """Return the list: the running jobs and the newest of the others, as many as fit. Pure."""
     first = sorted(jobs, key=lambda job: (job.status is not Status.RUNNING, -(job.started or 0)))[:MAX_LISTED_JOBS]
     rows, _ = fit_items(first, lambda some: _table(some, now), OutputLimit(LISTED.characters - 200, 0))
     left_out = len(jobs) - len(rows)
@@ -312,5 +312,5 @@ def _row_data(job: Job) -> Json:
 
 
 def tools() -> list[Tool[Any]]:
-    """One of each."""
+    """Return one of each tool."""
     return [BashOutput(), KillShell(), ListShells()]

@@ -1,4 +1,4 @@
-"""The base set: run a command, read, write and edit a file, look at a pane and type into it, tell the time."""
+"""The base set of tools, and ``time``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-# -- The time, by the clock of the machine that harness runs on.
+# -- ``time``: the clock of harness's machine.
 
 
 Format = Literal["epoch", "epoch_ms", "epoch_ns", "iso", "rfc2822", "date", "time"]
@@ -29,9 +29,9 @@ EPOCHS = {"epoch": 1, "epoch_ms": 10**3, "epoch_ns": 10**9}
 
 
 def time_text(seconds: float, form: Format) -> str:
-    """A time since the epoch in one of the forms, in UTC. Pure."""
+    """Format a time since the epoch, in UTC. Pure."""
     if form in EPOCHS:
-        whole, part = divmod(seconds, 1)  # apart, because a float holds no nanoseconds of such a number
+        whole, part = divmod(seconds, 1)  # separate: a float cannot hold nanoseconds of such a number
         return str(int(whole) * EPOCHS[form] + int(part * EPOCHS[form]))
     moment = datetime.fromtimestamp(seconds, UTC)
     if form == "iso":
@@ -56,9 +56,9 @@ class Time(Tool[_Arguments]):
         return ToolResult.of(time_text(ctx.clock(), args.format))
 
 
-# -- The base set: run a command, read, write and edit a file, look at a pane and type into it, tell the time.
+# -- The base set.
 
 
 def tools() -> list[Tool[Any]]:
-    """One of each."""
+    """Return one of each tool."""
     return [RunShell(), ReadFile(), WriteFile(), Edit(), CapturePane(), SendKeys(), Time()]

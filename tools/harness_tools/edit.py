@@ -1,4 +1,4 @@
-"""``edit``: one text of a file becomes another, exactly."""
+"""``edit``: replace a text in a file exactly."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from .texts import Content, Line, SomeContent
 __all__ = ["EDIT_LIMIT", "Edit"]
 
 EDIT_LIMIT = 64 << 20
-"""Bytes of a file that is edited, before and after: it is fetched and written as a whole."""
+"""Maximum bytes of an edited file, before and after: it is fetched and written as a whole."""
 MAX_REPLACEMENTS = 100_000
-"""Places that are replaced in one call."""
+"""Maximum replacements in one call."""
 NAMED = 20
-"""Lines that a message names."""
+"""Maximum line numbers in a message."""
 
 CONVERTER = Advice(": see utf8", tools=("utf8",))
 
@@ -95,7 +95,7 @@ class Edit(Tool[_Edit]):
 
 
 def _edited(args: _Edit, made: list[Sequence[Change]], content: FileContent) -> bytes | ToolResult:
-    """The new content; the changes are put into ``made``."""
+    """Return the new content, and store the changes in ``made``."""
     old = args.old_string.encode("utf-8", "surrogateescape")
     new = args.new_string.encode("utf-8", "surrogateescape")
     spans = find_spans(content.data, old, MAX_REPLACEMENTS)
@@ -114,7 +114,7 @@ def _edited(args: _Edit, made: list[Sequence[Change]], content: FileContent) -> 
 
 
 def _other_place(data: bytes, span: Span, old: bytes, new: bytes) -> list[Span]:
-    """A second place that overlaps the first one, where the replacement would come out otherwise."""
+    """Return a second match that overlaps the first one, if replacing it would give another result."""
     other = overlapping(data, span, old)
     if other is None:
         return []
@@ -123,7 +123,7 @@ def _other_place(data: bytes, span: Span, old: bytes, new: bytes) -> list[Span]:
 
 
 def _refusal(args: _Edit, data: bytes, old: bytes, spans: Sequence[Span]) -> ToolResult | None:
-    """Why these places are not the ones that are meant."""
+    """Return the refusal if the matches are not those that were meant."""
     if not spans:
         text = _no_match(args.path, data, old)
         return ToolResult.failure("no_match", text, data={"matches": 0}, advice=(CONVERTER,))

@@ -1,4 +1,4 @@
-"""Lines of a file on the target: the window that is asked for, and the encoding that they are in."""
+"""Lines of a file on the target: finding the requested window, and text encodings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-# -- The encodings of text files that tools know by name.
+# -- Encodings of text files that tools accept by name.
 
 
 _Name = Literal[
@@ -70,12 +70,12 @@ _Name = Literal[
     "euc-kr",
 ]
 WIDE = frozenset({"utf-16", "utf-16-le", "utf-16-be", "utf-32"})
-"""Those whose newline is more than one byte."""
+"""Encodings whose newline is more than one byte."""
 _BOMS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def _known(name: object) -> object:
-    """The name under which we know an encoding, for any of its other names."""
+    """Return harness's name of an encoding, for any of its aliases."""
     if not isinstance(name, str) or name in get_args(_Name):
         return name
     try:
@@ -86,44 +86,44 @@ def _known(name: object) -> object:
 
 
 Encoding = Annotated[_Name, BeforeValidator(_known)]
-"""An encoding by one of its names."""
+"""An encoding, by any of its names."""
 EncodingOrMixed = Annotated[Literal[_Name, "mixed"], BeforeValidator(_known)]
-"""The same, or UTF-8 with pieces of UTF-16 in it."""
+"""An encoding, or UTF-8 with parts in UTF-16."""
 
 
 def decode_text(data: bytes, encoding: str) -> str:
-    """Text from a whole content. Bytes that are none become surrogates in UTF-8, so that they are kept, else U+FFFD."""
+    """Decode a whole content: invalid bytes become surrogates in UTF-8, which keeps them, and U+FFFD otherwise."""
     return data.decode(encoding, "surrogateescape" if encoding == "utf-8" else "replace")
 
 
 def decode_part(data: bytes, encoding: str) -> tuple[str, int]:
-    """Text from a content that is cut at its end, and how many bytes of it that is; characters stay whole."""
+    """Decode a content that may end within a character, and return the text and the number of decoded bytes."""
     decoder = codecs.getincrementaldecoder(encoding)("surrogateescape" if encoding == "utf-8" else "replace")
     text = decoder.decode(data)
     return text, len(data) - len(decoder.getstate()[0])
 
 
 def wide_bom(data: bytes) -> str:
-    """The name of the wide encoding whose mark a content begins with; empty without one."""
+    """Return the name of the wide encoding whose byte order mark starts the content; empty without one."""
     found = next((mark for mark in _BOMS if data.startswith(mark)), b"")
     return {4: "utf-32", 2: "utf-16"}.get(len(found), "")
 
 
-# -- Files that a tool takes as a whole: text, and not too large to be held here.
+# -- Text files that a tool reads as a whole.
 
 
 LIMIT = 64 << 20
-"""Bytes of a file that is taken as a whole."""
+"""Maximum bytes of a file that is read as a whole."""
 FILE = AliasChoices("file", "path", "file_path")
 
 
 def counted(number: int, one: str, several: str = "") -> str:
-    """A number with its noun: ``1 line``, ``2 lines``."""
+    """Return a number with its noun: ``1 line``, ``2 lines``."""
     return f"{number} {one if number == 1 else several or one + 's'}"
 
 
 def no_text(path: str, data: bytes) -> ToolResult | None:
-    """The refusal to take a content for text; None when it is text."""
+    """Return the refusal if a content is not text; None if it is text."""
     if b"\0" not in data:
         return None
     wide = wide_bom(data)
@@ -133,10 +133,10 @@ def no_text(path: str, data: bytes) -> ToolResult | None:
 
 
 async def whole_file(ctx: ToolContext, path: str) -> FileContent | ToolResult:
-    """All of a file, or the refusal when it is too big.
+    """Return the whole file, or the refusal if it is too large.
 
     Raises:
-        FileError: it cannot be read.
+        FileError: The file cannot be read.
     """
     content = await ctx.execution.read_file(target_path(ctx, path), limit=LIMIT + 1)
     if content.size > LIMIT:
@@ -145,10 +145,10 @@ async def whole_file(ctx: ToolContext, path: str) -> FileContent | ToolResult:
 
 
 async def whole_text(ctx: ToolContext, path: str) -> FileContent | ToolResult:
-    """All of a text file, or the refusal.
+    """Return the whole text file, or the refusal.
 
     Raises:
-        FileError: it cannot be read.
+        FileError: The file cannot be read.
     """
     content = await whole_file(ctx, path)
     if isinstance(content, ToolResult):
@@ -160,16 +160,16 @@ async def whole_text(ctx: ToolContext, path: str) -> FileContent | ToolResult:
 
 
 LINE_SHOWN = 2_000
-"""Bytes of a line that are shown."""
+"""Maximum bytes of a line that are shown."""
 NUMBER_WIDTH = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Bytes of a file from the beginning of a line.
+    """Bytes of a file from the start of a line.
 
-    ``first`` is that line's number, ``start`` its offset in the file, and ``complete`` says that the file ends with
-    the window.
+    ``first`` is the number of that line, ``start`` its offset in the file, and ``complete`` tells whether the window
+    reaches the end of the file.
     """
 
     data: bytes
@@ -181,7 +181,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class TruncatedLine:
-    """A line of which only the beginning is shown; the rest begins at byte ``offset`` of the file."""
+    """A line of which only the start is shown; the rest starts at byte ``offset`` of the file."""
 
     line: int
     offset: int
@@ -189,9 +189,10 @@ class TruncatedLine:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines as they are shown. ``end`` is the offset behind the last one; ``ended``: there is no line after it.
+    """The lines of a result.
 
-    ``seen`` are the ranges of bytes that are shown: all from the first line on, but for the rests of cut lines.
+    ``end`` is the offset after the last one; ``ended``: no line follows. ``seen`` are the byte ranges that are shown:
+    all from the first line on, except the omitted rests of truncated lines.
     """
 
     text: str
@@ -204,12 +205,12 @@ class Lines:
 
     @property
     def last(self) -> int:
-        """The number of the last line; ``first - 1`` when there is none."""
+        """The number of the last line; ``first - 1`` without lines."""
         return self.first + self.count - 1
 
 
 def line_start(data: bytes, line: int) -> int | None:
-    """Where a line begins, counted from 1; None when ``data`` has not that many newlines."""
+    """Return the offset of a line, counted from 1; None if ``data`` has too few newlines."""
     at = 0
     for _ in range(line - 1):
         at = data.find(b"\n", at) + 1
@@ -219,9 +220,9 @@ def line_start(data: bytes, line: int) -> int | None:
 
 
 def take_lines(window: Window, limit: int, room: int, *, numbers: bool, measure: Callable[[str], int] = len) -> Lines:
-    """The first ``limit`` lines of a window, and no more than ``room`` as ``measure`` counts, but one line at least.
+    """Return the first ``limit`` lines of a window that fit in ``room``, as ``measure`` counts, but at least one.
 
-    A line that the window does not hold to its end is left for the next time, unless it is the first.
+    A line that continues after the window is left for the next call, unless it is the first.
     """
     data, at, parts, cuts = window.data, 0, list[str](), list[TruncatedLine]()
     seen, shown_from = list[tuple[int, int]](), window.start
@@ -247,7 +248,7 @@ def take_lines(window: Window, limit: int, room: int, *, numbers: bool, measure:
 
 
 def _line(window: Window, at: int, end: int) -> tuple[str, int]:
-    """One line as it is shown, and when it is cut, how many bytes of it are. ``end`` 0: its newline is not there."""
+    """Return a line for display, and its number of shown bytes if it is truncated. ``end`` 0: it has no newline."""
     data = window.data
     newline = 1 if end else 0
     stop = (end or len(data)) - newline
@@ -258,22 +259,23 @@ def _line(window: Window, at: int, end: int) -> tuple[str, int]:
     return f"{text} [... {least}{stop - at - shown} more bytes of this line]\n", shown
 
 
-# -- Where the lines that are asked for are: in the first bytes of a file, or further on, which the target finds out.
+# -- Finding the requested lines: in the first bytes of a file, or with commands on the target.
 
 
 WINDOW = 256 << 10
-"""Bytes of a file that are fetched at once: as much as comes in one round trip."""
+"""Maximum bytes of a file that are fetched at once: as much as one round trip carries."""
 WIDE_LIMIT = 8 << 20
-"""Bytes of a file in an encoding that has no newline of one byte: it is fetched as a whole."""
+"""Maximum bytes of a file in a wide encoding, which is fetched as a whole."""
 COUNTING = 60.0
-"""Seconds for finding a line on the target."""
+"""Timeout in seconds for finding a line on the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineWindow:
-    """Where the lines are. ``content`` says what was read; ``total`` is the number of lines, where that is known.
+    """The location of the requested lines.
 
-    ``window`` is empty behind the end of the file.
+    ``content`` is what was read; ``total`` is the number of lines if known. ``window`` is empty after the end of the
+    file.
     """
 
     content: FileContent
@@ -282,7 +284,7 @@ class LineWindow:
 
 
 def binary(path: str, data: bytes, size: int) -> ToolResult:
-    """The refusal to show what is no text."""
+    """Return the refusal to show a content that is not text."""
     wide = wide_bom(data)
     way = Advice(f": read it with encoding={wide!r}", ("encoding",))
     hint = f"; it begins like {wide.upper()}{way.text}" if wide else ""
@@ -291,10 +293,10 @@ def binary(path: str, data: bytes, size: int) -> ToolResult:
 
 
 async def find_lines(ctx: ToolContext, path: str, line: int, limit: int, encoding: str) -> LineWindow | ToolResult:
-    """Find line ``line`` of a file, for up to ``limit`` lines; at most :data:`WINDOW` bytes are kept.
+    """Find line ``line`` of a file, for up to ``limit`` lines, keeping at most :data:`WINDOW` bytes.
 
     Raises:
-        FileError: it cannot be read.
+        FileError: The file cannot be read.
     """
     where = target_path(ctx, path)
     if encoding in WIDE:
@@ -317,7 +319,7 @@ async def find_lines(ctx: ToolContext, path: str, line: int, limit: int, encodin
 
 
 def _know(ctx: ToolContext, content: FileContent) -> None:
-    """That there is this version is known now, and nothing of what is in it."""
+    """Record that this version exists, but that none of its content was shown."""
     ctx.reads.record_partial_read(content.path, content.version, 0, 0, max(1, content.size))
 
 
@@ -338,7 +340,7 @@ def _lines_in(data: bytes) -> int:
 
 
 async def _wide(ctx: ToolContext, where: str, path: str, line: int, encoding: str) -> LineWindow | ToolResult:
-    """A file in UTF-16 or UTF-32, as if it were UTF-8; offsets mean nothing then."""
+    """Return lines of a file in UTF-16 or UTF-32 as UTF-8; offsets have no meaning then."""
     content = await ctx.execution.read_file(where, limit=WIDE_LIMIT + 1)
     if content.size > WIDE_LIMIT:
         way = Advice(": give byte_offset", ("byte_offset",))
@@ -351,7 +353,7 @@ async def _wide(ctx: ToolContext, where: str, path: str, line: int, encoding: st
 
 
 async def _further(ctx: ToolContext, path: str, head: FileContent, line: int, encoding: str) -> LineWindow | ToolResult:
-    """A line behind the first window: the target counts, and only what is shown is fetched."""
+    """Return a line after the first window: the target counts lines, and only what is shown is fetched."""
     script = f"head -n {line - 1} <{shlex.quote(head.path)} | wc -lc"
     done = await ctx.execution.run_helper(script, timeout=COUNTING, max_output=4096)
     counts = done.stdout.split()

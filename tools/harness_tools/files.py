@@ -1,4 +1,4 @@
-"""Files of the target: read by lines or by bytes, and written."""
+"""``read_file`` and ``write_file``: read files of the target by lines or by bytes, and write them."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _OCTAL = re.compile(r"(?:0o?)?[0-7]{3,4}")
 
 
 def mode_of(value: str | int) -> int:
-    """The bits of a text in octal (``0644``), or of a number, which is not read as octal (420 is 0644).
+    """Return the permission bits of an octal text (``0644``), or of a number, which is not read as octal (420 is 0644).
 
     Raises:
-        ValueError: it is none; also a number whose bits nobody gives to a file, because 644 as a number is 01204.
+        ValueError: The value is not a mode, or an unusual number: 644 as a number is 01204, so octal was meant.
     """
     if isinstance(value, str):
         if not _OCTAL.fullmatch(value.strip()):
@@ -59,7 +59,7 @@ def mode_of(value: str | int) -> int:
 
 
 def _is_usual(value: int) -> bool:
-    """Whether the owner may read, nobody may more than who comes before him, and who may read may what all may."""
+    """Return whether the owner may read, no class may more than the one before, and all classes execute alike."""
     if not 0o400 <= value <= 0o777:
         return False
     owner, group, other = value >> 6, value >> 3 & 7, value & 7
@@ -77,14 +77,14 @@ Permissions = Annotated[str | int, AfterValidator(_checked)]
 """Permission bits: an octal text, or a number."""
 
 
-# -- Files of the target: read by lines or by bytes, and written.
+# -- Reading files by lines or by bytes, and writing them.
 
 
 SHOWN = 15_000
 MAX_SHOWN_CHARS = 60_000
-"""Bytes of one answer: each is one character at most, so that the engine's own limit cuts nothing off."""
+"""Maximum bytes of one result: a byte is at most one character, so the engine's own limit truncates nothing."""
 MIN_SHOWN = 1_000
-"""Bytes that are shown of a file at least, however long they are in the form of a profile."""
+"""Minimum bytes of a file that are shown, however long they are in the format of a profile."""
 LINES = 2_000
 CUTS_NAMED = 5
 FORCE = "write it also when it is read-only; its permissions stay"
@@ -93,7 +93,7 @@ _BYTES, _LINES = frozenset({"byte_offset", "byte_limit"}), frozenset({"offset", 
 
 
 def whole_characters(data: bytes) -> bytes:
-    """Without the beginning of a character at the end that the rest is missing of. Pure."""
+    """Return the data without an incomplete UTF-8 character at its end. Pure."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
         if byte & 0xC0 != 0x80:
@@ -121,8 +121,11 @@ class _Read(Arguments):
 
     @property
     def by_bytes(self) -> bool:
-        """Whether a part is asked for by bytes. Many models give every argument, those that they do not mean as it is
-        by default: when both ways are given so, it is by lines."""
+        """Return whether a part is requested by bytes.
+
+        Many models give every argument, with defaults for those that they do not mean: with both ways at their defaults
+        it is by lines.
+        """
         if self.byte_offset > 0 or self.byte_limit != SHOWN:
             return True
         return not _BYTES.isdisjoint(self.model_fields_set) and _LINES.isdisjoint(self.model_fields_set)
@@ -185,7 +188,7 @@ def _lines_shown(args: _Read, ctx: ToolContext, found: LineWindow) -> ToolResult
 
 
 def _remember(args: _Read, ctx: ToolContext, content: FileContent, found: LineWindow, lines: Lines) -> None:
-    """That this much of the file was seen."""
+    """Record the part of the file that was shown."""
     if args.encoding in WIDE:
         whole = lines.first == 1 and lines.ended and not lines.cuts
         ctx.reads.record_partial_read(content.path, content.version, 0, content.size if whole else 0, content.size)
@@ -195,7 +198,7 @@ def _remember(args: _Read, ctx: ToolContext, content: FileContent, found: LineWi
 
 
 def _note(args: _Read, content: FileContent, found: LineWindow, lines: Lines) -> str:
-    """What is not shown and how to get it; empty when all of the file is."""
+    """Return what is not shown and how to get it; empty if the whole file is shown."""
     total = found.total
     if not lines.count:
         there = "1 line" if total == 1 else f"{total} lines"
@@ -213,7 +216,7 @@ def _next(lines: Lines) -> Advice:
 
 
 def _rests(lines: Lines) -> list[Advice]:
-    """Where the rests of lines begin that are not shown whole."""
+    """Return where the omitted rests of truncated lines start."""
     return [Advice(f" (byte_offset={cut.offset})", ("byte_offset",)) for cut in lines.cuts[:CUTS_NAMED]]
 
 
@@ -255,7 +258,7 @@ async def _read_bytes(args: _Read, ctx: ToolContext) -> ToolResult:
 
 
 def _text_of(args: _Read, content: FileContent, shown: ShownForm) -> tuple[str, int]:
-    """The text, and how many bytes of the content it is: as many as there is room for."""
+    """Return the text, and the number of content bytes in it, as many as fit."""
     data = _first_lines(content.data, args.limit) if args.limit != LINES else content.data
     text, length = _decoded(args, content, data)
     while shown.measure(text) > shown.room and length > MIN_SHOWN:
@@ -264,11 +267,11 @@ def _text_of(args: _Read, content: FileContent, shown: ShownForm) -> tuple[str, 
 
 
 def _decoded(args: _Read, content: FileContent, data: bytes) -> tuple[str, int]:
-    """The bytes as text, but for the beginning of a character whose rest is missing, and how many bytes it is."""
+    """Return the bytes as text, without an incomplete character at the end, and the number of bytes in it."""
     if args.byte_offset + len(data) >= content.size:
         return decode_text(data, args.encoding), len(data)
     if args.encoding == "utf-8":
-        data = whole_characters(data) or data  # one byte of a character is shown as that, or nobody would get on
+        data = whole_characters(data) or data  # a lone part of a character is shown: reading must progress
         return decode_text(data, args.encoding), len(data)
     text, length = decode_part(data, args.encoding)
     return (text, length) if length else (decode_text(data, args.encoding), len(data))

@@ -1,4 +1,4 @@
-"""The output of a job, read on from the last place: each session gets every byte once."""
+"""Reading the output of a job from the last position: each session gets every byte once."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 
-# -- A piece of a job's output as text: whole characters, and no secret cut in two. Pure.
+# -- A piece of a job's output as text: whole characters, and no truncated secret. Pure.
 
 
 CONTEXT = 2 << 10
-"""Bytes of the line before a piece that are looked at again, for a secret that began there."""
+"""Bytes of the line before a piece that are examined again, for a secret that starts there."""
 _POSITION = re.compile(r"([0-9]{1,15})(?:\+([0-9]{1,15}))?")
 _ASKS = re.compile(r"[?:>#$%\])][ \t]*\Z")
 """The end of a line that waits for an answer."""
@@ -45,7 +45,7 @@ _ASKS = re.compile(r"[?:>#$%\])][ \t]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the two streams of a job were read, in bytes. Written ``120``, or ``120+45`` with standard error."""
+    """How far the two streams of a job were read, in bytes; written ``120``, or ``120+45`` with standard error."""
 
     stdout: int = 0
     stderr: int = 0
@@ -54,15 +54,15 @@ class Position:
         return f"{self.stdout}+{self.stderr}" if self.stderr else str(self.stdout)
 
     def later(self, other: Position) -> Position:
-        """The later one of each stream."""
+        """Return the later position of each stream."""
         return Position(max(self.stdout, other.stdout), max(self.stderr, other.stderr))
 
 
 def parse_position(text: str) -> Position:
-    """Read one.
+    """Parse a position.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The text is not a position.
     """
     match = _POSITION.fullmatch(text.strip())
     if match is None:
@@ -71,11 +71,11 @@ def parse_position(text: str) -> Position:
 
 
 def shown_length(data: bytes, complete: Callable[[str], int], *, ended: bool) -> int:
-    """How many bytes of a piece can be shown now, when more may follow: whole characters, and no part of a secret.
+    """Return how many bytes of a piece can be shown if more may follow: whole characters, and no part of a secret.
 
     Args:
-        complete: how many characters of a text can be shown, as :meth:`~harness.toolkit.Redactor.complete` says.
-        ended: nothing follows.
+        complete: Returns how many characters of a text can be shown, as :meth:`~harness.toolkit.Redactor.complete`.
+        ended: Whether nothing follows.
     """
     if ended:
         return len(data)
@@ -87,7 +87,7 @@ def shown_length(data: bytes, complete: Callable[[str], int], *, ended: bool) ->
 
 
 def whole_characters(data: bytes) -> int:
-    """The length without the beginning of a character at the end that the rest is missing of."""
+    """Return the length without an incomplete UTF-8 character at the end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:
@@ -97,12 +97,12 @@ def whole_characters(data: bytes) -> int:
 
 
 def line_before(data: bytes) -> bytes:
-    """The line that has begun at the end of a piece, as far as it is looked at again."""
+    """Return the unfinished line at the end of a piece, limited to :data:`CONTEXT`."""
     return data[max(data.rfind(b"\n") + 1, len(data) - CONTEXT) :]
 
 
 def continued(before: bytes, data: bytes, redact: Callable[[str], str]) -> str:
-    """A piece, redacted as what it is: the continuation of a line that was shown already."""
+    """Return a piece redacted as the continuation of a line that was already shown."""
     text = data.decode("utf-8", "surrogateescape")
     if not before:
         return redact(text)
@@ -112,28 +112,27 @@ def continued(before: bytes, data: bytes, redact: Callable[[str], str]) -> str:
     return whole[alike:]
 
 
-# -- Which lines match a regular expression that a model wrote, in time that grows with the text and no faster.
+# -- Matching lines with a model's regular expression, in linear time.
 #
-# RE2 (the extra ``tools``) never backtracks. Without it only a text without special characters is taken, as it
-# stands.
+# RE2 (the extra ``tools``) never backtracks. Without it, only a literal text without special characters is accepted.
 
 
 MAX_PATTERN_CHARS = 1_000
 MEMORY = 8 << 20
-"""Bytes that RE2 may use for one pattern."""
+"""Maximum bytes that RE2 may use for one pattern."""
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
 REDACTED = "[redacted]"
 
 Matcher = Callable[[bytes], bool]
 
 
-class BadPattern(ValueError):  # it is no failure of ours
-    """It is no regular expression, or one that is not supported."""
+class BadPattern(ValueError):  # invalid input, not a failure of harness
+    """An invalid or unsupported regular expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilteredLines:
-    """The lines that match, with their newlines, and how many bytes and lines were looked at for them."""
+    """The matching lines, with their newlines, and the number of bytes and lines that were examined."""
 
     data: bytes
     used: int
@@ -142,10 +141,10 @@ class FilteredLines:
 
 
 def line_matcher(pattern: str) -> Matcher:
-    """Whether a line, without its newline, matches anywhere.
+    """Return a function that tells whether a line, without its newline, matches anywhere.
 
     Raises:
-        BadPattern: it is none; the message says why.
+        BadPattern: The pattern is invalid; the message says why.
     """
     if len(pattern) > MAX_PATTERN_CHARS:
         raise BadPattern(f"it is longer than {MAX_PATTERN_CHARS} characters")
@@ -160,7 +159,7 @@ def line_matcher(pattern: str) -> Matcher:
 
 def _compiled(pattern: bytes) -> Matcher:
     try:
-        import re2  # type: ignore[import-untyped]  # it brings no types
+        import re2  # type: ignore[import-untyped]  # it has no type information
     except ImportError:
         raise BadPattern(
             f"regular expressions need a library ({install_extra('tools')}); "
@@ -190,11 +189,11 @@ def choose(
     full: bool = False,
     redact: Callable[[str], str] = str,
 ) -> FilteredLines:
-    """The lines of a piece that match, up to ``room`` bytes of them, but one at least. Pure.
+    """Return the matching lines of a piece: up to ``room`` bytes, but at least one line. Pure.
 
-    A last line without newline is left until its rest comes, unless nothing follows it (``ended``), or it is alone in a
-    piece that can hold no more (``full``). ``redact`` takes out secrets: a line of a private key is known as a part of
-    one only among the others.
+    An unfinished last line is left for the next call, unless nothing follows (``ended``) or it fills a piece that
+    cannot grow (``full``). ``redact`` removes secrets from the whole piece, because a line of a private key
+    is recognized only among the others.
     """
     known = _known(data, redact)
     shown, used, lines, matched = bytearray(), 0, 0, 0
@@ -210,14 +209,14 @@ def choose(
 
 
 def _known(data: bytes, redact: Callable[[str], str]) -> frozenset[str] | None:
-    """The lines that are left of a piece without its secrets; None when it has none."""
+    """Return the lines of the redacted piece; None if it contains no secrets."""
     text = data.decode("utf-8", "surrogateescape")
     clean = redact(text)
     return None if clean == text else frozenset(clean.split("\n"))
 
 
 def _clean(line: bytes, known: frozenset[str], redact: Callable[[str], str]) -> bytes:
-    """A line without its secrets; one that is not left of the piece was inside of one."""
+    """Return a redacted line; a line that is not in the redacted piece was part of a secret."""
     clean = redact(line.decode("utf-8", "surrogateescape"))
     text = clean if clean.rstrip("\n") in known else REDACTED + "\n"
     return text.encode("utf-8", "surrogateescape")
@@ -231,21 +230,21 @@ def _lines(data: bytes, *, ended: bool, full: bool) -> Iterable[bytes]:
         yield last
 
 
-# -- Reading on in the output of a job: each session gets every byte once, in pieces that a model can take.
+# -- Reading on in the output of a job: each session gets every byte once, in pieces for a model.
 
 
 PAGE = 12_000
-"""Bytes of both streams in one answer."""
+"""Maximum bytes of both streams in one result."""
 SCAN = 256 << 10
-"""Bytes of each stream that are looked at for its last lines; a target gives no more than that of one at a time."""
+"""Bytes of each stream that are searched for its last lines; a target returns at most that much of one at a time."""
 MAX_SCANNED_BYTES = 4 << 20
-"""Bytes that a filter looks at for one answer: what is beyond them is for the next one."""
+"""Maximum bytes that a filter examines for one result; the next call continues after them."""
 PAUSE = 0.1
-"""Seconds between two looks at a job that writes and writes, while nothing in it matches."""
+"""Seconds between two reads of a job that keeps writing while nothing matches."""
 ONE_LINE = OutputLimit(2 * PAGE, PAGE)
-"""How much is shown of a line that is longer than a page and matches."""
+"""How much is shown of a matching line that is longer than a page."""
 READERS = 1_000
-"""Places in jobs that are remembered, of all sessions; the one that was used longest ago is forgotten first."""
+"""Maximum remembered positions of all sessions; the least recently used one is dropped first."""
 
 Key = tuple[str, str, str, str]
 
@@ -256,33 +255,33 @@ class ReadPosition:
 
     position: Position = field(default_factory=Position)
     seen: Position = field(default_factory=Position)
-    """How much there was the last time: what was held back then and did not grow since is shown."""
+    """The sizes at the last read: output that was held back then and has not grown since is shown."""
     stdout_line: bytes = b""
-    """The line that has begun, as far as it was shown: a secret in it may go on."""
+    """The unfinished line as far as it was shown, because a secret in it may continue."""
     stderr_line: bytes = b""
     command: str | None = None
     lock: anyio.Lock = field(default_factory=anyio.Lock)
 
     def is_of(self, found: JobOutput) -> bool:
-        """It is the job that was read before: ids begin anew where a target's state was removed."""
+        """Return whether it is the job that was read before: ids restart if a target's state was removed."""
         known = self.command in (None, _named(found.job))
         return known and found.stdout.size >= self.position.stdout and found.stderr.size >= self.position.stderr
 
     def begin(self) -> None:
-        """Nothing was read of this job."""
+        """Reset to the start: nothing of this job was read."""
         self.position = self.seen = Position()
         self.stdout_line, self.stderr_line, self.command = b"", b"", None
 
 
 class ReadPositions:
-    """How far every session of this process has read each job."""
+    """How far each session of this process has read each job."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Key, ReadPosition] = OrderedDict()
 
     @asynccontextmanager
     async def of(self, ctx: ToolContext, job_id: str) -> AsyncIterator[ReadPosition]:
-        """One session's place in a job, for one caller at a time: two that ask at once get different parts."""
+        """Yield a session's position in a job, to one caller at a time: concurrent calls get different parts."""
         key = (ctx.session_id, ctx.agent_id, ctx.execution.identity, job_id.lstrip("0"))
         reading = self._known.pop(key, None) or ReadPosition()
         self._known[key] = reading
@@ -294,7 +293,7 @@ class ReadPositions:
 
 @dataclass(frozen=True, slots=True)
 class JobReadRequest:
-    """What to read: from where, which lines, how many of the last ones, and how long to wait for something new."""
+    """What to read: from where, which lines, how many of the last ones, and how long to wait for new output."""
 
     since: Position | None = None
     matches: Matcher | None = None
@@ -304,7 +303,7 @@ class JobReadRequest:
 
 @dataclass(frozen=True, slots=True)
 class OutputChunk:
-    """What is shown, between two positions, and what was left out. ``unread`` and ``lost`` are bytes."""
+    """The output between two positions, and counts of omitted parts; ``unread`` and ``lost`` are bytes."""
 
     job: Job
     start: Position
@@ -314,22 +313,22 @@ class OutputChunk:
     unread: int = 0
     lost: int = 0
     skipped: int = 0
-    """Bytes before the last lines that were asked for."""
+    """Bytes before the requested last lines."""
     lines: int = 0
-    """Lines that a filter looked at."""
+    """Lines that a filter examined."""
     matched: int = 0
     gone: bool = False
-    """The target no longer has all of it."""
+    """Whether the target no longer has all of the output."""
 
     @property
     def ended(self) -> bool:
-        """The job does not run any more."""
+        """Whether the job has ended."""
         return self.job.status is not Status.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """One stream of a piece."""
+    """One stream of an output chunk."""
 
     shown: bytes = b""
     start: int = 0
@@ -342,7 +341,7 @@ class _Stream:
     gone: bool = False
 
     def plus(self, later: _Stream) -> _Stream:
-        """This and what follows it."""
+        """Return this part joined with the following one."""
         return replace(
             later,
             shown=self.shown + later.shown,
@@ -354,10 +353,10 @@ class _Stream:
 
 
 async def read_on(job_id: str, asked: JobReadRequest, reading: ReadPosition, ctx: ToolContext) -> OutputChunk:
-    """What is new of a job for this session, which has then read it. ``asked.since`` reads again what was read before.
+    """Return the new output of a job and record it as read; ``asked.since`` reads earlier output again.
 
     Raises:
-        JobNotFound: there is none of that id.
+        JobNotFound: There is no job with that id.
     """
     until = anyio.current_time() + asked.wait
     start = asked.since if asked.since is not None else reading.position
@@ -379,14 +378,14 @@ async def read_on(job_id: str, asked: JobReadRequest, reading: ReadPosition, ctx
 
 
 def _named(job: Job) -> str:
-    """By what a job is known again; records keep the beginning of a long command."""
+    """Return the text that identifies a job; records keep only the start of a long command."""
     return job.command[:1000].strip()
 
 
 async def _next_page(
     found: JobOutput, start: Position, until: float, reading: ReadPosition, ctx: ToolContext
 ) -> tuple[Job, _Stream, _Stream]:
-    """The next page; what is held back is waited for, and shown when nothing follows."""
+    """Return the next page; output that is held back is waited for, and shown if nothing follows."""
     while True:
         out, err = _page(found, reading, ctx)
         if out.shown or err.shown or _is_over(found.job, until):
@@ -406,7 +405,7 @@ def _is_over(job: Job, until: float) -> bool:
 
 
 def _page(found: JobOutput, reading: ReadPosition, ctx: ToolContext) -> tuple[_Stream, _Stream]:
-    """The next page: standard error gets up to half of it."""
+    """Return the next page, of which standard error gets up to half."""
     errors = min(len(found.stderr.data), max(PAGE // 2, PAGE - len(found.stdout.data)))
     ended = found.job.status is not Status.RUNNING
     out = _shown(found.stdout, PAGE - errors, reading.seen.stdout, ctx, ended=ended)
@@ -418,7 +417,7 @@ def _shown(part: OutputPart, room: int, seen: int, ctx: ToolContext, *, ended: b
     last = len(data) == len(part.data) and part.end >= part.size
     settled = last and (ended or part.size <= seen)
     length = shown_length(data, ctx.redactor.complete, ended=settled)
-    if not length and not last:  # one thing that is longer than a page: it has to go on
+    if not length and not last:  # a secret may be longer than a page: reading must progress
         length = len(data)
     return _Stream(data[:length], part.start - part.lost, part.start + length, part.size, part.lost, gone=part.gone)
 
@@ -426,7 +425,7 @@ def _shown(part: OutputPart, room: int, seen: int, ctx: ToolContext, *, ended: b
 async def _chosen(
     job_id: str, asked: JobReadRequest, start: Position, until: float, ctx: ToolContext
 ) -> tuple[Job, _Stream, _Stream]:
-    """The lines that match; it is waited until there is one."""
+    """Return the matching lines, waiting until there is one."""
     assert asked.matches is not None
     out, err = _Stream(start=start.stdout, end=start.stdout), _Stream(start=start.stderr, end=start.stderr)
     room = SCAN if asked.tail is not None else PAGE
@@ -460,7 +459,7 @@ def _matching(part: OutputPart, matches: Matcher, room: int, ctx: ToolContext, *
 async def _last(
     job_id: str, asked: JobReadRequest, start: Position, until: float, reading: ReadPosition, ctx: ToolContext
 ) -> tuple[Job, _Stream, _Stream]:
-    """The last lines of what is new: what stands before them is passed over, and said to be."""
+    """Return the last lines of the new output; the bytes before them are counted as skipped."""
     assert asked.tail is not None
     probe = await _read(job_id, start, 1, until, ctx)
     near = Position(max(start.stdout, probe.stdout.size - SCAN), max(start.stderr, probe.stderr.size - SCAN))
@@ -476,9 +475,9 @@ async def _last(
 
 
 def _after_gap(part: OutputPart, begin: int, ctx: ToolContext, *, settled: bool) -> _Stream:
-    """A part that begins somewhere behind ``begin``, from its first whole line on."""
+    """Return a part that starts after ``begin``, from its first whole line on."""
     length = shown_length(part.data, ctx.redactor.complete, ended=settled)
-    if not length and len(part.data) > PAGE:  # one thing that is longer than a page
+    if not length and len(part.data) > PAGE:  # a secret may be longer than a page
         length = len(part.data)
     passed, first = part.start - part.lost - begin, 0
     if passed:
@@ -488,7 +487,7 @@ def _after_gap(part: OutputPart, begin: int, ctx: ToolContext, *, settled: bool)
 
 
 def _last_lines(stream: _Stream, count: int) -> _Stream:
-    """The last lines, as many of them as a page can take."""
+    """Return the last lines, as many as fit on a page."""
     lines = stream.shown.split(b"\n")
     last = lines.pop()
     whole = [line + b"\n" for line in lines] + ([last] if last else [])

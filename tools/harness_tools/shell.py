@@ -1,4 +1,4 @@
-"""Commands on the target."""
+"""``run_shell``: run commands on the target."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ With a terminal it runs in the pane's own shell, where cd, variables and functio
 A command that is not waited for to its end goes on as a job."""
 MAX_TIMEOUT = 600.0
 MAX_STDIN_CHARS = 64 << 10
-"""Characters of standard input: whoever approves the call is shown all of it."""
+"""Maximum characters of standard input: the operator is shown all of it for approval."""
 MAX_ENV_VARIABLES = 100
 ENDING = Advice(": kill_shell ends it", tools=("kill_shell",))
 _SHELL = re.compile(r"(?<![\w.-])(?:(?:ba|da|z|k|mk|fi|a|r|t?c)?sh|su|sudo|doas|ssh|busybox)(?![\w.-])")
-"""A word of a command that may be a program which runs what it reads."""
+"""A word of a command that may be a program that executes its input."""
 
 
 def _value(value: object) -> object:
@@ -134,7 +134,7 @@ class _Arguments(MutatingArguments):
 
 @dataclass(frozen=True, slots=True)
 class WaitPolicy:
-    """How long a command is waited for: ``wait`` and ``on_timeout`` of the target, and what to tell of them."""
+    """How long to wait for a command (``wait`` and ``on_timeout`` of the target), and the notices about it."""
 
     wait: bool | float | str
     on_timeout: Literal["keep", "kill"] | None = None
@@ -143,7 +143,7 @@ class WaitPolicy:
 
 
 def _asked(args: _Arguments) -> WaitPolicy:
-    """What the arguments say. Pure."""
+    """Return the policy that the arguments request. Pure."""
     if args.run_in_background or args.wait is False:
         useless = (f"a command that is not waited for has no time limit{ENDING.text}",) if args.timeout else ()
         return WaitPolicy(False, args.on_timeout, notices=useless)
@@ -157,9 +157,9 @@ def _asked(args: _Arguments) -> WaitPolicy:
 
 
 def wait_policy(wait: float | str, handoff: float | None) -> tuple[float | str, Literal["keep"] | None]:
-    """How long to wait, and what becomes of the command then: it is left running where nobody would wait longer. Pure.
+    """Return how long to wait, and ``keep`` if the command is to keep running after ``handoff`` seconds. Pure.
 
-    None leaves it to the target, as without a hand-off.
+    None instead of ``keep`` leaves the decision to the target, as without a hand-off.
     """
     if handoff is None or wait is False:
         return wait, None
@@ -190,7 +190,7 @@ class RunShell(Tool[_Arguments]):
         return (command,)
 
     def private_arguments(self, args: _Arguments) -> frozenset[str]:
-        """The standard input, unless it is commands, which the audit has to tell."""
+        """Return the standard input, unless it is commands, which the audit log must contain."""
         from harness.toolkit.redaction.commands import reads_secret
 
         runs_it = _SHELL.search(args.command) and not reads_secret(args.command)
@@ -215,7 +215,7 @@ class RunShell(Tool[_Arguments]):
 
 
 def _directory(cwd: str | None, ctx: ToolContext) -> str | None:
-    """Where it runs: ``~`` is the home by which it was judged, whatever ``HOME`` has become in the pane."""
+    """Return the working directory; ``~`` is the home that the policy used, whatever ``HOME`` is in the pane."""
     place = target_path(ctx, cwd) if cwd else ctx.cwd
     return at_home(place, ctx.execution.capabilities.home) if place else None
 

@@ -1,4 +1,4 @@
-"""The terminal: sessions, panes, what is on a pane's screen, and keys for what runs in it."""
+"""The terminal tools: tmux sessions and panes, their screens, and typed keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-# -- The sessions and panes of the target's terminal.
+# -- tmux sessions and panes on the target.
 
 
 NEEDS = ("tmux",)
@@ -184,10 +184,10 @@ class CreatePane(Tool[_NewPane]):
 
 
 async def _directory(cwd: str, ctx: ToolContext) -> str:
-    """The directory that is meant, which has to be there: a shell that cannot enter one starts elsewhere, and no word.
+    """Return the directory, which must exist: a shell that cannot enter it would silently start elsewhere.
 
     Raises:
-        FileError: there is none.
+        FileError: The directory does not exist.
     """
     found = await ctx.execution.stat(target_path(ctx, cwd))
     if found.type != "dir":
@@ -213,7 +213,7 @@ class KillPane(Tool[_Pane]):
 
 
 async def _is_in_use(name: str, ctx: ToolContext) -> bool:
-    """Whether a name or tmux's id is that of the pane in which this session's commands run."""
+    """Return whether a name or tmux id is that of the pane in which this session's commands run."""
     names = {name}
     for pane in await ctx.execution.list_panes():
         if name in (pane.name, pane.pane_id):
@@ -222,7 +222,7 @@ async def _is_in_use(name: str, ctx: ToolContext) -> bool:
 
 
 async def _elsewhere(session: str | None, ctx: ToolContext) -> ToolResult | None:
-    """The refusal of a pane in another session."""
+    """Return the refusal of a pane in another session."""
     if session is None:
         return None
     used = {pane.session for pane in await ctx.execution.list_panes()}
@@ -232,17 +232,17 @@ async def _elsewhere(session: str | None, ctx: ToolContext) -> ToolResult | None
 
 
 def tools() -> list[Tool[Any]]:
-    """One of each."""
+    """Return one of each tool."""
     return [CreatePane(), CreateSession(), KillPane(), KillSession(), ListPanes(), ListSessions()]
 
 
-# -- The terminal: what is on a pane's screen, and keys for what runs in it.
+# -- ``capture_pane`` and ``send_keys``.
 
 
 SCREEN = OutputLimit(8_000, 8_000)
-"""The end of a screen says what happens now."""
+"""The end of a screen shows the current state."""
 MAX_DELAY = 600.0
-"""Seconds that a call waits at most before it looks or types, whatever number was meant."""
+"""Maximum seconds that a call waits before it captures or types."""
 TARGET = AliasChoices("pane", "target")
 JOB = AliasChoices("bash_id", "shell_id", "job_id")
 NO_ALTERNATE = "[notice: there is no alternate screen; this is the screen itself]"
@@ -252,7 +252,7 @@ _LOOK = Advice("; capture_pane shows what came of it", tools=("capture_pane",))
 
 
 LONGEST_MS = 1 << 30
-"""What is longer is as much too long, and may be no number that can be divided."""
+"""Larger values are equally invalid, and may be too large to be divided."""
 
 
 def _pause(delay: float | str | None, delay_ms: int | None) -> float:
@@ -262,7 +262,7 @@ def _pause(delay: float | str | None, delay_ms: int | None) -> float:
 
 
 def keys_text(literal: str, keys: tuple[str, ...], *, enter: bool) -> str:
-    """What is typed, as the policy reads it: named keys in angle brackets, ``<lt>`` for a typed one. Pure."""
+    """Return the keys as the policy reads them: named keys in angle brackets, ``<lt>`` for a typed one. Pure."""
     names = (*keys, *(("Enter",) if enter else ()))
     return literal.replace("<", "<lt>") + "".join(f"<{name}>" for name in names)
 
@@ -328,7 +328,7 @@ class CapturePane(Tool[_Capture]):
         pane = args.pane
         if args.bash_id is not None:
             job = await ctx.execution.job(args.bash_id)
-            if job.status is not Status.RUNNING:  # its pane shows other things now
+            if job.status is not Status.RUNNING:  # its pane may show something else now
                 return _screen(await ctx.execution.capture_pane(job_id=job.job_id, delay=args.pause))
             pane = job.pane
             if pane is None:
@@ -345,7 +345,7 @@ class CapturePane(Tool[_Capture]):
 
 
 def replace_end(args: _Capture) -> _Capture:
-    """The same up to the bottom of the screen: then an empty answer means that there is no such screen."""
+    """Return the arguments with the bottom of the screen as end: then an empty result means no alternate screen."""
     return args if args.end is not None else args.model_copy(update={"end": "-"})
 
 
@@ -372,7 +372,7 @@ def _screen(text: str, notice: str = "") -> ToolResult:
 
 
 def no_pane(job: Job) -> ToolResult:
-    """The answer for a job that no pane shows, or none any more."""
+    """Return the failure for a job that has no pane, or has ended."""
     ended = job.status is not Status.RUNNING
     why = "has ended" if ended else "runs in no pane"
     way = Advice("; bash_output has its output", tools=("bash_output",))
@@ -415,13 +415,13 @@ class SendKeys(Tool[_Send]):
     async def run(self, args: _Send, ctx: ToolContext) -> ToolResult:
         if args.pause:
             await anyio.sleep(args.pause)
-            verdict = await ctx.permitted(self.subjects(args))  # what reads the keys may be something else now
+            verdict = await ctx.permitted(self.subjects(args))  # another program may read the keys now
             if not verdict.allowed:
                 return ToolResult.failure("denied", f"not typed after the delay: {verdict.reason}")
         pane = args.pane
         if args.bash_id is not None:
             job = await ctx.execution.job(args.bash_id)
-            if job.status is not Status.RUNNING or job.pane is None:  # a shell would take them for a command
+            if job.status is not Status.RUNNING or job.pane is None:  # a shell would run them as a command
                 return no_pane(job)
             pane = job.pane
         if ctx.notes.keys_command is not None:
@@ -431,7 +431,7 @@ class SendKeys(Tool[_Send]):
 
 
 async def _run_line(command: Subject, ctx: ToolContext) -> ToolResult:
-    """Run the line that was judged as a command: typed, a line editor could make another command of it."""
+    """Run the line that was checked as a command; if it were typed, a line editor could change it."""
     done = await ctx.execution.run_shell(command.text, pane=command.pane, wait=LINE_TIMEOUT, on_timeout="keep")
     note_job(done, ctx)
     if done.status is Status.UNKNOWN:

@@ -1,4 +1,4 @@
-"""Changes of a text: exact places, the nearest match, and the unified diff. Pure."""
+"""Changes of a text: exact matches, the nearest match, and the unified diff. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ __all__ = [
 ]
 
 
-# -- Exact places of a text in the bytes of a file, whatever its line endings are. Pure, and linear in the file's
-# size.
+# -- Exact matches of a text in the bytes of a file, with any line endings. Pure, and linear in the file's size.
 
 
 _WORD = frozenset(bytes([letter]) for letter in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 Span = tuple[int, int]
-"""Begin and end, in bytes."""
+"""Start and end, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +40,10 @@ class Change:
 
 
 def find_spans(data: bytes, text: bytes, most: int, *, words: bool = False) -> list[Span]:
-    """Where ``text`` is, from the beginning on and without overlaps; ``most + 1`` places at most.
+    """Return where ``text`` is, in order and without overlaps; at most ``most + 1`` matches.
 
-    A line end of ``text`` matches ``\\r\\n`` as well, unless ``text`` has a carriage return of its own. ``words``: only
-    where there is no ASCII letter, digit or ``_`` on either side.
+    A line end of ``text`` also matches ``\\r\\n``, unless ``text`` contains a carriage return. ``words``: only if no
+    ASCII letter, digit or ``_`` is on either side.
     """
     if b"\n" not in text or b"\r" in text or b"\r\n" not in data:
         return list(_literal(data, text, most, words=words))
@@ -52,7 +51,7 @@ def find_spans(data: bytes, text: bytes, most: int, *, words: bool = False) -> l
 
 
 def overlapping(data: bytes, span: Span, text: bytes) -> Span | None:
-    """Another place of ``text`` that begins within ``span``, the first of its places: ``aa`` is twice in ``aaa``."""
+    """Return another match of ``text`` that starts within its first match ``span``: ``aaa`` contains ``aa`` twice."""
     start, end = span
     start += 2 if data.startswith(b"\r\n", start) else 1
     found = find_spans(data[start : end + 2 * len(text)], text, 0)
@@ -74,7 +73,7 @@ def _literal(data: bytes, text: bytes, most: int, *, words: bool) -> Iterator[Sp
 
 
 def _in_original(data: bytes, spans: Sequence[Span]) -> list[Span]:
-    """Places in the content whose ``\\r\\n`` are ``\\n``, as places in the content itself."""
+    """Convert positions in the content with ``\\n`` for ``\\r\\n`` to positions in the content itself."""
     removed, next_pair = 0, data.find(b"\r\n")
 
     def original(place: int) -> int:
@@ -88,12 +87,12 @@ def _in_original(data: bytes, spans: Sequence[Span]) -> list[Span]:
 
 
 def size_after(size: int, spans: Sequence[Span], new: bytes) -> int:
-    """How many bytes a content has with ``new`` at each place; the ``\\r`` that some line ends get are not counted."""
+    """Return the size of a content with ``new`` at each match, without the ``\\r`` that some line ends get."""
     return size + len(spans) * len(new) - sum(end - start for start, end in spans)
 
 
 class Endings:
-    """How lines end in a content. Places are asked in ascending order."""
+    """Line endings of a content; positions must be queried in ascending order."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -102,7 +101,7 @@ class Endings:
         self._last: int | None = None
 
     def at(self, place: int) -> bytes:
-        """The ending of the line that holds this place; of the line before, when it is the last and has none."""
+        """Return the ending of the line at this position; of the line before if the last line has none."""
         if not self._mixed:
             return b"\n"
         if 0 <= self._next < place or self._next == 0:
@@ -113,14 +112,14 @@ class Endings:
         return b"\r\n" if newline > 0 and self._data[newline - 1] == 0x0D else b"\n"
 
     def fitted(self, text: bytes, place: int) -> bytes:
-        """A text with the line ends of that place, unless it has a carriage return of its own."""
+        """Return a text with the line ends of that position, unless it contains a carriage return."""
         if b"\n" not in text or b"\r" in text or not self._mixed:
             return text
         return text.replace(b"\n", self.at(place))
 
 
 def changes_at(data: bytes, spans: Iterable[Span], old: bytes, new: bytes) -> list[Change]:
-    """``new`` at each place of ``old``, with the line ends of that place unless one of the two has a ``\\r``."""
+    """Return ``new`` at each match of ``old``, with the line ends of that place unless one of the two has a ``\\r``."""
     if b"\r" in old:
         return [Change(start, end, new) for start, end in spans]
     endings = Endings(data)
@@ -130,15 +129,15 @@ def changes_at(data: bytes, spans: Iterable[Span], old: bytes, new: bytes) -> li
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many bytes two texts begin with alike."""
+    """Return the length of the common prefix of two byte strings."""
     both = enumerate(zip(one, other, strict=False))
     return next((at for at, (first, second) in both if first != second), min(len(one), len(other)))
 
 
 def _in_place(endings: Endings, piece: bytes, start: int, new: bytes, kept: tuple[int, int]) -> bytes:
-    """What a piece becomes. Where its lines end in both ways, those that do not change keep their ends.
+    """Return the replacement of a piece; in one with mixed line ends, unchanged lines keep theirs.
 
-    ``kept`` says how much of ``new`` is as it was, at its beginning and at its end.
+    ``kept`` is how much of ``new`` is unchanged at its start and at its end.
     """
     pairs = piece.count(b"\r\n")
     if b"\r" in new or pairs in (0, piece.count(b"\n")):
@@ -149,7 +148,7 @@ def _in_place(endings: Endings, piece: bytes, start: int, new: bytes, kept: tupl
 
 
 def apply_changes(data: bytes, changes: Iterable[Change]) -> bytes:
-    """The content with changes, which are in ascending order and do not overlap."""
+    """Return the content with changes, which are in ascending order and do not overlap."""
     parts: list[bytes] = []
     done = 0
     for change in changes:
@@ -159,7 +158,7 @@ def apply_changes(data: bytes, changes: Iterable[Change]) -> bytes:
 
 
 def line_numbers(data: bytes, places: Iterable[int]) -> list[int]:
-    """The lines, counted from 1, of places in ascending order."""
+    """Return the line numbers, counted from 1, of positions in ascending order."""
     numbers, line, done = [], 1, 0
     for place in places:
         line += data.count(b"\n", done, place)
@@ -168,19 +167,19 @@ def line_numbers(data: bytes, places: Iterable[int]) -> list[int]:
     return numbers
 
 
-# -- What is nearest to a text that is not in a file, for whoever has to write it again. Pure, and bounded in time.
+# -- The text nearest to one that is not in a file. Pure, and bounded in time.
 
 
 SEARCHED = 512 << 10
-"""Bytes of a file that are looked at."""
+"""Maximum bytes of a file that are searched."""
 WIDTH = 200
-"""Characters of a line that are compared, and shown."""
+"""Maximum characters of a line that are compared, and shown."""
 CANDIDATES = 50
 SIMILAR = 0.6
 
 
 def nearest(data: bytes, text: bytes) -> str:
-    """One or two sentences about the nearest place; empty when nothing is like it."""
+    """Return one or two sentences about the nearest match; empty if nothing is similar."""
     lines = _lines_of(data[:SEARCHED])
     wanted = _lines_of(text)
     first = next((number for number, line in enumerate(wanted) if line.strip()), None)
@@ -209,7 +208,7 @@ def _without_space(line: str) -> str:
 
 
 def _first_difference(lines: Sequence[str], wanted: Sequence[str], starts: Sequence[int]) -> str:
-    """The place that goes on longest as it should, and the line at which it does not."""
+    """Describe the longest partial match, and the line at which it differs."""
     start = max(starts, key=lambda at: _run(lines, wanted, at))
     run = _run(lines, wanted, start)
     number = start + run
@@ -227,7 +226,7 @@ def _run(lines: Sequence[str], wanted: Sequence[str], start: int) -> int:
 
 
 def _most_alike(lines: Sequence[str], wanted: str) -> str:
-    """The line that shares most pairs of characters."""
+    """Describe the line that shares most pairs of characters."""
     pairs = _pairs(wanted)
     best, likeness = -1, SIMILAR
     for number, line in enumerate(lines):
@@ -243,15 +242,15 @@ def _pairs(line: str) -> set[str]:
     return {text[at : at + 2] for at in range(len(text) - 1)}
 
 
-# -- Changes of a file as a unified diff, made from the places that changed. Pure.
+# -- Changes of a file as a unified diff, made from the changed positions. Pure.
 
 
 CONTEXT = 3
 DIFF_SHOWN = 10_000
-"""Characters of a diff that are shown."""
+"""Maximum characters of a diff that are shown."""
 LINE_SHOWN = 500
 SMALL = 200
-"""Lines of a region in which unchanged lines are looked for."""
+"""Maximum lines of a region in which unchanged lines are searched."""
 LARGE = 64 << 10
 """Bytes of a region of which more is not looked at."""
 NEWLINE = 0x0A
@@ -259,7 +258,7 @@ NEWLINE = 0x0A
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """``text`` is without the hunks that are too many; ``hunks`` counts all. ``added`` and ``removed`` are lines."""
+    """A unified diff: ``text`` lacks the omitted hunks, ``hunks`` counts all; ``added`` and ``removed`` are lines."""
 
     text: str
     hunks: int
@@ -270,7 +269,7 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """Whole lines that change. ``line`` is the number of the first, ``delta`` how many lines were added before it."""
+    """Whole lines that change; ``line`` is the number of the first, ``delta`` the number of lines added before it."""
 
     start: int
     end: int
@@ -280,7 +279,7 @@ class _Region:
 
 
 def diff_of(before: bytes, changes: Sequence[Change], path: str, room: int = DIFF_SHOWN) -> Diff:
-    """The diff of a content and its changes, which are in ascending order and do not overlap."""
+    """Return the diff of a content and its changes, which are in ascending order and do not overlap."""
     name = path if path.isprintable() else ascii(path)
     parts = [f"--- {name}\n+++ {name}\n"]
     added = removed = hunks = left_out = 0
@@ -314,7 +313,7 @@ def _regions(before: bytes, changes: Sequence[Change]) -> Iterator[_Region]:
 
 
 def _region(before: bytes, changes: Sequence[Change], first: int, start: int) -> tuple[int, int, bytes]:
-    """The number of the next change that is not in the region, the region's end, and what becomes of it."""
+    """Return the index of the next change outside the region, the region's end, and its new content."""
     at, end = first + 1, _line_end(before, start, changes[first])
     while True:
         while at < len(changes) and _touches(before, end, changes[at].start):
@@ -325,16 +324,16 @@ def _region(before: bytes, changes: Sequence[Change], first: int, start: int) ->
         new = apply_changes(before[start:end], moved)
         if not new or new.endswith(b"\n") or end >= len(before):
             return at, end, new
-        end = before.find(b"\n", end) + 1 or len(before)  # it runs on into the next line
+        end = before.find(b"\n", end) + 1 or len(before)  # the new text joins the next line
 
 
 def _touches(before: bytes, end: int, place: int) -> bool:
-    """Whether a place is in the lines that end there; the last line of a file may have no end."""
+    """Return whether a position is in the lines that end there; the last line of a file may lack a newline."""
     return place < end or (place == end and end > 0 and before[end - 1] != NEWLINE)
 
 
 def _line_end(before: bytes, start: int, change: Change) -> int:
-    """The end of the last line that a change touches: of the next one too, when what is new runs on into it."""
+    """Return the end of the last line that a change touches, including a line that the new text joins."""
     whole_lines = change.end == 0 or before[change.end - 1] == NEWLINE
     at_start = change.start == start or before[change.start - 1] == NEWLINE
     if whole_lines and (change.new.endswith(b"\n") if change.new else at_start):
@@ -347,7 +346,7 @@ def _count(data: bytes) -> int:
 
 
 def _hunks(before: bytes, regions: Sequence[_Region]) -> Iterator[list[_Region]]:
-    """Regions whose context would meet are one hunk."""
+    """Yield hunks: regions whose context would meet are one hunk."""
     hunk: list[_Region] = []
     for region in regions:
         if hunk and before.count(b"\n", hunk[-1].end, region.start) > 2 * CONTEXT:
@@ -359,7 +358,7 @@ def _hunks(before: bytes, regions: Sequence[_Region]) -> Iterator[list[_Region]]
 
 
 def _counted(before: bytes, hunk: Sequence[_Region]) -> tuple[int, int]:
-    """How many lines a hunk adds and removes."""
+    """Return the number of lines that a hunk adds and removes."""
     more = less = 0
     for run in _runs(hunk):
         old, new = before[run[0].start : run[-1].end], b"".join(region.new for region in run)
@@ -376,7 +375,7 @@ def _signs(lines: Sequence[str], sign: str) -> int:
 
 
 def _rendered(before: bytes, hunk: Sequence[_Region]) -> tuple[str, int, int]:
-    """The text of a hunk, and how many lines it adds and removes."""
+    """Return the text of a hunk, and the number of lines that it adds and removes."""
     first, last = hunk[0], hunk[-1]
     head = _lines_with_ends(before[_back(before, first.start) : first.start])
     tail = _lines_with_ends(before[last.end : _forward(before, last.end)])
@@ -397,7 +396,7 @@ def _rendered(before: bytes, hunk: Sequence[_Region]) -> tuple[str, int, int]:
 
 
 def _runs(regions: Sequence[_Region]) -> list[list[_Region]]:
-    """Regions with nothing between them are shown as one."""
+    """Join regions with nothing between them."""
     runs: list[list[_Region]] = []
     for region in regions:
         if runs and runs[-1][-1].end == region.start:
@@ -435,7 +434,7 @@ def _rest(data: bytes) -> list[str]:
 
 
 def _compared(old: list[str], new: list[str]) -> list[str]:
-    """What becomes of lines: those that stay are shown as such, where that is cheap to find out."""
+    """Return the diff lines; unchanged lines are marked as such if the comparison is cheap."""
     if min(len(old), len(new)) < 2 or max(len(old), len(new)) > SMALL:
         return [f"-{line}" for line in old] + [f"+{line}" for line in new]
     found = []
@@ -448,7 +447,7 @@ def _compared(old: list[str], new: list[str]) -> list[str]:
 
 
 def _shown(line: str) -> str:
-    """A line of a hunk, cut, with a newline."""
+    """Return a line of a hunk, truncated, with a newline."""
     text = line.removesuffix("\n")
     end = "\n" if line.endswith("\n") else "\n\\ No newline at end of file\n"
     if len(text) > LINE_SHOWN:

@@ -1,4 +1,4 @@
-"""Texts of arguments and reports: checked, quoted, and cut to a size."""
+"""Argument types and report texts: validation, quoting and truncation."""
 
 from __future__ import annotations
 
@@ -34,50 +34,50 @@ __all__ = [
 ]
 
 
-# -- Reports that fit: whole items as many as there is room for, and texts that say how much of them is missing.
+# -- Reports with a size limit: whole items, and a count of the omitted ones.
 
 
 Item = TypeVar("Item")
 REPORT = OutputLimit(24_000, 0)
-"""Characters of a report for a model."""
+"""Maximum characters of a report for a model."""
 MOST = REPORT.characters // 8
-"""Items of a report, at most: shorter than that is none, and more need not be written to see that they do not fit."""
+"""Maximum number of items of a report: an item has at least 8 characters, so no more can fit."""
 DATA = OutputLimit(48_000, 0)
-"""Characters of the same as JSON: some clients are sent all of it."""
+"""Maximum characters of the same report as JSON, because some clients receive all of it."""
 
 
 def dumps(value: Json, *, indent: int | None = None) -> str:
-    """A value as JSON text, characters as they are."""
+    """Return a value as JSON text, with non-ASCII characters unescaped."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def clip(text: str, most: int) -> str:
-    """The text, or its first ``most`` characters and how many follow. Pure."""
+    """Return the text, or its first ``most`` characters and the number of omitted ones. Pure."""
     return text if len(text) <= most else f"{text[:most]}[... {len(text) - most} more characters]"
 
 
 def fit(
     items: Sequence[Item], text_of: Callable[[Sequence[Item]], str], data_of: Callable[[Sequence[Item]], Json]
 ) -> tuple[list[Item], int]:
-    """The first items that fit, as text and as data, and how many were dropped. Pure."""
+    """Return the first items that fit, as text and as data, and the number of omitted items. Pure."""
     readable, _ = fit_items(items[:MOST], text_of, REPORT)
     kept, _ = fit_items(readable, lambda some: dumps(data_of(some)), DATA)
     return kept, len(items) - len(kept)
 
 
-# -- Checks of what models write, so that a mistake is told as one of the arguments.
+# -- Validation of arguments, so that an error names the argument.
 
 
 _NOT_TEXT = re.compile("[\udc80-\udcff]")
-"""Bytes that are not UTF-8, as ``surrogateescape`` writes them."""
+"""Bytes that are not UTF-8, as ``surrogateescape`` decodes them."""
 
 
 def readable_name(name: str) -> str:
-    r"""A name or path of the target on one line, as a shell takes it: ``$'a\nb'`` for what has a line break.
+    r"""Return a name or path of the target on one line, quoted as for a shell (``$'a\nb'``) if necessary.
 
-    Control characters, escapes and signs that turn the direction of a line are escaped, and so is a name that would
-    look like a part of the listing around it. Bytes that are not text stay as they are where nothing else is odd: tools
-    take the name back as it was given.
+    Names with control characters, escapes or bidirectional control characters are quoted, and names that would look
+    like a part of the listing. Bytes that are not UTF-8 stay unchanged if nothing else needs quoting: tools accept the
+    name as it is printed.
     """
     note = name.startswith("[") and name.endswith("]") and " " in name
     seen = _NOT_TEXT.sub("", name)
@@ -87,7 +87,7 @@ def readable_name(name: str) -> str:
 
 
 def readable_line(text: str) -> str:
-    """A text of the target on one line: what is not printable is escaped."""
+    """Return a text of the target on one line, with non-printable characters escaped."""
     return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
 
 
@@ -102,10 +102,10 @@ def _escaped(letter: str) -> str:
 
 
 def encodable(text: str, errors: str = "strict") -> str:
-    """The text, which bytes can stand for.
+    """Return the text if it can be encoded.
 
     Raises:
-        ValueError: it holds half of a surrogate pair.
+        ValueError: The text contains half of a surrogate pair.
     """
     try:
         text.encode("utf-8", errors)
@@ -135,27 +135,27 @@ def _duration(value: float | str) -> float | str:
 
 
 def seconds_of(value: float | str) -> float:
-    """Seconds from a number, or from a text such as ``30s``.
+    """Return seconds from a number, or from a text such as ``30s``.
 
     Raises:
-        ValueError: it is no duration.
+        ValueError: The value is not a duration.
     """
     return parse_duration(value)
 
 
 NOT_EMPTY = Field(json_schema_extra={"minLength": 1})
-"""For the schema alone: pydantic's own check of a length refuses bytes that are no UTF-8."""
+"""For the schema only: pydantic's own length check rejects bytes that are not UTF-8."""
 Line = Annotated[str, NOT_EMPTY, AfterValidator(_line)]
 """A command or a path: not empty, without NUL."""
 SomeContent = Annotated[str, NOT_EMPTY, AfterValidator(_some), AfterValidator(_encodable)]
-"""What bytes can stand for, and not empty."""
+"""A non-empty text that can be encoded."""
 Content = Annotated[str, AfterValidator(_encodable)]
-"""What bytes can stand for."""
+"""A text that can be encoded."""
 Duration = Annotated[float | str, AfterValidator(_duration)]
 """Seconds, or a text such as ``500ms``, ``30s``, ``10m``, ``1h``."""
 
 
-# -- Checks of what models write for people, so that a mistake is told as one of the arguments.
+# -- Validation of texts that a model writes for the operator.
 
 
 def _storable(text: str) -> str:
@@ -171,9 +171,9 @@ def _said(text: str) -> str:
 
 
 Short = Annotated[str, Field(max_length=1_000), AfterValidator(_storable)]
-"""A short text, or none."""
+"""A short text, possibly empty."""
 Header = Annotated[str, Field(max_length=60), AfterValidator(_storable)]
-"""A word or two, or none."""
+"""One or two words, possibly empty."""
 Label = Annotated[str, Field(max_length=200), AfterValidator(_said)]
 """A few words."""
 Note = Annotated[str, Field(max_length=2_000), AfterValidator(_said)]
@@ -184,6 +184,6 @@ Note = Annotated[str, Field(max_length=2_000), AfterValidator(_said)]
 
 
 PathText = Annotated[Line, Field(max_length=4_096)]
-"""A path: as long as systems allow."""
+"""A path, limited to the usual ``PATH_MAX``."""
 Word = Annotated[Line, Field(max_length=1_000)]
-"""An ending, a part of a path, a text to leave out."""
+"""A file name ending, a part of a path, or a text to exclude."""

@@ -1,4 +1,4 @@
-"""Finding files and text on the target: names, contents, what is in a directory."""
+"""Search tools: find files and text on the target."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ __all__ = ["tools"]
 
 
 def tools() -> list[Tool[Any]]:
-    """One of each."""
+    """Return one of each tool."""
     return [Glob(), Grep(), Checkfor(), Stump(), Ls()]

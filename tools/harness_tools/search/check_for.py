@@ -1,4 +1,4 @@
-"""checkfor: a text in the files of directories, without those below them."""
+"""``checkfor``: find a text in the files of directories, without their subdirectories."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-# -- The files directly in some directories that may hold a text: one script, and what it printed.
+# -- Fetching the files directly in some directories that may contain a text, with one script.
 
 
 REASONS = {
@@ -44,9 +44,9 @@ REASONS = {
 
 @dataclass(slots=True)
 class SearchRoot:
-    """A directory or a file that was asked for, its absolute path, and what was found there.
+    """A requested directory or file, its absolute path, and its contents.
 
-    ``refusal``: why it could not be searched; empty when it was.
+    ``refusal``: why it could not be searched; empty if it was.
     """
 
     given: str
@@ -58,20 +58,20 @@ class SearchRoot:
 
     @property
     def code(self) -> str:
-        """The refusal, for programs."""
+        """The error code of the refusal."""
         return REASONS[self.refusal][0]
 
     @property
     def reason(self) -> str:
-        """The refusal, in words."""
+        """The refusal as text."""
         return REASONS[self.refusal][1]
 
 
 def check_script(places: Sequence[SearchRoot], part: str, ext: str | None, *, folds: bool) -> str:
-    """The script: of each place ``D``, then ``X`` and why not, or ``R``, the real directory and contents. Pure.
+    """Return the script: it prints ``D`` for each root, then ``X`` and a reason, or ``R``, the path and contents. Pure.
 
     Args:
-        part: a text of one line that the files hold, empty for any.
+        part: A text of one line that the files must contain; empty for any.
     """
     flags = "-F -i" if folds else "-F"
     one = f'for f do if grep -q {flags} -e "$L" -- "$f"; then printf "%s\\0" "$f"; fi; done'
@@ -115,12 +115,12 @@ def _last(path: str) -> str:
 
 
 def ending_of(ext: str) -> str:
-    """With the dot that may be left out."""
+    """Return the ending with its dot, which may be omitted."""
     return ext if ext.startswith(".") else f".{ext}"
 
 
 def read_places(output: bytes, places: Sequence[SearchRoot]) -> None:
-    """Tell the places what was printed of them."""
+    """Store the script's output in the roots."""
     waiting = list(places)
     place = waiting[0]
     frames = frames_of(output)
@@ -138,7 +138,7 @@ def read_places(output: bytes, places: Sequence[SearchRoot]) -> None:
 
 
 async def search_locally(ctx: ToolContext, place: SearchRoot, ext: str | None) -> None:
-    """The same without programs of the target."""
+    """Search without programs of the target."""
     try:
         if place.is_dir:
             entries = await ctx.execution.list_dir(place.path)
@@ -159,7 +159,7 @@ async def search_locally(ctx: ToolContext, place: SearchRoot, ext: str | None) -
         place.contents = await fetch(ctx, place.real, encoded)
 
 
-# -- Finding a text in contents: exactly, or in either case, over the ends of lines of any kind. Pure.
+# -- Finding a text in contents: exact or case-insensitive, across line ends of any kind. Pure.
 
 
 WORD = b"[A-Za-z0-9_]"
@@ -167,7 +167,7 @@ WORD = b"[A-Za-z0-9_]"
 
 @dataclass(frozen=True, slots=True)
 class LiteralMatch:
-    """A match: its lines, counted from 1, and those beside it, without their ends."""
+    """A match: its line numbers, from 1, and the lines around it, without line ends."""
 
     line: int
     end_line: int
@@ -178,14 +178,14 @@ class LiteralMatch:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A text to find. ``part`` is a text of one line that is in every file that holds it, for ``grep -F``."""
+    """A text to find; ``part`` is a text of one line that each file with a match contains, for ``grep -F``."""
 
     expression: re.Pattern[bytes]
     part: str
 
     @classmethod
     def of(cls, text: str, *, folds: bool, whole_word: bool) -> Literal:
-        """Read one. The expression has one way to match at each place, so no text takes long."""
+        """Compile a text; the expression has one way to match at each position, so searching is linear."""
         body = b"".join(_letter(char, folds=folds) for char in text.replace("\r\n", "\n"))
         whole = b"(?<!%s)%s(?!%s)" % (WORD, body, WORD) if whole_word else body
         lines = text.replace("\r\n", "\n").split("\n")
@@ -202,7 +202,7 @@ def _letter(char: str, *, folds: bool) -> bytes:
 
 
 def find_hits(literal: Literal, content: bytes, context: int = 0) -> list[LiteralMatch]:
-    """The matches, one for each line in which one begins."""
+    """Return the matches, one for each line in which one starts."""
     starts = [0, *(match.end() for match in re.finditer(rb"\n", content))]
     found: list[LiteralMatch] = []
     for match in literal.expression.finditer(content):
@@ -229,7 +229,7 @@ def _hit(content: bytes, starts: list[int], first: int, last: int, context: int)
     return LiteralMatch(first + 1, last + 1, text, before, after)
 
 
-# -- ``checkfor``: a text in the files of directories, without those below them.
+# -- The tool.
 
 
 DESCRIPTION = """\
@@ -271,7 +271,7 @@ class _Arguments(Arguments):
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Those to search in."""
+        """The directories to search."""
         return self.dir or (() if self.file else (".",))
 
 
@@ -319,7 +319,7 @@ async def _looked(args: _Arguments, ctx: ToolContext, literal: Literal) -> list[
 
 
 async def _leave_out_secrets(ctx: ToolContext, place: SearchRoot) -> None:
-    """Take out what the policy keeps back. How many files that is would say whether the text is in them."""
+    """Remove files that the policy denies: their number would tell whether they contain the text."""
     contents = place.contents
     found = [*contents.texts, *contents.binary, *contents.large, *contents.unreadable]
     names = {posixpath.normpath(posixpath.join(place.real, plain(name))): name for name in found}
@@ -335,7 +335,7 @@ class _FileMatches:
 
     @property
     def shown(self) -> str:
-        """The path, as it may be given to another tool."""
+        """The path, as other tools accept it."""
         return shown_path(self.place.given, self.name) if self.place.is_dir else self.place.given
 
 

@@ -1,4 +1,4 @@
-"""What is in a tree of the target: names, kinds, sizes, times and contents, in one round trip."""
+"""Entries of a tree on the target: names, kinds, sizes, times and contents, in one round trip."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ __all__ = [
 ]
 
 
-# -- Contents of many files of the target, fetched to be searched here.
+# -- Contents of many files of the target, fetched to be searched locally.
 
 
 FILE_BYTES = 4 << 20
-"""Of one file; a longer one is not searched."""
+"""Maximum size of a file; a larger one is not searched."""
 ALL_BYTES = 24 << 20
-"""Of all."""
+"""Maximum size of all fetched files."""
 
 
 @dataclass(slots=True)
 class Contents:
-    """What was fetched, by path as the target named it. ``is_cut``: there was no room for the rest."""
+    """Fetched contents, by path as the target printed it; ``is_cut``: the size limit was reached."""
 
     texts: dict[bytes, bytes] = field(default_factory=dict)
     binary: list[bytes] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Contents:
     is_cut: bool = False
 
     def without(self, names: Collection[bytes]) -> Contents:
-        """The same without these files."""
+        """Return the contents without these files."""
 
         def kept(kind: list[bytes]) -> list[bytes]:
             return [name for name in kind if name not in names]
@@ -90,7 +90,7 @@ class Contents:
 
 
 def fetch_words() -> str:
-    """A command that prints the contents of the files that are its arguments, text by text."""
+    """Return a command that prints the contents of the files that are its arguments."""
     script = (
         'for f do s=$(wc -c <"$f") 2>/dev/null || { printf "U%s\\0" "$f"; continue; }; '
         f'if [ "$s" -gt {FILE_BYTES} ]; then printf "Z%s\\0" "$f"; '
@@ -101,7 +101,7 @@ def fetch_words() -> str:
 
 
 def read_contents(output: bytes) -> Contents:
-    """What such a command printed. Pure."""
+    """Parse the output of such a command. Pure."""
     found = Contents(is_cut=len(output) >= ALL_BYTES)
     frames = frames_of(output)
     for frame in frames:
@@ -110,7 +110,7 @@ def read_contents(output: bytes) -> Contents:
 
 
 def take_frame(found: Contents, frame: bytes, following: Iterator[bytes]) -> bool:
-    """Take one frame, and that with the text behind it; False when it is none of contents."""
+    """Take one frame, and the following one with the text; return False if it is not a frame of contents."""
     letter, name = frame[:1], frame[1:]
     if letter == b"F":
         text = next(following, None)
@@ -124,10 +124,10 @@ def take_frame(found: Contents, frame: bytes, following: Iterator[bytes]) -> boo
 
 
 async def fetch(ctx: ToolContext, directory: str, names: Sequence[bytes]) -> Contents:
-    """The contents of files below a directory, by names relative to it: in one round trip where there is a shell.
+    """Return the contents of files below a directory, by relative names: in one round trip if the target has a shell.
 
     Raises:
-        ToolError: it took too long.
+        ToolError: The search timed out.
     """
     if not names:
         return Contents()
@@ -164,18 +164,18 @@ async def _one_by_one(ctx: ToolContext, directory: str, names: Sequence[bytes]) 
     return found
 
 
-# -- What is in a tree of the target: names, kinds, sizes and times, in one round trip.
+# -- Entries of a tree on the target: names, kinds, sizes and times, in one round trip.
 
 
 MAX_ENTRIES = 16 << 20
-"""Bytes of names that are taken of one tree."""
+"""Maximum bytes of names of one tree."""
 AT_ONCE = 256 << 10
-"""Bytes of names whose reading keeps nobody waiting."""
+"""Maximum bytes of names that are parsed without a thread."""
 Kind = Literal["f", "d", "l", "o"]
 KINDS = "fdlbcps"
 """The letters of ``find`` for kinds."""
 _LETTERS = frozenset((*KINDS, "L", ">", "O"))
-"""Of the frames that :func:`entries_script` writes."""
+"""The letters of the frames that :func:`entries_script` prints."""
 FACTS = 5
 
 
@@ -192,7 +192,7 @@ _LINKS = 'for f do printf \'L%s\\0>%s\\0\' "$f" "$(readlink "$f")"; done'
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name. ``mtime`` is in whole seconds since the epoch; None where the target has no ``stat``."""
+    """An entry of a tree; ``mtime`` is in whole seconds since the epoch, or None if the target has no ``stat``."""
 
     path: str
     kind: Kind
@@ -205,9 +205,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The entries of a tree, in no order; ``ignored`` are those that its ignore files leave out.
+    """The entries of a tree, unordered; ``ignored`` are those that its ignore files exclude.
 
-    ``is_file``: what was looked at is a file, the only entry.
+    ``is_file``: the path is a file, which is the only entry.
     """
 
     tree: Tree
@@ -218,9 +218,9 @@ class Listing:
 
 
 def entries_script(query: TreeQuery, kinds: str, *, details: bool = False) -> str:
-    """The script. ``kinds`` are letters: ``f``, ``d``, ``l``; ``details``: also owners, and where links lead.
+    """Return the script; ``kinds`` are letters: ``f``, ``d``, ``l``; ``details``: also owners and link targets.
 
-    To look up the name of an owner takes longer than all the rest.
+    Looking up the name of an owner takes longer than everything else.
     """
     stat = _stat_words("%U:%G", "%Su:%Sg") if details else _stat_words("-:-", "-:-")
     printf = r"%y:%s:%T@:%m:%u:%g:%p\0" if details else r"%y:%s:%T@:%m:-:-:%p\0"
@@ -250,10 +250,10 @@ fi
 
 
 def read_entries(output: bytes, query: TreeQuery) -> Listing:
-    """The entries from what the script printed. Pure.
+    """Parse the entries that the script printed. Pure.
 
     Raises:
-        ValueError: something else than entries stands there.
+        ValueError: The output contains something other than entries.
     """
     tree = read_tree(output, MAX_ENTRIES)
     found = [*_printed(tree), *_batched(tree)]
@@ -276,7 +276,7 @@ def _listing(
 
 
 def _printed(tree: Tree) -> Iterator[Entry]:
-    """Entries that ``find`` itself described."""
+    """Yield entries that ``find`` itself described."""
     for letter, frames in tree.other.items():
         if letter not in KINDS:
             continue
@@ -286,7 +286,7 @@ def _printed(tree: Tree) -> Iterator[Entry]:
 
 
 def _batched(tree: Tree) -> Iterator[Entry]:
-    """Entries that ``stat`` described, many at once; when one of them was gone, nothing is known of the others."""
+    """Yield entries that ``stat`` described in batches; if one was deleted meanwhile, the others have no details."""
     ends = [*(start for start, _ in tree.batches[1:]), len(tree.paths)][: len(tree.batches)]
     for (start, said), end in zip(tree.batches, ends, strict=True):
         paths = tree.paths[start:end]
@@ -311,21 +311,21 @@ def _links(tree: Tree) -> dict[str, str]:
 
 
 def known_size(found: DirEntry | FileStat) -> int | None:
-    """The size in bytes; None where the target cannot tell it."""
+    """Return the size in bytes; None if the target cannot report it."""
     return found.size if found.size >= 0 else None
 
 
 def owner_of(stat: FileStat) -> str:
-    """``UID:GID``, empty where the target cannot tell them."""
+    """Return ``UID:GID``; empty if the target cannot report it."""
     return f"{stat.uid}:{stat.gid}" if stat.uid >= 0 else ""
 
 
 async def list_tree(ctx: ToolContext, query: TreeQuery, kinds: str, *, details: bool = False) -> Listing:
-    """Look at a tree. Without a ``find`` on the target that can, its names alone are asked for, and chosen here.
+    """List a tree; if the target has no suitable ``find``, only its names are listed, and filtered locally.
 
     Raises:
-        FileError: without ``find``: the directory cannot be looked at.
-        ToolError: it took too long.
+        FileError: Without ``find``: the directory cannot be read.
+        ToolError: The search timed out.
     """
     if can_search(ctx, "find"):
         output = await ask(ctx, entries_script(query, kinds, details=details))
@@ -365,13 +365,13 @@ async def _learn_rules(ctx: ToolContext, walked: list[DirEntry], tree: Tree) -> 
 
 
 async def _learn_file(ctx: ToolContext, tree: Tree, directory: str, path: str) -> None:
-    with contextlib.suppress(FileError):  # what cannot be read leaves nothing out
+    with contextlib.suppress(FileError):  # an unreadable ignore file excludes nothing
         if (await ctx.execution.stat(path, follow=False)).type == "file":
             learn_rules(tree, directory, (await ctx.execution.read_file(path, limit=IGNORE_LIMIT)).data)
 
 
 async def _learn_above(ctx: ToolContext, tree: Tree) -> None:
-    """What the directories above leave out, as far as the repository goes that the top is in."""
+    """Read the ignore files of the directories above, up to the root of the repository that contains the tree."""
     above = [tree.real]
     while above[-1] != "/":
         if await _is_there(ctx, posixpath.join(above[-1], ".git")):
