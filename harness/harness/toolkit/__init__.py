@@ -1,4 +1,4 @@
-"""The tool framework: one contract for tools, one pipeline for calls, one policy and one audit for all."""
+"""The tool framework: one interface for tools, and one pipeline, policy and audit log for their calls."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ _NAMES = {
     "pipeline": ("Services",),
     "registry": ("Registry",),
 }
-"""Where the names are defined; those that are not here are values."""
+"""The modules that define the names; all other names are in ``values``."""
 
-if not TYPE_CHECKING:  # which would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
-        """Names are loaded when they are first asked for: the audit and the rules need no model of a tool."""
+        """Load a name on first use: the audit log and the rules work without the tool classes."""
         from importlib import import_module
 
         if name not in __all__:

@@ -1,4 +1,4 @@
-"""What a tool is, and what its calls get."""
+"""The interface of a tool, and the context that its calls receive."""
 
 from __future__ import annotations
 
@@ -46,54 +46,54 @@ __all__ = [
 ]
 
 
-# -- What a tool is given beside its arguments.
+# -- What a tool receives in addition to its arguments.
 
 
 PARTIAL_KEPT = 32 << 10
-"""Characters of progress that are kept for a call that does not come to its result."""
+"""Characters of progress that are kept for a call that ends without a result."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class CallNotes:
-    """What a running tool tells the executor beside its result."""
+    """What a running tool reports to the executor in addition to its result."""
 
     job_id: str = ""
-    """The job on the target that does the work: after a lost link the ledger asks it for the outcome."""
+    """The job on the target that runs the call: the audit log asks it for the outcome after a lost connection."""
     begun: bool = False
     """The tool was started: from then on it may have changed something."""
     waited: float = 0.0
-    """Seconds for which it waited for somebody's leave."""
+    """Seconds spent waiting for approval."""
     requested: ToolCall | None = None
-    """The call as it may be shown, once its arguments are known to be valid."""
+    """The call as it may be shown, once its arguments are validated."""
     shown: str = ""
-    """The end of the progress that was shown so far, redacted."""
+    """The end of the progress shown so far, redacted."""
     streams: dict[str, ProgressStream] = field(default_factory=dict)
-    """What redacts each stream of progress: it holds back what may be the beginning of a secret."""
+    """The redacting buffers of the progress streams: they hold back what may be the start of a secret."""
     redactor: Redactor | None = None
-    """Redacts the progress of this call instead of the executor's."""
+    """Redacts the progress of this call instead of the executor's redactor."""
     on_job: Callable[[str], None] | None = None
-    """Told at once which job it is, so that the ledger knows also when harness is killed."""
+    """Called with the job's id as soon as it is known, so that the audit log has it even if harness is killed."""
     judge: Callable[[tuple[Subject, ...]], Awaitable[Verdict]] | None = None
-    """Asks the policy about what the running call comes to touch."""
+    """Asks the policy about what the running call accesses."""
     keys_command: Subject | None = None
-    """The command that the policy has judged instead of the keys of this call: it is run, and nothing is typed."""
+    """The command that the policy has approved in place of the call's keys: it is run, and no keys are sent."""
     faced: AdaptedCall | None = None
-    """How a profile shows the call to the model."""
+    """The call as a profile presents it to the model."""
 
     @property
     def partial(self) -> str:
-        """The end of what it produced so far, for a call that is cancelled or runs out of time."""
+        """The end of the output so far, for a call that is cancelled or times out."""
         return (self.shown + "".join(stream.rest for stream in self.streams.values()))[-PARTIAL_KEPT:]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """One call's surroundings. Everything on the target goes through ``execution``, and through nothing else.
+    """The context of one call. All access to the target goes through ``execution``.
 
-    ``registry`` has the tools under their own names, ``offered`` as the model knows them; without a profile, and where
-    ``offered`` is None, they are the same.
-    ``cwd`` is the directory that relative paths of the call start from; None is the context's own.
-    ``depth`` is 0 for the first agent and grows by one with each sub-agent.
+    ``registry`` has the tools under their own names, ``offered`` under the names that the model knows; without a
+    profile, and if ``offered`` is None, they are the same.
+    ``cwd`` is the directory in which relative paths of the call start; None means the context's own.
+    ``depth`` is 0 for the first agent and one more for each level of sub-agents.
     """
 
     execution: ExecutionContext
@@ -111,30 +111,30 @@ class ToolContext:
     spawner: Spawner | None = None
     offered: Registry | None = None
     handoff: float | None = None
-    """Seconds after which a tool that can leave its work running does so and returns what names it, without an error:
-    whoever asked would not wait any longer. None waits as long as the arguments say."""
+    """Seconds after which a tool that can leave its work running does so and returns the id of the job, without an
+    error, because its caller would not wait longer. None waits as long as the arguments say."""
     questioner: Questioner | None = None
-    """Who asks the user; None: there is no user to ask."""
+    """Asks the user questions; None: there is no user to ask."""
     notebook: Notebook | None = None
-    """Things to do and memories."""
+    """To-do lists and memories."""
     compactor: Compactor | None = None
-    """Who keeps the conversation and can shorten it."""
+    """Can compact the conversation."""
     web: WebSettings = field(default_factory=WebSettings)
     executor: Executor | None = None
-    """What runs this call: the executor of a sub-agent is made from it."""
+    """The executor that runs this call: executors of sub-agents are derived from it."""
     clock: Callable[[], float] = time.time
     notes: CallNotes = field(default_factory=CallNotes)
 
     @property
     def shown(self) -> ShownForm:
-        """In which form the model gets the result: a tool that is read on from an offset fills it, and no more."""
+        """The form in which the model receives the result: a tool that pages by offset fills it, and no more."""
         return ShownForm() if self.notes.faced is None else self.notes.faced.form
 
     def progress(self, text: str, stream: Literal["stdout", "stderr", "note"] = "stdout") -> None:
-        """Show people a piece of output while the call runs; models never see it.
+        """Show the operator a piece of output while the call runs; models never see it.
 
-        A piece of ``stdout`` or ``stderr`` may end anywhere: what could be the beginning of a secret is shown with
-        what follows it. A note is whole.
+        A piece of ``stdout`` or ``stderr`` may end anywhere: what could be the start of a secret is held back until
+        the next piece. A note is complete.
         """
         if stream == "note":
             self._show((self.notes.redactor or self.redactor).text(text), stream)
@@ -142,7 +142,7 @@ class ToolContext:
             self._show(self._progress(stream).feed(text), stream)
 
     def skip_progress(self, stream: Literal["stdout", "stderr"] = "stdout") -> None:
-        """The next piece of a stream does not follow the last one: what is between them is not shown."""
+        """Report a gap in a stream: its next piece does not follow the last one."""
         self._progress(stream).skip()
 
     def _progress(self, stream: str) -> ProgressStream:
@@ -153,7 +153,7 @@ class ToolContext:
         return self.notes.streams[stream]
 
     def finish_progress(self) -> None:
-        """Show what was held back; the executor does this when the tool has ended."""
+        """Show what was held back; the executor calls this when the tool has ended."""
         for stream in ("stdout", "stderr"):
             if stream in self.notes.streams:
                 self._show(self.notes.streams[stream].flush(), stream)
@@ -164,10 +164,10 @@ class ToolContext:
             self.events.publish(ToolCallProgress(call_id=self.call_id, text=text, stream=stream))
 
     async def permitted(self, subjects: tuple[Subject, ...]) -> Verdict:
-        """What the policy says of what the call comes to touch while it runs, such as where a redirect leads.
+        """Return the policy's decision about what the call accesses while it runs, such as a redirect's destination.
 
         Raises:
-            ToolError: it could not be found out.
+            ToolError: the decision failed.
         """
         if self.notes.judge is None:
             return Verdict(False, "nobody judges what the call comes to touch", "no policy")
@@ -176,13 +176,13 @@ class ToolContext:
     async def unreadable_paths(
         self, paths: Collection[str], *, top: str, holders: Collection[str] | None = None
     ) -> frozenset[str]:
-        """Return the found files of which nothing may be shown; see :meth:`Policy.unreadable_paths`."""
+        """Return the files whose contents may not be shown; see :meth:`Policy.unreadable_paths`."""
         if self.executor is None or not paths:
             return frozenset()
         return await self.executor.services.policy.unreadable_paths(paths, self, top=top, holders=holders)
 
     async def unwritable_paths(self, paths: Collection[str], *, tool: str) -> frozenset[str]:
-        """Return the found files that a tool may not change or move; see :meth:`Policy.unwritable_paths`."""
+        """Return the files that a tool may not change or move; see :meth:`Policy.unwritable_paths`."""
         if self.executor is None or not paths:
             return frozenset()
         return await self.executor.services.policy.unwritable_paths(paths, self, tool=tool)
@@ -192,7 +192,7 @@ class ToolContext:
         self.events.publish(event)
 
     def started_job(self, job_id: str) -> None:
-        """Say which job on the target does the work of this call."""
+        """Record which job on the target runs this call."""
         self.notes.job_id = job_id
         if self.notes.on_job is not None:
             self.notes.on_job(job_id)
@@ -201,12 +201,12 @@ class ToolContext:
     locked = renamed_method("locked", "unwritable_paths")
 
 
-# -- What a tool is: a name, a description, arguments as a pydantic model, traits, and one method that does the work.
+# -- A tool: a name, a description, arguments as a pydantic model, traits, and one method that does the work.
 #
 # As a function::
 #
 #     class Uptime(Arguments):
-#         '''Tell how long the target has been up.'''
+#         '''Show how long the target has been up.'''
 #         pretty: bool = Field(False, description="in words")
 #
 #     @tool(Uptime, category=Category.SHELL, parallelizable=True)
@@ -214,19 +214,19 @@ class ToolContext:
 #         done = await ctx.execution.run_shell("uptime -p" if args.pretty else "uptime")
 #         return ToolResult.of(done.stdout)
 #
-# A tool with more to say (what it would touch, whether this call needs approval) is a subclass of :class:`Tool`.
+# A tool with more behavior (its subjects, whether a call needs approval) is a subclass of :class:`Tool`.
 
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What every provider takes as a tool's name."""
+"""Tool names that every provider accepts."""
 HERE = "this machine"
-"""Where harness runs, in the words of a question."""
+"""The machine on which harness runs, as approval requests call it."""
 
 
 class Arguments(BaseModel):
-    """Base of a tool's arguments: unknown ones are refused, and nothing changes after validation.
+    """Base of a tool's arguments: unknown ones are refused, and values are immutable after validation.
 
-    Other spellings that are taken on input and never advertised are the field's ``validation_alias``
+    Alternative names that are accepted as input and never advertised are the field's ``validation_alias``
     (``AliasChoices("path", "file_path")``, the canonical name first).
     """
 
@@ -238,6 +238,7 @@ class Arguments(BaseModel):
 class Intent(BaseModel):
     """What the caller says of a mutating call: shown to the approver, kept in the audit, never decided by."""
 
+    """What the caller states about a mutating call: shown to the approver and audited, never used for decisions."""
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     risk: Literal["low", "medium", "high"] | None = Field(None, description="how much harm this could do")
@@ -247,12 +248,12 @@ class Intent(BaseModel):
 
 
 class MutatingArguments(Arguments, Intent):
-    """Base of the arguments of tools that change something."""
+    """Base of the arguments of mutating tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLimit:
-    """How much of a result the model gets: characters, and how many of them from the end (0: only the head)."""
+    """How much of a result the model receives: characters, and how many of them from its end (0: only the head)."""
 
     characters: int = 15_000
     tail: int = 7_500
@@ -260,38 +261,38 @@ class OutputLimit:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is true of every call of a tool, unless :meth:`Tool.traits_of` says otherwise for one call."""
+    """Properties of every call of a tool, unless :meth:`Tool.traits_of` overrides them for one call."""
 
     category: Category = Category.NONE
     mutating: bool = False
-    """It changes something: the ledger keeps it before it runs, and it asks by default."""
+    """It changes something: it is recorded before it runs, and requires approval by default."""
     parallelizable: bool = False
     """Several calls of one batch may run at once."""
     cacheable: bool = False
     timeout: float | None = None
     """Seconds until the call is cancelled; None leaves it to the tool."""
     requires: tuple[str, ...] = ()
-    """Programs that the target must have, and ``tmux`` for a terminal."""
+    """Programs that the target must have; ``tmux`` means a terminal."""
     aliases: tuple[str, ...] = ()
-    """Other names under which it may be called; never advertised."""
+    """Other accepted names; never advertised."""
     limit: OutputLimit = field(default_factory=OutputLimit)
     packs: tuple[str, ...] = ()
-    """Sets that it belongs to (``core``, ``search``, ``dev``)."""
+    """The packs that it belongs to (``core``, ``search``, ``dev``)."""
     libraries: tuple[str, ...] = ()
-    """Modules that must be installed beside harness, by their top names; without them it is not offered."""
+    """Additional Python modules that it requires, by top-level name; without them the tool is not offered."""
     extra: str = ""
-    """What brings them, as ``pip install`` takes it."""
+    """The package that installs them, as an argument of ``pip install``."""
 
 
 A = TypeVar("A", bound=BaseModel)
 
 
 class Tool(ABC, Generic[A]):
-    """A named operation with a schema. One instance serves every call; it keeps no state of a call.
+    """A named operation with a schema. One instance serves all calls; it stores no state of a call.
 
     Args:
-        name: letters, digits, ``_`` and ``-``, 64 at most.
-        description: for the model; what it does, when to use it, what it returns.
+        name: letters, digits, ``_`` and ``-``, at most 64.
+        description: for the model: what it does, when to use it, what it returns.
         arguments: the model of its arguments.
     """
 
@@ -305,70 +306,71 @@ class Tool(ABC, Generic[A]):
 
     @property
     def own(self) -> Tool[Any]:
-        """The tool that does the work: itself, unless a profile shows another one under this name."""
+        """The tool that does the work: itself, unless a profile presents another tool under this name."""
         return self
 
     @property
     def schema(self) -> JsonObject:
-        """The JSON schema of the arguments, as models see it: a fresh object at each access."""
+        """The JSON schema of the arguments, as models see it: a new object on each access."""
         return schema_of(self.arguments)
 
     def parse(self, raw: JsonObject) -> A:
-        """Arguments from what a model wrote; texts that mean numbers or truth values are taken as such.
+        """Parse arguments from a model; strings that mean numbers or booleans are converted.
 
         Raises:
-            ToolError: ``invalid_args``, with one line for each mistake.
+            ToolError: ``invalid_args``, with one line for each error.
         """
         return parse_arguments(self.arguments, raw, tool=self.name)
 
     def traits_of(self, args: A) -> Traits:
-        """The traits of one call."""
+        """Return the traits of one call."""
         return self.traits
 
     def subjects(self, args: A) -> tuple[Subject, ...]:
-        """What the call would touch, for the policy. The default is the call itself."""
+        """Return what the call would touch, for the policy. The default is the call itself."""
         return (Subject("other", self.name),)
 
     def covered_arguments(self) -> frozenset[str]:
-        """The arguments that :meth:`subjects` tell all about, so that nothing is left of them to judge."""
+        """Return the arguments that :meth:`subjects` covers completely, so that they need no further decision."""
         return frozenset()
 
     def private_arguments(self, args: A) -> frozenset[str]:
-        """The arguments that may hold a password without a form of its own.
+        """Return the arguments that may contain a password of no recognizable form.
 
-        Hooks, events and the audit do not get them; people who are asked do, redacted. What is typed into a pane is
-        known by its subject.
+        Hooks, events and the audit log do not receive them; approval requests show them redacted. Input for a pane
+        is identified by its subject instead.
         """
         return frozenset()
 
     def preview(self, args: A) -> str | None:
-        """What a question about the call shows beside its subjects, such as the text of a file that would be written.
+        """Return what an approval request shows after the subjects, such as the new text of a file.
 
-        It is redacted and cut where it is shown. A lasting answer does not cover it: rules know the subjects alone.
+        It is redacted and truncated where it is shown. A permanent approval does not cover it: rules only match
+        subjects.
         """
         return None
 
     def execution_place(self, args: A) -> str:
-        """Where the work is done when that is not the target, such as :data:`HERE`: people who are asked have to know.
+        """Return where the work is done if not on the target, such as :data:`HERE`; approval requests show it.
 
-        The default is the target.
+        The default is empty: the target.
         """
         return ""
 
     def requires_approval(self, args: A) -> bool:
-        """Whether the call asks when no rule decides."""
+        """Return whether the call requires approval if no rule decides."""
         return self.traits_of(args).mutating
 
     def paths(self, args: A) -> tuple[str, ...]:
-        """The files on the target that the call changes: two calls that share one never run at once."""
+        """Return the files on the target that the call changes: calls that share one never run at the same time."""
         return tuple(subject.text for subject in self.subjects(args) if subject.kind == "write")
 
     @abstractmethod
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
-        """Do it.
+        """Run a call.
 
         Raises:
-            ToolError: it could not be done at all. Other exceptions are bugs and become one.
+            ToolError: the call could not run at all. Other exceptions are defects and are converted to one.
         """
 
 
@@ -376,7 +378,7 @@ Work = Callable[[A, "ToolContext"], Awaitable[ToolResult]]
 
 
 class FunctionTool(Tool[A]):
-    """A tool made of a function."""
+    """A tool that runs a function."""
 
     def __init__(self, name: str, description: str, arguments: type[A], traits: Traits, work: Work[A]) -> None:
         super().__init__(name, description, arguments, traits)
@@ -389,9 +391,13 @@ class FunctionTool(Tool[A]):
 def tool(
     arguments: type[A], *, name: str = "", description: str = "", **traits: Any
 ) -> Callable[[Work[A]], FunctionTool[A]]:
-    """Make a tool of a function: its name and description are the function's name and the arguments' docstring.
+    """Create a tool from a function.
 
-    ``traits`` are the fields of :class:`Traits`.
+    Args:
+        arguments: the model of its arguments.
+        name: the default is the function's name.
+        description: the default is the docstring of ``arguments``.
+        traits: the fields of :class:`Traits`.
     """
 
     def make(work: Work[A]) -> FunctionTool[A]:

@@ -1,7 +1,7 @@
-"""What happens to calls, as a stream that front ends watch: prompts, viewers, MCP clients, tests.
+"""Events of calls as a stream for user interfaces: prompts, viewers, MCP clients, tests.
 
-Progress may be dropped for a slow subscriber, and the next one that fits says how many were; everything else is kept
-for it without a bound, because to lose a question or an end would leave somebody waiting.
+Progress may be dropped for a slow subscriber, and the next piece it receives carries the number of dropped ones.
+All other events are buffered without a limit, because a dropped question or end would leave its receiver waiting.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ __all__ = [
 ]
 
 PROGRESS_KEPT = 256
-"""Pieces of progress that wait for a slow subscriber."""
+"""Buffered pieces of progress for a slow subscriber."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Base of events. ``number`` grows by one within a session; ``parent_call`` is the call that made the sub-agent."""
+    """Base of events. ``number`` is unique in a session; ``parent_call`` is the call that started the sub-agent."""
 
     number: int = 0
     session_id: str = ""
     parent_call: str = ""
 
     def notification(self) -> tuple[str, str] | None:
-        """What kind of thing the operator should know, and its text; None: nothing."""
+        """Return the kind and the text of an operator notification; None for no notification."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallRequested(Event):
-    """A call with valid arguments is about to go through policy. Exactly one completion follows."""
+    """A call with valid arguments enters the pipeline. Exactly one completion follows."""
 
     call: ToolCall
     mutating: bool
@@ -72,16 +72,16 @@ class ToolCallProgress(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallCompleted(Event):
-    """The end of a call, also of one that never got as far as being requested. Its call is as it may be shown."""
+    """The end of a call, including calls that were never requested. Its call is as it may be shown."""
 
     outcome: CallOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionAsked(Event):
-    """Somebody has to decide about ``what``, the exact text. ``details`` is what the caller says of it.
+    """The operator must decide about ``what``, the exact text. ``details`` is what the caller states about it.
 
-    ``preview`` has lines to show below ``what``; those that begin with ``| `` are the caller's.
+    ``preview`` has lines to show below ``what``; those that start with ``| `` are from the caller.
     """
 
     request_id: str
@@ -92,13 +92,13 @@ class PermissionAsked(Event):
     preview: str = ""
 
     def notification(self) -> tuple[str, str] | None:
-        """The operator has to decide."""
+        """Return the notification that an approval is required."""
         return "permission_request", self.what
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionReplied(Event):
-    """It was decided: by whom, and how."""
+    """The decision on an approval request, and who made it."""
 
     request_id: str
     allowed: bool
@@ -108,20 +108,20 @@ class PermissionReplied(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAsked(Event):
-    """A tool asks the person at the prompt."""
+    """A tool asks the operator questions."""
 
     request_id: str
     questions: Json
 
     def notification(self) -> tuple[str, str] | None:
-        """The operator is asked."""
+        """Return the notification that a question was asked."""
         asked = self.questions if isinstance(self.questions, list) else []
         return "question", "\n".join(str(one.get("question", "")) for one in asked if isinstance(one, dict))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAnswered(Event):
-    """The answers, or None when nobody gave any."""
+    """The answers, or None if there are none."""
 
     request_id: str
     answers: Json = None
@@ -137,7 +137,7 @@ class JobStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobExited(Event):
-    """A command that had been left running has ended."""
+    """A command that was left running has exited."""
 
     job_id: str
     exit_code: int | None
@@ -145,19 +145,19 @@ class JobExited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentStarted(Event):
-    """A call started an agent of its own."""
+    """A call started a sub-agent."""
 
     agent_id: str
     prompt: str
     kind: str = ""
     """Its type."""
     title: str = ""
-    """What it is for, in a few words."""
+    """Its task in a few words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentCompleted(Event):
-    """That agent has ended."""
+    """A sub-agent has ended."""
 
     agent_id: str
     is_error: bool
@@ -165,21 +165,21 @@ class SubagentCompleted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TodoChanged(Event):
-    """The list of things to do is another."""
+    """The to-do list was changed."""
 
     todos: Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalFailure(Event):
-    """For the operator: something of harness itself went wrong. The model is told separately."""
+    """An internal failure of harness, for the operator. The model is notified separately."""
 
     message: str
     call_id: str = ""
 
 
 class Subscription:
-    """The events since it was made, one after the other: ``async for event in subscription``."""
+    """The events since it was created, in order: ``async for event in subscription``."""
 
     def __init__(self) -> None:
         self._waiting: deque[Event] = deque()
@@ -188,7 +188,7 @@ class Subscription:
         self._more = anyio.Event()
 
     def put(self, event: Event) -> None:
-        """Keep an event for the subscriber."""
+        """Buffer an event for the subscriber."""
         if isinstance(event, ToolCallProgress):
             if self._progress >= PROGRESS_KEPT:
                 self._missed[event.call_id] = self._missed.get(event.call_id, 0) + 1
@@ -210,7 +210,7 @@ class Subscription:
         return event
 
     def drain(self) -> list[Event]:
-        """What has come and was not taken yet, at once."""
+        """Return and remove all buffered events, without waiting."""
         events = list(self._waiting)
         self._waiting.clear()
         self._progress = 0
@@ -218,7 +218,7 @@ class Subscription:
 
 
 class EventBus:
-    """Hands every event to every subscriber. Publishing never waits."""
+    """Delivers every event to every subscriber. Publishing never waits."""
 
     def __init__(self, session_id: str = "") -> None:
         self.session_id = session_id
@@ -226,7 +226,7 @@ class EventBus:
         self._listeners: list[Callable[[Event], None]] = []
 
     def publish(self, event: Event) -> Event:
-        """Give the event its number and hand it on; returns it as it was handed on."""
+        """Number an event, deliver it and return it as delivered."""
         self._number += 1
         numbered = replace(event, number=self._number, session_id=event.session_id or self.session_id)
         for listener in tuple(self._listeners):
@@ -235,14 +235,14 @@ class EventBus:
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
-        """A subscription to what is published inside."""
+        """Yield a subscription to the events published while the context is open."""
         subscription = Subscription()
         with self.listening(subscription.put):
             yield subscription
 
     @contextmanager
     def listening(self, listener: Callable[[Event], None]) -> Iterator[None]:
-        """Call ``listener`` with what is published inside, before publishing returns. It may not raise."""
+        """Call ``listener`` with each event before publishing returns. It may not raise."""
         self._listeners.append(listener)
         try:
             yield

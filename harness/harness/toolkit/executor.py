@@ -1,4 +1,4 @@
-"""The one way from a call to its outcome, alone or in a batch."""
+"""Runs calls through the pipeline, one at a time or in a batch."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ __all__ = [
 ]
 
 
-# -- Several calls of one response: which run at once, and in which order their results come back.
+# -- Several calls of one response: which run at the same time, and in which order their results are returned.
 
 
 Order = Literal["in_order", "parallel_first"]
 CONCURRENCY = 8
-"""Calls that run at once, at most: a host's sshd gives ten channels by default, and we hold two."""
+"""Maximum concurrent calls: sshd allows ten channels by default, and harness uses two itself."""
 
 
 def groups(parallel: Sequence[bool], order: Order) -> list[list[int]]:
-    """The numbers of the calls that run together, group after group. Pure."""
+    """Return the indexes of the calls that run together, group by group. Pure."""
     if order == "parallel_first":
         first = [number for number, at_once in enumerate(parallel) if at_once]
         return [first] * bool(first) + [[number] for number, at_once in enumerate(parallel) if not at_once]
@@ -76,7 +76,7 @@ async def run_batch(
     order: Order,
     concurrency: int,
 ) -> list[CallOutcome]:
-    """Run the calls as :func:`groups` says; outcomes in the order of the calls."""
+    """Run the calls in the groups of :func:`groups` and return outcomes in the order of the calls."""
     outcomes: dict[int, CallOutcome] = {}
     limiter = anyio.CapacityLimiter(concurrency)
 
@@ -91,14 +91,13 @@ async def run_batch(
     return [outcomes[number] for number in range(len(calls))]
 
 
-# -- The one way from a call to its outcome, for agents, the command line, Python and MCP.
+# -- The call path of agents, the command line, Python and MCP.
 #
-# The order is fixed: alias and lookup → decode → validate and coerce → ``ToolCallRequested`` → middleware,
-# outermost first → hooks before (they may change the call: it is validated again) → permission → remembered result
-# → ledger → path lock → run, within its time → ledger → hooks after → redact → cut → remember or forget →
-# ``ToolCallCompleted``. A call in the words of a profile is translated into ours as soon as it is valid, and its
-# result is shown in the profile's form after everything else. What is refused leaves no intent in the ledger, and
-# still has exactly one completion.
+# The order is fixed: alias and lookup → decode → validate and coerce → ``ToolCallRequested`` → middleware, outermost
+# first → hooks before (they may change the call: it is validated again) → permission → cached result → audit record →
+# path lock → run, within its timeout → audit record → hooks after → redact → truncate → cache or invalidate →
+# ``ToolCallCompleted``. A call under a profile's names is translated as soon as it is valid, and its result is
+# converted to the profile's form last. A refused call has no intent record, but still exactly one completion.
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +105,10 @@ class Executor:
     """Runs the calls of one session on one target. Safe to use from several tasks at once.
 
     Args:
-        agent_id: the agent whose calls these are; empty for a person or a script.
+        agent_id: the agent that makes the calls; empty for an operator or a script.
         depth: 0, and one more for each sub-agent above it.
-        max_agent_depth: agents at this depth start no others, and are not offered the tool for it.
-        handoff: seconds after which a command that still runs is left running, and named in the result.
+        max_agent_depth: agents at this depth cannot start others, and are not offered the tool for it.
+        handoff: seconds after which a running command is left running and its job id returned.
         questioner, notebook, compactor: as tools find them in their context.
     """
 
@@ -133,9 +132,9 @@ class Executor:
     _running: dict[str, anyio.CancelScope] = field(default_factory=dict)
 
     async def call(self, call: ToolCall) -> CallOutcome:
-        """Take one call through the pipeline. Every failure is an outcome; only a cancel of the caller is raised.
+        """Run one call through the pipeline. Every failure is an outcome; only cancellation of the caller is raised.
 
-        A cancel by :meth:`cancel` is an outcome, too: ``cancelled``.
+        Cancelling by :meth:`cancel` also gives an outcome: ``cancelled``.
         """
         call = replace(call, call_id=call.call_id or uuid.uuid4().hex, agent_id=call.agent_id or self.agent_id)
         started = anyio.current_time()
@@ -157,25 +156,25 @@ class Executor:
     async def batch(
         self, calls: Sequence[ToolCall], *, order: Order = "in_order", concurrency: int = CONCURRENCY
     ) -> list[CallOutcome]:
-        """The calls of one response of a model; outcomes in their order. A failure stops none of the others.
+        """Run the calls of one model response and return outcomes in their order. A failure stops no other call.
 
         Args:
-            order: ``in_order``: neighbours that may run at once do, any other waits for all before it and holds up
-                all after it. ``parallel_first``: all that may run at once, then the others one by one.
-            concurrency: how many run at once, at most.
+            order: ``in_order``: adjacent calls run together if they may; any other call waits for all before it, and
+                all after it wait for it. ``parallel_first``: all that may run together, then the others one by one.
+            concurrency: the maximum number of concurrent calls.
         """
         parallel = [self._parallelizable(call) for call in calls]
         return await run_batch(self.call, calls, parallel, order, concurrency)
 
     def cancel(self, call_id: str | None = None) -> None:
-        """End one running call, or all of them."""
+        """Cancel one running call, or all of them."""
         for name, scope in self._running.items():
             if call_id in (None, name):
                 scope.cancel()
 
     @property
     def running(self) -> tuple[str, ...]:
-        """The ids of the calls that are in the pipeline."""
+        """The ids of the running calls."""
         return tuple(self._running)
 
     def _context(self, call: ToolCall) -> ToolContext:
@@ -215,7 +214,7 @@ class Executor:
             return await self._requested(call, ctx)
         except anyio.get_cancelled_exc_class():
             raise
-        except Exception as error:  # whatever it is, the model gets a result for its call
+        except Exception as error:  # every call needs a result for the model, whatever failed
             result, failure = failure_of(error, call.name, ctx.notes.partial)
             safe = self.services.redactor.result(result)
             return CallOutcome(
@@ -229,7 +228,7 @@ class Executor:
         prepared = _prepared(call, tool, ctx)
         assert not isinstance(prepared.call.arguments, str)
         redacted_values = self.services.redactor.json(prepared.call.arguments)
-        shown = redact_typed_input(redacted_values, prepared.typed_into)  # nobody has judged it yet
+        shown = redact_typed_input(redacted_values, prepared.typed_into)  # the policy has not decided yet
         shown = without_private(shown, prepared.private)
         requested = ctx.notes.requested = replace(prepared.call, arguments=shown)
         pipeline = Pipeline(self.services, self.locks, ctx)
@@ -243,13 +242,13 @@ class Executor:
         outcome = replace(outcome, seconds=anyio.current_time() - started, waited=ctx.notes.waited)
         if outcome.error is not None:
             self.events.publish(InternalFailure(message=outcome.result.text, call_id=outcome.call.call_id))
-        shown = ctx.notes.requested or replace(outcome.call, arguments={})  # what is no call may hold anything
+        shown = ctx.notes.requested or replace(outcome.call, arguments={})  # invalid arguments may contain anything
         self.events.publish(ToolCallCompleted(outcome=replace(outcome, call=shown)))
         return outcome if ctx.notes.faced is None else ctx.notes.faced.shown(outcome, self.services.redactor)
 
 
 def _prepared(call: ToolCall, tool: Tool[Any], ctx: ToolContext) -> Prepared:
-    """The call under the tool's own name, with valid arguments.
+    """Return the call under the tool's own name, with valid arguments.
 
     Raises:
         ToolError: ``invalid_args``.

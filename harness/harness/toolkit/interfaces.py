@@ -1,4 +1,4 @@
-"""What the executor needs and does not do itself: policy, ledger, hooks, redaction, knowledge of files, sub-agents."""
+"""Interfaces that the executor depends on: policy, audit log, hooks, redaction, read versions, sub-agents."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ if not TYPE_CHECKING:
 Next = Callable[[ToolCall], Awaitable[CallOutcome]]
 """The rest of the pipeline."""
 Middleware = Callable[[ToolCall, "ToolContext", Next], Awaitable[CallOutcome]]
-"""Code around a call with valid arguments. It may answer without calling on, or call on with other arguments, which
-are then validated again. It sees results as the model will: redacted and cut."""
+"""Code around a call with valid arguments. It may return an outcome without calling the next step, or pass other
+arguments on, which are validated again. It gets results as the model does: redacted and truncated."""
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionRequest:
-    """A call, as the policy judges it. ``call`` has the canonical name and the arguments as they will run."""
+    """A call for the policy to decide on. ``call`` has the canonical name and the arguments as they will run."""
 
     call: ToolCall
     tool: Tool[Any]
@@ -55,67 +55,72 @@ class PermissionRequest:
     mutating: bool
     requires_approval: bool
     backend: str
-    """The target's URL and identity; a grant for one target says nothing of another."""
+    """The target's URL and identity; a grant for one target does not apply to another."""
     preview: str | None = None
-    """What :meth:`Tool.preview` shows of it."""
+    """The preview of the call from :meth:`Tool.preview`."""
     place: str = ""
-    """Where it would run when that is not the target; see :meth:`Tool.place`."""
+    """Where the call would run if not on the target; see :meth:`Tool.execution_place`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the policy says. ``by`` names what decided (``rule 3 of the user's file``, ``mode deny``, ``operator``)."""
+    """The policy's decision. ``by`` names what decided (``rule 3 of the user's file``, ``mode deny``, ``operator``)."""
 
     allowed: bool
     reason: str
     by: str
     call: ToolCall | None = None
-    """The call as the approver changed it; it is validated and judged again."""
+    """The call as the approver changed it; it is validated and decided on again."""
     secret: bool = False
-    """What is typed answers a question for a secret: nothing keeps its text."""
+    """The typed input answers a question for a secret: its text is not stored."""
 
 
 class Policy(ABC):
-    """Decides whether a call may run. One decision place for every front end."""
+    """Decides whether a call may run, in the same way for every user interface."""
 
     @abstractmethod
     async def decide(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
-        """Decide, by rules or by asking a person.
+        """Decide on a call, by rules or by asking the operator.
 
         Raises:
-            ToolError: ``permission_failure``: it could not be found out. The call does not run.
+            ToolError: ``permission_failure``: the decision failed. The call does not run.
         """
 
     async def unreadable_paths(
         self, paths: Collection[str], ctx: ToolContext, *, top: str, holders: Collection[str] | None = None
     ) -> frozenset[str]:
-        """Those of some files, by their real paths, of whose contents no tool may show anything.
+        """Return those of the given files whose contents no tool may show.
 
-        For tools that are allowed to search a directory, and find in it what nobody was asked about. The default
-        withholds nothing.
+        For tools that are allowed to search a directory and find files there that no approval request named. The
+        default withholds nothing.
 
         Args:
+            paths: the real paths of the files.
             top: the real path of the directory that was searched.
-            holders: the directories from ``top`` on that hold a file which excludes others (``.aiexclude``), as the
-                tool has seen; None when it has not looked.
+            holders: the directories from ``top`` down that contain an ignore file (``.aiexclude``), as the tool has
+                found them; None if it has not searched for them.
 
         Raises:
-            HarnessError: it could not be found out.
+            HarnessError: the target could not be asked.
         """
         return frozenset()
 
     async def unwritable_paths(self, paths: Collection[str], ctx: ToolContext, *, tool: str) -> frozenset[str]:
-        """Those of some files, by their real paths, that ``tool`` may not change or move, whoever allows it.
+        """Return those of the given files that ``tool`` may not change or move, regardless of any approval.
 
-        For tools that are allowed to move a directory, and find in it what nobody was asked about. The default locks
-        nothing.
+        For tools that are allowed to move a directory and find files there that no approval request named. The
+        default protects nothing.
+
+        Args:
+            paths: the real paths of the files.
+            tool: the tool's name.
         """
         return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class CallEntry:
-    """A call that is about to run, as the ledger keeps it. ``call`` is redacted."""
+    """A call that is about to run, as the audit log stores it. ``call`` is redacted."""
 
     call: ToolCall
     session_id: str
@@ -124,97 +129,107 @@ class CallEntry:
     started: float
     verdict: Verdict
     details: JsonObject = field(default_factory=dict)
-    """What the caller said of it: risk, mutation, privesc, why."""
+    """What the caller stated about the call: risk, mutation, privesc, why."""
     status: CallStatus = CallStatus.DENIED
-    """How a call counts that did not run."""
+    """The status of a call that did not run."""
 
 
 class AuditLog(ABC):
-    """Keeps what is about to run and what came of it, so that nothing is forgotten when harness dies."""
+    """Records what is about to run and how it ended, so that the records survive a crash of harness."""
 
     @abstractmethod
     async def begin(self, entry: CallEntry) -> None:
-        """Keep a call; for a mutating one, on the disk before this returns.
+        """Record a call before it runs; a mutating one is on disk when this returns.
 
         Raises:
-            ToolError: a mutating call could not be kept, so it must not run.
+            ToolError: a mutating call could not be recorded, so it must not run.
         """
 
     @abstractmethod
     async def end(self, call_id: str, status: CallStatus, summary: str, job_id: str = "") -> None:
-        """Keep what came of it. Never raises: the call has happened."""
+        """Record how a call ended. Never raises: the call has run."""
 
     @abstractmethod
     async def refused(self, entry: CallEntry) -> None:
-        """Keep in the audit that a call was refused; there is no intent for it. Never raises."""
+        """Record that a call was refused; it has no intent record. Never raises."""
 
-    def started(self, call_id: str, job_id: str) -> None:  # noqa: B027  # optional: a ledger may not care
-        """Keep which job on the target does the work of a running call. Never waits or raises."""
+    def started(self, call_id: str, job_id: str) -> None:  # noqa: B027  # optional: an audit log may ignore it
+        """Record the job on the target that runs the call. Never waits or raises."""
 
 
 class Hook:
-    """Code of the operator around every call, on this machine."""
+    """Code of the operator that runs around every call, on this machine."""
 
     async def before(self, call: ToolCall, ctx: ToolContext) -> ToolCall | str:
         """Return the call, changed or not, or the reason why it may not run.
 
-        Any exception, too, keeps it from running.
+        Any exception also prevents the call.
         """
         return call
 
     async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
-        """Return the result, changed or not. An exception leaves it as it was."""
+        """Return the result, changed or not. An exception leaves the result unchanged."""
         return result
 
 
 class Redactor(ABC):
-    """Takes secrets out of what is shown, kept or sent."""
+    """Removes secrets from what is shown, stored or sent."""
 
     @abstractmethod
     def text(self, text: str) -> str:
-        """The text with each secret replaced."""
+        """Return the text with each secret replaced."""
 
     def result(self, result: ToolResult) -> ToolResult:
-        """A result with every text of it redacted."""
+        """Return the result with all its texts redacted."""
         from .redaction.redactor import redact_result
 
         return redact_result(result, self.text)
 
     def complete(self, text: str) -> int:
-        """How many characters of a text, whose end has not come, can be shown: nothing after them changes that."""
+        """Return how many characters of an unfinished text can be shown: later text cannot change their redaction."""
         from .redaction.stream import safe_end
 
         return safe_end(text)
 
     def json(self, value: JsonObject) -> JsonObject:
-        """An object with every text of it redacted."""
+        """Return the object with all its texts redacted."""
         from .redaction.redactor import redact_object
 
         return redact_object(value, self.text)
 
 
 class ReadVersions(ABC):
-    """What this session has read of each file: a tool may only write over what its caller has seen."""
+    """The file versions that this session has read: a tool may only overwrite what its caller has seen."""
 
     @abstractmethod
     def record_read(self, path: str, version: str, *, whole: bool) -> None:
-        """A file was read, or written by us. ``path`` is its real path on the target; ``whole``: all of it."""
+        """Record that a file was read, or written by harness.
+
+        Args:
+            path: the real path on the target.
+            version: the version that was read.
+            whole: whether all of it was read.
+        """
 
     def record_partial_read(self, path: str, version: str, start: int, end: int, size: int) -> None:
-        """Bytes ``start`` to ``end`` of ``size`` were read. The default does not add parts up."""
+        """Record that bytes ``start`` to ``end`` of ``size`` were read. The default does not combine ranges."""
         self.record_read(path, version, whole=start == 0 and end >= size)
 
     @abstractmethod
     def last_read_version(self, path: str, *, whole: bool) -> str | None:
-        """The version that was read last; None when it was not read, or not as much of it as is asked for."""
+        """Return the version that was read last.
+
+        Returns:
+            None if the file was not read, or with ``whole`` not completely.
+        """
 
     def missing(self, path: str) -> tuple[int, int] | None:
-        """The first bytes (from, to) that were not read of the version that was read last; None when not known."""
+        """Return the first byte range (from, to) of the last read version that was not read; None if unknown."""
         return None
 
     @abstractmethod
     def forget(self, path: str) -> None:
-        """The file is gone."""
+        """Forget a file that no longer exists."""
 
     saw = renamed_method("saw", "record_read")
     saw_part = renamed_method("saw_part", "record_partial_read")
@@ -222,55 +237,55 @@ class ReadVersions(ABC):
 
 
 class OutputStoreBase(ABC):
-    """Keeps the whole of outputs that are too long for a model."""
+    """Stores complete outputs that are too long for a model."""
 
     @abstractmethod
     async def keep(self, call_id: str, text: str) -> str:
-        """Keep a redacted text; returns the handle under which it can be paged, empty when it could not be kept."""
+        """Store a redacted text and return the handle for reading it in pages; empty if it could not be stored."""
 
 
 class ResultCacheBase(ABC):
-    """Remembers results of calls that change nothing, until something may have changed."""
+    """Caches results of read-only calls until the target may have changed."""
 
     @abstractmethod
     async def get(self, call: ToolCall, ctx: ToolContext) -> ToolResult | None:
-        """The remembered result; None when there is none that still holds."""
+        """Return the cached result; None if there is none that is still valid."""
 
     @abstractmethod
     async def put(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> None:
-        """Remember a result."""
+        """Store a result."""
 
     @abstractmethod
     def changed(self, backend: str) -> None:
-        """Something on that target may have changed: nothing that is remembered of it holds."""
+        """Drop all results of a target on which something may have changed."""
 
 
 class Spawner(ABC):
-    """Runs sub-agents: it brings the model. :mod:`.delegation` does the rest."""
+    """Runs sub-agents by providing the model; :mod:`.delegation` does the rest."""
 
     def types(self) -> Sequence[AgentType]:
-        """Further types of agents, beside the usual ones.
+        """Return additional agent types.
 
-        Models read which there are at the start of a session; each call asks again.
+        Models read the list when a conversation starts; each call of the tool reads it again.
         """
         return ()
 
     @abstractmethod
     async def spawn(self, request: SpawnRequest, executor: Executor) -> SpawnResult:
-        """Run an agent to its end and return its last words.
+        """Run an agent to its end and return its final message.
 
         Args:
-            request: ``resume`` names the session of an agent that goes on; ``rounds`` limits the model's answers.
-            executor: takes the agent's calls. It has its tools and its limits, and is for this run alone.
+            request: ``resume`` names the conversation of an agent to resume; ``rounds`` limits the model's responses.
+            executor: runs the agent's calls. It has the agent's tools and limits and is for this run only.
 
         Raises:
-            HarnessError: the agent could not go on; whoever asked is told.
+            HarnessError: the agent could not continue; the caller receives the error.
         """
 
     def open_target(self, url: str) -> AbstractAsyncContextManager[ExecutionContext]:
-        """Open another target for an agent, for as long as it works.
+        """Open another target for an agent, for the duration of its run.
 
         Raises:
-            UnsupportedOperation: this program works on one target.
+            UnsupportedOperation: this program works with one target only.
         """
         raise UnsupportedOperation(f"no agent can be sent to {url} from here", hint="leave backend out")

@@ -1,4 +1,4 @@
-"""The tools of a session: registered, listed by sources, presets, and changed while it runs."""
+"""The tools of a session: registration, sources, presets, and changes while it runs."""
 
 from __future__ import annotations
 
@@ -37,45 +37,44 @@ __all__ = [
 ]
 
 
-# -- Which tools are offered: rules about one tool, derived from what it says of itself and never from a list of
-# names.
+# -- Which tools are offered: rules that use a tool's own properties, never a list of names.
 
 
 ALWAYS = frozenset({"tool_search"})
-"""Tools that a choice of packs leaves in: with them a model finds the others."""
+"""Tools that every choice of packs includes: models find the other tools with them."""
 OPT_IN = frozenset({"dev", "web", "agents"})
-"""Packs that are offered when they are asked for: forty schemas in every request are expensive."""
+"""Opt-in packs: forty schemas in every request are expensive."""
 INSIDE = frozenset({Category.NONE})
-"""What touches nothing outside the conversation."""
+"""Categories that touch nothing outside the conversation."""
 
 
 def only_reads(tool: Tool[Any]) -> bool:
-    """It changes nothing, whatever its arguments are. ``Tool.traits`` states the worst of its calls."""
+    """Return whether no call of the tool changes anything. ``Tool.traits`` covers the worst of its calls."""
     return not tool.traits.mutating
 
 
 def harmless(tool: Tool[Any]) -> bool:
-    """It changes nothing outside the conversation."""
+    """Return whether the tool changes nothing outside the conversation."""
     return only_reads(tool) or tool.traits.category in INSIDE
 
 
 def in_packs(tool: Tool[Any], packs: frozenset[str]) -> bool:
-    """It belongs to one of the packs, or to every choice of packs."""
+    """Return whether the tool belongs to one of the packs, or to every choice of packs."""
     return tool.name in ALWAYS or not packs.isdisjoint(tool.traits.packs)
 
 
 def opt_in(tool: Tool[Any]) -> bool:
-    """It belongs to nothing but packs that have to be asked for."""
+    """Return whether the tool only belongs to opt-in packs."""
     return bool(tool.traits.packs) and OPT_IN.issuperset(tool.traits.packs)
 
 
 def missing_libraries(tool: Tool[Any]) -> tuple[str, ...]:
-    """The modules that it needs here and that are not installed; none of them is imported."""
+    """Return the modules that the tool requires and that are not installed, without importing any."""
     return tuple(name for name in tool.traits.libraries if find_spec(name) is None)
 
 
 def schema_gaps(tool: Tool[Any]) -> tuple[str, ...]:
-    """The required arguments that the schema does not describe: a model could not give them."""
+    """Return the required arguments that the schema does not describe: a model could not pass them."""
     schema = tool.schema
     properties, required = schema.get("properties"), schema.get("required")
     described = properties if isinstance(properties, dict) else {}
@@ -83,23 +82,23 @@ def schema_gaps(tool: Tool[Any]) -> tuple[str, ...]:
     return tuple(str(name) for name in wanted if name not in described)
 
 
-# -- Where tools come from besides the program itself: plugins, servers, files.
+# -- Sources of tools other than the program itself: plugins, servers, files.
 
 
 class ToolSource(ABC):
-    """A named set of tools, which may be another one each time that it is asked."""
+    """A named set of tools, which may be different each time it is fetched."""
 
     name: str
-    """Under it the registry keeps the tools, replaces them and removes them."""
+    """The name under which the registry stores, replaces and removes the tools."""
 
     @abstractmethod
     async def tools(self) -> Sequence[Tool[Any]]:
-        """Fetch the whole set. May take long and may fail; the registry keeps what it had until this returns."""
+        """Fetch the complete set. May be slow and may fail; the registry keeps its tools until this returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedSource(ToolSource):
-    """A set that does not change."""
+    """A fixed set of tools."""
 
     name: str
     fixed: tuple[Tool[Any], ...]
@@ -108,17 +107,17 @@ class FixedSource(ToolSource):
         return self.fixed
 
 
-# -- The tools that there are: where each comes from, by which names it is called, and which of them are offered.
+# -- The registered tools: their sources, names and aliases, and which of them are offered.
 #
-# A registry changes as a whole: every change makes a new table and puts it in the old one's place, so that a reader
-# in another task or thread sees the tools from before or from after, and a change that fails changes nothing.
+# A registry changes atomically: every change creates a new table and replaces the old one, so that a reader in another
+# task or thread sees the tools before or after it, and a failed change changes nothing.
 
 
 BUILTIN = "builtin"
-"""The source of our own tools, or what stands before the ``:`` of it."""
+"""The source of harness's own tools, or the part of its name before ``:``."""
 TMUX = "tmux"
 NAMED = 5
-"""Tools of a source that an error names."""
+"""Tools of a source that an error message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +132,26 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The tools by name, and every name and alias with the tool's own name. Never changed."""
+    """The tools by name, and all names and aliases with the tool's own name. Immutable."""
 
     entries: Mapping[str, _Entry] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     sources: frozenset[str] = frozenset()
-    """The registered sources, also those without tools."""
+    """The registered sources, including those without tools."""
 
     def without(self, drop: Callable[[_Entry], bool]) -> _Table:
         return _Table(sources=self.sources).plus(entry for entry in self.entries.values() if not drop(entry))
 
     def of_source(self, name: str) -> list[str]:
-        """The names of a source's tools, sorted."""
+        """Return the names of a source's tools, sorted."""
         return sorted(entry.tool.name for entry in self.entries.values() if entry.source == name)
 
     def check_source_is_new(self, name: str, tools: Iterable[str] | None = None) -> None:
-        """Refuse a second source of one name. ``tools`` are the second one's, where they are known.
+        """Refuse a second source of the same name.
+
+        Args:
+            name: the source's name.
+            tools: the tools of the second source, if known.
 
         Raises:
             ValueError: a source of that name is registered.
@@ -162,10 +165,10 @@ class _Table:
         )
 
     def plus(self, added: Iterable[_Entry]) -> _Table:
-        """With more tools.
+        """Return this table with more tools.
 
         Raises:
-            ValueError: a name is taken, also by another one of those that are added.
+            ValueError: a name is taken, by a tool in the table or by another added one.
         """
         entries, names = dict(self.entries), dict(self.names)
         for entry in added:
@@ -180,7 +183,7 @@ class _Table:
         return _Table(entries, names, self.sources | {entry.source for entry in entries.values()})
 
     def own(self) -> _Table:
-        """The tools behind these; the same table when each is its own."""
+        """Return the table of the tools that do the work; this table if no profile is used."""
         if all(entry.tool.own is entry.tool for entry in self.entries.values()):
             return self
         own = (_Entry(entry.tool.own, entry.source) for entry in self.entries.values())
@@ -203,7 +206,7 @@ class Registry:
         """Add a tool.
 
         Raises:
-            ValueError: its name or one of its aliases is taken; with ``replace``, by another tool than its namesake.
+            ValueError: its name or one of its aliases is taken; with ``replace``, by a tool of another name.
         """
         with self._changing:
             table = self._table.without(lambda entry: entry.tool.name == tool.name) if replace else self._table
@@ -211,7 +214,7 @@ class Registry:
         self._tell()
 
     def unregister(self, name: str) -> None:
-        """Remove the tool of that name; nothing happens when there is none."""
+        """Remove the tool of that name, if there is one."""
         with self._changing:
             self._table = self._table.without(lambda entry: entry.tool.name == name)
         self._tell()
@@ -221,42 +224,42 @@ class Registry:
 
         Args:
             source: where the tools come from.
-            replace: the set takes the place of the one that is registered under the same name, if there is one.
+            replace: replace the registered set of the same name, if there is one.
 
         Raises:
-            ValueError: as :meth:`add_source`. Whatever the source raises is passed on, too; nothing changed then.
+            ValueError: as :meth:`add_source`. Exceptions of the source are passed on; nothing is changed then.
         """
         if not replace:
-            self._table.check_source_is_new(source.name)  # before it is fetched, which may take long
-        tools = await source.tools()  # without the lock, so that others can change the registry meanwhile
+            self._table.check_source_is_new(source.name)  # before fetching it, which may be slow
+        tools = await source.tools()  # without the lock, so that others can change the registry in the meantime
         self.add_source(source.name, tools, replace=replace)
 
     def add_source(self, name: str, tools: Iterable[Tool[Any]], *, replace: bool = False) -> None:
         """Add a set of tools under the name of its source: all of them or none.
 
         Args:
-            name: of the source.
-            tools: all tools of the source; there may be none yet.
-            replace: the set takes the place of the one that is registered under the same name, if there is one.
+            name: the source's name.
+            tools: all tools of the source; may be empty.
+            replace: replace the registered set of the same name, if there is one.
 
         Raises:
-            ValueError: a source of that name is registered and ``replace`` is not given, or as
+            ValueError: a source of that name is registered and ``replace`` is not set, or as
                 :meth:`replace_source`.
         """
         self._put_source(name, tools, replace=replace)
 
     def replace_source(self, name: str, tools: Iterable[Tool[Any]]) -> None:
-        """Put a set of tools in the place of those that came from ``name``: all of them or none.
+        """Replace the tools from the source ``name`` with a new set: all of them or none.
 
         Raises:
-            ValueError: a name is taken by a tool from elsewhere, or is twice in the set, or the schema of a
-                tool that is not our own does not describe an argument that it requires.
+            ValueError: a name is taken by a tool from another source, or used twice in the set, or the schema of a
+                tool that is not built in does not describe a required argument.
         """
         self._put_source(name, tools, replace=True)
 
     def _put_source(self, name: str, tools: Iterable[Tool[Any]], *, replace: bool) -> None:
         entries = [_Entry(tool, name) for tool in tools]
-        for entry in [] if is_builtin(name) else entries:  # ours are tested; a schema is built when it is asked for
+        for entry in [] if is_builtin(name) else entries:  # builtin tools are tested; building schemas takes time
             if gaps := schema_gaps(entry.tool):
                 raise ValueError(f"{entry.tool.name} of {name} requires {', '.join(gaps)}, which its schema lacks")
         with self._changing:
@@ -268,7 +271,7 @@ class Registry:
         self._tell()
 
     def remove_source(self, name: str) -> None:
-        """Remove a source and everything that came from it; nothing happens when it is not registered."""
+        """Remove a source and all its tools, if it is registered."""
         with self._changing:
             others = self._table.without(lambda entry: entry.source == name)
             self._table = dataclass_replace(others, sources=others.sources - {name})
@@ -276,7 +279,7 @@ class Registry:
 
     @contextmanager
     def watched(self, changed: Callable[[], None]) -> Iterator[None]:
-        """``changed`` is called after each change that is made inside, in the thread that made it."""
+        """Call ``changed`` after each change while the context is open, in the thread that made the change."""
         self._watchers.append(changed)
         try:
             yield
@@ -290,16 +293,16 @@ class Registry:
     # -- looking up
 
     def get(self, name: str) -> Tool[Any] | None:
-        """The tool of that name or alias, or None."""
+        """Return the tool of that name or alias, or None."""
         table = self._table
         own = table.names.get(name)
         return None if own is None else table.entries[own].tool
 
     def lookup(self, name: str) -> Tool[Any]:
-        """The tool of that name or alias.
+        """Return the tool of that name or alias.
 
         Raises:
-            ToolError: there is none.
+            ToolError: there is no such tool.
         """
         tool = self.get(name)
         if tool is None:
@@ -307,40 +310,40 @@ class Registry:
         return tool
 
     def unknown(self, name: str) -> ToolResult:
-        """What a model is told that calls a tool that is not there."""
+        """Return the result for a model that calls an unknown tool."""
         return ToolResult.failure("unknown_tool", f"there is no tool {name!r}; {self._advice(name)}")
 
     def _advice(self, name: str) -> str:
         table = self._table
-        from difflib import get_close_matches  # for mistakes only
+        from difflib import get_close_matches  # only needed for errors
 
-        behind = [known for known in table.names if known.endswith(f"_{name}")]  # without the name of its server
+        behind = [known for known in table.names if known.endswith(f"_{name}")]  # without the server's name
         close = behind if len(behind) == 1 else get_close_matches(name, sorted(table.names), n=1)
         if close:
             return f"did you mean {table.names[close[0]]!r}?"  # an alias is not advertised
         return f"there are: {', '.join(sorted(table.entries)) or 'none'}"
 
     def list(self) -> list[Tool[Any]]:
-        """All tools, by name."""
+        """Return all tools, sorted by name."""
         entries = self._table.entries
         return [entries[name].tool for name in sorted(entries)]
 
     def source_of(self, name: str) -> str | None:
-        """Where the tool of that name or alias came from; None when there is none."""
+        """Return the source of the tool of that name or alias; None if there is none."""
         table = self._table
         own = table.names.get(name)
         return None if own is None else table.entries[own].source
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The names of the registered sources, sorted; also of those without tools."""
+        """The names of the registered sources, sorted, including those without tools."""
         return tuple(sorted(self._table.sources))
 
     @property
     def own(self) -> Self:
-        """The tools that do the work, under the names that rules, hooks and the audit know; this one without a profile.
+        """The tools that do the work, under the names in rules, hooks and the audit log; this one without a profile.
 
-        It is as the tools are now.
+        It does not follow later changes.
         """
         table = self._table
         if self._own is None or self._own[0] is not table:
@@ -351,17 +354,17 @@ class Registry:
 
     @property
     def aside(self) -> tuple[Tool[Any], ...]:
-        """The tools that only a choice of packs has left out, by name: they may be named, and cannot be called."""
+        """The tools that only the choice of packs left out, by name: they can be listed but not called."""
         entries = self._aside.entries
         return tuple(entries[name].tool for name in sorted(entries))
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Every other name → the tool's own; for input only, never advertised."""
+        """Every alias and the tool's own name; for input only, never advertised."""
         return MappingProxyType({name: own for name, own in self._table.names.items() if name != own})
 
     def definitions(self) -> tuple[JsonObject, ...]:
-        """Name, description and ``input_schema`` of each tool, by name: the same tools give the same text."""
+        """Return name, description and ``input_schema`` of each tool, by name; equal tools give equal text."""
         return tuple(
             {"name": tool.name, "description": tool.description, "input_schema": dict(tool.schema)}
             for tool in self.list()
@@ -370,41 +373,41 @@ class Registry:
     # -- choosing
 
     def filter(self, keep: Callable[[Tool[Any]], bool]) -> Self:
-        """A registry of the tools that are kept. This one stays as it is, and later changes of one miss the other."""
+        """Return a registry of the tools that ``keep`` accepts; later changes of one do not affect the other."""
         chosen = type(self)()
         chosen._table = self._table.without(lambda entry: not keep(entry.tool))
         chosen._aside = self._aside.without(lambda entry: not keep(entry.tool))
         return chosen
 
     def set_aside(self, keep: Callable[[Tool[Any]], bool]) -> Self:
-        """As :meth:`filter`; the others can be had by asking for them, so they are :attr:`aside`."""
+        """Return a registry as :meth:`filter` does, with the other tools available as :attr:`aside`."""
         chosen = self.filter(keep)
         others = self._table.without(lambda entry: keep(entry.tool))
         chosen._aside = others.plus(self._aside.entries.values())
         return chosen
 
     def read_only(self) -> Self:
-        """Only the tools that change nothing, whatever their arguments are."""
+        """Return a registry of the tools that change nothing, whatever their arguments are."""
         return self.filter(only_reads)
 
     def exclude_dangerous(self) -> Self:
-        """Without the tools that change anything outside the conversation."""
+        """Return a registry without the tools that change anything outside the conversation."""
         return self.filter(harmless)
 
     def include(self, *names: str) -> Self:
-        """Only these, by name or alias.
+        """Return a registry of only these tools, by name or alias.
 
         Raises:
-            ValueError: there is no tool of one of the names.
+            ValueError: one of the names is unknown.
         """
         wanted = self._own_names(names)
         return self.filter(lambda tool: tool.name in wanted)
 
     def exclude(self, *names: str) -> Self:
-        """All but these, by name or alias.
+        """Return a registry of all but these tools, by name or alias.
 
         Raises:
-            ValueError: there is no tool of one of the names; one that is meant to be kept out may be there still.
+            ValueError: one of the names is unknown, so the intended tool might still be included.
         """
         unwanted = self._own_names(names)
         return self.filter(lambda tool: tool.name not in unwanted)
@@ -417,7 +420,7 @@ class Registry:
         return frozenset(known[name] for name in names)
 
     def packs(self, *names: str) -> Self:
-        """Only the tools of these packs, and ``tool_search``, with which a model finds the others.
+        """Return a registry of the tools of these packs and ``tool_search``, with which models find the others.
 
         Raises:
             ValueError: no tool belongs to one of the packs.
@@ -431,9 +434,9 @@ class Registry:
     # -- what the target lacks
 
     async def missing_requirements(self, execution: ExecutionContext) -> Mapping[str, tuple[str, ...]]:
-        """For each tool that the target cannot serve, the programs that it lacks there; ``tmux`` is a terminal.
+        """Return the missing programs for each tool that the target cannot serve; ``tmux`` means a terminal.
 
-        What the connection has found already is not asked for again; the rest is one command.
+        What the connection has already probed is not probed again; the rest takes one command.
 
         Raises:
             HarnessError: the target could not be asked.
@@ -444,13 +447,13 @@ class Registry:
         return {name: programs for name, programs in missing.items() if programs}
 
     async def available(self, execution: ExecutionContext) -> Self:
-        """Only the tools that the target can serve: the others are absent, so that no model tries them."""
+        """Return a registry of the tools that the target can serve, so that models do not try the others."""
         missing = await self.missing_requirements(execution)
         return self.filter(lambda tool: tool.name not in missing)
 
 
 def is_builtin(source: str) -> bool:
-    """Whether the tools of a source are our own."""
+    """Return whether the tools of a source are harness's own."""
     return source.partition(":")[0] == BUILTIN
 
 
@@ -471,6 +474,6 @@ async def _lacking(execution: ExecutionContext, programs: set[str]) -> frozenset
 
 
 def _probe(programs: Iterable[str]) -> str:
-    """One command that names those of the programs that are there."""
+    """Return one command that prints which of the programs exist."""
     each = "; ".join(f"command -v {shlex.quote(name)} >/dev/null 2>&1 && echo {shlex.quote(name)}" for name in programs)
     return f"{each}; true"

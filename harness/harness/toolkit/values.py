@@ -1,4 +1,4 @@
-"""The values that go through the toolkit: a call, what it would touch, its result and its outcome."""
+"""The values that pass through the toolkit: a call, its subjects, its result and its outcome."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ __all__ = [
 ]
 
 BLOCK_LIMIT = 64 << 10
-"""Characters of one text block, whatever a tool allows."""
+"""The maximum number of characters in one text block, regardless of the tool's limit."""
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 """A JSON value."""
 JsonObject = Mapping[str, Json]
-"""A JSON object: arguments as a model writes them, a schema, metadata."""
+"""A JSON object: arguments from a model, a schema, metadata."""
 
 
 class Category(StrEnum):
-    """What kind of thing a tool touches; defaults of the policy are by category."""
+    """What kind of thing a tool touches; the policy's defaults are per category."""
 
     FILE_READ = "file.read"
     FILE_WRITE = "file.write"
@@ -49,7 +49,7 @@ class Category(StrEnum):
     AGENT = "agent"
     PLUGIN = "plugin"
     NONE = "none"
-    """Nothing outside the conversation: a clock, a list of things to do."""
+    """Nothing outside the conversation, such as a clock or a to-do list."""
 
 
 SubjectKind = Literal["command", "read", "write", "url", "keys", "other"]
@@ -57,11 +57,11 @@ SubjectKind = Literal["command", "read", "write", "url", "keys", "other"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing that a call would touch, as the policy judges it.
+    """One thing that a call would touch, for the policy.
 
     ``text`` is the command, the path as given, the URL, or the keys (named ones in angle brackets: ``rm x<Enter>``).
-    ``cwd`` is the directory that a relative path or the command starts from; None is the context's.
-    ``pane`` is the pane that keys go to; ``job:ID`` is the one in which that job runs.
+    ``cwd`` is the directory in which the command or a relative path starts; None means the context's.
+    ``pane`` is the pane that receives the keys; ``job:ID`` is the pane in which that job runs.
     """
 
     kind: SubjectKind
@@ -72,18 +72,18 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call as it came: ``arguments`` is an object, or the text that a provider sent and that should be one."""
+    """One call as received: ``arguments`` is an object, or the text from a provider that should contain one."""
 
     name: str
     arguments: JsonObject | str = field(default_factory=dict)
     call_id: str = ""
-    """Unique for ever: the ledger's key. Empty lets the executor choose one."""
+    """Globally unique: the key in the audit log. If empty, the executor chooses one."""
     provider_id: str = ""
-    """The id under which the model's provider expects the result; providers use one again in another answer."""
+    """The id under which the model's provider expects the result; providers reuse ids in other responses."""
     message_id: str = ""
-    """The message of the model that asked for it."""
+    """The id of the model's message that requested the call."""
     agent_id: str = ""
-    """The agent that asked; empty is a person or a script, who calls the executor directly."""
+    """The agent that made the call; empty if an operator or a script calls the executor directly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture: its bytes and its media type (``image/png``)."""
+    """An image: its bytes and its media type (``image/png``)."""
 
     data: bytes
     media_type: str
@@ -106,10 +106,10 @@ Block = Text | Image
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A piece of a result's text that helps only whoever has these arguments of the tool, and these other tools.
+    """A part of a result's text that only helps a caller with these arguments of the tool and these other tools.
 
-    ``text`` is the piece as it stands there, with the punctuation before it. A profile leaves it out, or tells it in
-    its own names.
+    ``text`` is the part exactly as in the text, with the punctuation before it. A profile removes it or rewrites it
+    with its own names.
     """
 
     text: str
@@ -119,13 +119,13 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class ShownForm:
-    """How much of a result the model gets: ``room``, as ``measure`` counts a text in the form in which it is shown.
+    """The limit of a result for the model: at most ``room``, as ``measure`` counts a text in the form that is shown.
 
     Args:
         tail: how much of ``room`` is for the end.
-        stream: how many characters of each stream of a command are shown, and how many of them from its end; None:
+        stream: the number of characters shown of each stream of a command, and how many of them from its end; None:
             the streams share ``room``.
-        gap: stands where a stream is cut; ``{}`` is the amount.
+        gap: the text in place of the omitted part; ``{}`` is the amount.
     """
 
     room: int = BLOCK_LIMIT
@@ -137,7 +137,7 @@ class ShownForm:
 
 @dataclass(frozen=True, slots=True)
 class Omitted:
-    """Bytes of an output that the text of a result lacks between its head and its tail, and where they are."""
+    """Output bytes omitted between the head and tail of a result's text, and where they can be read."""
 
     count: int
     whole: str = ""
@@ -146,14 +146,14 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How the text of a result was cut, so that a further cut counts from the whole.
+    """How the text of a result was truncated, so that a second truncation counts from the complete text.
 
     Args:
         head: characters of the text before the notice.
         tail: characters after it.
-        total: of the whole, in ``unit``.
+        total: the size of the complete text, in ``unit``.
         unit: ``characters`` or ``bytes``.
-        whole: the end of the notice, which says where the whole is.
+        whole: the end of the notice, which says where the complete text is.
     """
 
     head: int
@@ -165,12 +165,13 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool hands to the model.
+    """The result of a tool call for the model.
 
-    ``is_error`` tells the model to adapt: no such file, a command that failed, a refusal. That the tool could not run
-    at all is a :class:`~harness.errors.ToolError` instead. ``error_code`` is one word for programs (``not_found``).
-    ``data`` is the same result as a JSON value, where the tool has one. ``metadata`` is for callers and the audit,
-    never for the model. ``advice`` are pieces of the text, and of the ``note`` and ``notices`` of the data.
+    ``is_error`` tells the model to adapt: a missing file, a failed command, a refusal. If the tool could not run at
+    all, it raises :class:`~harness.errors.ToolError` instead. ``error_code`` is one word for programs
+    (``not_found``). ``data`` is the same result as a JSON value, where the tool has one. ``metadata`` is for callers
+    and the audit log, never for the model. ``advice`` lists parts of the text and of the ``note`` and ``notices`` in
+    the data.
     """
 
     content: tuple[Block, ...] = ()
@@ -180,16 +181,16 @@ class ToolResult:
     metadata: JsonObject = field(default_factory=dict)
     advice: tuple[Advice, ...] = ()
     omitted: Omitted | None = None
-    """What the target kept back already; the notice of the one cut that the model sees counts it, too."""
+    """What the target has already omitted; the single truncation notice for the model includes it."""
 
     cut: Cut | None = None
-    """How its only text was cut."""
+    """How its only text was truncated."""
 
     @classmethod
     def of(
         cls, text: str, *, data: Json = None, metadata: JsonObject | None = None, advice: tuple[Advice, ...] = ()
     ) -> Self:
-        """A result of one text."""
+        """Return a result with one text."""
         return cls((Text(text),), data=data, metadata=metadata or {}, advice=advice)
 
     @classmethod
@@ -202,36 +203,36 @@ class ToolResult:
         metadata: JsonObject | None = None,
         advice: tuple[Advice, ...] = (),
     ) -> Self:
-        """An error that the model should adapt to."""
+        """Return an error result that the model should adapt to."""
         return cls((Text(text),), True, code, data, metadata or {}, advice)
 
     @property
     def text(self) -> str:
-        """The text blocks, one after the other."""
+        """The text blocks, joined by newlines."""
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
 
 
 class CallStatus(StrEnum):
-    """How a call ended, as the ledger keeps it."""
+    """How a call ended, as stored in the audit log."""
 
     OK = "ok"
     ERROR = "error"
     """The tool ran and failed, or could not run."""
     DENIED = "denied"
-    """Nothing ran: the policy, a hook or a person refused it."""
+    """Nothing ran: the policy, a hook or the operator refused it."""
     CANCELLED = "cancelled"
     TIMEOUT = "timeout"
     UNKNOWN = "unknown"
-    """The link was lost while it ran: it may have happened."""
+    """The connection was lost while it ran: it may have been executed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """One call and what came of it. There is always a ``result``: every provider wants one for each call.
+    """One call and how it ended. ``result`` is always set: every provider requires one for each call.
 
-    ``call`` carries the tool's own name, or the profile's where there is one, and the id under which it ran. ``error``
-    is set when the tool could not run; ``result`` then says the same to the model. ``seconds`` is the whole time in the
-    pipeline, of which it waited ``waited`` for somebody's leave.
+    ``call`` carries the tool's own name, or the profile's if there is one, and the id under which it ran. ``error``
+    is set if the tool could not run; ``result`` then describes the same error to the model. ``seconds`` is the total
+    time in the pipeline, of which ``waited`` was spent waiting for approval.
     """
 
     call: ToolCall
@@ -244,5 +245,5 @@ class CallOutcome:
 
     @property
     def running(self) -> float:
-        """Seconds without the wait for leave."""
+        """Seconds without the wait for approval."""
         return max(0.0, self.seconds - self.waited)
