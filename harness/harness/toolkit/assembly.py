@@ -1,11 +1,11 @@
-"""Everything that a call goes through, put together from the settings: for the command line, servers and agents.
+"""Builds everything that a call passes through from the settings: for the command line, servers and agents.
 
 ::
 
     async with open_executor(execution, load_toolkit_settings(), approver=mine) as executor:
         outcome = await executor.call(ToolCall("run_shell", {"command": "uptime"}))
 
-A program with several sessions opens a :class:`Toolkit` once, and an executor of it for each session.
+A program with several sessions opens one :class:`Toolkit` and creates an executor from it for each session.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ END_LIMIT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ToolkitSettings:
-    """The settings of everything between a call and its outcome."""
+    """The settings of all steps between a call and its outcome."""
 
     tools: ToolSettings = field(default_factory=ToolSettings)
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
@@ -74,10 +74,10 @@ class ToolkitSettings:
 
 
 def load_toolkit_settings(choices: CommandLineChoices | None = None) -> ToolkitSettings:
-    """The toolkit's tables of the settings files.
+    """Return the toolkit's tables of the settings files.
 
     Raises:
-        ConfigError: a file cannot be read, or one of the tables is wrong.
+        ConfigError: a file cannot be read, or one of the tables is invalid.
     """
     return ToolkitSettings(
         tools=tool_settings_of(load_tables("tools", choices)),
@@ -90,12 +90,12 @@ def load_toolkit_settings(choices: CommandLineChoices | None = None) -> ToolkitS
 
 @dataclass(frozen=True, slots=True)
 class Toolkit:
-    """What all sessions of a process share."""
+    """The services that all sessions of a process share."""
 
     settings: ToolkitSettings
     registry: Registry
     known: Registry
-    """Also the tools that are offered only when they are asked for, under their own names."""
+    """All tools including the opt-in ones, under their own names."""
     ledger: SqliteAuditLog | DiskFullAuditLog
     redactor: PatternRedactor
     results: ResultCache
@@ -103,9 +103,9 @@ class Toolkit:
     rules: RuleFile
     outputs: OutputStore
     hooks: tuple[Hook, ...] = ()
-    """Those of plugins; the settings' own come with each session."""
+    """The hooks of plugins; those of the settings are created for each session."""
     problems: tuple[str, ...] = ()
-    """One sentence for each plugin or declaration that could not be had."""
+    """One sentence for each plugin or declaration that could not be loaded."""
     notebook: Notebook | None = None
 
     @asynccontextmanager
@@ -127,23 +127,24 @@ class Toolkit:
         hooks: Hooks | None = None,
         middleware: tuple[Middleware, ...] = (),
     ) -> AsyncIterator[Executor]:
-        """An executor for one session on one target.
+        """Open an executor for one session on one target.
 
         Args:
-            approver: who is asked; None denies what would be asked.
-            registry: the tools that are offered; the default is those that the target can serve.
-            profile: offers that profile's tools, or with ``none`` our own; the default is what the settings say. It is
-                for calls without ``registry``.
-            timed: what was approved in advance.
-            session_id: empty makes a new one.
-            cwd: where its files and commands start; the default is where plain commands do, and the home of a login.
-            spawner: who brings the model of sub-agents; without one no tool for them is offered.
-            questioner: who asks the user what a tool wants to know; None: there is no user to ask.
-            compactor: who can shorten the conversation; without one no tool for it is offered by default.
-            hooks: those of the program, which run after the settings' own. One
-                :class:`.hooks.dispatch.Hooks` may serve many sessions; what is added to it later is for later
-                sessions.
-            middleware: code around every call, the outermost first.
+            approver: decides approval requests; None denies them.
+            registry: the tools to offer; the default is those that the target can serve.
+            profile: offer the tools of this profile, or with ``none`` harness's own; the default is from the
+                settings. Ignored with ``registry``.
+            timed: approvals given in advance.
+            session_id: empty creates a new one.
+            cwd: the directory in which files and commands start; the default is that of plain commands, or the home
+                directory of a login.
+            spawner: provides the model of sub-agents; without it no tool for them is offered.
+            questioner: asks the user the questions of a tool; None: there is no user to ask.
+            compactor: can compact the conversation; without it no tool for it is offered by default.
+            hooks: the program's own hooks, which run after those of the settings. One
+                :class:`.hooks.dispatch.Hooks` may serve several sessions; hooks that are added later only apply to
+                later sessions.
+            middleware: code around every call, outermost first.
 
         Raises:
             ConfigError: there is no such profile.
@@ -188,7 +189,7 @@ class Toolkit:
     async def _hooks(
         self, start: HookInvocation, own: tuple[RegisteredHook, ...], events: EventBus
     ) -> AsyncIterator[Hooks]:
-        """The hooks of the operator and the program for one session, which are told of its start and its end."""
+        """Run the operator's and the program's hooks for one session, and notify them of its start and end."""
         async with Hooks((*self.settings.hooks, *own)) as hooks:
             await self._tell(hooks, start)
             try:
@@ -217,13 +218,13 @@ class Toolkit:
         )
 
     async def _settle(self, execution: ExecutionContext) -> None:
-        """Find out what came of calls whose harness is gone; that this cannot be done now stops nobody."""
+        """Determine the outcome of calls from crashed processes; a failure stops nothing."""
         try:
             found = await self.ledger.reconcile(execution, self.redactor.text)
         except HarnessError as error:
             log.warning("what came of earlier calls could not be found out: %s", error)
             return
-        new = sum(call.state != "unknown" for call in found.unclear)  # the others were reported when they were found
+        new = sum(call.state != "unknown" for call in found.unclear)  # the others were reported earlier
         if new:
             log.warning("the outcome of %d earlier call(s) on this target is unknown (harness audit orphans)", new)
 
@@ -243,29 +244,30 @@ async def open_toolkit(
     todo_store: TodoStore | None = None,
     memory_store: MemoryStore | None = None,
 ) -> AsyncIterator[Toolkit]:
-    """Open what all sessions share: the tools, the ledger, the rules, and what is remembered.
+    """Open the services that all sessions share: tools, audit log, rules and caches.
 
     Args:
-        catalogue: the tools, when they are loaded already; then ``tool_sources`` cannot be given.
-        profile: the tools as this profile shows them, or with ``none`` under our own names; the default is what the
-            settings say. Each session may choose another one.
-        tool_sources: the program's own tools, which are offered with and without a profile. Each is asked once for its
-            tools; one that states no category is taken for one that changes something.
-        variables: what commands get in their environment. Values of those that are named like secrets, and of such
-            variables of this process, are taken out of everything.
-        max_agent_depth: agents at this depth start no others; a person's agent is at depth 0. None leaves it to the
-            settings, and these to the profile.
-        cache_max_results: results of calls that change nothing that are remembered at most, to be given again; None
-            leaves this and the next two to the settings. ``Toolkit.results.stats`` has the figures.
-        cache_max_bytes: bytes that these hold together at most.
-        cache_max_age: seconds for which each of them holds at most.
-        todo_store: keeps the to-do lists of sessions; the default is the notebook in the user's state directory.
-        memory_store: keeps memories; the default is the same notebook.
+        settings: the default has no settings.
+        catalogue: the tools if already loaded; ``tool_sources`` must then be empty.
+        profile: offer the tools of this profile, or with ``none`` under harness's own names; the default is from the
+            settings. Each session may choose another one.
+        tool_sources: the program's own tools, which are offered with and without a profile. Each is fetched once; a
+            tool without a category is treated as mutating.
+        variables: the environment of commands. Values of variables with secret names, here and in the environment of
+            this process, are redacted everywhere.
+        max_agent_depth: agents at this depth cannot start others; the operator's agent is at depth 0. None uses the
+            settings, then the profile.
+        cache_max_results: maximum number of cached results of read-only calls; None uses the settings, as for the
+            next two. ``Toolkit.results.stats`` has the statistics.
+        cache_max_bytes: maximum total size of the cached results in bytes.
+        cache_max_age: maximum age of a cached result in seconds.
+        todo_store: stores the to-do lists of sessions; the default is the notebook in the user's state directory.
+        memory_store: stores memories; the default is the same notebook.
 
     Raises:
-        ConfigError: the settings or ``profile`` name what is not there, or the name of a source or a tool is taken.
-        HarnessError: the ledger cannot be kept.
-        ValueError: ``catalogue`` and ``tool_sources`` are given both.
+        ConfigError: the settings or ``profile`` contain an unknown name, or the name of a source or tool is taken.
+        HarnessError: the audit log cannot be written.
+        ValueError: both ``catalogue`` and ``tool_sources`` are given.
     """
     settings = settings or ToolkitSettings()
     if profile is not None:
@@ -303,7 +305,7 @@ async def open_toolkit(
 def _notebook(todo_store: TodoStore | None, memory_store: MemoryStore | None) -> Notebook:
     if todo_store is None and memory_store is None:
         return SqliteNotebook()
-    default = SqliteNotebook()  # which opens its files when it is used
+    default = SqliteNotebook()  # opens its files on first use
     return StoreNotebook(
         todo_store if todo_store is not None else default, memory_store if memory_store is not None else default
     )
@@ -328,7 +330,7 @@ async def _catalogue(
 
 
 async def _ledger(files: AsyncExitStack, retention: Retention) -> SqliteAuditLog | DiskFullAuditLog:
-    """The ledger; without room for it, one that lets nothing run but what changes nothing."""
+    """Open the audit log; if the disk is full, return one that only permits read-only calls."""
     try:
         return await files.enter_async_context(open_audit_log(retention=retention))
     except HarnessError as error:
@@ -354,7 +356,7 @@ async def open_executor(
     hooks: Hooks | None = None,
     middleware: tuple[Middleware, ...] = (),
 ) -> AsyncIterator[Executor]:
-    """An executor with everything of its own: :func:`open_toolkit` and :meth:`Toolkit.executor` in one."""
+    """Open an executor with its own services: :func:`open_toolkit` and :meth:`Toolkit.executor` combined."""
     async with (
         open_toolkit(settings, profile=profile, tool_sources=tool_sources) as toolkit,
         toolkit.executor(

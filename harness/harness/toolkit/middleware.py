@@ -1,4 +1,4 @@
-"""Code around calls: logging, limits, refusals, budgets, and noticing an agent that goes round in circles."""
+"""Code around calls: logging, limits, refusals, budgets, and detection of agents that repeat themselves."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if not TYPE_CHECKING:
     __getattr__ = renamed_names(__name__, NoMarks="RejectRedactedText", StuckLoop="LoopDetector")
 
 
-# -- Middleware that lets every call through: logging, a time limit, more redaction, a smaller result.
+# -- Middleware that lets every call pass: logging, a timeout, more redaction, a smaller result.
 
 
 log = logging.getLogger(__name__)
@@ -50,11 +50,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Logging:
-    """Tells two functions of every call; either may be None. What they raise is logged and goes no further.
+    """Calls functions before and after every call. Their exceptions are logged and ignored.
 
     Args:
-        before: gets the call, its arguments redacted.
-        after: gets the call, its outcome (None when it was cancelled or a later middleware failed) and the seconds.
+        before: called with the call, its arguments redacted; may be None.
+        after: called with the call, its outcome (None if it was cancelled or a later middleware failed) and the
+            duration in seconds; may be None.
     """
 
     before: Callable[[ToolCall], None] | None = None
@@ -84,13 +85,13 @@ def _shown(call: ToolCall, ctx: ToolContext) -> ToolCall:
 def _safely(tell: Callable[[], None]) -> None:
     try:
         tell()
-    except Exception:  # whoever only watches stops nothing
+    except Exception:  # an observer must not stop calls
         log.exception("a function that is told of calls failed")
 
 
 @dataclass(frozen=True, slots=True)
 class Timeout:
-    """Ends a call after so many seconds, the time that a person takes to approve it included."""
+    """Cancels a call after a number of seconds, including the time for its approval."""
 
     seconds: float
 
@@ -103,7 +104,7 @@ class Timeout:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Takes more out than the executor's own redactor does: of results, and of progress."""
+    """Redacts results and progress with a second redactor, after the executor's."""
 
     redactor: Redactor
 
@@ -115,7 +116,7 @@ class Redaction:
 
 @dataclass(frozen=True, slots=True)
 class _ChainedRedactor(Redactor):
-    """One redactor after the other."""
+    """Applies two redactors in order."""
 
     first: Redactor
     second: Redactor
@@ -129,7 +130,7 @@ class _ChainedRedactor(Redactor):
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """Cuts results further than their tools do."""
+    """Truncates results further than their tools do."""
 
     limit: OutputLimit
     outputs: OutputStoreBase | None = None
@@ -139,12 +140,12 @@ class Truncation:
         return replace(outcome, result=await cut_result(outcome.result, self.limit, self.outputs, ctx.call_id))
 
 
-# -- What a session may cost.
+# -- The costs of a session.
 
 
 @dataclass(slots=True)
 class Budget:
-    """An amount that is spent, in any unit. Models, tools and people may spend from the same one."""
+    """An amount that can be spent, in any unit. Models, tools and operators may share one."""
 
     limit: float
     unit: str = "USD"
@@ -152,16 +153,16 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """What is left, never less than nothing."""
+        """The remaining amount, never negative."""
         return max(0.0, self.limit - self.spent)
 
     @property
     def exhausted(self) -> bool:
-        """Nothing is left."""
+        """Whether nothing is left."""
         return self.spent >= self.limit
 
     def spend(self, amount: float) -> None:
-        """Count what was used, also beyond the limit: it was used. A negative amount gives back."""
+        """Add an amount that was used, even beyond the limit. A negative amount is a refund."""
         self.spent = max(0.0, self.spent + amount)
 
     def __str__(self) -> str:
@@ -172,8 +173,9 @@ class CostBudget:
     """Refuses calls that cost more than the session has left; a call that did not run costs nothing.
 
     Args:
-        limit: for each session.
-        price: what a call costs, known before it runs.
+        limit: the budget of each session.
+        price: returns the cost of a call before it runs.
+        unit: the unit of the amounts.
     """
 
     def __init__(self, limit: float, price: Callable[[ToolCall, ToolContext], float], *, unit: str = "USD") -> None:
@@ -183,7 +185,7 @@ class CostBudget:
         self._budgets: dict[str, Budget] = {}
 
     def of(self, session_id: str) -> Budget:
-        """The budget of a session: to ask, to show, or to spend from."""
+        """Return the budget of a session, to read it or to spend from it."""
         return self._budgets.setdefault(session_id, Budget(self._limit, self._unit))
 
     async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
@@ -192,29 +194,29 @@ class CostBudget:
         if budget.exhausted or price > budget.left:
             text = f"not run: this session has used {budget}, and the call costs {price:g}"
             return CallOutcome(call, ToolResult.failure("over_budget", text), CallStatus.DENIED)
-        budget.spend(price)  # before it runs: calls that run at once share what is left
+        budget.spend(price)  # before it runs: concurrent calls share the budget
         outcome = await following(call)
         if outcome.status is CallStatus.DENIED or outcome.cached:
             budget.spend(-price)
         return outcome
 
 
-# -- Middleware that refuses calls: by the tool's name, and when they come too fast.
+# -- Middleware that refuses calls: by the tool's name, and by rate.
 
 
 def denied(call: ToolCall, ctx: ToolContext, reason: str, by: str) -> CallOutcome:
-    """The outcome of a call that a middleware refuses."""
+    """Return the outcome of a call that a middleware refuses."""
     return CallOutcome(call, ctx.redactor.result(refused(reason, by)), CallStatus.DENIED)
 
 
 def _is_named(call: ToolCall, ctx: ToolContext, names: frozenset[str]) -> bool:
-    """Whether the tool is one of these, by its name or one of its aliases."""
+    """Return whether the tool has one of these names, as its name or as an alias."""
     tool = ctx.registry.get(call.name)
     return not names.isdisjoint({call.name, *(tool.traits.aliases if tool is not None else ())})
 
 
 class DenyList:
-    """Refuses these tools, under each of their names."""
+    """Refuses these tools, by name or alias."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(names)
@@ -226,7 +228,7 @@ class DenyList:
 
 
 class AllowList:
-    """Refuses all but these tools."""
+    """Refuses all other tools."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(names)
@@ -238,7 +240,7 @@ class AllowList:
 
 
 class RejectRedactedText:
-    """Refuses calls that would write ``[redacted]`` where a secret was: who writes back what it read destroys it."""
+    """Refuses calls that would write ``[redacted]``, which would overwrite a secret with its placeholder."""
 
     async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
         if MARK in json.dumps(call.arguments, default=str) and self._changes(call, ctx):
@@ -252,10 +254,12 @@ class RejectRedactedText:
 
 
 class RateLimit:
-    """Refuses a session's calls beyond so many in so many seconds; refused ones do not count.
+    """Refuses calls of a session above a rate; refused calls do not count.
 
     Args:
-        clock: seconds, growing steadily; the event loop's when not given.
+        calls: the maximum number of calls within ``seconds``.
+        seconds: the length of the interval.
+        clock: a monotonic clock in seconds; the default is the event loop's.
     """
 
     def __init__(self, calls: int, seconds: float, *, clock: Callable[[], float] = anyio.current_time) -> None:
@@ -276,7 +280,7 @@ class RateLimit:
         return await following(call)
 
     def _wait(self, session: str, now: float) -> float:
-        """Seconds until the session may call again. Sessions without recent calls are forgotten."""
+        """Return the seconds until the session may call again; sessions without recent calls are removed."""
         for name in [name for name, times in self._times.items() if now - times[-1] >= self._seconds]:
             del self._times[name]
         times = self._times.get(session)
@@ -286,21 +290,21 @@ class RateLimit:
         return times[0] + self._seconds - now if len(times) == self._calls else 0.0
 
 
-# -- Noticing an agent that goes round in circles.
+# -- Detecting agents that repeat themselves.
 
 
 AGENTS = 1_000
-"""Agents whose last calls are remembered."""
+"""Maximum number of agents whose last calls are stored."""
 MAX_CYCLE_LENGTH = 4
-"""Calls of the longest circle that is noticed."""
+"""Calls in the longest cycle that is detected."""
 Step = tuple[str, str]
 """A call and its result, as hashes."""
 
 
 def find_repetition(steps: Sequence[Step], call: str, repeats: int) -> int:
-    """How many calls the circle has that ``call`` is one of: 1 for the same again, 2 for two in turn. 0: none.
+    """Return the length of the cycle that contains ``call``: 1 for the same call repeated, 0 for no cycle.
 
-    A circle is the same calls with the same results, ``repeats`` times at the end of ``steps``. Pure.
+    A cycle is the same calls with the same results, ``repeats`` times at the end of ``steps``. Pure.
     """
     for length in range(1, MAX_CYCLE_LENGTH + 1):
         tail = list(steps[-length * repeats :])
@@ -311,9 +315,13 @@ def find_repetition(steps: Sequence[Step], call: str, repeats: int) -> int:
 
 
 class LoopDetector:
-    """Refuses every call of a cycle: up to ``MAX_CYCLE_LENGTH`` calls that an agent has made ``repeats`` times in turn
-    with the same results each time. What is refused is no step, so they stay refused until another call is made.
-    Another result on the way keeps it from being a circle. Agents do not count for one another.
+    """Refuses every call of a cycle: up to ``MAX_CYCLE_LENGTH`` calls that an agent has repeated with equal results.
+
+    A refused call is not a step, so the calls stay refused until the agent makes another call. A different result
+    breaks the cycle. Each agent is checked separately.
+
+    Args:
+        repeats: how often the calls must be repeated, at least 2.
     """
 
     def __init__(self, repeats: int = 4) -> None:

@@ -1,4 +1,4 @@
-"""The steps that a valid call goes through, what every executor shares, and what an exception of a tool means."""
+"""The steps of a valid call, the services that executors share, and the meaning of a tool's exceptions."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ __all__ = [
 ]
 
 
-# -- What an exception of a tool means to the model, and how the ledger counts it.
+# -- What an exception of a tool means to the model, and which status it has in the audit log.
 
 
 ADAPT = (FileError, TerminalError, JobNotFound, UnsupportedOperation)
-"""The target answered: the model can do something else."""
+"""The target answered: the model can try something else."""
 BY_CODE = {
     "unknown": CallStatus.UNKNOWN,
     "backend_lost": CallStatus.UNKNOWN,
@@ -83,7 +83,7 @@ MAYBE = "it may have changed something; look before you repeat it"
 
 
 def failure_of(error: BaseException, tool: str, partial: str = "") -> tuple[ToolResult, ToolError | None]:
-    """The result that tells the model of an exception, and the error for the operator when the tool could not run."""
+    """Return the result that reports an exception to the model, and an error for the operator if the tool failed."""
     if isinstance(error, ADAPT):
         return ToolResult.failure(_code(error), _with_partial(str(error), partial)), None
     failure = error if isinstance(error, ToolError) else _wrapped(error, tool)
@@ -104,12 +104,19 @@ def _wrapped(error: BaseException, tool: str) -> ToolError:
 
 
 def defect_error(error: Exception, what: str, problem: str, *, code: ToolErrorCode = "execution_failed") -> ToolError:
-    """The error for a failure of the code around a tool: ``what`` is ``the policy``, ``the middleware Budget``."""
+    """Return the error for a defect in code around a tool.
+
+    Args:
+        error: the exception.
+        what: the code's name: ``the policy``, ``the middleware Budget``.
+        problem: the message.
+        code: the error's code.
+    """
     return ToolError(f"{problem}: {type(error).__name__}: {error}", code=code, hint=f"this is a defect of {what}")
 
 
 def redacted(error: ToolError | None, redact: Callable[[str], str]) -> ToolError | None:
-    """The same error with a message that may be shown; its cause stays, for a developer's traceback."""
+    """Return the error with a redacted message; its cause is kept for a developer's traceback."""
     if error is None:
         return None
     safe = ToolError(redact(error.message), code=error.code, target=error.target, hint=redact(error.hint))
@@ -118,7 +125,7 @@ def redacted(error: ToolError | None, redact: Callable[[str], str]) -> ToolError
 
 
 def _code(error: HarnessError) -> str:
-    """``FileNotFound`` → ``file_not_found``, ``IsADirectory`` → ``is_a_directory``."""
+    """Return the error's code: ``FileNotFound`` → ``file_not_found``, ``IsADirectory`` → ``is_a_directory``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(error).__name__).lower()
 
 
@@ -127,39 +134,39 @@ def _with_partial(text: str, partial: str) -> str:
 
 
 def status_of(result: ToolResult, error: ToolError | None = None) -> CallStatus:
-    """How a result counts."""
+    """Return the status of a call with this result."""
     if not result.is_error:
         return CallStatus.OK
     if error is not None and isinstance(error.__cause__, ConnectError):
-        return CallStatus.ERROR  # nothing was sent
+        return CallStatus.ERROR  # no request was sent
     return BY_CODE.get(result.error_code, CallStatus.ERROR)
 
 
 def timed_out(seconds: float, partial: str) -> ToolResult:
-    """A call was ended because its time was over."""
+    """Return the result of a call that timed out."""
     return ToolResult.failure("timeout", _with_partial(f"ended after {seconds:g} s; {MAYBE}", partial))
 
 
 def cancelled(partial: str) -> ToolResult:
-    """A call was cancelled."""
+    """Return the result of a call that was cancelled while it ran."""
     return ToolResult.failure("cancelled", _with_partial(f"cancelled; {MAYBE}", partial))
 
 
 def not_started() -> ToolResult:
-    """A call was cancelled before it ran: at the question, say, or while it waited for another."""
+    """Return the result of a call that was cancelled before it ran, such as during the approval request."""
     return ToolResult.failure("cancelled", "cancelled before it began: nothing of it was run")
 
 
 def refused(reason: str, by: str) -> ToolResult:
-    """Nothing ran: it was not allowed."""
+    """Return the result of a call that was not allowed."""
     return ToolResult.failure("denied", f"not allowed: {reason}", metadata={"decided_by": by})
 
 
-# -- One writer of a file at a time, among the calls of this process.
+# -- One writer per file at a time, among the calls of this process.
 
 
 def lock_keys(backend: str, paths: Iterable[str], cwd: str) -> list[str]:
-    """The keys of paths, in the order in which everybody takes them. Pure; links are left to the target's check."""
+    """Return the lock keys of paths in the common locking order. Pure; the target resolves symbolic links."""
     return sorted({f"{backend}\0{posixpath.normpath(posixpath.join(cwd, path))}" for path in paths})
 
 
@@ -170,14 +177,14 @@ class _PathLock:
 
 
 class PathLocks:
-    """Locks by key, which exist only while somebody holds or wants them."""
+    """Locks by key that exist only while a call holds or waits for them."""
 
     def __init__(self) -> None:
         self._held: dict[str, _PathLock] = {}
 
     @asynccontextmanager
     async def hold(self, keys: Iterable[str]) -> AsyncIterator[None]:
-        """Hold all of these."""
+        """Hold the locks of all keys."""
         async with AsyncExitStack() as stack:
             for key in keys:
                 await stack.enter_async_context(self._one(key))
@@ -196,12 +203,12 @@ class PathLocks:
                 del self._held[key]
 
 
-# -- What every executor of one process shares.
+# -- What all executors of a process share.
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Policy, records and the rest. There is no default policy: whoever makes an executor says what may run."""
+    """Policy, audit log and other shared services. There is no default policy: the creator must choose one."""
 
     policy: Policy
     ledger: AuditLog
@@ -213,20 +220,21 @@ class Services:
     web: WebSettings = field(default_factory=WebSettings)
 
 
-# -- Taking what a call types or gives to a program out of its arguments: it may be a password of no known form.
+# -- Removing typed input and program input from arguments: it may be a password of no recognizable form.
 
 
 def panes_typed_into(subjects: Iterable[Subject]) -> frozenset[str] | None:
-    """The panes that a call names to type into; None when it types nothing. Pure."""
+    """Return the panes that receive a call's typed input; None if the call types nothing. Pure."""
     typed = [subject for subject in subjects if subject.kind == "keys"]
     return frozenset(subject.pane for subject in typed if subject.pane) if typed else None
 
 
 def redact_typed_input(arguments: JsonObject, panes: frozenset[str] | None) -> JsonObject:
-    """Arguments without their texts, but for the panes and for what the caller says of the call. Pure.
+    """Return the arguments with their texts redacted, except panes and what the caller states about the call. Pure.
 
     Args:
-        panes: of :func:`panes_typed_into`; None leaves the arguments as they are.
+        arguments: the call's arguments.
+        panes: from :func:`panes_typed_into`; None leaves the arguments unchanged.
     """
     if panes is None:
         return arguments
@@ -238,7 +246,7 @@ def redact_typed_input(arguments: JsonObject, panes: frozenset[str] | None) -> J
 
 
 def without_private(arguments: JsonObject, names: frozenset[str]) -> JsonObject:
-    """Arguments without those that may hold a password: :meth:`Tool.private_arguments`. Pure."""
+    """Return the arguments with those of :meth:`Tool.private_arguments` redacted. Pure."""
     if not names:
         return arguments
     from .redaction.redactor import MARK
@@ -246,24 +254,24 @@ def without_private(arguments: JsonObject, names: frozenset[str]) -> JsonObject:
     return {name: MARK if value and name in names else value for name, value in arguments.items()}
 
 
-# -- The steps that a valid call goes through, in their order. :mod:`.executor` documents the whole.
+# -- The steps of a valid call, in order. :mod:`.executor` documents the call path.
 
 
 Kind = TypeVar("Kind")
 CHANGES = 3
 """How often an approver may change a call before it is refused."""
 END_LIMIT = 10.0
-"""Seconds that the record of a call's end may take."""
+"""Seconds that recording a call's end may take."""
 CANCELLED_BEFORE_START = "cancelled at the question, or before it"
 NOTICE = 1_000
-"""Characters of the line that says what was cut, at most."""
+"""Maximum characters of the truncation notice."""
 SUMMARY = 2_000
-"""Characters of a result that the ledger keeps."""
+"""Characters of a result that the audit log stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A call whose arguments are valid."""
+    """A call with valid arguments."""
 
     call: ToolCall
     tool: Tool[Any]
@@ -276,16 +284,16 @@ class Prepared:
 
     @property
     def typed_into(self) -> frozenset[str] | None:
-        """The panes that this call types into; None when it types nothing."""
+        """The panes that receive this call's typed input; None if it types nothing."""
         return panes_typed_into(self.tool.subjects(self.args))
 
     @property
     def private(self) -> frozenset[str]:
-        """The arguments of this call that may hold a password."""
+        """The arguments of this call that may contain a password."""
         return self.tool.private_arguments(self.args)
 
     def changed(self, call: ToolCall) -> Prepared:
-        """The same with other arguments, validated again.
+        """Return the call with other arguments, validated again.
 
         Raises:
             ToolError: ``invalid_args``.
@@ -293,20 +301,20 @@ class Prepared:
         if call.arguments is self.call.arguments:
             return self
         values = decode(call.arguments, self.tool.name)
-        same = replace(self.call, arguments=values)  # its name and ids are not for others to change
+        same = replace(self.call, arguments=values)  # name and ids cannot be changed
         return Prepared(same, self.tool, self.tool.parse(values))
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The way of one call."""
+    """The call path of one call."""
 
     services: Services
     locks: PathLocks
     ctx: ToolContext
 
     async def through(self, prepared: Prepared) -> CallOutcome:
-        """Middleware, then the rest."""
+        """Run a call through the middleware and the remaining steps."""
         passed: list[ToolResult | None] = []
 
         async def rest(call: ToolCall) -> CallOutcome:
@@ -326,7 +334,7 @@ class Pipeline:
         return outcome if inner is None else replace(outcome, result=self._consistent(inner, outcome.result))
 
     def _consistent(self, before: ToolResult, after: ToolResult) -> ToolResult:
-        """What others made of a result. A profile makes its form from the data, so those that say more must go."""
+        """Return the changed result without its data if only the text was changed: a profile renders the data."""
         said_anew = after.content != before.content and after.data is before.data
         return replace(after, data=None) if said_anew and self.ctx.notes.faced is not None else after
 
@@ -334,7 +342,7 @@ class Pipeline:
         for hook in self.services.hooks:
             try:
                 answer = _of_kind(await hook.before(prepared.call, self.ctx), ToolCall, str)
-            except Exception as error:  # a hook that fails is a hook that did not agree
+            except Exception as error:  # a failed hook has not agreed
                 answer = f"a hook failed: {type(error).__name__}: {error}"
             if isinstance(answer, str):
                 return await self._refuse(prepared, _unjudged(prepared, answer, "hook"))
@@ -349,7 +357,7 @@ class Pipeline:
             return await self._remembered(prepared, verdict)
         prepared = prepared.changed(verdict.call)
         if changes + 1 < CHANGES:
-            return await self._hooked(prepared, changes + 1)  # they have seen another call
+            return await self._hooked(prepared, changes + 1)  # the hooks saw a different call
         reason = f"it was changed {CHANGES} times"
         return await self._refuse(prepared, Verdict(False, reason, "policy", secret=verdict.secret))
 
@@ -372,7 +380,7 @@ class Pipeline:
             raise defect_error(error, "the policy", problem, code="permission_failure") from error
 
     async def _further(self, prepared: Prepared, subjects: tuple[Subject, ...]) -> Verdict:
-        """Judge what a running call comes to touch; it cannot be changed any more."""
+        """Decide about what a running call accesses; the call can no longer be changed."""
         verdict = await self._verdict(replace(self._request(prepared), subjects=subjects), prepared.tool.name)
         changed = verdict.allowed and verdict.call is not None
         return (
@@ -461,7 +469,7 @@ class Pipeline:
             self.ctx.notes.begun = True
             with anyio.move_on_after(limit) as scope:
                 return _of_kind(await prepared.tool.run(prepared.args, self.ctx), ToolResult), None
-        except Exception as error:  # the two axes: a result for the model, an error for the operator
+        except Exception as error:  # a result for the model, and an error for the operator
             return failure_of(error, prepared.tool.name, self.ctx.notes.partial)
         finally:
             self.ctx.finish_progress()
@@ -475,7 +483,7 @@ class Pipeline:
                 result = self._consistent(
                     result, _of_kind(await hook.after(prepared.call, result, self.ctx), ToolResult)
                 )
-            except Exception as error:  # it has run: its result is worth more than the hook
+            except Exception as error:  # the call has run: its result matters more than the hook
                 message = self.services.redactor.text(f"a hook failed: {error}")
                 self.ctx.publish(InternalFailure(message=message, call_id=self.ctx.call_id))
         result = self.services.redactor.result(result)
@@ -483,18 +491,18 @@ class Pipeline:
         return replace(outcome, result=result, error=redacted(outcome.error, self.services.redactor.text))
 
     def _limit(self, prepared: Prepared) -> OutputLimit:
-        """How much of the result is kept; a profile makes its own form of most of it, and cuts that."""
+        """Return how much of the result is kept; a profile truncates its own rendering."""
         limit = prepared.traits.limit
         return limit if self.ctx.notes.faced is None else replace(limit, characters=BLOCK_LIMIT - NOTICE)
 
 
 def cut_short(notes: CallNotes) -> ToolResult:
-    """What a call that was cancelled has come to."""
+    """Return the result of a cancelled call."""
     return cancelled(notes.partial) if notes.begun else not_started()
 
 
 async def _around(middleware: Middleware, ctx: ToolContext, step: Next, call: ToolCall) -> CallOutcome:
-    """One middleware; what it raises itself is told from what came to it from further in."""
+    """Run one middleware; its own exceptions are distinguished from those of the inner steps."""
     inner: list[Exception] = []
     ran = False
 
@@ -520,17 +528,17 @@ async def _around(middleware: Middleware, ctx: ToolContext, step: Next, call: To
 
 
 def _of_kind(value: Kind, *kinds: type[object]) -> Kind:
-    """The value, which code of others returned, when it is what it says to be."""
+    """Return the value from external code if it has one of these types."""
     if not isinstance(value, kinds):
         raise TypeError(f"it returned {type(value).__name__}, not {' or '.join(kind.__name__ for kind in kinds)}")
     return value
 
 
 def _unjudged(prepared: Prepared, reason: str, by: str) -> Verdict:
-    """A refusal without the policy: whether what is typed is a secret is not known, so it counts as one."""
+    """Return a refusal without the policy; typed input counts as a secret, because it is not known to be none."""
     return Verdict(False, reason, by, secret=prepared.typed_into is not None)
 
 
 def _details(arguments: JsonObject) -> JsonObject:
-    """What the caller says of the call."""
+    """Return what the caller states about the call."""
     return {name: arguments[name] for name in Intent.model_fields if arguments.get(name) is not None}

@@ -1,4 +1,4 @@
-"""Results that fit: limits of what a model is shown, and outcomes of commands."""
+"""Results within the model's limits, and results of commands."""
 
 from __future__ import annotations
 
@@ -34,25 +34,28 @@ __all__ = [
 ]
 
 
-# -- How much of a result a model gets: head and tail of each text, with the number of characters between them.
+# -- How much of a result a model receives: head and tail of each text, with the number of omitted characters between.
 
 
 ESCAPE = 64
-"""Characters of an escape sequence, at most."""
+"""Maximum length of an escape sequence."""
 _ESCAPE = re.compile(
     rf"\x1b(?:\[[0-?]{{0,{ESCAPE}}}[ -/]?[@-~]?|[\]PX^_][^\x07\x1b\n]{{0,{ESCAPE}}}(?:\x07|\x1b\\)?|[ -/]?.)?"
 )
 _NOTICE = re.compile(r"\[\.\.\. \d+ of \d+ (?:characters|bytes) left out[^\n]* \.\.\.\]")
 Item = TypeVar("Item")
 LINE_SEARCH = 200
-"""How far from the cut a line's end is looked for."""
+"""How far from the cut a line end is searched for, in characters."""
 
 
 def cut(text: str, limit: OutputLimit, handle: str = "", omitted: Omitted | None = None) -> str:
-    """The text, or its head and tail with a line between them that says how much is missing. Pure.
+    """Return the text, or its head and tail with a notice between them that gives the omitted amount. Pure.
 
     Args:
-        omitted: what the text lacks already: it is counted with the rest, and told at the end where nothing is cut.
+        text: the text.
+        limit: the size of head and tail.
+        handle: names the stored complete text in the notice.
+        omitted: what the text already lacks: the notice includes it; a text that fits gets a notice at its end.
     """
     ends = cut_ends(text, limit)
     if ends is None:
@@ -65,7 +68,7 @@ def cut(text: str, limit: OutputLimit, handle: str = "", omitted: Omitted | None
 
 
 def cut_ends(text: str, limit: OutputLimit) -> tuple[int, int] | None:
-    """Where the head ends and the tail starts of a text that is too long; None when it is not. Pure."""
+    """Return where the head ends and the tail starts in a text that is too long; None if it fits. Pure."""
     room = min(limit.characters, BLOCK_LIMIT)
     if len(text) <= room:
         return None
@@ -74,7 +77,7 @@ def cut_ends(text: str, limit: OutputLimit) -> tuple[int, int] | None:
 
 
 def _amounts(text: str, head: int, start: int, omitted: Omitted | None) -> str:
-    """How much of the whole is missing: in characters, or in bytes where the target has counted some. Pure."""
+    """Return the omitted amount: in characters, or in bytes if the target has already omitted some. Pure."""
     if omitted is None:
         return f"{start - head} of {len(text)} characters left out"
     missing, total = (size_of(part) + omitted.count for part in (text[head:start], text))
@@ -82,7 +85,7 @@ def _amounts(text: str, head: int, start: int, omitted: Omitted | None) -> str:
 
 
 def size_of(text: str) -> int:
-    """The bytes of a text, as programs write it."""
+    """Return the number of bytes of a text, as programs write it."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -97,7 +100,7 @@ def _tail_start(text: str, start: int) -> int:
 
 
 def _unbroken(text: str, at: int) -> tuple[int, int]:
-    """The nearest places before and after ``at`` that split no pair of surrogates and no escape sequence."""
+    """Return the nearest positions around ``at`` that split no surrogate pair and no escape sequence."""
     if 0 < at < len(text) and "\ud800" <= text[at - 1] < "\udc00" <= text[at] <= "\udfff":
         return at - 1, at + 1
     escape = text.rfind("\x1b", max(0, at - ESCAPE), at)
@@ -106,10 +109,10 @@ def _unbroken(text: str, at: int) -> tuple[int, int]:
 
 
 def cut_again(text: str, limit: OutputLimit, before: Cut) -> str:
-    """A text that was cut before, with less of its head and tail and one notice for both cuts. Pure."""
+    """Shorten a truncated text further, with one notice for both cuts. Pure."""
     end = len(text) - before.tail
     notice = text[before.head : end].strip("\n")
-    if end < before.head or not _NOTICE.fullmatch(notice):  # it was changed since
+    if end < before.head or not _NOTICE.fullmatch(notice):  # the text was changed since
         return cut(text, limit)
     room = min(limit.characters, BLOCK_LIMIT)
     tail = min(limit.tail, room, before.tail)
@@ -120,14 +123,14 @@ def cut_again(text: str, limit: OutputLimit, before: Cut) -> str:
     start = end if tail == before.tail else _tail_start(text, len(text) - tail)
     kept = text[:head] + text[start:]
     missing = before.total - (len(kept) if before.unit == "characters" else size_of(kept))
-    whole = before.whole if before.whole in notice else ""  # a profile may have left it out
+    whole = before.whole if before.whole in notice else ""  # a profile may have removed it
     joined = "\n" if head and not text[:head].endswith("\n") else ""
     gap = f"{joined}[... {missing} of {before.total} {before.unit} left out{whole} ...]"
     return f"{text[:head]}{gap}" + (f"\n{text[start:]}" if tail else "")
 
 
 def _how_cut(text: str, limit: OutputLimit, handle: str, omitted: Omitted | None) -> Cut | None:
-    """What :func:`cut` does to a text."""
+    """Return how :func:`cut` truncates a text; None if it does not."""
     head, start = cut_ends(text, limit) or (len(text), len(text))
     if head == start:
         return None
@@ -140,7 +143,7 @@ def _how_cut(text: str, limit: OutputLimit, handle: str, omitted: Omitted | None
 async def cut_result(
     result: ToolResult, limit: OutputLimit, outputs: OutputStoreBase | None, call_id: str
 ) -> ToolResult:
-    """A result within the limit; what is left out is kept, and ``metadata["full_output"]`` is its handle."""
+    """Truncate a result to the limit; the complete text is stored under the handle ``metadata["full_output"]``."""
     if result.omitted is not None:
         return await _cut_further(result, result.omitted, limit, outputs, call_id)
     room = min(limit.characters, BLOCK_LIMIT)
@@ -163,7 +166,7 @@ async def cut_result(
 async def _cut_further(
     result: ToolResult, omitted: Omitted, limit: OutputLimit, outputs: OutputStoreBase | None, call_id: str
 ) -> ToolResult:
-    """A result whose text lacks something already: one notice counts both."""
+    """Truncate a result whose text is already incomplete, with one notice for both."""
     handle = await outputs.keep(call_id, result.text) if outputs is not None else ""
     metadata = {**result.metadata, "truncated": True, "full_output": handle}
     content = _with_text(result, cut(result.text, limit, omitted=omitted))
@@ -183,10 +186,10 @@ def _whole_by_handle(handle: str) -> str:
 def fit_items(
     items: Sequence[Item], render: Callable[[Sequence[Item]], str], limit: OutputLimit
 ) -> tuple[list[Item], int]:
-    """The first items whose rendering, as a whole, is within the limit, and how many were dropped. Pure.
+    """Return the first items whose combined rendering is within the limit, and the number of dropped ones. Pure.
 
-    For results that are JSON or a table: cut in the middle they would be neither. ``render`` must not become shorter
-    with more items; it is called about as often as the number of items has binary digits.
+    For JSON and tables, which a cut in the middle would break. ``render`` must not return less text for more items;
+    it is called about log2(n) times.
     """
     room = min(limit.characters, BLOCK_LIMIT)
     if len(render(items)) <= room:
@@ -201,7 +204,7 @@ def fit_items(
     return list(items[:fits]), len(items) - fits
 
 
-# -- A command's outcome as a result for a model: what happened first, then everything that it wrote.
+# -- A command's outcome as a result for a model: the outcome first, then the output.
 
 
 CODES = {
@@ -209,22 +212,23 @@ CODES = {
     Status.INTERRUPTED: "interrupted",
     Status.UNKNOWN: "unknown",
 }
-"""The results of commands that did not come to an end of their own."""
+"""The error codes of commands that did not end by themselves."""
 SHOWN = ShownForm(stream=(BLOCK_LIMIT, BLOCK_LIMIT // 2))
-"""How much of each stream is in the data, which some clients are sent whole."""
+"""How much of each stream is in the data, which some clients receive completely."""
 AROUND = 1_000
-"""Characters of a result around the streams: how the command ended, and notices."""
+"""Characters of a result in addition to the streams: how the command ended, and notices."""
 LARGE = 128 << 10
-"""Bytes of an output beyond which it is made into a result in a thread, so that others are not kept waiting."""
+"""Output size in bytes from which results are built in a thread, so that the event loop is not blocked."""
 
 
 def shell_result(done: ShellResult, *, success: Collection[int] = (0,), ctx: ToolContext | None = None) -> ToolResult:
-    """The result. A command that goes on is none of the errors: its job can be asked later.
+    """Return the result for a command. A command that is still running is not an error.
 
     Args:
-        success: the exit codes that are no error.
-        ctx: the call's. Where a profile shows the result, its streams are cut for that, once; secrets are taken out
-            before.
+        done: the command's result.
+        success: the exit codes that are not errors.
+        ctx: the call's context. If a profile presents the result, the streams are truncated for the profile, once,
+            with secrets redacted first.
     """
     streams = fit_streams(done, _form(ctx), ctx.redactor.text if ctx is not None else str)
     in_profile = ctx is not None and ctx.notes.faced is not None
@@ -241,7 +245,7 @@ def shell_result(done: ShellResult, *, success: Collection[int] = (0,), ctx: Too
 
 
 async def shell_result_for(done: ShellResult, ctx: ToolContext) -> ToolResult:
-    """The result for one call, as :func:`shell_result` with ``ctx``; a large one is made in a thread."""
+    """Return the result for one call as :func:`shell_result` with ``ctx``; a large one is built in a thread."""
     if len(done.stdout_bytes) + len(done.stderr_bytes) < LARGE:
         return shell_result(done, ctx=ctx)
     return await to_thread.run_sync(partial(shell_result, done, ctx=ctx))
@@ -252,10 +256,10 @@ def _form(ctx: ToolContext | None) -> ShownForm:
 
 
 def fit_streams(done: ShellResult, form: ShownForm, redact: Callable[[str], str]) -> tuple[str, str]:
-    """Standard output and standard error as far as there is room for them.
+    """Return standard output and standard error, truncated to the form.
 
-    What is left out is told once, at the last cut, with the amounts of the whole output of both streams, also of what
-    the target has left out. An earlier cut is only marked.
+    The omitted amount is stated once, at the last cut: for both streams together, including what the target has
+    omitted. An earlier cut only has a mark.
     """
     out, err = (_redacted(text, form, redact) for text in (done.stdout, done.stderr))
     total = len(done.stdout_bytes) + len(done.stderr_bytes) + done.truncated
@@ -270,7 +274,7 @@ def fit_streams(done: ShellResult, form: ShownForm, redact: Callable[[str], str]
 
 
 def _redacted(text: str, form: ShownForm, redact: Callable[[str], str]) -> str:
-    """The text, without its secrets where it may be cut: half of one would not be known."""
+    """Return the text, redacted if it may be truncated: half a secret would not be recognized."""
     longest = form.room - AROUND if form.stream is None else form.stream[0]
     return text if form.measure(text) <= longest // 2 else redact(text)
 
@@ -344,7 +348,7 @@ def _data(done: ShellResult, stdout: str, stderr: str) -> Json:
 
 
 def note_job(done: ShellResult, ctx: ToolContext) -> None:
-    """Tell the ledger which job did the work, and everybody when it goes on."""
+    """Record which job ran the command, and publish an event if it is still running."""
     if done.job_id:
         ctx.started_job(done.job_id)
     if done.job_id and done.status in (Status.RUNNING, Status.UNKNOWN):
@@ -352,7 +356,7 @@ def note_job(done: ShellResult, ctx: ToolContext) -> None:
 
 
 def progress_of(ctx: ToolContext, stream: Literal["stdout", "stderr"] = "stdout") -> LiveView:
-    """What shows a command's output as it comes: for ``on_output``, and for ``on_stderr``."""
+    """Return a live view that publishes a command's output as progress: for ``on_output`` or ``on_stderr``."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def show(chunk: bytes) -> None:
