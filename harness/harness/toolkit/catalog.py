@@ -1,4 +1,4 @@
-"""Every tool of this machine in one registry (builtin, of other packages, declared), and the ``[tools]`` settings."""
+"""All tools of this machine in one registry (builtin, of other packages, declared), and the ``[tools]`` settings."""
 
 from __future__ import annotations
 
@@ -39,60 +39,60 @@ __all__ = [
 
 # -- Settings of the tools: the ``[tools]`` table of the settings files.
 #
-# A file of a directory that is not trusted may only take tools away.
+# A file in a directory that is not trusted may only remove tools.
 
 
 MAX_AGENT_DEPTH = 2
-"""The depth at which agents start no others, unless a setting or a profile says so; a person's agent is at depth 0."""
+"""The default depth at which agents cannot start others; the operator's agent is at depth 0."""
 NO_PROFILE = "none"
-"""The word for our own names, where a profile is named."""
+"""The profile name for harness's own tool names."""
 STRICTER = frozenset({"exclude", "read_only"})
-"""What a file that is not trusted may set."""
+"""Keys that a file that is not trusted may set."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSettings:
-    """What the operator has set about tools."""
+    """The operator's settings for tools."""
 
     packs: tuple[str, ...] = ()
-    """Only the tools of these packs; empty is all but those that have to be asked for."""
+    """Only the tools of these packs; empty means all but the opt-in packs."""
     extra_packs: tuple[str, ...] = ()
-    """These packs, too."""
+    """Additional opt-in packs."""
     include: tuple[str, ...] = ()
-    """Only these tools; empty is all."""
+    """Only these tools; empty means all."""
     exclude: tuple[str, ...] = ()
     read_only: bool = False
     """Only tools that change nothing."""
     disabled: tuple[str, ...] = ()
     """Packages, or sources such as ``plugin:my-package:weather``, whose plugins are not imported."""
     cache: bool = True
-    """Results of calls that change nothing are remembered."""
+    """Cache results of read-only calls."""
     cache_max_results: int = CAPACITY
-    """So many at most; those that were not used longest make room."""
+    """Maximum number of cached results; the least recently used are removed first."""
     cache_max_bytes: int = MAX_BYTES
-    """And so many bytes together."""
+    """Maximum total size of the cached results in bytes."""
     cache_max_age: float = TIME_LIMIT
-    """Seconds for which each holds at most."""
+    """Maximum age of a cached result in seconds."""
     partial_read_counts: bool = False
-    """A file of which a part was read may be replaced as a whole."""
+    """A file that was partly read may be overwritten as a whole."""
     profile: str = ""
-    """Models are offered the tools of this profile; empty is our own."""
+    """The tool profile for models; empty means harness's own tools."""
     max_agent_depth: int | None = None
-    """Agents at this depth start no others: 0 keeps every agent from it. None leaves it to the profile."""
+    """Agents at this depth cannot start others; 0 disables sub-agents. None uses the profile's value."""
     secrets: tuple[str, ...] = ()
-    """Further patterns of secrets, as regular expressions; the first group, where there is one, is the secret."""
+    """Additional regular expressions for secrets; the first group, if there is one, is the secret."""
 
     def choose(self, registry: Registry) -> Registry:
-        """The tools that these settings leave, which may be called.
+        """Return the tools that these settings permit.
 
         Raises:
-            ConfigError: a pack or a tool that is named is not there.
+            ConfigError: a named pack or tool does not exist.
         """
         try:
-            registry.packs(*self.extra_packs)  # one that means nothing is a mistake
+            registry.packs(*self.extra_packs)  # an unknown name is an error
             chosen = registry.packs(*self.packs, *self.extra_packs) if self.packs else registry
             chosen = chosen.include(*self.include) if self.include else chosen
-            left = registry.exclude(*self.exclude)  # a name that means nothing is a mistake
+            left = registry.exclude(*self.exclude)  # an unknown name is an error
             chosen = chosen.filter(lambda tool: left.get(tool.name) is not None)
         except ValueError as error:
             raise ConfigError(
@@ -101,7 +101,7 @@ class ToolSettings:
         return chosen.read_only() if self.read_only else chosen
 
     def offered(self, chosen: Registry) -> Registry:
-        """Those of them that models are told of: not what has to be asked for, unless it was."""
+        """Return those of the permitted tools that models are offered: without opt-in packs that are not set."""
         if self.packs or self.include:
             return chosen
         extra = frozenset(self.extra_packs)
@@ -136,10 +136,10 @@ class _Table(BaseModel):
 
 
 def tool_settings_of(tables: Iterable[SettingsTable]) -> ToolSettings:
-    """The settings of all files, in their order: what comes later counts, and what is kept out adds up.
+    """Combine the settings of all files in order: later values take precedence, and exclusions accumulate.
 
     Raises:
-        ConfigError: a key is unknown, a value is wrong, or a file that is not trusted sets what it may not.
+        ConfigError: a key is unknown, a value is invalid, or a file that is not trusted sets a key that it may not.
     """
     settings = ToolSettings()
     for table in tables:
@@ -172,7 +172,7 @@ def _checked(table: SettingsTable) -> dict[str, Any]:
     return found
 
 
-# -- Every tool of this machine in one registry: builtin ones, those of other packages, and those that are declared.
+# -- All tools of this machine in one registry: builtin ones, those of other packages, and declared ones.
 
 
 OWN_TOOLS = "builtin:toolkit"
@@ -181,9 +181,9 @@ OWN_TOOLS = "builtin:toolkit"
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The tools, and one sentence for each source that could not be had.
+    """The tools, and one sentence for each source that could not be loaded.
 
-    ``registry`` has those that models are offered, ``known`` also those that have to be asked for.
+    ``registry`` has the tools that models are offered, ``known`` also the opt-in ones.
     """
 
     registry: Registry
@@ -192,23 +192,24 @@ class Catalogue:
 
 
 def command_tools_directory() -> Path:
-    """Where declared tools are: ``tools/*.toml`` beside the user's settings."""
+    """Return the directory of declared tools: ``tools/*.toml`` next to the user's settings."""
     return user_config_path().parent / "tools"
 
 
 def load_catalogue(
     settings: ToolSettings | None = None, *, directory: Path | None = None, sources: Iterable[FixedSource] = ()
 ) -> Catalogue:
-    """Import and read everything, and leave what the settings leave. It blocks.
+    """Import and read all tools and apply the settings; blocks.
 
     Args:
+        settings: the default has no settings.
         directory: of the declarations; the default is :func:`command_tools_directory`.
-        sources: the program's own tools. They are treated as those of a package are: one that states no category is
-            of the category ``plugin``.
+        sources: the program's own tools. They are treated like those of a package: a tool without a category gets
+            the category ``plugin``.
 
     Raises:
-        ConfigError: the settings name a pack, a tool or a profile that is not there, one of ``sources`` has the name
-            of another source or a tool with the name of another tool, or the profile uses the name of such a tool.
+        ConfigError: the settings name an unknown pack, tool or profile, the name of one of ``sources`` or its tools
+            is taken, or the profile uses the name of one of its tools.
     """
     settings = settings or ToolSettings()
     registry = Registry()
@@ -240,7 +241,7 @@ def _add(registry: Registry, source: FixedSource) -> None:
 
 
 def offered(settings: ToolSettings, known: Registry, profile: str = "") -> Registry:
-    """The tools that models are offered of those that are known: a profile's, or our own; none that lacks a library.
+    """Return the tools that models are offered: a profile's or harness's own, without those that lack a library.
 
     Tools that are not built in are offered with and without a profile.
 
@@ -259,10 +260,11 @@ def offered(settings: ToolSettings, known: Registry, profile: str = "") -> Regis
 
 
 def agent_depth(settings: ToolSettings, profile: str | None = None) -> int:
-    """The depth at which agents start no others: what is set, else the profile's, else our own.
+    """Return the depth at which agents cannot start others: from the settings, the profile, or the default.
 
     Args:
-        profile: that of the session; None is what the settings say.
+        settings: the settings of the tools.
+        profile: the session's profile; None uses the settings.
 
     Raises:
         ConfigError: there is no such profile.
@@ -295,7 +297,7 @@ def _declared(directory: Path, problems: list[str]) -> _Sources:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The file, when nobody else can have written it: what it declares runs as the operator."""
+    """Read a file that only its owner can have written: the commands it declares run as the operator."""
     import tomllib
 
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:

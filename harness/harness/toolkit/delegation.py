@@ -1,4 +1,4 @@
-"""Sub-agents, as tools start them: their types, also those that files declare, and who runs them."""
+"""Sub-agents that tools start: their types, including those declared in files, and how they run."""
 
 from __future__ import annotations
 
@@ -57,34 +57,33 @@ __all__ = [
 ]
 
 
-# -- Sub-agents: what is asked of them, what they may do, and what becomes of what they leave behind.
-# Whoever brings the model is a :class:`~harness.toolkit.interfaces.Spawner`. It is handed an executor that has every
-# limit of the sub-agent in it already: its tools, its depth, its session, its budget of calls, and its pane on a
-# terminal.
+# -- Sub-agents: requests, limits, and the cleanup of what they leave running.
+# A :class:`~harness.toolkit.interfaces.Spawner` provides the model. It receives an executor that already applies all
+# limits of the sub-agent: its tools, depth, session, call budget, and its pane on a terminal.
 
 
 ROUNDS = 8
-"""Answers of the model in one run of a sub-agent, at most."""
+"""Maximum model responses in one run of a sub-agent."""
 CALLS = 64
-"""Calls in one run of a sub-agent, at most."""
+"""Maximum calls in one run of a sub-agent."""
 SPAWN = "task"
 NOT_FOR_SUBAGENTS = frozenset({"todo_write"})
-"""The list is the user's: it shows what the first agent does."""
+"""The to-do list is the user's: it shows what the first agent does."""
 OWN = re.compile(r"[0-9a-f]{12}")
-"""The end of an agent's session, which no model chooses."""
+"""The random end of an agent's session id, which no model chooses."""
 END_LIMIT = 15.0
-"""Seconds in which the jobs and the pane of a sub-agent are ended."""
+"""Maximum seconds for ending the jobs and the pane of a sub-agent."""
 
 R = TypeVar("R", bound=Registry)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentType:
-    """A kind of sub-agent.
+    """A type of sub-agent.
 
-    ``tools`` are names of tools, None for all. Of ``usual`` ones those that are not offered are left out; any other
-    name that means nothing is an error. ``system`` is put before the model's conversation. ``model`` is used unless the
-    call names one. ``declared_at`` is the file and line of one that is declared in a file, for messages.
+    ``tools`` are tool names, None for all. Names in ``usual`` are skipped if the tool is not offered; any other
+    unknown name is an error. ``system`` precedes the conversation. ``model`` is used unless the call names one.
+    ``declared_at`` is the file and line of a type that is declared in a file, for messages.
     """
 
     name: str
@@ -98,9 +97,9 @@ class AgentType:
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """What is asked of a sub-agent. ``timeout`` is in seconds.
+    """A request to run a sub-agent. ``timeout`` is in seconds.
 
-    ``session_id`` is its session, which :func:`run_agent` chooses: a new one, or that of the agent that goes on.
+    ``session_id`` is chosen by :func:`run_agent`: a new session, or that of the agent to resume.
     """
 
     prompt: str
@@ -118,13 +117,13 @@ class SpawnRequest:
 
     @property
     def agent_id(self) -> str:
-        """Its name, for people and for the audit: ``explore-3f2a9c01b7d4``."""
+        """The agent's name in messages and in the audit log: ``explore-3f2a9c01b7d4``."""
         return f"{self.kind.name}-{self.session_id.rpartition('.')[2]}"
 
 
 @dataclass(frozen=True, slots=True)
 class SpawnResult:
-    """The last words of a sub-agent. ``usage`` is what it cost, as the one who brought the model counts."""
+    """The final message of a sub-agent. ``usage`` is its cost, as the model's provider counts it."""
 
     text: str
     is_error: bool = False
@@ -132,15 +131,15 @@ class SpawnResult:
 
 
 class SpawnTool(Tool[A]):
-    """A tool that starts agents, and whose description names their types."""
+    """A tool that starts agents and whose description lists their types."""
 
     @abstractmethod
     def with_types(self, types: Sequence[AgentType]) -> SpawnTool[A]:
-        """The same tool, which names these types as well."""
+        """Return the same tool with additional types."""
 
 
 def show_types(registry: R, types: Sequence[AgentType]) -> R:
-    """The tools, of which the one that starts agents names these types as well."""
+    """Return the tools, with additional agent types in the description of the tool that starts agents."""
     chosen = registry.filter(lambda _: True)
     for tool in registry.list() if types else ():
         own = tool.own
@@ -152,15 +151,15 @@ def show_types(registry: R, types: Sequence[AgentType]) -> R:
 
 
 def without_spawn_tools(registry: R) -> R:
-    """The tools without those that start agents: a model should not see what cannot work."""
+    """Return the tools without those that start agents, which would not work here."""
     return registry.filter(lambda tool: tool.own.name != SPAWN)
 
 
 async def run_agent(request: SpawnRequest, ctx: ToolContext) -> ToolResult:
-    """Run a sub-agent to its end and hand back its last words; a failure names its session, so that it can be resumed.
+    """Run a sub-agent and return its final message; a failure names its session, so that it can be resumed.
 
     Raises:
-        ToolError: there is nobody who runs agents.
+        ToolError: no model for sub-agents is configured.
     """
     parent = ctx.executor
     if parent is None or parent.spawner is None:
@@ -180,18 +179,20 @@ async def run_agent(request: SpawnRequest, ctx: ToolContext) -> ToolResult:
 
 
 def _is_own(session: str, parent: str) -> bool:
-    """Whether an agent that this one has started can have this session: its end is in names that people see. Pure."""
+    """Return whether the session id belongs to an agent that this session could have started. Pure."""
     return session.startswith(f"{parent}.") and OWN.fullmatch(session.removeprefix(f"{parent}.")) is not None
 
 
 def tools_of(request: SpawnRequest, offered: R, *, may_spawn: bool) -> R:
-    """The tools of a sub-agent: of those that its parent has, what its type and the request allow. Pure.
+    """Return the tools of a sub-agent: those of its parent that its type and the request allow. Pure.
 
     Args:
-        may_spawn: its depth is below the limit, so that it may start agents itself.
+        request: the type and the requested tools.
+        offered: the parent's tools.
+        may_spawn: its depth is below the limit, so it may start agents itself.
 
     Raises:
-        ValueError: a name means nothing, or names a tool that no sub-agent of this depth has, or nothing is left.
+        ValueError: a name is unknown or not available at this depth, or no tool is left.
     """
     below = offered if may_spawn else without_spawn_tools(offered)
     left = without_compact(below.filter(lambda tool: tool.own.name not in NOT_FOR_SUBAGENTS))
@@ -219,7 +220,7 @@ def _own_names(names: Iterable[str], usual: frozenset[str], registry: Registry, 
 
 
 async def _watched(request: SpawnRequest, ctx: ToolContext, parent: Executor, registry: Registry) -> ToolResult:
-    """Run it between the two events that say so."""
+    """Run a sub-agent between its start and end events."""
     prompt = ctx.redactor.text(request.prompt)
     agent = request.agent_id
     ctx.publish(SubagentStarted(agent_id=agent, prompt=prompt, kind=request.kind.name, title=request.description))
@@ -245,7 +246,7 @@ async def _ran(
                 return _said(said)
     except anyio.get_cancelled_exc_class():
         raise
-    except Exception as error:  # whatever it is, the agent has ended, and its session is named
+    except Exception as error:  # whatever failed, the agent has ended, and the result names its session
         what = error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
         return ToolResult.failure("agent_failed", f"the agent failed: {what}")
     return ToolResult.failure(
@@ -262,7 +263,7 @@ def _said(said: SpawnResult) -> ToolResult:
 
 
 def _reported(result: ToolResult, request: SpawnRequest, seconds: float, left: list[str]) -> ToolResult:
-    """The result with what can be said of the run. Pure."""
+    """Return the result with the facts about the run. Pure."""
     ended: list[Json] = list(left)
     facts: dict[str, Json] = {
         "session_id": request.session_id,
@@ -283,21 +284,21 @@ def _reported(result: ToolResult, request: SpawnRequest, seconds: float, left: l
 
 
 async def _tell(parent: Executor, request: SpawnRequest, *, is_error: bool) -> None:
-    """The hooks of the operator that want to know."""
+    """Notify the operator's hooks of the end of a sub-agent."""
     from .hooks.dispatch import tell_hooks
 
     told = replace(parent, agent_id=request.agent_id)
     await tell_hooks(told, "subagent_stop", END_LIMIT, subagent_type=request.kind.name, is_error=is_error)
 
 
-# -- the executor of a sub-agent
+# -- The executor of a sub-agent.
 
 
 @asynccontextmanager
 async def _child(
     request: SpawnRequest, ctx: ToolContext, parent: Executor, registry: Registry, left: list[str]
 ) -> AsyncIterator[Executor]:
-    """The executor of the sub-agent, while it lives; what it leaves running is ended, and named in ``left``."""
+    """Open the executor of a sub-agent; jobs that it leaves running are killed and added to ``left``."""
     events = EventBus(request.session_id)
     async with _place(request, parent) as execution:
         if request.backend:
@@ -326,20 +327,20 @@ async def _child(
 
 
 def _services(request: SpawnRequest, parent: Executor) -> Services:
-    """Those of the parent, so the same policy and the same audit, and a budget of calls."""
+    """Return the parent's services, with the same policy and audit log, and a call budget."""
     budget = CostBudget(request.calls, lambda call, ctx: 1, unit="calls")
     return replace(parent.services, middleware=(budget, *parent.services.middleware))
 
 
 def _reads(reads: ReadVersions, session_id: str, execution: ExecutionContext) -> ReadVersions:
-    """What the sub-agent has read: nothing, or what it had read before it was resumed."""
+    """Return the read versions of the sub-agent: empty, or those from before it was resumed."""
     tracker = reads.tracker if isinstance(reads, SessionReads) else ReadTracker()
     return tracker.of(session_id, execution)
 
 
 @contextmanager
 def _forwarded(events: EventBus, ctx: ToolContext) -> Iterator[None]:
-    """Everything that happens in the sub-agent is told to whoever watches its parent, with the call that made it."""
+    """Publish all events of the sub-agent on the parent's bus, with the call that started it."""
 
     def forward(event: Event) -> None:
         ctx.events.publish(replace(event, parent_call=event.parent_call or ctx.call_id))
@@ -355,7 +356,7 @@ class _Jobs:
         self._running: dict[str, None] = {}
 
     def heard(self, event: Event) -> None:
-        """Take note of what its own calls start; a sub-agent of it looks after its jobs by itself."""
+        """Track jobs that the agent's own calls start; its sub-agents end their own jobs."""
         if event.parent_call:
             return
         if isinstance(event, JobStarted):
@@ -364,7 +365,7 @@ class _Jobs:
             self._running.pop(event.job_id, None)
 
     async def end(self, execution: ExecutionContext, events: EventBus) -> list[str]:
-        """End them; returns those that still ran."""
+        """Kill the jobs and return those that were still running."""
         ended = []
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
             for job_id in tuple(self._running):
@@ -380,7 +381,7 @@ class _Jobs:
 
 @asynccontextmanager
 async def _place(request: SpawnRequest, parent: Executor) -> AsyncIterator[ExecutionContext]:
-    """Where it works: another target, a pane of its own, or, without a terminal, where its parent does."""
+    """Open where the agent works: another target, its own pane or, without a terminal, the parent's context."""
     assert parent.spawner is not None
     async with AsyncExitStack() as stack:
         execution = parent.execution
@@ -395,17 +396,17 @@ async def _place(request: SpawnRequest, parent: Executor) -> AsyncIterator[Execu
 async def _pane(execution: ExecutionContext) -> AsyncIterator[ExecutionContext]:
     name = f"agent-{uuid.uuid4().hex[:8]}"
     try:
-        await execution.create_pane(name)  # which, when it is cancelled, may have made it
+        await execution.create_pane(name)  # may have created it even if cancelled
         yield execution.in_pane(name)
     finally:
-        # what is gone already, or with the link, needs no end
+        # a pane that is already closed, or whose connection is lost, needs no cleanup
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT), suppress(HarnessError):
             await execution.kill_pane(name, force=True)
 
 
-# -- Types of sub-agents that are declared in files: ``NAME.md`` in ``agents/`` beside the user's settings.
+# -- Types of sub-agents declared in files: ``NAME.md`` in ``agents/`` next to the user's settings.
 #
-# A file holds a YAML front matter, and below it the instructions of such an agent::
+# A file contains a YAML front matter, followed by the instructions of the agent::
 #
 #     ---
 #     description: reads logs and reports what went wrong
@@ -414,9 +415,9 @@ async def _pane(execution: ExecutionContext) -> AsyncIterator[ExecutionContext]:
 #     ---
 #     You read logs. Report the first error, and what came before it.
 #
-# ``description`` is required. Without ``tools`` the type has all that the agent has which starts one; it never has
-# more. ``model`` is the name of one of the ``[models.NAME]``. Any other key is an error, because it may be meant to
-# forbid something. Those in ``.harness/agents/`` of the current directory count when that is trusted.
+# ``description`` is required. Without ``tools`` the type has all tools of its parent agent; it never has more.
+# ``model`` is the name of a ``[models.NAME]`` profile. Any other key is an error, because it may be meant as a
+# restriction. Files in ``.harness/agents/`` of the current directory are used if that directory is trusted.
 
 
 KEYS = ("name", "description", "tools", "model")
@@ -429,43 +430,43 @@ NOT_TYPES = frozenset({"README.md"})
 
 @dataclass(frozen=True, slots=True)
 class AgentTypeList:
-    """The types of all files, and one sentence for each that cannot be used, with its file and line."""
+    """The types of all files, and one sentence with file and line for each file that cannot be used."""
 
     types: tuple[AgentType, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def agent_directories() -> tuple[OperatorDirectory, ...]:
-    """The user's directory, and the project's. The first one that has a type of a name wins.
+    """Return the user's and the project's directory. The first one with a type of a name takes precedence.
 
     Raises:
-        ConfigError: the settings cannot be read, so that it is unknown what is trusted.
+        ConfigError: the settings cannot be read, so it is unknown which directories are trusted.
     """
     return operator_directories("agents")
 
 
 def type_key(name: str) -> str:
-    """The name without what does not matter in one: case, hyphens and underscores. Pure."""
+    """Return the name without case, hyphens and underscores, which are ignored in comparisons. Pure."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 class AgentTypeFiles:
-    """The files of this machine, read anew each time.
+    """The declaration files on this machine, read again on each use.
 
     Args:
-        directories: returns where they are.
+        directories: returns the directories.
     """
 
     def __init__(self, directories: Callable[[], Sequence[OperatorDirectory]] = agent_directories) -> None:
         self._directories = directories
 
     def list(self) -> AgentTypeList:
-        """Read all types; it blocks. What is wrong with one keeps no other from being used."""
+        """Read all types; blocks. An invalid file does not affect the others."""
         found: dict[str, AgentType] = {}
         problems: list[str] = []
         try:
             directories = tuple(self._directories())
-        except (HarnessError, OSError, RuntimeError) as error:  # no home, or a current directory that was deleted
+        except (HarnessError, OSError, RuntimeError) as error:  # no home directory, or a deleted working directory
             return AgentTypeList(problems=(f"the types of sub-agents are unknown: {error}",))
         for path in _files(directories, problems):
             try:
@@ -500,10 +501,10 @@ def _files(directories: Sequence[OperatorDirectory], problems: list[str]) -> Ite
 
 
 def _read(path: Path) -> AgentType:
-    """One type.
+    """Read one type.
 
     Raises:
-        FrontMatterError: it cannot be used.
+        FrontMatterError: the file cannot be used.
     """
     if not NAME.fullmatch(path.stem):
         raise FrontMatterError("its name is not made of small letters, digits, - and _, 64 at most")
@@ -534,7 +535,7 @@ def _check_keys(front: FrontMatter) -> None:
 
 
 def _tools(front: FrontMatter) -> tuple[str, ...] | None:
-    """The names of its tools, as a list or with commas between them; None when it says nothing of them."""
+    """Return the names of the tools, given as a list or separated by commas; None if the key is missing."""
     if "tools" not in front.values:
         return None
     value = front.values["tools"]

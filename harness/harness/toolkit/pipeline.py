@@ -535,7 +535,7 @@ def _of_kind(value: Kind, *kinds: type[object]) -> Kind:
 
 
 def _unjudged(prepared: Prepared, reason: str, by: str) -> Verdict:
-    """Return a refusal without the policy; typed input counts as a secret, because it is not known to be none."""
+    """Return a refusal without the policy; typed input counts as a secret, because it may be one."""
     return Verdict(False, reason, by, secret=prepared.typed_into is not None)
 
 

@@ -1,4 +1,4 @@
-"""Profiles of tools: other names, arguments and results for the same tools, and advice to the model."""
+"""Tool profiles: other names, arguments and result formats for the same tools."""
 
 from __future__ import annotations
 
@@ -60,22 +60,22 @@ if not TYPE_CHECKING:
     )
 
 
-# -- The advice in a result, for a model that has other arguments and tools than ours. Pure.
+# -- The advice in a result, for a model with other names of arguments and tools. Pure.
 
 
 TOLD = ("note", "notices")
-"""The members of a result's data that hold the sentences of its text."""
+"""The members of a result's data that contain sentences of its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameMap:
-    """What a model has: our names of arguments and tools, and its own."""
+    """Maps harness's names of arguments and tools to those that the model knows."""
 
     arguments: Mapping[str, str]
     tools: Mapping[str, str]
 
     def told(self, result: ToolResult) -> ToolResult:
-        """The result with the advice in these names, and without what cannot be followed."""
+        """Return the result with the advice in the model's names, without advice that it cannot follow."""
         for advice in (advice for advice in result.advice if advice.text):
             result = _changed(result, advice.text, self._restated(advice))
         return result
@@ -110,12 +110,12 @@ def _in_told(told: Json, old: str, new: str) -> Json:
 
 
 def _last(text: str, old: str, new: str) -> str:
-    """With the last place replaced: what is said of a content comes behind it."""
+    """Return the text with the last occurrence replaced: advice follows the content."""
     before, found, after = text.rpartition(old)
     return f"{before}{new}{after}" if found else text
 
 
-# -- Profiles: our tools under the names, with the arguments and the forms of results, of another set of tools.
+# -- Profiles: harness's tools with the names, arguments and result formats of another set of tools.
 #
 # A model that knows another product's tools is offered those. The tool that works, and that the policy, rules, hooks,
 # events and the audit log name, is always harness's own with its own arguments. A tool profile is one
@@ -129,10 +129,10 @@ def _last(text: str, old: str, new: str) -> str:
 #         arguments=ReadArguments,
 #         fields={"path": "path"},
 #         more=lambda args: {"byte_offset": args.offset},
-#         render=lambda args, result: Shown(result.text, result.is_error),
+#         render=lambda args, result: RenderedResult(result.text, result.is_error),
 #     )
 #
-# Packages offer profiles by the entry point ``harness.profiles``.
+# Packages register profiles with the entry point ``harness.profiles``.
 
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ A = TypeVar("A", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class RenderedResult:
-    """What a model gets of a result. ``data`` is the same as a JSON value, where the text is JSON."""
+    """The result as the model receives it. ``data`` is the same as a JSON value, if the text is JSON."""
 
     text: str
     is_error: bool = False
@@ -151,24 +151,25 @@ class RenderedResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolAdapter(Generic[A]):
-    """How a profile shows one tool.
+    """How a profile presents one tool.
 
     Args:
-        tool: our tool's own name.
-        name: the name that models see; letters, digits, ``_`` and ``-``, 64 at most.
+        tool: the tool's own name.
+        name: the name that models see; letters, digits, ``_`` and ``-``, at most 64.
+        description: the description that models see.
         arguments: the model of the arguments that models see.
-        fields: the arguments that only have another name with us: theirs, and ours. One that is None is left out.
-        more: what the other arguments come to, and the defaults that differ. It comes after ``fields``.
-        told: theirs and ours of the arguments that ``more`` makes: what is said of ours is said of theirs.
-        render: the result in the profile's form, from its text and its data; None leaves it to the profile.
-        limit: how much of the rendered text the model gets; None is as much as of our own.
-        stream: how many characters of each stream of a command are shown, and how many of them from its end; None: the
-            streams share ``limit``.
-        gap: stands where a stream is cut, with the amount for ``{}``; None is as our own tools write it.
-        measure: how long a text of our result is in the profile's form, such as JSON; tools that are read on from an
-            offset show as much as ``limit`` has room for.
-        further: what the description says beyond, of what our tool knows here, such as which skills there are.
-        choices: the values of arguments that depend on what our tool knows here, by the names that models see.
+        fields: the arguments that are only renamed: the profile's name, and the tool's. None values are omitted.
+        more: converts the other arguments, and sets defaults that differ. It takes precedence over ``fields``.
+        told: names (the profile's, the tool's) of arguments that ``more`` converts, for error messages.
+        render: the result in the profile's format, from its text and its data; None uses the profile's default.
+        limit: the size of the rendered text; None uses the tool's limit.
+        stream: the number of characters shown of each stream of a command, and how many of them from its end; None:
+            the streams share ``limit``.
+        gap: the text in place of the omitted part of a stream, with ``{}`` for the amount; None uses harness's.
+        measure: returns the length of a text in the profile's format, such as JSON; tools that page by offset fill
+            ``limit``.
+        further: an addition to the description from the tool's state, such as the list of skills.
+        choices: the values of arguments that depend on the tool's state, by the names that models see.
     """
 
     tool: str
@@ -187,18 +188,18 @@ class ToolAdapter(Generic[A]):
     choices: Callable[[Tool[Any]], Mapping[str, Sequence[str]]] = lambda tool: {}
 
     def translate(self, args: A) -> dict[str, Json]:
-        """Our arguments."""
+        """Return the arguments of harness's tool."""
         given = args.model_dump(mode="json", include=set(self.fields), exclude_none=True)
         return {**{self.fields[name]: value for name, value in given.items()}, **self.more(args)}
 
     @property
     def names(self) -> dict[str, str]:
-        """Our arguments by their names for them."""
+        """The profile's names of the tool's arguments, by the tool's names."""
         return {ours: theirs for theirs, ours in (*self.told.items(), *self.fields.items())}
 
 
 class AdaptedTool(Tool[A]):
-    """One of our tools behind a face. ``tools`` are ours by the profile's names for them."""
+    """A tool as a profile presents it. ``tools`` maps harness's names of tools to the profile's."""
 
     def __init__(
         self,
@@ -207,7 +208,7 @@ class AdaptedTool(Tool[A]):
         failed: Callable[[str], str],
         tools: Mapping[str, str] | None = None,
     ) -> None:
-        names = dict.fromkeys((tool.name, *tool.traits.aliases))  # nobody else may have them beside it
+        names = dict.fromkeys((tool.name, *tool.traits.aliases))  # reserved, so that no other tool uses them
         aliases = tuple(name for name in names if name != face.name)
         super().__init__(
             face.name, face.description + face.further(tool), face.arguments, replace(tool.traits, aliases=aliases)
@@ -227,14 +228,14 @@ class AdaptedTool(Tool[A]):
         return with_choices(super().schema, self.face.choices(self._own))
 
     def with_own(self, tool: Tool[Any]) -> AdaptedTool[A]:
-        """The same face before another tool."""
+        """Return another tool with the same adapter."""
         return AdaptedTool(tool, self.face, self.failed, self._tools)
 
     def translated(self, args: A) -> tuple[JsonObject, Any]:
-        """Our tool's arguments, as a call has them and validated.
+        """Return the tool's own arguments, as raw values and validated.
 
         Raises:
-            ToolError: ``invalid_args``, in the words of the face.
+            ToolError: ``invalid_args``, with the adapter's names.
         """
         values = self.face.translate(args)
         try:
@@ -264,7 +265,7 @@ class AdaptedTool(Tool[A]):
         return await self._own.run(self.translated(args)[1], ctx)
 
     def shown(self, args: A | None, result: ToolResult) -> RenderedResult:
-        """A result in the profile's form. ``args`` is None when they were wrong."""
+        """Return a result in the profile's format. ``args`` is None if they were invalid."""
         result = self._names.told(result)
         found = self._rendered(args, result) if args is not None else None
         limit = self.face.limit or self._own.traits.limit
@@ -281,13 +282,13 @@ class AdaptedTool(Tool[A]):
     def _rendered(self, args: A, result: ToolResult) -> RenderedResult | None:
         try:
             return self.face.render(args, result)
-        except Exception:  # it has run: what it did is worth more than the form
+        except Exception:  # the call has run: its result matters more than the format
             log.exception("the result of %s could not be brought into the form of %s", self._own.name, self.name)
             return None
 
 
 def _restated(message: str, own: str, face: ToolAdapter[Any]) -> str:
-    """A message about our arguments with the face's names. Pure."""
+    """Return a message about the tool's arguments with the adapter's names. Pure."""
     names = face.names
     lines = []
     for line in message.removeprefix(f"{own}: ").split(";\n"):
@@ -299,7 +300,7 @@ def _restated(message: str, own: str, face: ToolAdapter[Any]) -> str:
 
 
 def _in_words_of(face: ToolAdapter[Any], text: str) -> str:
-    """A text with the face's names of our arguments: of those that are no plain words, and no part of a path. Pure."""
+    """Replace argument names with the adapter's, but no plain words and no parts of paths. Pure."""
     names = {ours: theirs for ours, theirs in face.names.items() if "_" in ours and ours != theirs}
     if not names:
         return text
@@ -308,14 +309,14 @@ def _in_words_of(face: ToolAdapter[Any], text: str) -> str:
 
 @dataclass(slots=True)
 class AdaptedCall:
-    """One call of a faced tool: it is known to the model under this face, and to everybody else as our tool's."""
+    """One call of an adapted tool: the model sees the adapter's names, everything else harness's."""
 
     tool: AdaptedTool[Any]
     call: ToolCall
     args: Any = None
 
     def own(self, args: Any) -> tuple[Tool[Any], JsonObject, Any]:
-        """Our tool and its arguments, as a call has them and validated.
+        """Return harness's tool and its arguments, as raw values and validated.
 
         Raises:
             ToolError: ``invalid_args``.
@@ -326,14 +327,14 @@ class AdaptedCall:
 
     @property
     def form(self) -> ShownForm:
-        """How much of the result the model gets."""
+        """The size and form of the result that the model receives."""
         face = self.tool.face
         limit = face.limit or self.tool.own.traits.limit
         form = ShownForm(min(limit.characters, BLOCK_LIMIT), face.measure, limit.tail, face.stream)
         return form if face.gap is None else replace(form, gap=face.gap)
 
     def shown(self, outcome: CallOutcome, redactor: Redactor) -> CallOutcome:
-        """The outcome as the model gets it. What goes on running keeps its data, by which a front end follows it."""
+        """Return the outcome for the model. A running job keeps its data, which user interfaces need to follow it."""
         result = outcome.result
         shown = self.tool.shown(self.args, result)
         text = shown.text if shown.data is not None else redactor.text(shown.text)
@@ -355,11 +356,12 @@ def _goes_on(outcome: CallOutcome) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToolProfile:
-    """A set of faces.
+    """A set of tool adapters.
 
     Args:
-        failed: how the profile says an error whose result has no form of its own; the default is as it is.
-        max_agent_depth: the depth at which agents start no others, when the settings do not say so; None is our own.
+        failed: converts an error message without a format of its own; the default leaves it unchanged.
+        max_agent_depth: the depth at which agents cannot start others, unless the settings set it; None uses
+            harness's default.
     """
 
     name: str
@@ -368,12 +370,12 @@ class ToolProfile:
     max_agent_depth: int | None = None
 
     def over(self, registry: Registry) -> Registry:
-        """The profile's tools, of those that are there, and all tools that are not built in, as they are.
+        """Return the profile's tools that exist, and all tools that are not built in, unchanged.
 
-        A tool from elsewhere has no face, whatever its name.
+        A tool that is not built in never gets an adapter, whatever its name.
 
         Raises:
-            ConfigError: a tool from elsewhere has a name that the profile uses.
+            ConfigError: such a tool has a name that the profile uses.
         """
         found = Registry()
         names = {face.tool: face.name for face in self.faces if registry.get(face.tool) is not None}
@@ -400,7 +402,7 @@ class ToolProfile:
 
 
 def profile_names() -> tuple[str, ...]:
-    """The profiles that installed packages offer; nothing of them is imported."""
+    """Return the names of the profiles that installed packages provide, without importing them."""
     from .plugins import PROFILES, find
 
     return tuple(sorted({plugin.name for plugin in find(PROFILES)}))
@@ -410,7 +412,7 @@ def load_profile(name: str) -> ToolProfile:
     """Import a profile.
 
     Raises:
-        ConfigError: there is none of that name, several packages offer one, or it cannot be loaded.
+        ConfigError: there is none of that name, several packages provide it, or it cannot be loaded.
     """
     from .plugins import PROFILES, find, imported
 
@@ -436,9 +438,9 @@ def load_profile(name: str) -> ToolProfile:
 
 @lru_cache(maxsize=1)
 def face_names() -> Mapping[str, str]:
-    """The names under which profiles show tools, and our names of these; not those that mean several. It imports them.
+    """Return the tool for each name that profiles use, without ambiguous names. Imports all profiles.
 
-    A profile that cannot be loaded is left out.
+    A profile that cannot be loaded is skipped.
     """
     found: dict[str, set[str]] = {}
     for name in profile_names():
