@@ -1,4 +1,4 @@
-"""From what a model wrote to validated arguments: decoding, coercion by the schema, and messages that help it."""
+"""Validates arguments from a model: decoding, coercion by the schema, and helpful error messages."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ __all__ = ["coerce", "decode", "parse_arguments", "schema_of", "unique_keys", "w
 
 M = TypeVar("M", bound=BaseModel)
 MISTAKES = 20
-"""Mistakes of one call that are told; more are counted."""
+"""Maximum errors of one call in a message; the rest are counted."""
 NAME_SHOWN = 100
-"""Characters of a name that is wrong."""
+"""Maximum characters of an invalid name in a message."""
 _TRUTH = {"true": True, "false": False}
 
 
 def with_choices(schema: JsonObject, choices: Mapping[str, Sequence[str]]) -> JsonObject:
-    """The schema, in which an ``enum`` names what there is to choose from. Pure.
+    """Return the schema with an ``enum`` for arguments with known values. Pure.
 
     Args:
-        choices: the values of arguments that are texts, by argument.
+        schema: the schema of an object.
+        choices: the values of string arguments, by argument.
     """
     properties = schema.get("properties")
     assert isinstance(properties, dict)
@@ -47,10 +48,10 @@ def _mapping(value: Json) -> Mapping[str, Json]:
 
 
 def decode(arguments: JsonObject | Json, tool: str) -> JsonObject:
-    """The object that a call carries; an empty text is an empty object.
+    """Return the argument object of a call; an empty text is an empty object.
 
     Raises:
-        ToolError: ``invalid_args``: it is no JSON, or no object, or holds one key twice.
+        ToolError: ``invalid_args``: it is not JSON, not an object, or contains a key twice.
     """
     value: JsonObject | Json = arguments
     if isinstance(arguments, str):
@@ -64,10 +65,10 @@ def decode(arguments: JsonObject | Json, tool: str) -> JsonObject:
 
 
 def unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    """For :func:`json.loads`: the object, when no key is in it twice. Others take the first, or the last.
+    """Return the object for :func:`json.loads` if all keys are unique; parsers differ in which value they use.
 
     Raises:
-        ValueError: a key is there twice.
+        ValueError: a key is repeated.
     """
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -77,10 +78,10 @@ def unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def parse_arguments(model: type[M], raw: JsonObject, tool: str) -> M:
-    """Validate strictly, after the coercions of :func:`coerce` and the renaming of aliases.
+    """Validate arguments strictly, after the coercions of :func:`coerce` and the renaming of aliases.
 
     Raises:
-        ToolError: ``invalid_args``; one line for each mistake, with the nearest name for an unknown one.
+        ToolError: ``invalid_args``; one line for each error, with the closest name for an unknown one.
     """
     values = _canonical(model, raw, tool)
     coerced = {name: coerce(value, _type_of(model.model_fields.get(name))) for name, value in values.items()}
@@ -91,7 +92,7 @@ def parse_arguments(model: type[M], raw: JsonObject, tool: str) -> M:
 
 
 def _canonical(model: type[BaseModel], raw: JsonObject, tool: str) -> dict[str, Json]:
-    """The same under the canonical names. One that is given twice must say the same twice."""
+    """Rename aliases to canonical names; an argument under two names must have equal values."""
     names = _names(model)
     found: dict[str, Json] = {}
     for key, value in raw.items():
@@ -104,7 +105,7 @@ def _canonical(model: type[BaseModel], raw: JsonObject, tool: str) -> dict[str, 
 
 @lru_cache(maxsize=512)
 def _names(model: type[BaseModel]) -> dict[str, str]:
-    """Every accepted name of a field → its canonical one."""
+    """Return the canonical name for every accepted name of a field."""
     names = {}
     for name, field in model.model_fields.items():
         names[name] = name
@@ -119,7 +120,7 @@ def _type_of(field: FieldInfo | None) -> Any:
 
 
 def coerce(value: Json, wanted: Any) -> Json:
-    """What models write instead of what the schema says: ``"3"`` for 3, ``"true"``, 3.0 for 3, one item for a list."""
+    """Convert common mistakes of models: ``"3"`` to 3, ``"true"`` to true, 3.0 to 3, a single item to a list."""
     kinds = set(_kinds(wanted))
     if isinstance(value, str) and not kinds & {str, Any}:
         return _from_text(value, kinds)
@@ -146,7 +147,7 @@ def _from_text(value: str, kinds: set[Any]) -> Json:
 
 
 def _from_json(value: str, kinds: set[Any]) -> Json:
-    """A list or an object that was written as text; any other text is the one item of a list."""
+    """Parse a list or object given as a string; any other string becomes the only item of a list."""
     try:
         parsed: Json = json.loads(value)
     except (ValueError, RecursionError):
@@ -157,7 +158,7 @@ def _from_json(value: str, kinds: set[Any]) -> Json:
 
 
 def _kinds(wanted: Any) -> Iterator[Any]:
-    """The types that an annotation allows, without their parameters."""
+    """Yield the types that an annotation allows, without their parameters."""
     origin = get_origin(wanted)
     if origin is Annotated:
         yield from _kinds(get_args(wanted)[0])
@@ -196,7 +197,7 @@ _PLAIN = frozenset(
 
 
 def _joined(details: Iterable[ErrorDetails]) -> Iterator[ErrorDetails]:
-    """What is said of each type that an argument may have, as one mistake of the argument."""
+    """Combine the errors for each type that an argument may have into one error of the argument."""
     groups: dict[tuple[int | str, ...], ErrorDetails] = {}
     for detail in details:
         *place, last = detail["loc"] or ("",)
@@ -211,7 +212,7 @@ def _joined(details: Iterable[ErrorDetails]) -> Iterator[ErrorDetails]:
 
 
 def _said(detail: ErrorDetails) -> str:
-    """What pydantic says of a mistake, without the words of Python; what a check of ours says, in its own words."""
+    """Return pydantic's message without Python terms; the message of a validator is unchanged."""
     kind, message, context = detail["type"], detail["msg"], detail.get("ctx", {})
     if kind == "value_error":
         return message.removeprefix("Value error, ")
@@ -226,14 +227,14 @@ def _said(detail: ErrorDetails) -> str:
 
 def _advice(model: type[BaseModel] | None, name: str) -> str:
     known = list(model.model_fields) if model is not None else []
-    from difflib import get_close_matches  # for mistakes only
+    from difflib import get_close_matches  # only needed for errors
 
     close = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
 
 
 def _model_at(model: type[BaseModel] | None, path: Iterable[int | str]) -> type[BaseModel] | None:
-    """The model of the object at a place in the arguments."""
+    """Return the model of the object at a location in the arguments."""
     for part in path:
         field = model.model_fields.get(str(part)) if model is not None and isinstance(part, str) else None
         if field is not None:
@@ -242,7 +243,7 @@ def _model_at(model: type[BaseModel] | None, path: Iterable[int | str]) -> type[
 
 
 def _models(wanted: Any) -> Iterator[type[BaseModel]]:
-    """The models that an annotation names, also as items of a list."""
+    """Yield the models in an annotation, including those of list items."""
     if isinstance(wanted, type) and not get_args(wanted) and issubclass(wanted, BaseModel):
         yield wanted
     for member in get_args(wanted):
@@ -270,12 +271,12 @@ def _schema(model: type[BaseModel]) -> JsonObject:
 
 
 def schema_of(model: type[BaseModel]) -> JsonObject:
-    """The JSON schema of a model in the form that every provider takes: no references, no titles, no ``null`` types."""
+    """Return a model's JSON schema in the form that every provider accepts: no references, titles or ``null`` types."""
     return copy.deepcopy(_schema(model))
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    """Write each definition where it is used. Recursive models are refused by their depth."""
+    """Inline each definition where it is used. Recursive models fail with a recursion error."""
     if isinstance(node, list):
         return [_inline(item, definitions) for item in node]
     if not isinstance(node, dict):
@@ -287,7 +288,7 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def _simplify(node: Any, *, is_schema: bool = True) -> Any:
-    """Without titles, and with an optional value as its type alone: it may be left out."""
+    """Remove titles, and ``null`` from optional values: they can be left out instead."""
     if isinstance(node, list):
         return [_simplify(item) for item in node]
     if not isinstance(node, dict):

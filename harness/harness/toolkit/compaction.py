@@ -1,4 +1,4 @@
-"""Making a conversation shorter: the seam for whoever keeps one."""
+"""Compaction of conversations: the interface to the code that stores them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Registry)
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What was done: how many messages there were, and are now, and what was put in the place of those that went."""
+    """A compaction: the number of messages before and after, and the summary that replaced the removed ones."""
 
     before: int
     after: int
@@ -26,17 +26,17 @@ class Compaction:
 
 
 class Compactor(ABC):
-    """Keeps a conversation, and can replace its older messages by a summary."""
+    """Stores a conversation, and can replace its older messages by a summary."""
 
     @abstractmethod
     async def compact(self, session_id: str) -> Compaction | None:
-        """Do it; None: there is nothing to compact yet.
+        """Compact the conversation; return None if there is nothing to compact yet.
 
         Raises:
-            HarnessError: it could not be done; the conversation is as it was.
+            HarnessError: compaction failed; the conversation is unchanged.
         """
 
 
 def without_compact(registry: R) -> R:
-    """The tools without the one that has no use here: a model should not see what cannot work."""
+    """Return the tools without the one that compacts, which would not work here."""
     return registry.filter(lambda tool: tool.own.name != COMPACT)

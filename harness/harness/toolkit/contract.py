@@ -236,9 +236,8 @@ class Arguments(BaseModel):
 
 
 class Intent(BaseModel):
-    """What the caller says of a mutating call: shown to the approver, kept in the audit, never decided by."""
-
     """What the caller states about a mutating call: shown to the approver and audited, never used for decisions."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     risk: Literal["low", "medium", "high"] | None = Field(None, description="how much harm this could do")

@@ -1,4 +1,4 @@
-"""Tools that are a program of the target, declared in a file: their form, and their calls."""
+"""Tools that run a program of the target, declared in a file: declarations and calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-# -- How a tool that is a program of the target is declared, and what makes a declaration sound.
+# -- The declaration of a tool that runs a program of the target, and its validation.
 
 
 FLAG = re.compile(r"--?[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -46,12 +46,12 @@ class _Strict(BaseModel):
 
 
 class Parameter(_Strict):
-    """One argument. It goes to a ``flag``, to a position, or to the program's standard input.
+    """One argument. It is passed with a ``flag``, as a positional, or on the program's standard input.
 
-    ``style`` says how a value is given to its flag: ``equals`` (``--depth=2``, the default of flags with two dashes),
-    ``attached`` (``-d2``, of one letter) or ``separate`` (``-depth 2``, of the rest; the value may not start with ``-``
-    then). A boolean is its flag alone, when it is true; an array is given item by item. ``pattern`` is a regular
-    expression that the whole of a text must match.
+    ``style`` is how a value follows its flag: ``equals`` (``--depth=2``, the default for flags with two dashes),
+    ``attached`` (``-d2``, for flags of one letter) or ``separate`` (``-depth 2``, for the others; the value may then
+    not start with ``-``). A boolean passes its flag alone if true; an array passes each item. ``pattern`` is a regular
+    expression that must match the complete text.
     """
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
@@ -88,9 +88,9 @@ class Parameter(_Strict):
 
 
 class CommandSpec(_Strict):
-    """A declared tool. ``timeout`` is in seconds; ``success`` are the exit codes that are no error.
+    """A declared tool. ``timeout`` is in seconds; ``success`` are the exit codes that are not errors.
 
-    ``divider`` False: the program does not know ``--``, so positional values may not start with ``-``.
+    ``divider`` False: the program does not support ``--``, so positional values may not start with ``-``.
     """
 
     name: str
@@ -140,10 +140,10 @@ class CommandSpec(_Strict):
 
 
 def arguments_model(spec: CommandSpec) -> type[BaseModel]:
-    """The model of the tool's arguments, in the order of the declaration.
+    """Build the model of the tool's arguments, in the order of the declaration.
 
     Raises:
-        ValueError: a parameter's name, pattern or default cannot be had.
+        ValueError: a parameter's name, pattern or default is invalid.
     """
     base = MutatingArguments if spec.mutating else Arguments
     taken = [one.name for one in spec.parameter if one.name in base.model_fields]
@@ -152,9 +152,9 @@ def arguments_model(spec: CommandSpec) -> type[BaseModel]:
     fields: dict[str, Any] = {one.name: _field(one) for one in spec.parameter}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "json" and "copy" hide methods of models that nobody calls here
+            warnings.simplefilter("ignore")  # "json" and "copy" hide model methods that are not used here
             for one in spec.parameter:
-                if not one.required:  # so that a default that is none is found now, not at each call
+                if not one.required:  # detects an invalid default now, not at each call
                     create_model("default", **{one.name: fields[one.name]})()
             return create_model(f"{spec.name}_arguments", __base__=base, **fields)
     except (NameError, TypeError) as error:
@@ -182,10 +182,10 @@ class _File(_Strict):
 
 
 def parse_specs(raw: dict[str, Any], origin: str | Path) -> tuple[CommandSpec, ...]:
-    """The declarations in a file's content.
+    """Parse the declarations in a file.
 
     Raises:
-        ConfigError: one of them is wrong; the message names the file and the key.
+        ConfigError: one of them is invalid; the message names the file and the key.
     """
     try:
         return _File.model_validate(raw).tool
@@ -196,15 +196,15 @@ def parse_specs(raw: dict[str, Any], origin: str | Path) -> tuple[CommandSpec, .
         raise ConfigError(f"{origin}: {where}: {reason[:1].lower()}{reason[1:]}") from error
 
 
-# -- Tools that are a program of the target, declared in a file instead of being written.
+# -- Tools that run a program of the target, declared in a file instead of in Python.
 #
 # ::
 #
 #     [[tool]]
 #     name = "disk_usage"
-#     description = "How much room the directories below a path take."
+#     description = "Show the disk usage of the directories below a path."
 #     binary = "du"
-#     words = ["-k"]                  # always given, first
+#     words = ["-k"]                  # always passed first
 #
 #     [[tool.parameter]]
 #     name = "depth"
@@ -218,12 +218,10 @@ def parse_specs(raw: dict[str, Any], origin: str | Path) -> tuple[CommandSpec, .
 #     positional = true               # after --
 #
 # The words of the command are, in this order: the binary, ``words``, the options in the order of their parameters,
-# ``--``, and the positional values in the order of theirs. Each word is quoted, so that no value is more than one
-# word, and no value becomes an option: it is joined to its flag, or stands behind ``--``, or may not start with
-# ``-``.
+# ``--``, and the positional values in the order of theirs. Each word is quoted, so a value is always one word. No value
+# can be parsed as an option: it is joined to its flag, follows ``--``, or may not start with ``-``.
 #
-# The program runs on the target. Its standard output is the result; when that is JSON, it is the result's data,
-# too.
+# The program runs on the target. Its standard output is the result; if it is JSON, it is also the result's data.
 
 
 PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
@@ -231,7 +229,7 @@ SPECIAL = re.compile(r"(['\\])")
 
 
 def quote_word(word: str) -> str:
-    """One word for the shell of any pane. POSIX shells and fish differ in what a backslash in quotes means. Pure."""
+    """Quote a word for the shell of any pane; POSIX shells and fish treat quoted backslashes differently. Pure."""
     if PLAIN.fullmatch(word):
         return word
     pieces = [piece for piece in SPECIAL.split(word) if piece] or [""]
@@ -240,10 +238,10 @@ def quote_word(word: str) -> str:
 
 
 def command_words(spec: CommandSpec, values: Mapping[str, Any]) -> list[str]:
-    """The words of the command for arguments that are valid. Pure.
+    """Return the words of the command for valid arguments. Pure.
 
     Raises:
-        ToolError: ``invalid_args``: a value would be taken for an option, or holds what no word can.
+        ToolError: ``invalid_args``: a value would be parsed as an option or contains a NUL byte.
     """
     options = [word for one in spec.parameter if one.flag for word in _option(one, values.get(one.name))]
     operands = [word for one in spec.parameter if one.positional for word in _operand(spec, one, values.get(one.name))]
@@ -252,7 +250,7 @@ def command_words(spec: CommandSpec, values: Mapping[str, Any]) -> list[str]:
 
 
 def _program(spec: CommandSpec) -> list[str]:
-    """A name is looked up on PATH alone: in an operator's shell it could be an alias or a function."""
+    """Return the words for the program; a name is only searched in PATH, never as an alias or a function."""
     return [spec.binary] if "/" in spec.binary else ["command", spec.binary]
 
 
@@ -306,7 +304,7 @@ class CommandTool(Tool[Any]):
         self.spec = spec
 
     def command(self, args: Any) -> str:
-        """The exact text that runs.
+        """Return the exact command line.
 
         Raises:
             ToolError: ``invalid_args``, as :func:`command_words`.
@@ -314,21 +312,21 @@ class CommandTool(Tool[Any]):
         return " ".join(quote_word(word) for word in command_words(self.spec, dict(args)))
 
     def parse(self, raw: JsonObject) -> Any:
-        """See :meth:`Tool.parse`; a value that would be taken for an option is a mistake, too."""
+        """See :meth:`Tool.parse`; a value that would be parsed as an option is also an error."""
         args = super().parse(raw)
         self.command(args)
         return args
 
     def subjects(self, args: Any) -> tuple[Subject, ...]:
-        """The command."""
+        """Return the command."""
         return (Subject("command", self.command(args)),)
 
     def covered_arguments(self) -> frozenset[str]:
-        """All but the standard input."""
+        """Return all arguments but the standard input."""
         return frozenset(one.name for one in self.spec.parameter if one.name != self.spec.stdin)
 
     def private_arguments(self, args: Any) -> frozenset[str]:
-        """The standard input."""
+        """Return the standard input."""
         return frozenset({self.spec.stdin}) if self.spec.stdin else frozenset()
 
     async def run(self, args: Any, ctx: ToolContext) -> ToolResult:
@@ -351,7 +349,7 @@ def _stdin(value: Json) -> str:
 
 
 def _with_data(result: ToolResult, done: ShellResult, success: Collection[int]) -> ToolResult:
-    """What the program printed, with its data when that is JSON; a failure is told as one of a command."""
+    """Return the program's output as the result, with its JSON as data; a failure has a command's format."""
     parsed = _parsed(done)
     data = result.data if parsed is None else parsed
     if result.is_error or done.exit_code not in success:
@@ -362,7 +360,7 @@ def _with_data(result: ToolResult, done: ShellResult, success: Collection[int]) 
 
 
 def _parsed(done: ShellResult) -> Json:
-    """The output as data; None when it is none, or too much for clients that are sent data whole."""
+    """Return the output as JSON; None if it is not JSON, or too large for clients that receive all data."""
     if done.truncated or len(done.stdout_bytes) > BLOCK_LIMIT:
         return None
     try:

@@ -1,4 +1,4 @@
-"""One command of the operator on this machine: data in, answer out, and nothing left running."""
+"""Runs one command of the operator on this machine and kills everything that it leaves running."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["STDERR_KEPT", "STDOUT_KEPT", "HookExit", "run_hook"]
 log = logging.getLogger(__name__)
 
 STDOUT_KEPT = 1 << 20
-"""Bytes of an answer; a longer one is none."""
+"""Maximum bytes of an answer; a longer one is invalid."""
 STDERR_KEPT = 1_024
-"""Bytes of what is said about a failure."""
+"""Maximum bytes of standard error, for messages."""
 LINGER = 0.25
-"""Seconds that output may take to end after the command has: what it left running may hold it open."""
+"""Seconds that output may continue after the command has exited: its child processes may hold it open."""
 ENDING = 2.0
-"""Seconds that the end of what was killed may take."""
+"""Seconds that killed processes may take to exit."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookExit:
-    """How it ended: ``code`` is negative for a signal and None when its time was over; ``cut``: it said too much."""
+    """How a hook ended: ``code`` is negative for a signal, None after a timeout; ``cut``: its output was truncated."""
 
     code: int | None
     stdout: bytes
@@ -38,7 +38,7 @@ class HookExit:
 
 
 class _Pipe:
-    """A pipe of which we keep the reading end: it ends when nobody has the other one any more."""
+    """A pipe read by harness: it reaches its end when no process holds the write end any more."""
 
     def __init__(self, limit: int) -> None:
         self.reading, self.writing = os.pipe()
@@ -48,7 +48,7 @@ class _Pipe:
         self._limit = limit
 
     async def read(self) -> None:
-        """Read to the end, and keep the first bytes."""
+        """Read to the end and keep the first bytes."""
         while True:
             await anyio.wait_readable(self.reading)
             chunk = os.read(self.reading, 1 << 16)
@@ -59,7 +59,7 @@ class _Pipe:
             self.cut = self.cut or len(chunk) > room
 
     def given(self) -> None:
-        """The command has the writing end now."""
+        """Close the write end here, after the command has inherited it."""
         if self.writing >= 0:
             os.close(self.writing)
             self.writing = -1
@@ -71,7 +71,7 @@ class _Pipe:
 
 @contextmanager
 def _pipes() -> Iterator[tuple[_Pipe, _Pipe, _Pipe]]:
-    """Output, errors, and one that says nothing: when it ends, everything that has it is gone."""
+    """Open pipes for stdout and stderr, and one without data that ends when all processes of the hook have exited."""
     pipes: list[_Pipe] = []
     try:
         for limit in (STDOUT_KEPT, STDERR_KEPT, 0):
@@ -83,10 +83,12 @@ def _pipes() -> Iterator[tuple[_Pipe, _Pipe, _Pipe]]:
 
 
 async def run_hook(argv: Sequence[str], data: bytes, env: Mapping[str, str], timeout: float) -> HookExit:
-    """Run it in a process group of its own, which is killed as a whole and gone before this returns or raises.
+    """Run a command in its own process group, which is killed before this returns or raises.
 
     Args:
-        env: its whole environment.
+        argv: the command.
+        data: its standard input.
+        env: its complete environment.
         timeout: seconds.
 
     Raises:
@@ -129,14 +131,14 @@ async def _process(
 
 async def _send(process: Process, data: bytes) -> None:
     assert process.stdin is not None
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):  # it does not want to know
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):  # it does not read its input
         await process.stdin.send(data)
         await process.stdin.aclose()
 
 
 async def _end(process: Process, life: _Pipe) -> None:
-    """Kill what is left of the group, and see it gone."""
-    with suppress(ProcessLookupError, PermissionError):  # nothing is left, or only what has another user's rights
+    """Kill the process group and wait for its processes to exit."""
+    with suppress(ProcessLookupError, PermissionError):  # all have exited, or the rest run as another user
         os.killpg(process.pid, signal.SIGKILL)
     with anyio.move_on_after(ENDING) as scope:
         await process.wait()

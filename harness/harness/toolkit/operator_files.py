@@ -1,4 +1,4 @@
-"""Files in which the operator instructs agents: where they are, who wrote them, and the YAML at their top."""
+"""Files in which the operator instructs agents: their directories, their ownership, and their front matter."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ __all__ = [
 
 # -- Front matter: the YAML mapping between two lines of ``---`` at the top of a Markdown file, read with PyYAML.
 #
-# Anchors and aliases are refused, and so is what is nested deeply: with them a few lines can stand for gigabytes.
+# Anchors and aliases are refused, and so is deep nesting: with them a few lines can expand to gigabytes.
 
 
 FENCE = "---"
 MAX_CHARS = 16 << 10
-"""Characters of the front matter."""
+"""Maximum characters of the front matter."""
 MAX_DESCRIPTION_CHARS = 1_024
 MAX_DEPTH = 16
 _ODD = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What YAML can escape: control characters, changes of direction, halves of a surrogate pair."""
+"""Characters that YAML can escape: control characters, bidirectional controls, single surrogates."""
 
 
 class FrontMatterError(HarnessError):
-    """A front matter is missing or wrong. ``line`` is the line of the file, 0 where no line is at fault."""
+    """A missing or invalid front matter. ``line`` is the line of the file, or 0 if no line is at fault."""
 
     def __init__(self, message: str, *, line: int = 0, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -59,14 +59,14 @@ class FrontMatter:
     file: str = ""
 
     def line_of(self, key: Any) -> int:
-        """The line of a key in the file; the first one for a key that is merged in from elsewhere, or missing."""
+        """Return the line of a key in the file; 1 for a key that is missing or merged from another mapping."""
         return self.lines.get(key, 1)
 
     def text(self, key: str) -> str:
-        """A value that has to be a text, without the spaces around it.
+        """Return a value that must be a string, stripped.
 
         Raises:
-            FrontMatterError: it is missing, empty, or something else.
+            FrontMatterError: it is missing, empty, or not a string.
         """
         value = self.values.get(key)
         if not isinstance(value, str) or not value.strip():
@@ -77,10 +77,10 @@ class FrontMatter:
         return value.strip()
 
     def description(self) -> str:
-        """The description as one line: lists that models and operators see hold it.
+        """Return the description as one line, for the lists that models and operators see.
 
         Raises:
-            FrontMatterError: it is missing, too long, or holds control characters.
+            FrontMatterError: it is missing, too long, or contains control characters.
         """
         text, line = self.text("description"), self.line_of("description")
         if len(text) > MAX_DESCRIPTION_CHARS:
@@ -95,10 +95,11 @@ def split_front_matter(data: bytes, file: str) -> FrontMatter:
     """Split a file into its front matter and the text below it. Pure.
 
     Args:
+        data: the file's content.
         file: its name, for messages.
 
     Raises:
-        FrontMatterError: it has none, or one that is wrong; or PyYAML is not installed.
+        FrontMatterError: the front matter is missing or invalid, or PyYAML is not installed.
     """
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
@@ -115,7 +116,7 @@ def split_front_matter(data: bytes, file: str) -> FrontMatter:
 
 
 def _values(text: str, what: str) -> tuple[Mapping[Any, Any], Mapping[Any, int]]:
-    """The mapping, and the line of the file on which each of its keys is."""
+    """Return the mapping, and the line of each of its keys in the file."""
     if len(text) > MAX_CHARS:
         raise FrontMatterError(f"{what} is longer than {MAX_CHARS} characters", line=1)
     try:
@@ -129,7 +130,7 @@ def _values(text: str, what: str) -> tuple[Mapping[Any, Any], Mapping[Any, int]]
             raise FrontMatterError(f"{what} is no mapping; write name: and description:", line=1)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         return values, {key.value: _line(key.start_mark) for key, _ in node.value}
-    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
+    except (yaml.YAMLError, ValueError) as error:  # an invalid date raises ValueError
         first, mark = str(error).split("\n", 1)[0], getattr(error, "problem_mark", None)
         raise FrontMatterError(f"{what} is no YAML: {first}", line=_line(mark) if mark else 1) from error
 
@@ -146,22 +147,21 @@ def _check_events(yaml: Any, text: str, what: str) -> None:
 
 
 def _line(mark: Any) -> int:
-    """The line of the file: the front matter begins on its second one."""
+    """Return the line of the file: the YAML starts on its second line."""
     return int(mark.line) + 2
 
 
-# -- Files in which the operator instructs agents, such as skills and types of agents: where they are and who wrote
-# them.
+# -- Files in which the operator instructs agents, such as skills and agent types: their directories and ownership.
 #
-# They are in a directory beside the user's settings, and in ``.harness/`` of the current directory when
-# ``trusted_dirs`` covers it: what they say is done with the operator's rights.
+# They are in a directory next to the user's settings, and in ``.harness/`` of the current directory if
+# ``trusted_dirs`` covers it: agents follow them with the operator's rights.
 
 
 Origin = Literal["user", "project"]
 
 
 class FileRefusedError(HarnessError):
-    """A file cannot be read, or somebody else may have written it."""
+    """A file cannot be read, or another user may have written it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +174,10 @@ class OperatorDirectory:
 
 
 def operator_directories(name: str) -> tuple[OperatorDirectory, ...]:
-    """The user's directory of that name, and the project's when it exists and is no link.
+    """Return the user's directory of that name, and the project's if it exists and is not a symbolic link.
 
     Raises:
-        ConfigError: the settings cannot be read, so that it is unknown what is trusted.
+        ConfigError: the settings cannot be read, so it is unknown which directories are trusted.
     """
     user = OperatorDirectory(user_config_path().parent / name, "user")
     here = Path.cwd()
@@ -188,13 +188,14 @@ def operator_directories(name: str) -> tuple[OperatorDirectory, ...]:
 
 
 def read_operator_file(path: Path, limit: int) -> bytes:
-    """Read a file that only the operator, or root, can have written.
+    """Read a file that only the operator or root can have written.
 
     Args:
-        limit: bytes that it may have.
+        path: the file.
+        limit: maximum size in bytes.
 
     Raises:
-        FileRefusedError: it cannot be read, is no regular file or a link, is too large, or others can write it.
+        FileRefusedError: it cannot be read, is not a regular file, is too large, or is writable by others.
     """
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

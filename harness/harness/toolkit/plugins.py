@@ -9,10 +9,10 @@
     guard = "my_package.guard:hook"          # a Hook, or a function that returns one
 
 A package's tools are one source of the registry, named after the package and the entry point, so that they are removed
-and replaced together. One that cannot be loaded is reported and left out; the others work. A hook that cannot be loaded
-refuses every call instead: it may have been installed to guard them.
+and replaced together. A plugin that cannot be loaded is reported and skipped. A hook that cannot be loaded refuses
+every call instead, because it may have been installed to guard them.
 
-Nothing is imported before it is asked for. What is disabled is not imported at all.
+Plugins are only imported when they are needed, and disabled ones never.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """An entry point: the package that has it, its name there, and what it names (``module:attribute``)."""
+    """An entry point: its package, its name, and the object it refers to (``module:attribute``)."""
 
     distribution: str
     name: str
@@ -60,7 +60,7 @@ class Plugin:
 
     @property
     def source(self) -> str:
-        """Under this name the registry keeps its tools: ``builtin:core``, ``plugin:my-package:weather``."""
+        """The name of its tools' source in the registry: ``builtin:core``, ``plugin:my-package:weather``."""
         return f"builtin:{self.name}" if self.distribution == OWN else f"plugin:{self.distribution}:{self.name}"
 
 
@@ -74,16 +74,17 @@ class PluginFailure:
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[T]):
-    """What was found, by plugin, and what failed."""
+    """The loaded objects by plugin, and the failures."""
 
     found: tuple[tuple[Plugin, T], ...] = ()
     failures: tuple[PluginFailure, ...] = ()
 
 
 def find(group: str, *, disabled: Collection[str] = ()) -> tuple[Plugin, ...]:
-    """The entry points of a group, ours first, then by package and name; nothing of them is imported.
+    """Return the entry points of a group without importing them: harness's first, then by package and name.
 
     Args:
+        group: the group's name.
         disabled: packages, or sources as :attr:`Plugin.source`, to leave out.
     """
     from importlib.metadata import entry_points  # slow to load
@@ -112,7 +113,7 @@ def load_tools(plugins: Iterable[Plugin]) -> Loaded[tuple[Tool[Any], ...]]:
 
 
 def load_hooks(plugins: Iterable[Plugin]) -> Loaded[Hook]:
-    """Import the plugins' hooks. In the place of one that cannot be loaded stands one that refuses every call."""
+    """Import the plugins' hooks. A hook that cannot be loaded is replaced by one that refuses every call."""
 
     def hook(plugin: Plugin) -> Hook:
         named = imported(plugin)
@@ -127,7 +128,7 @@ def load_hooks(plugins: Iterable[Plugin]) -> Loaded[Hook]:
 
 
 def imported(plugin: Plugin) -> Any:
-    """What the entry point names."""
+    """Import and return the object that the entry point refers to."""
     module, _, path = plugin.value.partition(":")
     found: Any = import_module(module)
     for name in path.split(".") if path else ():
@@ -141,7 +142,7 @@ def _load(plugins: Iterable[Plugin], make: Callable[[Plugin], T]) -> Loaded[T]:
     for plugin in plugins:
         try:
             found.append((plugin, make(plugin)))
-        except (Exception, SystemExit) as error:  # whatever it does on import, it is its own failure
+        except (Exception, SystemExit) as error:  # an import may raise anything
             failures.append(PluginFailure(plugin, f"{type(error).__name__}: {error}"))
     return Loaded(tuple(found), tuple(failures))
 
@@ -159,9 +160,9 @@ class _Refusing(Hook):
 
 
 def adopted(tool: Tool[Any]) -> Tool[Any]:
-    """A tool of another package with careful traits: one that states no category is of the category ``plugin``.
+    """Return a tool of another package with safe traits: without a category it gets the category ``plugin``.
 
-    It changes something then, runs alone, and is not remembered. A tool that states its category is believed.
+    Such a tool counts as mutating, runs alone, and is not cached. The traits of a tool with a category are trusted.
     """
     return tool if tool.traits.category is not Category.NONE else _PluginToolAdapter(tool)
 
@@ -173,7 +174,7 @@ def _careful(traits: Traits) -> Traits:
 
 
 class _PluginToolAdapter(Tool[Any]):
-    """Another's tool, with traits of ours."""
+    """A tool of another package with harness's traits."""
 
     def __init__(self, inner: Tool[Any]) -> None:
         super().__init__(inner.name, inner.description, inner.arguments, _careful(inner.traits))

@@ -1,15 +1,15 @@
-"""Results of calls that change nothing, remembered until something may have changed.
+"""Caches results of read-only calls until the target may have changed.
 
-A result is remembered for one target, as it was, one directory, one tool and its arguments. It is not given when
+A result is stored for one target, session, directory, tool and its arguments. It is not returned if
 
-* a mutating call has run on that target since the call began that made it (the generation is another);
-* a command of ours goes on there in the background: it may change anything at any moment;
+* a mutating call has run on that target since the stored call started (the generation differs);
+* a background job of harness is running there: it may change anything at any time;
 * it is older than the time limit;
-* a file that it depends on is another one. A tool names those files in its result's ``metadata["depends"]``, made by
-  :func:`depends_on`; each is looked at with one question to the target before the result is given again.
+* a file that it depends on has changed. A tool lists those files in its result's ``metadata["depends"]``, built by
+  :func:`depends_on`; each costs one request to the target before the result is returned.
 
-What people and other programs do on the target is noticed by the last two alone. So a tool that can name its files
-should; and where people share a terminal with us, a result that names none is not remembered at all.
+Only the last two notice changes by operators and other programs on the target. So a tool that can list its files
+should do so; and on a terminal that is shared with an operator, a result without files is not cached at all.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ TIME_LIMIT = 300.0
 MAX_BYTES = 16 << 20
 DEPENDS = "depends"
 DEPENDS_LIMIT = 8
-"""Files that a result may name: each costs a round trip before it is given again, so more are not worth it."""
+"""Files that a result may list: each costs a round trip before the result is returned."""
 PENDING = 1_000
 JOBS_LOOK = 2.0
-"""Seconds between two questions whether jobs still run."""
+"""Seconds between two checks whether jobs are still running."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """Counts since the start, and what is kept now.
+    """Counts since the start, and the current size.
 
-    ``evictions`` are results that had to make room for others, ``size`` are the results that are kept, ``bytes`` what
-    these hold, and ``capacity`` and ``max_bytes`` how much of it there may be.
+    ``evictions`` counts results that were removed for newer ones, ``size`` and ``bytes`` are the current number and
+    total size of results, and ``capacity`` and ``max_bytes`` their limits.
     """
 
     hits: int = 0
@@ -59,15 +59,15 @@ class CacheStats:
 
     @property
     def hit_rate(self) -> float:
-        """The share of the calls that could be answered without running them, from 0 to 1; 0 before the first call."""
+        """The share of calls that were answered from the cache, from 0 to 1; 0 before the first call."""
         asked = self.hits + self.misses
         return self.hits / asked if asked else 0.0
 
 
 def depends_on(*files: FileContent | FileStat) -> JsonObject:
-    """Metadata that says which files a result was made of: contents that were read, or what ``stat`` says.
+    """Return the metadata that lists the files of a result: contents that were read, or results of ``stat``.
 
-    A content is compared by its version, exactly; a directory or a special file by its type, size, mode and time.
+    A content is compared exactly by its version; a directory or special file by type, size, mode and time.
     """
     named: list[Json] = [
         [item.path, item.version if isinstance(item, FileContent) else stamp_of(item)] for item in files
@@ -76,12 +76,12 @@ def depends_on(*files: FileContent | FileStat) -> JsonObject:
 
 
 def stamp_of(stat: FileStat) -> str:
-    """What is known of a file without its content, as a version."""
+    """Return a version of a file from its ``stat`` result, without its content."""
     return f"stamp:{stat.type}:{stat.size}:{stat.mode}:{stat.mtime!r}"
 
 
 def _dependencies(result: ToolResult) -> list[tuple[str, str]] | None:
-    """The files that a result names; None when the names are wrong or too many, so that it is not remembered."""
+    """Return the files that a result lists; None if the list is invalid or too long, so the result is not cached."""
     named = result.metadata.get(DEPENDS, [])
     if not isinstance(named, list) or len(named) > DEPENDS_LIMIT:
         return None
@@ -100,7 +100,7 @@ class _CachedResult:
 
 
 def _bytes_of(result: ToolResult) -> int:
-    """What a result holds, about: its content and its data."""
+    """Return the approximate size of a result: its content and its data."""
     blocks = (one.text.encode(errors="replace") if isinstance(one, Text) else one.data for one in result.content)
     content = sum(map(len, blocks))
     data = 0 if result.data is None else len(json.dumps(result.data, default=str))
@@ -109,7 +109,7 @@ def _bytes_of(result: ToolResult) -> int:
 
 @dataclass(slots=True)
 class _Target:
-    """What is known of one target: how often it was changed, and the jobs of ours that go on there."""
+    """The state of one target: a count of its changes, and the jobs of harness that are running there."""
 
     generation: int = 0
     jobs: set[str] = field(default_factory=set)
@@ -117,13 +117,13 @@ class _Target:
 
 
 class ResultCache(ResultCacheBase):
-    """The results of one process, least recently used first out.
+    """The results of one process; the least recently used are removed first.
 
     Args:
-        capacity: results that are kept.
-        time_limit: seconds for which a result holds at most.
-        max_bytes: bytes that the results hold together; a larger one is not kept.
-        clock: seconds, never going back.
+        capacity: maximum number of results.
+        time_limit: maximum age of a result in seconds.
+        max_bytes: maximum total size of the results; a larger one is not stored.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -143,32 +143,32 @@ class ResultCache(ResultCacheBase):
         self._stats = CacheStats(capacity=capacity, max_bytes=max_bytes)
         self._enabled = True
 
-    # -- for people
+    # -- For the operator.
 
     def enable(self) -> None:
-        """Remember from now on."""
+        """Start storing results."""
         self._enabled = True
 
     def disable(self) -> None:
-        """Forget everything, and remember nothing from now on."""
+        """Remove all results and stop storing new ones."""
         self._enabled = False
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything; the counts stay."""
+        """Remove all results; the counts are kept."""
         self._kept.clear()
         self._bytes = 0
         self._pending.clear()
 
     @property
     def stats(self) -> CacheStats:
-        """The counts."""
+        """The counts and the current size."""
         return replace(self._stats, size=len(self._kept), bytes=self._bytes)
 
-    # -- for the pipeline
+    # -- For the pipeline.
 
     async def get(self, call: ToolCall, ctx: ToolContext) -> ToolResult | None:
-        """See :class:`ResultCacheBase`. A miss notes the time: a later change makes the result worthless."""
+        """See :class:`ResultCacheBase`. A miss records the generation: a later change invalidates the result."""
         if not self._enabled:
             return None
         key, target = _key(call, ctx), self._target(ctx.execution.identity)
@@ -211,7 +211,7 @@ class ResultCache(ResultCacheBase):
         self._target(backend).generation += 1
 
     def heard(self, event: Event, backend: str) -> None:
-        """Take note of the jobs that start and end on a target."""
+        """Track the jobs that start and exit on a target."""
         if isinstance(event, JobStarted):
             self._target(backend).jobs.add(event.job_id)
             self.changed(backend)
@@ -221,7 +221,7 @@ class ResultCache(ResultCacheBase):
 
     def _note(self, call_id: str, generation: int) -> None:
         self._pending[call_id] = generation
-        if len(self._pending) > PENDING:  # calls that failed leave theirs behind
+        if len(self._pending) > PENDING:  # failed calls leave their entries behind
             self._pending.popitem(last=False)
 
     def _target(self, backend: str) -> _Target:
@@ -232,7 +232,7 @@ class ResultCache(ResultCacheBase):
         self._stats = replace(stats, hits=stats.hits + 1) if hit else replace(stats, misses=stats.misses + 1)
 
     async def _busy(self, target: _Target, execution: ExecutionContext) -> bool:
-        """Whether jobs of ours go on there; the target is asked, but not at each call."""
+        """Return whether jobs of harness are running there; the target is asked at intervals, not at each call."""
         if target.jobs and self._clock() - target.asked >= JOBS_LOOK:
             target.asked = self._clock()
             target.jobs -= await _ended(execution, target.jobs)
@@ -247,14 +247,14 @@ class ResultCache(ResultCacheBase):
         if not holds or not await _unchanged(kept.depends, ctx.execution):
             self._drop(key)
             return None
-        if kept.generation != target.generation:  # changed while we asked
+        if kept.generation != target.generation:  # changed during the check
             return None
         self._kept.move_to_end(key)
         return kept.result
 
 
 def _key(call: ToolCall, ctx: ToolContext) -> str:
-    """A session has its own results: one that gets another's would not have read the file that it then may write."""
+    """Return the key of a call; each session has its own, because cached reads also permit overwriting the file."""
     parts = [ctx.execution.identity, ctx.session_id, ctx.agent_id, ctx.cwd, call.name, call.arguments]
     return json.dumps(parts, sort_keys=True, separators=(",", ":"), default=dict)
 
@@ -274,7 +274,7 @@ async def _unchanged(depends: tuple[tuple[str, str], ...], execution: ExecutionC
 
 
 async def _ended(execution: ExecutionContext, job_ids: set[str]) -> set[str]:
-    """Those of the jobs that have ended; none when the target cannot be asked."""
+    """Return the jobs that have exited; none if the target cannot be asked."""
     try:
         running = {job.job_id for job in await execution.jobs() if job.status in (Status.RUNNING, Status.UNKNOWN)}
     except HarnessError:

@@ -1,6 +1,6 @@
-"""Settings of the tools for the web: the ``[web]`` table of the settings files.
+"""Settings of the web tools: the ``[web]`` table of the settings files.
 
-All of it opens something, so a file of a directory that is not trusted may set none of it.
+All of it permits additional access, so a file in a directory that is not trusted may set none of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class AllowedHost:
-    """A host's name, or a network, and a port; None is any port."""
+    """A host name or a network, and a port; None is any port."""
 
     name: str = ""
     network: Network | None = None
@@ -34,46 +34,47 @@ class AllowedHost:
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """Where ``web_search`` searches. ``url`` is the engine's; empty is the provider's own."""
+    """The search engine of ``web_search``. An empty ``url`` is the provider's default."""
 
     provider: Provider = "ddgs"
     url: str = ""
     key: str = field(default="", repr=False)
     engines: tuple[str, ...] = ("duckduckgo",)
-    """For ``ddgs``: which engines it asks."""
+    """The engines that ``ddgs`` queries."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """What the operator has set about the web."""
+    """The operator's settings for the web tools."""
 
     allow: tuple[AllowedHost, ...] = ()
-    """Places that are reached although they are not public."""
+    """Hosts that may be accessed although they are not public."""
     credentials: tuple[AllowedHost, ...] = ()
-    """Places that get the credentials which a model gives in headers."""
+    """Hosts that receive credentials which a model passes in headers."""
     proxy: str = field(default="", repr=False)
-    """The URL of a proxy. It looks names up by itself, so it has to keep private places from being reached."""
+    """The URL of a proxy. It resolves names itself, so it must block access to private hosts."""
     timeout: float = 30.0
-    """Seconds for one fetch, or one search, in all."""
+    """Total timeout of one fetch or search in seconds."""
     search: SearchSettings = field(default_factory=SearchSettings)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What is shown to nobody."""
+        """The values that must always be redacted."""
         found = (self.search.key, unquote(urlsplit(self.proxy).password or ""))
         return tuple(secret for secret in found if secret)
 
 
 def web_settings_of(tables: Iterable[SettingsTable], environ: Mapping[str, str] | None = None) -> WebSettings:
-    """The settings of all files, in their order: what comes later counts, and lists add up.
+    """Combine the settings of all files in order: later values take precedence, and lists accumulate.
 
     Args:
-        environ: where ``search.key_variable`` is looked up; ``os.environ`` when not given.
+        tables: the tables of the files.
+        environ: the environment for ``search.key_variable``; the default is ``os.environ``.
 
     Raises:
-        ConfigError: a key is unknown, a value is wrong, or a file that is not trusted sets something.
+        ConfigError: a key is unknown, a value is invalid, or a file that is not trusted sets something.
     """
-    from .web_settings_table import checked  # every program imports this module, and few files set anything
+    from .web_settings_table import checked  # loaded on demand: few settings files have this table
 
     settings = WebSettings()
     for table in tables:
@@ -105,10 +106,10 @@ def _places(texts: list[str] | None, origin: str, key: str) -> Iterable[AllowedH
 
 
 def place_of(text: str) -> AllowedHost:
-    """A place from ``host``, ``host:port``, an address, ``[address6]:port`` or a network ``10.0.0.0/24``.
+    """Parse ``host``, ``host:port``, an address, ``[address6]:port`` or a network such as ``10.0.0.0/24``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is none of these.
     """
     host, port = _split_port(text.strip().lower())
     try:

@@ -1,4 +1,4 @@
-"""The ``[web]`` table as it is written in a settings file."""
+"""The schema of the ``[web]`` table in a settings file."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class WebTable(BaseModel):
 
 
 def checked(table: SettingsTable) -> WebTable:
-    """The table of one file.
+    """Validate the table of one file.
 
     Raises:
-        ConfigError: a key is unknown, or a value is wrong.
+        ConfigError: a key is unknown, or a value is invalid.
     """
     try:
         return WebTable.model_validate(dict(table.values))

@@ -1,4 +1,4 @@
-"""Hooks: programs and functions that are told of calls and may decide about them."""
+"""Hooks: programs and functions that are notified of calls and may decide about them."""
 
 from __future__ import annotations
 
