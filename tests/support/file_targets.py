@@ -61,12 +61,17 @@ class FlavouredTransport(LocalTransport):
         self._prefix = (*flavour.prefix, "env", "-i", f"HOME={home}", f"PATH={path}", f"TMPDIR={home}")
         self.opened = 0
         self.single = False
-        self.last: LocalProcess | None = None
+        self._started: list[LocalProcess] = []
 
-    def kill_last(self) -> None:
-        """Kill the newest process and all that it started, as a crash or a lost link would."""
-        assert self.last is not None
-        os.killpg(self.last._process.pid, signal.SIGKILL)
+    def signal_last(self, number: signal.Signals) -> None:
+        """Send a signal to the newest process and all that it started."""
+        os.killpg(self._started[-1]._process.pid, number)
+
+    def kill_all(self) -> None:
+        """Kill every process and all that they started, as a crash would."""
+        for process in self._started:
+            if process._process.returncode is None:
+                os.killpg(process._process.pid, signal.SIGKILL)
 
     async def open_process(self, argv: Sequence[str]) -> Process:
         if self.single and self.opened:
@@ -75,7 +80,7 @@ class FlavouredTransport(LocalTransport):
         words = [*_absolute(self._shell), *argv[1:]] if argv[0] == "sh" else list(argv)
         process = await super().open_process([*self._prefix, *words])
         assert isinstance(process, LocalProcess)
-        self.last = process
+        self._started.append(process)
         return process
 
 

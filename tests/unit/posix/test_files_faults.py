@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ import pytest
 from tests.support.file_targets import BARE, BUSYBOX, DASH, FileTarget, Flavour, open_file_target
 
 from harness.errors import FileError, FileExists, NoSpace, PermissionDenied, StaleFileError
-from harness_backends.posix.files.calls import Hasher, version_of
+from harness_backends.posix.files.calls import version_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
 
@@ -146,12 +147,15 @@ def hidden(directory: Path) -> list[str]:
     return [name for name in os.listdir(directory) if name.startswith(".hx-")]
 
 
-async def upload_from_pipe(target: FileTarget, chunks: AsyncIterator[bytes], path: str = "f") -> None:
+async def upload_from_pipe(
+    target: FileTarget, chunks: AsyncIterator[bytes], path: str = "f", force: bool = False
+) -> None:
     """A streamed write whose content the test controls."""
     from harness.backend import ANY
     from harness_backends.posix.files.content import WriteRequest
 
-    await target.files._writer.stream(WriteRequest(path, BIG, expect=ANY), chunks, Hasher("sha256"), None)
+    writer = target.files._writer
+    await writer.stream(WriteRequest(path, BIG, expect=ANY, force=force), chunks, await writer.hasher(), None)
 
 
 @pytest.mark.parametrize("flavour", [DASH, BUSYBOX, BARE], ids=lambda flavour: flavour.name)
@@ -170,8 +174,41 @@ async def test_a_transfer_that_is_cancelled_leaves_the_old_file_and_nothing_else
         assert hidden(target.home) == []
 
 
+@pytest.mark.parametrize("flavour", [DASH, BUSYBOX], ids=lambda flavour: flavour.name)
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["slow", "killed"])
+async def test_what_a_receiver_cannot_remove_any_more_is_removed_for_it(
+    number: signal.Signals, flavour: Flavour, tmp_path: Path
+) -> None:
+    async with open_file_target(flavour, tmp_path) as target:
+        (target.home / "f").write_bytes(b"old")
+        (target.home / "f").chmod(0o400)
+        started = anyio.Event()
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(upload_from_pipe, target, endless(started), "f", True)
+                await started.wait()
+                assert len(hidden(target.home)) == 1
+                target.transport.signal_last(number)  # a stopped one is as slow as on a target that is very busy
+                tasks.cancel_scope.cancel()
+        assert (target.home / "f").read_bytes() == b"old"
+        assert hidden(target.home) == []
+
+
+async def test_a_receiver_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    async with open_file_target(DASH, tmp_path) as target:
+
+        async def killed() -> AsyncIterator[bytes]:
+            yield b"n" * (1 << 20)
+            target.transport.signal_last(signal.SIGKILL)
+            yield b"n" * (1 << 20)
+
+        with anyio.fail_after(20), pytest.raises(FileError, match="exit code 137"):
+            await upload_from_pipe(target, killed())
+        assert os.listdir(target.home) == []
+
+
 @pytest.mark.parametrize("flavour", [DASH, BUSYBOX, BARE], ids=lambda flavour: flavour.name)
-async def test_a_transfer_that_is_killed_leaves_the_old_file_and_its_leftover_goes_later(
+async def test_a_crash_of_the_target_leaves_the_old_file_and_its_leftover_goes_later(
     flavour: Flavour, tmp_path: Path
 ) -> None:
     async with open_file_target(flavour, tmp_path) as target:
@@ -179,7 +216,7 @@ async def test_a_transfer_that_is_killed_leaves_the_old_file_and_its_leftover_go
 
         async def killed() -> AsyncIterator[bytes]:
             yield b"n" * (1 << 20)
-            target.transport.kill_last()
+            target.transport.kill_all()
             yield b"n" * (1 << 20)
 
         with anyio.fail_after(20), pytest.raises(FileError):

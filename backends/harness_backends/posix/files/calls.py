@@ -269,6 +269,11 @@ class FileCalls:
         self._defined = False
         self._scheme: Scheme | None = None
 
+    @property
+    def connected(self) -> bool:
+        """There is a held shell, as far as we know: no link needs to be opened for a call."""
+        return self._shell.is_open
+
     async def run(self, path: str, script: str) -> ShellReply:
         """Run a script in the held shell: one round trip.
 

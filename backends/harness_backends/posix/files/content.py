@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
@@ -12,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 from harness.backend import AnyVersion, Progress, WriteMode
-from harness.errors import FileError
+from harness.errors import FileError, HarnessError
 from harness.results import FileContent, WriteResult
 from harness.system.background_tasks import open_background_tasks
 
@@ -201,6 +202,9 @@ async def _pieces(calls: FileCalls, path: str, real: str, offset: int, length: i
 INLINE_WRITE = 12 << 10
 """How long an encoded content may be to go inside the script; some shells read scripts byte by byte."""
 PIECE = 64 << 10
+UNSTAGE_TIMEOUT = 10.0
+KILLED = 128
+"""Exit codes from this one on are a signal's."""
 SWEEP_EVERY = 3600.0
 _BLOCK = 256 << 10
 _HASHED = 16 << 20
@@ -312,7 +316,14 @@ class FileWriter:
         counted = _observe(chunks, request.size, progress)
         if process is None:
             return await self._stream_through_shell(request, stage, counted, script)
-        return self._calls.checked(request.path, await feed(process, counted))
+        ended = False
+        try:
+            reply = await feed(process, counted)
+            ended = reply.exit_code < KILLED
+        finally:
+            if not ended and self._calls.connected:  # a program whose link is lost tidies up itself
+                await self._unstage(request, stage)
+        return self._calls.checked(request.path, reply)
 
     async def _stream_through_shell(
         self, request: WriteRequest, stage: str, chunks: AsyncIterator[bytes], script: str
@@ -328,9 +339,13 @@ class FileWriter:
                     await self._calls.run(request.path, encode_inline(chunk[start : start + PIECE]) + begin)
             return await self._calls.run(request.path, script)
         except BaseException:
-            with anyio.move_on_after(5, shield=True):
-                await self._calls.attempt(call("hxf_unstage", request.path, stage))
+            await self._unstage(request, stage)
             raise
+
+    async def _unstage(self, request: WriteRequest, stage: str) -> None:
+        """Remove what a program left that was killed: on a busy target the time before that is too short to tidy up."""
+        with anyio.move_on_after(UNSTAGE_TIMEOUT, shield=True), suppress(HarnessError):
+            await self._calls.attempt(call("hxf_unstage", request.path, stage))
 
     def _sweep(self, path: str) -> bool:
         """Whether to look for old leftovers: at the first write in a directory, and then once an hour."""

@@ -21,6 +21,8 @@ __all__ = [
 # A write stages its content in a hidden file beside the real one, proves that all of it arrived, and then, under a
 # lock on the directory, compares what is there with what the caller expects and renames. Whatever stops it removes
 # the hidden file; what a kill leaves behind is removed by a later write in that directory once it is a day old.
+# Who stops it closes its input and then sends a signal, which may come while the hidden file is being removed: nothing
+# ends that then, neither the shell, which may not have begun with it, nor its ``rm``.
 #
 # The lock is a directory ``.hx-lock``: every target can make one, so that harnesses with different tools at hand,
 # in a container and outside it for example, exclude each other. It is held for a few milliseconds (a large file is
@@ -55,6 +57,7 @@ WRITE_LIBRARY = r"""
 hxf_force=
 hxf_uid=$(id -u 2>/dev/null </dev/null)
 hxf_drop() {
+  trap '' 1 2 13 15
   [ -z "$hxf_staged" ] || rm -f "$hxf_staged" "$hxf_added"
   [ -z "$hxf_locked" ] || rmdir "$hxf_locked" 2>/dev/null
   if [ -n "$hxf_staged" ]; then
@@ -99,7 +102,7 @@ hxf_read_only() {
 hxf_begin() {
   hxf_staged='' hxf_added='' hxf_locked='' hxf_made=0
   trap hxf_drop 0
-  trap 'exit 143' 1 2 13 15
+  trap 'trap - 0; hxf_drop; exit 143' 1 2 13 15
   hxf_abs "$1"
   mode=$2 expect=$3
   hxf_place "$4"
@@ -140,9 +143,8 @@ hxf_chunk() {
 }
 hxf_unstage() {
   hxf_abs "$1"
-  mode=overwrite expect=any
-  hxf_place 0
-  rm -f "$dir/$2" "${TMPDIR:-/tmp}/$2"
+  hxf_follow || exit 0
+  rm -f "$dir/$2" "$dir/$2.all" "${TMPDIR:-/tmp}/$2"
 }
 hxf_stage() {
   hxf_staged=$stage

@@ -1,0 +1,37 @@
+"""A write that is told to end while it removes what it has made."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.file_targets import BASH, BUSYBOX, DASH, MKSH, Flavour
+
+from harness_backends.posix.files.shell_library import call, library
+
+TOLD = "told=1; kill -TERM 0"
+IN_RM = "rm() { " + TOLD + '; command rm "$@"; }\n'
+RECEIVE = 'hxf_into() { (umask 077; set -C; exec cat >"$stage"); }\n'
+
+
+def told_first(functions: str) -> str:
+    """The library, where the signal comes when it begins to tidy up."""
+    head = "hxf_drop() {\n"
+    assert head in functions
+    return functions.replace(head, f'{head}[ -n "$told" ] || {{ {TOLD}; }}\n')
+
+
+@pytest.mark.usefixtures("needs_process")
+@pytest.mark.parametrize("flavour", [DASH, BASH, MKSH, BUSYBOX], ids=lambda flavour: flavour.name)
+@pytest.mark.parametrize("first", [True, False], ids=["before", "meanwhile"])
+def test_a_signal_does_not_keep_it_from_tidying_up(first: bool, flavour: Flavour, tmp_path: Path) -> None:
+    functions = told_first(library("/")) if first else library("/") + IN_RM
+    path = str(tmp_path / "new" / "f")
+    write = call("hxf_write", path, "overwrite", "any", 1, "", ".hx-tmp-1", 9, "", "", "staged", 0)
+    script = f"told=\n{functions}\n{RECEIVE}{write}\n"
+    done = subprocess.run(
+        [*flavour.shell, "-c", script], input=b"not all", capture_output=True, timeout=60, start_new_session=True
+    )
+    assert done.returncode == (143 if first else 84), done.stderr
+    assert list(tmp_path.iterdir()) == []
