@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import gc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,11 +38,22 @@ async def over_http(home: Home) -> AsyncIterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def its_own_warnings(needs_process: None) -> Iterator[None]:
-    """What the other client leaves open is not ours to mend."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+def streams_closed(needs_process: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the streams in memory that the other client leaves open, and report here what is left all the same."""
+    opened: list[Any] = []
+    create = anyio.create_memory_object_stream
+
+    def recorded(*arguments: Any) -> Any:
+        pair = create(*arguments)
+        opened.extend(pair)
+        return pair
+
+    monkeypatch.setattr(anyio, "create_memory_object_stream", recorded)
+    yield
+    for stream in opened:
+        stream.close()
+    opened.clear()
+    gc.collect()
 
 
 @pytest.mark.parametrize("transport", [over_stdio, over_http])
