@@ -174,6 +174,21 @@ async def test_a_transfer_that_is_cancelled_leaves_the_old_file_and_nothing_else
         assert hidden(target.home) == []
 
 
+@pytest.mark.parametrize("single", [False, True])
+async def test_a_transfer_that_is_cancelled_takes_back_its_directories(single: bool, tmp_path: Path) -> None:
+    async with open_file_target(DASH, tmp_path) as target:
+        await target.files.mkdir("there")
+        target.transport.single = single
+        started = anyio.Event()
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(upload_from_pipe, target, endless(started), "there/new/deep/f")
+                await started.wait()
+                assert len(hidden(target.home / "there/new/deep")) == 1
+                tasks.cancel_scope.cancel()
+        assert os.listdir(target.home / "there") == []
+
+
 @pytest.mark.parametrize("flavour", [DASH, BUSYBOX], ids=lambda flavour: flavour.name)
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["slow", "killed"])
 async def test_what_a_receiver_cannot_remove_any_more_is_removed_for_it(

@@ -332,20 +332,26 @@ class FileWriter:
         begin = request.prefix + call(
             "hxf_chunk", request.path, request.mode, request.expectation, int(request.parents), stage
         )
+        made = 0
         try:
-            await self._calls.run(request.path, encode_inline(b"") + begin)
+            reply = await self._calls.run(request.path, encode_inline(b"") + begin)
+            with self._calls.understanding(request.path, reply.stdout):
+                made = int(reply.stdout)
             async for chunk in chunks:
                 for start in range(0, len(chunk), PIECE):
                     await self._calls.run(request.path, encode_inline(chunk[start : start + PIECE]) + begin)
             return await self._calls.run(request.path, script)
         except BaseException:
-            await self._unstage(request, stage)
+            await self._unstage(request, stage, made)
             raise
 
-    async def _unstage(self, request: WriteRequest, stage: str) -> None:
-        """Remove what a program left that was killed: on a busy target the time before that is too short to tidy up."""
+    async def _unstage(self, request: WriteRequest, stage: str, made: int = 0) -> None:
+        """Remove what a program left that was killed: on a busy target the time before that is too short to tidy up.
+
+        ``made`` directories were made for the file.
+        """
         with anyio.move_on_after(UNSTAGE_TIMEOUT, shield=True), suppress(HarnessError):
-            await self._calls.attempt(call("hxf_unstage", request.path, stage))
+            await self._calls.attempt(call("hxf_unstage", request.path, stage, made))
 
     def _sweep(self, path: str) -> bool:
         """Whether to look for old leftovers: at the first write in a directory, and then once an hour."""

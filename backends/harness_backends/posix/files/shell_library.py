@@ -60,9 +60,10 @@ hxf_drop() {
   trap '' 1 2 13 15
   [ -z "$hxf_staged" ] || rm -f "$hxf_staged" "$hxf_added"
   [ -z "$hxf_locked" ] || rmdir "$hxf_locked" 2>/dev/null
-  if [ -n "$hxf_staged" ]; then
-    while [ "$hxf_made" -gt 0 ] && rmdir "$dir" 2>/dev/null; do hxf_made=$((hxf_made - 1)) dir=${dir%/*}; done
-  fi
+  [ -z "$hxf_staged" ] || hxf_unmake
+}
+hxf_unmake() {
+  while [ "$hxf_made" -gt 0 ] && rmdir "$dir" 2>/dev/null; do hxf_made=$((hxf_made - 1)) dir=${dir%/*}; done
 }
 hxf_parents() {
   up=${file%/*}
@@ -140,11 +141,14 @@ hxf_chunk() {
   hxf_staged=$stage
   hxf_copy hxf_onto
   hxf_staged=
+  printf %s "$hxf_made"
 }
 hxf_unstage() {
   hxf_abs "$1"
   hxf_follow || exit 0
+  hxf_made=$3
   rm -f "$dir/$2" "$dir/$2.all" "${TMPDIR:-/tmp}/$2"
+  hxf_unmake
 }
 hxf_stage() {
   hxf_staged=$stage
