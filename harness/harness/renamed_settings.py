@@ -18,6 +18,13 @@ _ENGINE = {
 RENAMED: Mapping[str, str] = {
     **_ENGINE,
     **{f"targets.*.{old}": new for old, new in _ENGINE.items()},
+    "agent.keep_conversations": "conversations_max_age",
+    "agent.conversations_size": "conversations_max_bytes",
+    "agent.compact_at": "compaction_threshold",
+    "agent.on_job_end": "on_job_exit",
+    "agent.turn_budget": "turn_budget_usd",
+    "agent.session_budget": "conversation_budget_usd",
+    "agent.session_tokens": "conversation_max_tokens",
 }
 """Path of the old key → its new name in the same table; ``*`` is any key of a table and any entry of a list."""
 
@@ -25,6 +32,7 @@ _TMUX_HOSTS = {"here": "local"}
 RENAMED_VALUES: Mapping[str, Mapping[str, str]] = {
     "tmux_at": _TMUX_HOSTS,
     "targets.*.tmux_at": _TMUX_HOSTS,
+    "agent.on_job_end": {"wake": "start_turn", "tell": "next_turn"},
 }
 """Path of the old key → its old values and the new ones."""
 

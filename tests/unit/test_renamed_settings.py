@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness import Config
+from harness.agent.settings import agent_settings_of
 from harness.errors import ConfigError
 from harness.renamed_settings import RENAMED, RENAMED_VALUES
 from harness.settings import CommandLineChoices, Settings, SettingsTable, load_settings, load_tables, user_config_path
@@ -20,6 +21,13 @@ VALUES = {
     "targets.*.tmux_at": '"here"',
     "targets.*.fresh_connection": "true",
     "targets.*.job_log_limit": '"1MiB"',
+    "agent.keep_conversations": '"90d"',
+    "agent.conversations_size": '"256MiB"',
+    "agent.compact_at": "0.5",
+    "agent.on_job_end": '"tell"',
+    "agent.turn_budget": "1.5",
+    "agent.session_budget": "2.5",
+    "agent.session_tokens": "1000",
 }
 """A value for each old name, not its default."""
 
@@ -32,18 +40,20 @@ REQUIRED = {
 """Further lines that a table needs."""
 
 
-def _tables(settings_of: Callable[[tuple[SettingsTable, ...]], object], name: str) -> Callable[..., object]:
-    return lambda environ, directory: settings_of(load_tables(name, environ=environ, directory=directory))
+READERS: Mapping[str, Callable[[Sequence[SettingsTable]], object]] = {
+    "agent": agent_settings_of,
+}
+"""What the program makes of a table of the toolkit or of the agent."""
 
 
 def loaded(path: str, environ: Mapping[str, str], directory: Path) -> object:
-    """What the program makes of the table that ``path`` is in; origins, which name files, are left out."""
+    """What the program makes of the table that ``path`` is in."""
     top, _, rest = path.partition(".")
     if not rest:
         return load_settings(environ=environ, directory=directory).config
     if top == "targets":
         return load_settings(CommandLineChoices(target="name"), environ=environ, directory=directory).config
-    raise AssertionError(f"no loader for {path}")
+    return READERS[top](load_tables(top, environ=environ, directory=directory))
 
 
 class Home:

@@ -459,7 +459,9 @@ class Agent:
         return over_limit(settings, steps, self._of_turn, self._spent)
 
     async def _shorten(self, opened: OpenModel, used: int) -> bool:
-        if used and not needed(self.transcript.messages, used, opened.context_limit, self.settings.compact_at):
+        if used and not needed(
+            self.transcript.messages, used, opened.context_limit, self.settings.compaction_threshold
+        ):
             return False
         try:
             return await self._compacted(opened, "auto") is not None
@@ -506,7 +508,7 @@ class Agent:
     def _job_ended(self, event: JobExited) -> None:
         how = "nobody knows how" if event.exit_code is None else f"with exit code {event.exit_code}"
         text = f"[harness: the background job {event.job_id} has ended, {how}. Its output is read with its job id.]"
-        if self.settings.on_job_end == "wake" and self._turn is None and not self._closed:
+        if self.settings.on_job_exit == "start_turn" and self._turn is None and not self._closed:
             self.submit(text, origin="jobs")
         else:
             self.notify_model(text)

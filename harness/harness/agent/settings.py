@@ -12,15 +12,26 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ..command import parse_duration
+from ..deprecated_names import renamed_fields
 from ..errors import ConfigError
 from ..settings import CommandLineChoices, SettingsTable, load_tables
 from ..settings_schema import parse_size
 
 __all__ = ["AgentSettings", "JobEnd", "agent_settings_of", "load_agent_settings"]
 
-JobEnd = Literal["wake", "tell"]
+JobEnd = Literal["start_turn", "next_turn"]
 
 
+@renamed_fields(
+    {"on_job_end": {"wake": "start_turn", "tell": "next_turn"}},
+    keep_conversations="conversations_max_age",
+    conversations_size="conversations_max_bytes",
+    compact_at="compaction_threshold",
+    on_job_end="on_job_exit",
+    turn_budget="turn_budget_usd",
+    session_budget="conversation_budget_usd",
+    session_tokens="conversation_max_tokens",
+)
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
     """What the operator has set about the agent."""
@@ -31,15 +42,15 @@ class AgentSettings:
     """What the model is told besides our own rules."""
     max_steps: int = 50
     """Answers of the model in one turn."""
-    turn_budget: float | None = None
+    turn_budget_usd: float | None = None
     """US dollars for one turn, where prices are known."""
-    session_budget: float | None = None
+    conversation_budget_usd: float | None = None
     """US dollars for one conversation."""
-    session_tokens: int | None = None
+    conversation_max_tokens: int | None = None
     """Tokens of one conversation, in and out."""
-    compact_at: float = 0.85
+    compaction_threshold: float = 0.85
     """The share of the model's context at which older messages are put together."""
-    on_job_end: JobEnd = "wake"
+    on_job_exit: JobEnd = "start_turn"
     """When a command that was left running has ended: begin a turn, or tell it with the next one."""
     theme: str = ""
     """How the prompt looks; empty chooses by the terminal."""
@@ -49,9 +60,9 @@ class AgentSettings:
     """OpenTelemetry spans and metrics, also without the variables of its own."""
     telemetry_content: bool = False
     """Spans hold prompts, commands and results."""
-    keep_conversations: float = 366 * 86400.0
+    conversations_max_age: float = 366 * 86400.0
     """Seconds after its last change for which a conversation is stored: ``90d``."""
-    conversations_size: int = 1 << 30
+    conversations_max_bytes: int = 1 << 30
     """Bytes of all stored conversations, such as ``256MiB``; the oldest go first."""
 
 
@@ -61,17 +72,17 @@ class _Table(BaseModel):
     model: str | None = None
     instructions: str | None = None
     max_steps: int | None = Field(None, ge=1, le=10_000)
-    turn_budget: float | None = Field(None, gt=0, strict=False)
-    session_budget: float | None = Field(None, gt=0, strict=False)
-    session_tokens: int | None = Field(None, ge=1)
-    compact_at: float | None = Field(None, ge=0.2, le=0.95, strict=False)
-    on_job_end: JobEnd | None = None
+    turn_budget_usd: float | None = Field(None, gt=0, strict=False)
+    conversation_budget_usd: float | None = Field(None, gt=0, strict=False)
+    conversation_max_tokens: int | None = Field(None, ge=1)
+    compaction_threshold: float | None = Field(None, ge=0.2, le=0.95, strict=False)
+    on_job_exit: JobEnd | None = None
     theme: str | None = None
     show_reasoning: bool | None = None
     telemetry: bool | None = None
     telemetry_content: bool | None = None
-    keep_conversations: Annotated[float, BeforeValidator(parse_duration), Field(ge=3600.0)] | None = None
-    conversations_size: Annotated[int, BeforeValidator(parse_size), Field(ge=1 << 20)] | None = None
+    conversations_max_age: Annotated[float, BeforeValidator(parse_duration), Field(ge=3600.0)] | None = None
+    conversations_max_bytes: Annotated[int, BeforeValidator(parse_size), Field(ge=1 << 20)] | None = None
 
 
 def load_agent_settings(choices: CommandLineChoices | None = None) -> AgentSettings:

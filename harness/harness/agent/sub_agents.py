@@ -258,7 +258,7 @@ class _SubagentRun:
 
     async def _shorten(self, opened: OpenModel, used: int) -> bool:
         limit = opened.context_limit
-        if used and not needed(self.transcript.messages, used, limit, self.parent.settings().compact_at):
+        if used and not needed(self.transcript.messages, used, limit, self.parent.settings().compaction_threshold):
             return False
         try:
             await admit_compaction(self.executor, "auto", len(self.transcript.messages))

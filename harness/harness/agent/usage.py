@@ -114,15 +114,19 @@ def over_limit(settings: AgentSettings, steps: int, turn: Usage, session: Usage)
     about = ", in part by an estimate" if turn.estimated else ""
     if steps >= settings.max_steps:
         return f"the turn has reached max_steps ({steps}): say 'go on' to continue"
-    if settings.turn_budget is not None and turn.cost >= settings.turn_budget:
-        budget = f"its budget is ${settings.turn_budget:.2f}: say 'go on' to continue"
+    if settings.turn_budget_usd is not None and turn.cost >= settings.turn_budget_usd:
+        budget = f"its budget is ${settings.turn_budget_usd:.2f}: say 'go on' to continue"
         return f"the turn has cost ${turn.cost:.2f}{about}; {budget}"
     cost, tokens = session.cost - session.estimated_cost, session.tokens - session.estimated
-    if settings.session_budget is not None and cost >= settings.session_budget:
-        return f"the conversation has cost ${cost:.2f}; session_budget is ${settings.session_budget:.2f}"
-    if settings.session_tokens is not None and tokens >= settings.session_tokens:
-        return f"the conversation has used {tokens} tokens; session_tokens is {settings.session_tokens}"
-    if (settings.turn_budget is not None or settings.session_budget is not None) and turn.unpriced:
+    if settings.conversation_budget_usd is not None and cost >= settings.conversation_budget_usd:
+        return (
+            f"the conversation has cost ${cost:.2f}; conversation_budget_usd is ${settings.conversation_budget_usd:.2f}"
+        )
+    if settings.conversation_max_tokens is not None and tokens >= settings.conversation_max_tokens:
+        return (
+            f"the conversation has used {tokens} tokens; conversation_max_tokens is {settings.conversation_max_tokens}"
+        )
+    if (settings.turn_budget_usd is not None or settings.conversation_budget_usd is not None) and turn.unpriced:
         return "a budget is set, and the model has no known price: set prices in its profile"
     return ""
 

@@ -293,7 +293,7 @@ async def _prune(store: ConversationStore, settings: AgentSettings) -> None:
     from ..agent.storage import ConversationRetention
 
     try:
-        await store.prune(ConversationRetention(settings.keep_conversations, settings.conversations_size))
+        await store.prune(ConversationRetention(settings.conversations_max_age, settings.conversations_max_bytes))
     except HarnessError as error:
         logger.info("old conversations could not be removed: %s", error)
 

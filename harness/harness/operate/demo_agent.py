@@ -203,7 +203,7 @@ async def _agent(place: DemoEnvironment, say: Say) -> AsyncIterator[Agent]:
             place.ctx,
             toolkit,
             opened.profile,
-            settings=AgentSettings(on_job_end="tell"),
+            settings=AgentSettings(on_job_exit="next_turn"),
             handlers=HumanHandlers(_DemoApprover(say)),
             open_one=open_one,
         ) as agent,

@@ -96,7 +96,7 @@ async def test_a_cancelled_answer_is_counted_and_the_budget_holds(
             assert (result.spent.estimated > 300) is (reported == 0)
             assert reported in (0, result.spent.input_tokens)
             assert desk.agent.state.spent == result.spent
-            desk.agent.settings = AgentSettings(session_tokens=300)
+            desk.agent.settings = AgentSettings(conversation_max_tokens=300)
             second = await desk.agent.turn("again")
             # What nobody counted may be wrong, and a closed conversation cannot be opened again.
             assert (second.status, len(desk.server.asked)) == (("limit", 1) if reported else ("completed", 2))
@@ -113,7 +113,7 @@ async def test_answers_that_are_cut_off_are_counted_and_close_no_conversation(
             assert (first.status, first.spent.answers, first.steps) == ("completed", 2, 1)
             assert first.spent.estimated > 100
             spent = desk.agent.state.spent
-            desk.agent.settings = AgentSettings(session_tokens=spent.tokens)
+            desk.agent.settings = AgentSettings(conversation_max_tokens=spent.tokens)
             second = await desk.agent.turn("go on")
     assert second.status == "completed"
     assert second.spent.estimated > 0
@@ -238,7 +238,7 @@ async def test_what_a_compaction_costs_is_there_when_the_conversation_is_taken_u
             used = desk.agent.state.spent
         again = ResumedConversation(spent=await resumed(store, session_id))
         assert again.spent == used
-        settings = AgentSettings(session_tokens=used.tokens)
+        settings = AgentSettings(conversation_max_tokens=used.tokens)
         async with agent_desk(tmp_path, monkeypatch, [], resumed=again, settings=settings) as desk:
             assert (await desk.agent.turn("go on")).status == "limit"
 
@@ -292,11 +292,11 @@ def test_each_request_counts_once_whether_its_turn_has_an_end_or_not() -> None:
 @pytest.mark.parametrize(
     ("limits", "reached"),
     [
-        ({"session_budget": 1.0}, ""),
-        ({"session_budget": 0.5}, "the conversation has cost $0.50"),
-        ({"session_tokens": 1000}, ""),
-        ({"session_tokens": 600}, "the conversation has used 600 tokens"),
-        ({"turn_budget": 1.0}, "the turn has cost $1.25, in part by an estimate"),
+        ({"conversation_budget_usd": 1.0}, ""),
+        ({"conversation_budget_usd": 0.5}, "the conversation has cost $0.50"),
+        ({"conversation_max_tokens": 1000}, ""),
+        ({"conversation_max_tokens": 600}, "the conversation has used 600 tokens"),
+        ({"turn_budget_usd": 1.0}, "the turn has cost $1.25, in part by an estimate"),
     ],
 )
 def test_an_estimate_ends_a_turn_but_closes_no_conversation(limits: dict[str, float], reached: str) -> None:

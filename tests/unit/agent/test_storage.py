@@ -334,11 +334,11 @@ def test_the_settings_say_how_much_is_kept() -> None:
     def of(**values: object) -> AgentSettings:
         return agent_settings_of([SettingsTable("file", values)])
 
-    kept = of(keep_conversations="90d", conversations_size="256MiB")
-    assert (kept.keep_conversations, kept.conversations_size) == (90 * 86400.0, 256 << 20)
+    kept = of(conversations_max_age="90d", conversations_max_bytes="256MiB")
+    assert (kept.conversations_max_age, kept.conversations_max_bytes) == (90 * 86400.0, 256 << 20)
     for name, value in (
-        *(("keep_conversations", "soon"), ("keep_conversations", 5), ("keep_conversations", [1])),
-        *(("conversations_size", "1k"), ("conversations_size", True), ("conversations_size", -5)),
+        *(("conversations_max_age", "soon"), ("conversations_max_age", 5), ("conversations_max_age", [1])),
+        *(("conversations_max_bytes", "1k"), ("conversations_max_bytes", True), ("conversations_max_bytes", -5)),
     ):
         with pytest.raises(ConfigError, match=f"file: agent.{name}: "):
             of(**{name: value})

@@ -475,12 +475,12 @@ async def test_what_sub_agents_cost_counts_against_the_budget(tmp_path: Path, mo
     scripts = {"go": [cheap, say("never said")], "spend": [dear, say("never said")]}
     price = Price(Decimal(2), Decimal(2))
     async with household(tmp_path, monkeypatch, scripts, prices=price) as house:
-        house.agent.settings = AgentSettings(session_budget=1.5)
+        house.agent.settings = AgentSettings(conversation_budget_usd=1.5)
         with anyio.fail_after(LIMIT):
             result = await house.agent.turn("go")
         assert house.agent.state.spent.cost == pytest.approx(2.00002)
     assert result.status == "limit"
-    assert "session_budget" in result.failure
+    assert "conversation_budget_usd" in result.failure
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -491,7 +491,7 @@ async def test_the_budget_of_a_turn_holds_for_its_sub_agents(tmp_path: Path, mon
         "spend": [dear, say("never said")],
     }
     async with household(tmp_path, monkeypatch, scripts, prices=Price(Decimal(2), Decimal(2))) as house:
-        house.agent.settings = AgentSettings(turn_budget=1.5)
+        house.agent.settings = AgentSettings(turn_budget_usd=1.5)
         with anyio.fail_after(LIMIT):
             first = await house.agent.turn("go")
         assert (first.status, len(house.scripts.asked["go"]), len(house.scripts.asked["spend"])) == ("limit", 1, 1)

@@ -229,11 +229,11 @@ async def test_a_budget_that_is_reached_lets_the_calls_of_the_answer_end_and_ask
         async with agent_desk(tmp_path, monkeypatch, script) as desk:
             price = Price(Decimal(2), Decimal(2))
             await desk.agent.switch_model(replace(desk.agent.profile, name="dear", prices=price))
-            desk.agent.settings = AgentSettings(turn_budget=1.0)
+            desk.agent.settings = AgentSettings(turn_budget_usd=1.0)
             first = await desk.agent.turn("go")
             assert [runs(desk, f"n{number}") for number in range(3)] == [1, 1, 1]
             assert len(desk.server.asked) == 1
-            desk.agent.settings = AgentSettings(turn_budget=1.0)
+            desk.agent.settings = AgentSettings(turn_budget_usd=1.0)
             second = await desk.agent.turn("go on")
             assert [runs(desk, f"n{number}") for number in range(3)] == [1, 1, 1]
     assert first.status == "limit"

@@ -24,6 +24,8 @@ BLOCKED = [
     "for p in permissions; do harness $p add --allow x; done",
     "harness run 'harness permissions add --allow x'",
     "harness --tmux run -- harness permissions add --allow x",
+    "harness --fresh-connection run -- harness permissions add --allow x",
+    "harness --dedicated-connection run -- harness permissions add --allow x",
     "harness --tmux=work --ssh web1 run --cwd /srv 'rm -rf /'",
     "parallel harness permissions add --allow ::: x",
     "parallel rm -rf ::: / /srv",

@@ -460,8 +460,10 @@ def limited(settings: AgentSettings, budget: float | None, spent: float) -> Agen
     """
     if budget is None:
         return settings
-    whole, known = spent + budget, settings.session_budget
-    return replace(settings, turn_budget=budget, session_budget=whole if known is None else min(known, whole))
+    whole, known = spent + budget, settings.conversation_budget_usd
+    return replace(
+        settings, turn_budget_usd=budget, conversation_budget_usd=whole if known is None else min(known, whole)
+    )
 
 
 # -- the turn

@@ -397,7 +397,7 @@ class Context(SlashCommand):
         context.output.say(f"context: {_context_fact(state)}")
         context.output.table(("WHAT", "NUMBER", "TOKENS, ABOUT"), _parts_rows(agent))
         if state.limit:
-            share = agent.settings.compact_at
+            share = agent.settings.compaction_threshold
             context.output.say(f"at {share:.0%} the older messages are put together; /compact does it now")
 
 
