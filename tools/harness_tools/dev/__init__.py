@@ -1,4 +1,4 @@
-"""Tools for working on source code."""
+"""Tools for source code, text files and program output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["tools"]
 
 
 def tools() -> list[Tool[Any]]:
-    """One of each."""
+    """Return one of each tool."""
     return [
         *(RepFor(), Splice(), Split(), TabCount(), NoTab(), Utf8(), Delete()),
         *(Sig(), Imports()),

@@ -1,4 +1,4 @@
-"""clean_diff: what has changed in a git repository of the target, without running what the repository names."""
+"""``clean_diff``: show changes in a git repository of the target, without running programs of its configuration."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ __all__ = [
 ]
 
 
-# -- Shell text that finds what a program would wait for: pipes and devices under the names of files. Pure.
+# -- Shell text that finds files whose opening would block: pipes and devices. Pure.
 #
-# Whoever opens a pipe for reading waits until somebody writes to it. git and ripgrep open what is called
-# ``.gitignore``, whatever it is.
+# Opening a pipe for reading blocks until it is opened for writing. git and ripgrep open a ``.gitignore`` of any type.
 
 
 _EACH = (
@@ -43,38 +42,37 @@ _EACH = (
 
 
 def first_blocking(directory: str, pattern: str = "") -> str:
-    """A command that prints the name of such a thing, or nothing.
+    """Return a command that prints the name of such a file, or nothing.
 
     Args:
-        directory: where to look, as a word of the shell that ends with a slash.
-        pattern: its name, as a pattern; then no repository's own directory is looked into. Empty is any name.
+        directory: Where to search, as a shell word that ends with a slash.
+        pattern: A pattern of its name, which also skips ``.git`` directories; empty is any name.
     """
     named = f"-name .git -prune -o -name {shlex.quote(pattern)} " if pattern else ""
     found = f"! -type f ! -type d -exec sh -c {shlex.quote(_EACH)} sh {{}} +"
     return f"find {directory} {named}{found} 2>/dev/null | head -n 1"
 
 
-# -- The commands of ``clean_diff``: git, kept from running anything that a repository's configuration names. Pure.
+# -- The commands of ``clean_diff``: git, without running programs that the repository's configuration names. Pure.
 #
-# What a repository could make git run while it compares, and what keeps it from that:
+# What a repository could make git run during a comparison, and what prevents it:
 #
 # * ``diff.external``, ``diff.*.command`` and ``diff.*.textconv``: ``--no-ext-diff --no-textconv``;
-# * ``filter.*.clean`` and ``filter.*.process``, which git runs on files of the work tree: each ``filter.*`` that is
-#   configured is set to nothing, and the caller is told their names;
+# * ``filter.*.clean`` and ``filter.*.process``, which git runs on files of the work tree: each configured ``filter.*``
+#   is set to nothing, and reported to the caller;
 # * ``core.fsmonitor`` and hooks (``post-index-change``): set to nothing, and the index is not written;
 # * pagers and editors: there is no terminal, and ``--no-pager``;
 # * a promisor remote, from which missing objects would be fetched (``core.sshCommand``, ``ext::``, credential
 #   helpers): no fetching, and no protocol is allowed;
-# * a submodule's own configuration: its work tree is not looked at (``--ignore-submodules=dirty``).
+# * a submodule's own configuration: its work tree is not read (``--ignore-submodules=dirty``).
 #
 # ``core.worktree`` runs nothing, but could show any file of the target as one of the repository's: a work tree that
-# does not have the repository as its own is refused. git opens its own files, ``.gitignore`` and ``.gitattributes``
-# whatever they are: where one of them is a pipe or a device, nothing is compared. Variables ``GIT_*`` of the
-# environment are removed.
+# belongs to another repository is refused. git opens ``.gitignore`` and ``.gitattributes`` of any type: if one of them
+# is a pipe or a device, nothing is compared. Environment variables ``GIT_*`` are removed.
 
 
 NO_REPOSITORY, STRANGE_FILTER, FOREIGN_TREE, NO_TREE, NO_GIT, WAITS = 90, 91, 92, 93, 94, 95
-"""Exit codes of the script, which git has no use for."""
+"""Exit codes of the script that git does not use."""
 
 ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "none",
@@ -116,8 +114,8 @@ if [ -n "$hx_top" ]; then
   hx_wait "$({first_blocking('"$hx_top/"', ".git[ia]*")})"
 fi
 """
-# The names of the settings are before the first line feed of each record; one that cannot be told apart, or that git
-# keeps in spite of what it is told, ends the script.
+# The names of the settings are before the first line feed of each record; an ambiguous one, or one that git still
+# applies, ends the script.
 _FILTERS = f"""\
 hx_one=$(printf '\\001')
 hx_set() {{ hx_git config -z --get-regexp '^filter\\.'; }}
@@ -146,7 +144,7 @@ printf '%s\\000%s\\000' "$hx_top" "$hx_filters"
 
 
 def mistake_of(ref: str) -> str:
-    """Why a text cannot be a revision or a range of two; empty when it can. Pure."""
+    """Return why a text cannot be a revision or a range; empty if it can. Pure."""
     if not ref or "\0" in ref or "\n" in ref:
         return "it is empty or holds a NUL or a line break"
     if any(part.startswith("-") for part in re.split(r"\.{2,3}", ref)):
@@ -168,9 +166,9 @@ def diff_command(
     files: Sequence[str] = (),
     most: int,
 ) -> str:
-    """The script that prints the work tree's root, the filters, and the differences; at most ``most`` bytes of these.
+    """Return the script that prints the work tree's root, the filters, and at most ``most`` bytes of the differences.
 
-    ``ref`` has no mistake (:func:`mistake_of`).
+    ``ref`` must be valid (:func:`mistake_of`).
     """
     kind = [] if stat_only else ["-p", f"-U{context}"]
     against = ["--cached"] * staged + ([ref] if ref else [] if staged else ["-0"])
@@ -181,7 +179,7 @@ def diff_command(
 
 
 def _limited(run: str, most: int) -> str:
-    """The beginning of what a command prints, with the command's own exit code."""
+    """Limit the output of a command, keeping its exit code."""
     return f"""\
 exec 3>&1
 hx_code=$({{ {{ {run} 4>&- 3>&-; echo $? >&4; }} | head -c {most} >&3; }} 4>&1)
@@ -190,15 +188,15 @@ exit "$hx_code"
 
 
 def untracked_command(files: Sequence[str]) -> str:
-    """The script that prints the names of files that git does not track and does not ignore, each ended by a NUL."""
+    """Return the script that prints the names of untracked files that are not ignored, each ended by a NUL."""
     return f'{_START}{_FILTERS}hx_git "$@" ls-files -z --others --exclude-standard --full-name -- {_words(files)}\n'
 
 
 def new_files_command(files: Sequence[str], most: int) -> str:
-    """The script that prints each of these files, named from the work tree's root, as a difference to nothing.
+    """Return the script that prints each of these files, named from the work tree's root, as a difference to nothing.
 
-    A NUL on a line of its own ends each: no line of a difference begins with one. Of what cannot be read nothing is
-    printed. git takes ``-`` for its input, and looks behind a link to a directory.
+    A NUL on a line of its own ends each, because no line of a difference starts with one. Nothing is printed for an
+    unreadable file. git would read ``-`` as its input, and follow a link to a directory.
     """
     options = _words(["--no-index", "-p", *_SHOWN])
     loop = f"""\
@@ -220,17 +218,17 @@ def _words(words: Iterable[str]) -> str:
     return " ".join(shlex.quote(word) for word in words)
 
 
-# -- ``clean_diff``: what has changed in a git repository of the target; nothing that the repository names is run.
+# -- The tool.
 
 
 OUTPUT = 8 << 20
-"""Bytes of git's output that are read."""
+"""Maximum bytes of git's output that are read."""
 TIMEOUT = 60.0
-"""Seconds that git may take."""
+"""Timeout of git in seconds."""
 NEW_FILES = 100
-"""Files that git does not track and that are shown."""
+"""Maximum untracked files that are shown."""
 NAMES = 64 << 10
-"""Bytes of their names in one command."""
+"""Maximum bytes of their names in one command."""
 
 DESCRIPTION = """\
 Show what has changed in a git repository: only the changed lines by default, grouped by file, with renames, modes, \
@@ -310,7 +308,7 @@ async def _compared(args: _Arguments, ctx: ToolContext, directory: str) -> ToolR
 
 
 async def _permitted(ctx: ToolContext, found: Differences, directory: str) -> Differences:
-    """Without the lines of files that the policy keeps back: nobody was asked about each file."""
+    """Remove the lines of files that the policy denies, because the call was not checked for each file."""
     top = found.root or directory
     names = {name: posixpath.join(top, name) for one in found.changes for name in (one.path, one.old_path)}
     withheld = await ctx.unreadable_paths(frozenset(names.values()), top=top)
@@ -333,7 +331,7 @@ async def _run(ctx: ToolContext, directory: str, command: str) -> ShellResult:
 
 
 _CUT_OFF = 141
-"""git was ended by SIGPIPE: it had more to print than is read."""
+"""git was ended by SIGPIPE: it had more output than is read."""
 
 
 def _differences(done: ShellResult) -> Differences:
@@ -345,7 +343,7 @@ def _differences(done: ShellResult) -> Differences:
 
 
 def _failure(args: _Arguments, done: ShellResult) -> ToolResult | None:
-    """What to tell when there are no differences to show."""
+    """Return the failure if there are no differences to show."""
     if done.status is not Status.COMPLETED:
         return shell_result(done)
     code, said = done.exit_code, clip(done.stderr.strip(), 2_000)
@@ -370,7 +368,7 @@ _FAILURES = {
 
 @dataclass(frozen=True, slots=True)
 class _UntrackedFiles:
-    """``shown`` are files, ``directories`` repositories inside this one, which git does not look into."""
+    """Untracked files: ``shown`` are files, ``directories`` nested repositories, which git does not read."""
 
     shown: list[str]
     directories: list[str]
@@ -393,7 +391,7 @@ def _chosen(listed: str) -> _UntrackedFiles:
 async def _untracked(
     args: _Arguments, ctx: ToolContext, directory: str, root: str
 ) -> tuple[list[Change], int] | ToolResult:
-    """Each new file as a change, and how many were left out."""
+    """Return each untracked file as a change, and the number of omitted ones."""
     listed = await _run(ctx, directory, untracked_command(args.file_filter))
     if not listed.ok:
         return _failure(args, listed) or shell_result(listed, ctx=ctx)

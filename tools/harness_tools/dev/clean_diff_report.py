@@ -1,4 +1,4 @@
-"""What ``git diff`` prints as changes of files, and the report of them. Pure."""
+"""Parsing the output of ``git diff``, and the report. Pure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = [
 ]
 
 
-# -- What ``git diff --raw --numstat -z -p`` prints, as changes of files. Pure, in one pass.
+# -- Parsing the output of ``git diff --raw --numstat -z -p``. Pure, in one pass.
 #
-# The raw part says exactly which files, how, and with which modes; the counts follow, then the text. A text belongs
-# to the file whose headline it has: names are told from the raw part, never from the text.
+# The raw part says exactly which files changed, how, and with which modes; the counts follow, then the text. A text
+# is assigned to the file with its headline: names are taken from the raw part, never from the text.
 
 
 _STATUS = {
@@ -44,7 +44,7 @@ _NEXT = re.compile(r"^\0\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """One place. ``lines`` begin with ``-``, ``+`` or a space; ``unended`` says whose last line has no line feed."""
+    """One hunk; ``lines`` start with ``-``, ``+`` or a space; ``unended`` is the side without a final line feed."""
 
     old_start: int
     old_count: int
@@ -57,7 +57,7 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file. ``added`` and ``removed`` are None of what is no text; modes are git's (``100644``, ``160000``)."""
+    """One changed file; ``added`` and ``removed`` are None for binary files; modes are git's (``100644``)."""
 
     path: str
     old_path: str
@@ -68,24 +68,24 @@ class Change:
     removed: int | None = None
     hunks: tuple[Hunk, ...] = ()
     whole: bool = True
-    """False: its text was not printed to the end."""
+    """Whether its text is complete."""
     withheld: bool = False
-    """True: its lines are not shown."""
+    """Whether the policy denies showing its lines."""
 
     @property
     def is_binary(self) -> bool:
-        """Whether git takes it for no text, or for too large to compare."""
+        """Whether git considers it binary, or too large to compare."""
         return self.added is None and self.status != "unmerged"
 
     @property
     def changes_something(self) -> bool:
-        """False of a file that was only touched: its time is another one, and its content is not."""
+        """Whether more than the modification time changed."""
         same = self.status == "modified" and self.old_mode == self.new_mode
         return not (same and not self.hunks and self.added == self.removed == 0)
 
 
 def quoted(name: str) -> str:
-    """A name as git writes it in a headline: in quotes, and escaped, where it holds anything unusual."""
+    """Return a name as git writes it in a headline: quoted and escaped if it contains anything unusual."""
     data = name.encode("utf-8", "surrogateescape")
     text = "".join(_escaped(byte) for byte in data)
     return name if text == name else f'"{text}"'
@@ -101,13 +101,13 @@ def _escaped(byte: int) -> str:
 
 
 def _fields(text: str) -> tuple[list[str], str]:
-    """The fields of the raw part and of the counts, each ended by a NUL, and the text."""
+    """Return the fields of the raw part and of the counts, each ended by a NUL, and the text."""
     found: list[str] = []
     at = 0
     while at < len(text) and not text.startswith((_HEAD, "diff --cc ", "* Unmerged path "), at):
         end = text.find("\0", at)
         if end < 0:
-            return found, ""  # cut off in a name
+            return found, ""  # truncated in a name
         found.append(text[at:end])
         at = end + 1
     return found, text[at:]
@@ -130,7 +130,7 @@ _Counts = Mapping[str, tuple[int | None, int | None]]
 
 
 def _counts(fields: Sequence[str]) -> _Counts:
-    """Added and removed lines by the new name. A renamed file has its two names in fields of their own."""
+    """Return added and removed lines by new name; a renamed file has its two names in separate fields."""
     found: dict[str, tuple[int | None, int | None]] = {}
     rest = iter(fields)
     for field in rest:
@@ -153,7 +153,7 @@ def _number(text: str) -> int | None:
 
 
 def _sections(text: str) -> Iterator[list[str]]:
-    """The lines of each file's text, its headline first. No line inside begins as a headline does."""
+    """Yield the lines of each file's text, starting with its headline, which no other line resembles."""
     lines = text.split("\n")
     if lines and lines[-1] == "":
         lines.pop()
@@ -200,19 +200,19 @@ def _git_headline(change: Change) -> str:
 
 
 def changes_of(output: str, *, complete: bool = True) -> list[Change]:
-    """The changes, in git's order. ``complete`` is False when the end of the output is missing."""
+    """Return the changes, in git's order; ``complete`` is False if the output was truncated."""
     fields, text = _fields(output)
     changes = list(_raw(fields))
     counts = _counts(fields)
     sections = list(_sections(text))
     if not complete and sections and len(sections[-1]) == 1:
-        sections.pop()  # its headline may be cut off, too
+        sections.pop()  # its headline may be truncated, too
     at = 0
     made = []
     for change in changes:
         first = at
         while at < len(sections) and sections[at][0] == _git_headline(change):
-            at += 1  # a file that became a link has two: one that goes, one that comes
+            at += 1  # a file that became a link has two: a deletion and an addition
         lines = [line for section in sections[first:at] for line in section[1:]]
         added, removed = counts.get(change.path, (0, 0))
         last = not complete and at == len(sections)
@@ -221,7 +221,7 @@ def changes_of(output: str, *, complete: bool = True) -> list[Change]:
 
 
 def new_file(path: str, output: str, *, complete: bool = True) -> Change:
-    """A file that git does not track, from its difference to nothing."""
+    """Return an untracked file, from its difference to nothing."""
     lines = output.split("\n")
     mode = next((line.removeprefix("new file mode ") for line in lines if line.startswith("new file mode ")), "")
     hunks = _hunks(lines)
@@ -231,9 +231,9 @@ def new_file(path: str, output: str, *, complete: bool = True) -> Change:
 
 
 def new_files(names: Sequence[str], output: str) -> list[Change]:
-    """One change for each name, from their differences, each ended by a NUL on a line of its own.
+    """Return one change for each name, from their differences, each ended by a NUL on a line of its own.
 
-    Nothing is printed of what cannot be read, not even an end of a line.
+    For an unreadable file nothing is printed, not even a line end.
     """
     parts = _NEXT.split(output)
     texts = [*parts, *[""] * len(names)]
@@ -243,19 +243,19 @@ def new_files(names: Sequence[str], output: str) -> list[Change]:
     ]
 
 
-# -- The differences of a repository, as text and as data that fit. Pure.
+# -- The report, as text and as data with size limits. Pure.
 
 
 LINES = 400
 WIDTH = 500
-"""Lines of one place, and characters of one line, that are shown."""
+"""Maximum lines of a hunk, and characters of a line, that are shown."""
 HUNK = 8_000
-"""Characters of one place that are shown."""
+"""Maximum characters of a hunk that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """What git said. ``filters`` are those that it was kept from running, ``unlisted`` new files that are not shown."""
+    """The output of git; ``filters`` are those that were not run, ``unlisted`` counts omitted untracked files."""
 
     root: str
     changes: list[Change]
@@ -264,11 +264,11 @@ class Differences:
     complete: bool = True
 
     def with_new(self, changes: list[Change], unlisted: int) -> Differences:
-        """The same with files that git does not track."""
+        """Return the differences with untracked files added."""
         return replace(self, changes=[*self.changes, *changes], unlisted=unlisted)
 
     def without(self, names: Collection[str]) -> Differences:
-        """The same without a line of these files."""
+        """Return the differences without the lines of these files."""
         changes = [
             replace(one, hunks=(), withheld=True) if {one.path, one.old_path} & set(names) else one
             for one in self.changes
@@ -277,7 +277,7 @@ class Differences:
 
     @property
     def summary(self) -> str:
-        """How much there is, in one line."""
+        """The number of changes, in one line."""
         files, added, removed = _sums(self.changes)
         if not files:
             return "no changes"
@@ -285,7 +285,7 @@ class Differences:
 
 
 _Piece = tuple[int, Hunk | None]
-"""The number of a change, and one place in it; None is its headline."""
+"""The index of a change, and one of its hunks; None is its headline."""
 
 
 def _sums(changes: Sequence[Change]) -> tuple[int, int, int]:
@@ -293,7 +293,7 @@ def _sums(changes: Sequence[Change]) -> tuple[int, int, int]:
 
 
 def report(found: Differences, *, stat_only: bool = False) -> ToolResult:
-    """The result: all headlines first in line, then as many places as there is room for."""
+    """Return the result: each headline, and as many hunks as fit."""
     pieces: list[_Piece] = []
     for number, change in enumerate(found.changes):
         pieces.append((number, None))
@@ -303,7 +303,7 @@ def report(found: Differences, *, stat_only: bool = False) -> ToolResult:
 
 
 def _cut(hunk: Hunk) -> Hunk:
-    """The first lines that there is room for; the counts of the hunk tell how many there are."""
+    """Return the first lines that fit; the counts of the hunk still give the total."""
     shown: list[str] = []
     room = HUNK
     for line in hunk.lines[:LINES]:
@@ -315,7 +315,7 @@ def _cut(hunk: Hunk) -> Hunk:
 
 
 def _missing(hunk: Hunk) -> int:
-    """How many lines of a place are not shown, by its own counts."""
+    """Return the number of omitted lines of a hunk."""
     old = hunk.old_count - sum(1 for line in hunk.lines if line[0] != "+")
     new = sum(1 for line in hunk.lines if line[0] == "+")
     new = hunk.new_count - new - sum(1 for line in hunk.lines if line[0] == " ")

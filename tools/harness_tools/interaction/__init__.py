@@ -1,4 +1,4 @@
-"""What an agent has with its user: questions, a list of things to do, memories, skills."""
+"""Interaction with the user: questions, a to-do list, memories, skills, and ``compact``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 
-# -- Making the conversation shorter.
+# -- ``compact``.
 
 
 DESCRIPTION = """\
@@ -44,9 +44,9 @@ class Compact(Tool[_Arguments]):
         return ToolResult.of(text, data={"before": done.before, "after": done.after})
 
 
-# -- What an agent has with its user: questions, a list of things to do, memories, skills.
+# -- The tools of the pack.
 
 
 def tools() -> list[Tool[Any]]:
-    """One of each."""
+    """Return one of each tool."""
     return [AskUserQuestion(), TodoWrite(), Remember(), Recall(), Forget(), Skill(), Compact()]

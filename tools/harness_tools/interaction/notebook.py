@@ -1,4 +1,4 @@
-"""To-do lists and memories: written down, looked up, forgotten."""
+"""To-do lists and memories."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ __all__ = [
 
 
 def notebook_of(ctx: ToolContext) -> Notebook:
-    """The notebook.
+    """Return the notebook.
 
     Raises:
-        ToolError: whoever made the executor gave it none.
+        ToolError: The executor has no notebook.
     """
     if ctx.notebook is None:
         raise ToolError("there is no notebook to write in", hint="give the executor one")
     return ctx.notebook
 
 
-# -- The list of things to do.
+# -- ``todo_write``.
 
 
 DESCRIPTION = """\
@@ -130,7 +130,7 @@ def _line(todo: Todo) -> str:
     return f"{called} ({todo.priority})" if todo.priority else called
 
 
-# -- What an agent wants to know later: written down, looked up, forgotten.
+# -- ``remember``, ``recall`` and ``forget``.
 
 
 Scope = Literal["session", "project", "host", "global"]
@@ -171,7 +171,7 @@ def _number(memory_id: str) -> int:
 
 
 def _lasting(scope: Scope) -> bool:
-    """Whether it outlives the conversation: then a person has a say."""
+    """Return whether a memory outlives the conversation, which requires approval."""
     return scope != "session"
 
 
@@ -234,7 +234,7 @@ class Forget(Tool[_Forget]):
 
 
 async def _missing(number: int, scope: Scope, ctx: ToolContext) -> str:
-    """That there is none, or which scope it has; what belongs to other places is not there."""
+    """Return that there is no such memory, or its actual scope; memories of other places are not disclosed."""
     seen = await notebook_of(ctx).memories([place_of(one, ctx) for one in MemoryScope])
     own = next((memory.place.scope for memory in seen if memory.number == number), None)
     if own is not None:
@@ -276,5 +276,5 @@ def _lines(memories: Sequence[Memory]) -> str:
 
 
 def _indented(text: str) -> str:
-    """So that no line of it looks like another memory."""
+    """Indent a text so that none of its lines looks like another memory."""
     return "\n  ".join(text.splitlines())

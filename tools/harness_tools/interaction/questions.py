@@ -1,4 +1,4 @@
-"""Asking the user."""
+"""``ask_user_question``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DESCRIPTION = """\
 Ask the user one to four questions, each with answers to choose from, and wait. The user can always answer in their \
 own words instead. Use it when only the user can decide. Permission to run something is asked by itself."""
 FLAT = ("question", "header", "options", "multi_select", "multiSelect")
-"""A question that is given without the list around it."""
+"""Arguments of a single question without the list."""
 FAILURES = {
     "no_user": "there is no user to ask here; do what is safe without the answer, or end and say what you need to know",
     "cancelled": "the user did not answer; do not ask the same again, and change nothing that depends on it",
@@ -70,7 +70,7 @@ class _Arguments(Arguments):
     @model_validator(mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
-        """One question may come without the list around it."""
+        """Accept one question without the list."""
         if not isinstance(value, dict) or "question" not in value:
             return value
         if "questions" in value:
@@ -80,7 +80,7 @@ class _Arguments(Arguments):
 
 
 class AskUserQuestion(Tool[_Arguments]):
-    """``ask_user_question``. The answers come from the session's questioner; no argument can hold them."""
+    """``ask_user_question``; answers come only from the session's questioner, never from arguments."""
 
     def __init__(self) -> None:
         traits = Traits(aliases=("question", "AskUserQuestion"), packs=("interaction",))

@@ -1,4 +1,4 @@
-"""Skills: instructions that the operator has written for agents."""
+"""``skill``: load instructions that the operator wrote for agents."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ DESCRIPTION = """\
 Load a skill: instructions that the operator of this harness has written for a kind of work. Without a name the skills \
 are listed. Load one before you do the kind of work that it is for, and follow it."""
 UPLOADS = "~/.local/state/harness/skills"
-"""Where the files of skills are on the target, each version in a directory of its own."""
+"""Directory of skill files on the target; each version has its own subdirectory."""
 NAMED = 20
-"""Skills that the description names."""
+"""Maximum skills that the description names."""
 NAMED_LENGTH = 160
 LIMIT = OutputLimit(60_000, 0)
 FILES_SHOWN = Advice(", which file shows and upload copies to the target", ("file", "upload"))
@@ -60,7 +60,7 @@ class _Arguments(MutatingArguments):
 
 
 class Skill(Tool[_Arguments]):
-    """``skill``. Skills are on the machine that harness runs on; only ``upload`` touches the target."""
+    """``skill``; skills are on harness's machine, and only ``upload`` changes the target."""
 
     def __init__(self, library: SkillLibrary | None = None) -> None:
         self._library = library or SkillLibrary()
@@ -82,7 +82,7 @@ class Skill(Tool[_Arguments]):
         try:
             return "\n".join(_listed(self._library.load(args.name or "")))
         except SkillError:
-            return None  # the call says why
+            return None  # the call reports the reason
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
         try:
@@ -106,7 +106,7 @@ class Skill(Tool[_Arguments]):
 
 
 def _named(skills: Sequence[SkillInfo]) -> str:
-    """The skills as the description names them: a model does not look for what it has not heard of. Pure."""
+    """Return the skills for the description, because a model does not look for unknown skills. Pure."""
     if not skills:
         return ""
     lines = [f"- {one.name}: {_short(one.description)}" for one in skills[:NAMED]]
@@ -129,7 +129,7 @@ def _all(found: SkillList) -> ToolResult:
 
 def _instructions(skill: Loaded) -> ToolResult:
     info = skill.info
-    body = skill.body.replace("</skill", "<\\/skill")  # its end is ours to say
+    body = skill.body.replace("</skill", "<\\/skill")  # only harness may close the tag
     lines = [f'<skill name="{info.name}" from="{info.origin}">', body, "</skill>"]
     if skill.files:
         lines += [f"Its files{FILES_SHOWN.text}:", *_listed(skill)]
@@ -159,7 +159,7 @@ Contents = Sequence[tuple[SkillFile, bytes]]
 
 
 def _contents(library: SkillLibrary, skill: Loaded) -> Contents:
-    """The files as they are now; all of them are read before the first one is written."""
+    """Read all files before the first one is written."""
     return [(file, library.read(skill, file.path)) for file in skill.files]
 
 
@@ -177,7 +177,7 @@ async def _uploaded(skill: Loaded, contents: Contents, ctx: ToolContext) -> Tool
 
 
 async def _placed(path: str, data: bytes, permissions: int, ctx: ToolContext) -> bool:
-    """Write a file that is not there yet; False when there is another one, which somebody has changed."""
+    """Write a new file; return False if a different one exists, which was changed after an upload."""
     try:
         await ctx.execution.write_file(path, data, mode="create", permissions=permissions)
     except FileExists:

@@ -1,7 +1,7 @@
-"""Paths as git compares them with a line of an ignore file: byte by byte. Pure.
+"""Matching paths with a line of an ignore file as git does: byte by byte. Pure.
 
-Texts are of bytes here, each the character of its number. Names are compared one by one, each by an expression without
-backtracking across its stars, so no line takes long.
+Texts represent bytes here, each as the character of its number. Names are matched one by one, each by an expression
+without backtracking across its stars, so every line takes bounded time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 __all__ = ["Names", "anchored_names", "bytewise", "last_name"]
 
 Names = tuple[re.Pattern[str] | None, ...]
-"""One expression for each name of a path, where None is any number of names, none among them."""
+"""One expression for each name of a path; None matches any number of names, also none."""
 _ANY, _NAMES = ".*", "**"
-"""A star, and stars that are a name of their own."""
+"""A star, and stars that are a whole name."""
 _PRINTABLE = string.ascii_letters + string.digits + string.punctuation
 _CLASSES = {
     "alnum": string.ascii_letters + string.digits,
@@ -37,24 +37,24 @@ _BYTES = frozenset(map(chr, range(1, 256)))
 
 
 def bytewise(text: str) -> str:
-    """A text as its bytes, each the character of its number."""
+    """Return a text as its bytes, each as the character of its number."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
 def last_name(pattern: str) -> Names | None:
-    """A pattern of last names; None when it matches nothing."""
+    """Compile a pattern of last names; None if it matches nothing."""
     pieces = _pieces(pattern)
     return None if pieces is None else (_expression(pieces),)
 
 
 def anchored_names(pattern: str) -> tuple[Names, ...]:
-    """A pattern of paths, in each way that it can be read; none when it matches nothing."""
+    """Compile a pattern of paths, in each way that it can be read; empty if it matches nothing."""
     found = (_names(reading) for reading in _readings(pattern))
     return tuple(names for names in found if names)
 
 
 def _readings(pattern: str) -> Iterator[str]:
-    """``**`` behind letters in the first name with a special character stands for directories, too, as none or some."""
+    """Yield the readings of ``**`` after letters, in the first name with a wildcard: it may match directories."""
     special = re.search(r"[*?[\\]", pattern)
     stars = re.compile(r"(?<=[^/])\*\*+(/|\Z)").match(pattern, special.start()) if special else None
     if special is None or stars is None:
@@ -76,13 +76,13 @@ def _names(pattern: str) -> Names | None:
         return None
     names = [list(name) for is_slash, name in groupby(pieces, "/".__eq__) if not is_slash]
     if len(names) <= pieces.count("/"):
-        return None  # one is empty
+        return None  # one name is empty
     found = [None if name == [_NAMES] else _expression(name) for name in names]
     return (*found, _expression([_ANY])) if found[-1] is None else tuple(found)
 
 
 def _expression(pieces: list[str]) -> re.Pattern[str]:
-    """What is between two stars is found where it comes first: no other place could do better."""
+    """Compile pieces; text between two stars matches at its first occurrence, because no later one could do better."""
     fixed = [""]
     for piece in pieces:
         if piece in (_ANY, _NAMES):
@@ -96,7 +96,7 @@ def _expression(pieces: list[str]) -> re.Pattern[str]:
 
 
 def _pieces(pattern: str) -> list[str] | None:
-    """An expression for each part, ``/`` where a name ends; None when the pattern matches nothing."""
+    """Return an expression for each part, ``/`` at the end of a name; None if the pattern matches nothing."""
     found, at = [], 0
     while at < len(pattern):
         piece, at = _piece(pattern, at)
@@ -107,7 +107,7 @@ def _pieces(pattern: str) -> list[str] | None:
 
 
 def _piece(pattern: str, at: int) -> tuple[str, int]:
-    """The part that begins there, empty when it spoils the whole, and where the next one does."""
+    """Return the part that starts there, empty if it invalidates the pattern, and where the next one starts."""
     char = pattern[at]
     if char == "[":
         return _brackets(pattern, at + 1)
@@ -122,7 +122,7 @@ def _piece(pattern: str, at: int) -> tuple[str, int]:
 
 
 class _Members(NamedTuple):
-    """Some characters in brackets, the one that a range may begin with, and where what follows begins."""
+    """Some characters in brackets, the start of a possible range, and where the next member starts."""
 
     values: str
     low: str
@@ -130,7 +130,7 @@ class _Members(NamedTuple):
 
 
 def _brackets(pattern: str, at: int) -> tuple[str, int]:
-    """Brackets as one expression, and where they end; empty when they do not."""
+    """Return brackets as one expression, and where they end; empty if they do not end."""
     others = pattern[at : at + 1] in ("!", "^")
     at += others
     values, low, is_first = set("/") if others else set(), "", True
@@ -145,7 +145,7 @@ def _brackets(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _members(pattern: str, at: int, low: str) -> _Members | None:
-    """None where the pattern ends, or names a class that there is not."""
+    """Parse a member; None if the pattern ends, or names an unknown class."""
     char, following = pattern[at : at + 1], pattern[at + 1 : at + 2]
     if char == "[" and following == ":":
         end = pattern.find("]", at + 2)

@@ -1,4 +1,4 @@
-"""grep: lines by a regular expression, and what is shown of them."""
+"""``grep``: find lines by a regular expression."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-# -- Kinds of files by their names, for ``grep``'s ``type``. The same on every target, whatever searches there.
+# -- Kinds of files by name, for ``type``; the same on every target, whatever program searches.
 
 
 FILE_TYPES = MappingProxyType(
@@ -74,20 +74,20 @@ FILE_TYPES = MappingProxyType(
 """Patterns of names by kind."""
 
 
-# -- What ``grep`` says of what was found: lines, names or counts, and what is not among them. Pure.
+# -- Presenting the result: lines, names or counts, and notes about omissions. Pure.
 
 
 Mode = Literal["content", "files_with_matches", "count"]
 SHOWN = 500
-"""Bytes of a line that are shown."""
+"""Maximum bytes of a line that are shown."""
 MARK = "[...]"
 SEPARATOR = "--"
-"""Between lines that do not follow each other; no line is shown as that, each has its number."""
+"""Printed between non-adjacent lines; unambiguous, because each shown line has a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is shown: the text, the same as data, and how many lines or files that is."""
+    """The shown text, the same as data, and the number of lines or files in it."""
 
     texts: list[str]
     data: list[Json]
@@ -97,7 +97,7 @@ class _Part:
 def grep_result(
     found: GrepResult, query: GrepQuery, *, base: str, pattern: str, mode: Mode, form: ShownForm | None = None
 ) -> ToolResult:
-    """The result of a search that was not refused: as much as there is room for in ``form``."""
+    """Return the result of a search that was not refused: as much as fits in ``form``."""
     total = sum(file.count for file in found.files)
     part = _lines(found, query, base) if mode == "content" else _files(found, query, base, mode)
     fitted = _fitted(part, form or ShownForm(), mode)
@@ -127,7 +127,7 @@ def grep_result(
 
 
 def _fitted(part: _Part, form: ShownForm, mode: Mode) -> _Part:
-    """As much of it as there is room for."""
+    """Return as much of the part as fits."""
     count = count_fitting(part.texts, form)
     if count == len(part.texts):
         return part
@@ -170,7 +170,7 @@ def _lines(found: GrepResult, query: GrepQuery, base: str) -> _Part:
 
 
 def shown_lines(lines: list[Line], most: int, after: int) -> list[Line]:
-    """The first ``most`` lines that match, with what is beside them."""
+    """Return the first ``most`` matching lines, with their context."""
     matches = [line.number for line in lines if line.is_match]
     if len(matches) <= most:
         return lines
@@ -179,7 +179,7 @@ def shown_lines(lines: list[Line], most: int, after: int) -> list[Line]:
 
 
 def clipped(line: bytes, matcher: Matcher | None = None, *, is_cut: bool = False) -> str:
-    """A line, or of a long one the part around its first match, cut between characters; ``is_cut``: it goes on."""
+    """Return a line, or the part of a long one around its first match; ``is_cut``: the line continues."""
     line = line.removesuffix(b"\r")
     if len(line) <= SHOWN:
         return text_of(line)
@@ -192,7 +192,7 @@ def clipped(line: bytes, matcher: Matcher | None = None, *, is_cut: bool = False
 
 
 def _between_characters(line: bytes, at: int) -> int:
-    """The place, or the nearest before it that is not within a character."""
+    """Return the position, or the nearest before it that is not within a character."""
     back = min(at, len(line))
     while back and at - back < 4 and back < len(line) and line[back] & 0xC0 == 0x80:
         back -= 1
@@ -216,7 +216,7 @@ def _notes(found: GrepResult, query: GrepQuery) -> list[str]:
     return notes
 
 
-# -- ``grep``: lines by a regular expression.
+# -- The tool.
 
 
 DESCRIPTION = """\
@@ -290,10 +290,10 @@ class _Arguments(Arguments):
         return self
 
     def expression(self) -> Expression:
-        """The pattern.
+        """Parse the pattern.
 
         Raises:
-            ValueError: it is none that is known here.
+            ValueError: The pattern is invalid or unsupported.
         """
         return parse(self.pattern, fixed=self.fixed, folds=self.case_insensitive, multiline=self.multiline)
 

@@ -1,4 +1,4 @@
-"""Shell text that finds lines below a directory: with rg, else find and grep. Pure."""
+"""Shell scripts that find lines below a directory: with rg, else find and grep. Pure."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ __all__ = [
 ]
 
 
-# -- Shell text that looks for ignore files which ``rg`` and git may read differently: ``rg`` must not search there.
+# -- Shell text that finds ignore files which ``rg`` and git may read differently, so that ``rg`` must not be used.
 #
-# What they read alike is described, not what they do not: names, stars, and brackets with letters. ``rg`` takes
-# braces for choices, lets ``[!a]`` be a slash, knows neither classes nor backslashes in brackets, forgets patterns
-# that end with a dot (before 15), cuts more than spaces at the end, and stops at bytes that are not UTF-8. It
-# follows links and waits for pipes under such names, and before 14 it obeys ``.rgignore`` whatever it is told, and
-# loses its way at names of directories with a newline. Pure.
+# It lists what both read the same way: names, stars, and brackets with letters. ``rg`` expands braces, lets ``[!a]``
+# match a slash, supports neither classes nor backslashes in brackets, ignores patterns that end with a dot (before
+# 15), trims more than spaces at the end, and stops at bytes that are not UTF-8. It follows links and blocks on pipes
+# with such names; before 14 it always obeys ``.rgignore``, and fails at directory names with a newline. Pure.
 
 
 _REST = r"[\200-\277]"
@@ -48,18 +47,18 @@ _BEYOND = "|".join(
         rf"[\361-\363]{_REST}{_REST}{_REST}|\364[\200-\217]{_REST}{_REST}",
     )
 )
-"""UTF-8 beyond ASCII, without white space and the byte order mark. Expressions are as ``printf`` writes them."""
+"""UTF-8 beyond ASCII, without white space and the byte order mark, as ``printf`` escapes."""
 _WHITE = rf"\302[\200-\240]|\341\232{_REST}|\342[\200\201]{_REST}|\343\200{_REST}"
 _RANGES = "a-[b-z]|[a-y]-z|A-[B-Z]|[A-Y]-Z|0-[1-9]|[0-8]-9"
 _LETTER = rf"[]?\042-\051\053-\055\060-\076@A-Z^-z|~]|[[]({_RANGES}|[A-Za-z0-9._])+[]]|{_BEYOND}"
 _NAME = f"([*]? *({_LETTER}|[.]))*([*]|[*]? *({_LETTER}))"
 _PATH = f"/?({_NAME}|[*][*])(/({_NAME}|[*][*]))*/?"
 _ALIKE = rf"^(#([\t\r -~]|{_BEYOND}|{_WHITE})*|((!|[\\][!#])?{_PATH})? *\r?)$"
-"""Lines that both read alike, in the C locale."""
+"""Lines that both read the same way, in the C locale."""
 
 
 def find_incompatible_ignores(query: TreeQuery) -> str:
-    """Set ``blocked`` when there is one in the current directory, above it or below."""
+    """Return a script that sets ``blocked`` if there is one in the current directory, above or below it."""
     if not query.excludes:
         return "blocked=\n"
     hidden = "" if query.hidden else "-type d -name '.?*' -prune -o "
@@ -88,21 +87,21 @@ _ABOVE = """\
 if [ -z "$repo" ]; then while [ -n "$p" ]; do p=${p%/*}; if [ -e "$p/.gitignore" ]; then blocked=1; fi; done; fi
 p=$PWD${from#.}
 """
-"""``rg`` that begins below the top obeys all above it, in a repository or not."""
+"""``rg`` that starts below the top directory obeys all ignore files above it, inside a repository or not."""
 
 
-# -- Shell text that finds lines below a directory: with ``rg``, else ``find`` and ``grep``. Pure.
+# -- Shell scripts that find lines below a directory: with ``rg``, else ``find`` and ``grep``. Pure.
 #
-# A first pass counts in each file, all of them; a second shows lines of the first files by path. Between the two,
-# names are lines: the path, ``\001``, the count, with ``\002`` for a newline in a name. Names that hold one of
-# these two characters are left out. Frames besides the tree's: ``V`` what searches, ``L`` the counts, ``A`` a
-# directory with an ``.aiexclude``, ``C`` the lines.
+# The first pass counts the matches in all files; the second prints lines of the first files by path. Between the two,
+# files are lines: the path, ``\001``, the count, with ``\002`` for a newline in a name. Names that contain one of these
+# two characters are omitted. Additional frames: ``V`` the search program, ``L`` the counts, ``A`` a directory with an
+# ``.aiexclude``, ``C`` the lines.
 
 
 LINE = 3_000
-"""Bytes of one line of output, its path among them."""
+"""Maximum bytes of one line of output, including its path."""
 LISTED = 8 << 20
-"""Bytes of paths and counts."""
+"""Maximum bytes of paths and counts."""
 MAX_LINE_BYTES = 8 << 20
 _ODD = "*[\x01\x02]*"
 _WITHOUT_ODD = f"-name '{_ODD}' -prune -o "
@@ -110,12 +109,12 @@ _TEXTS_ONLY = (
     'while IFS= read -r l; do f=${l%"$A"*}; '
     '[ "$(tr -dc "\\000" <"$f" | head -c 1 | wc -c)" -gt 0 ] || printf "%s\\n" "$l"; done'
 )
-"""Over several lines ``rg`` looks for NUL at the beginning of a file alone."""
+"""In multiline mode, ``rg`` looks for NUL only at the start of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrepQuery:
-    """What is looked for, and where. ``most``: how many lines, or files, are shown. ``lines``: they are wanted."""
+    """What to find and where; ``most``: maximum lines, or files, to show; ``lines``: whether lines are required."""
 
     tree: TreeQuery
     expression: Expression
@@ -126,12 +125,12 @@ class GrepQuery:
 
 
 def lines_limit(query: GrepQuery) -> int:
-    """Bytes that the lines may have."""
+    """Return the maximum bytes of the lines."""
     return min((query.most + 1) * (1 + query.before + query.after) * LINE, MAX_LINE_BYTES)
 
 
 def grep_script(query: GrepQuery, *, named: bool = False) -> str:
-    """The script. ``named``: show lines of the files that standard input names, as the counts name them."""
+    """Return the script; ``named``: print lines of the files in standard input, which has the format of the counts."""
     above = ignore_above() if query.tree.excludes else "repo=\n"
     listing = "list=$(cat)" if named else f"list=$( {_counting(query)} | sort | head -c {LISTED} )"
     told = "" if named else _telling()
@@ -142,7 +141,7 @@ def grep_script(query: GrepQuery, *, named: bool = False) -> str:
 
 
 def _engine(query: GrepQuery) -> str:
-    """Choose what searches: what understands the expression, and the options."""
+    """Return a script that chooses a program that supports the expression and the options."""
     folds = " -i" if query.expression.folds else ""
     edges = "printf 'a bc\\n' | grep -E '\\bbc' >/dev/null 2>&1 && " if query.expression.has_edges else ""
     words = f"{_rg_options(query)} {_rg_walk(query)}"
@@ -216,7 +215,7 @@ esac"""
 
 
 def _rg_counting(query: GrepQuery) -> str:
-    """``rg`` where the search begins: given a path, it would take the rules above for those of another directory."""
+    """Run ``rg`` in the start directory: given a path, it would apply the ignore rules above it wrongly."""
     words = f"{_rg_options(query)} {_rg_walk(query)}"
     if query.tree.start:
         return f'( cd "$from" && rg {words} -c -e "$rgp" -- . )'
@@ -224,7 +223,7 @@ def _rg_counting(query: GrepQuery) -> str:
 
 
 def _below(tree: TreeQuery) -> str:
-    """Make names that begin with ``./`` those of files below where the search begins."""
+    """Return a filter that makes names relative to the start directory relative to the top."""
     if not tree.start:
         return ""
     path = re.sub("([&/])", r"\\\1", "/".join([".", *tree.start]))
@@ -232,7 +231,7 @@ def _below(tree: TreeQuery) -> str:
 
 
 def _plainly(query: GrepQuery, folds: str) -> str:
-    """For a ``grep`` that cannot end names with NUL: names with a newline one by one."""
+    """Count with a ``grep`` that cannot end names with NUL: names with a newline one by one."""
     count = (
         'for f do [ "$(tr -dc "\\000" <"$f" | head -c 1 | wc -c)" -eq 0 ] || continue; '
         f'n=$(grep -c -E{folds} -e "$P" -- "$f"); '

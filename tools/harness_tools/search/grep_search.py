@@ -1,4 +1,4 @@
-"""The search of grep: on the target, or here in what was fetched from it."""
+"""The search of ``grep``: on the target, or locally in fetched files."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ __all__ = [
 ]
 
 
-# -- What the search scripts printed, as counts and lines. Pure.
+# -- Parsing the output of the scripts as counts and lines. Pure.
 
 
 _NUMBERED = re.compile(rb"(\d+)([:-])(.*)", re.DOTALL)
 SEPARATOR = b"--"
 TEXT = 2_000
-"""Bytes of a line that are kept, whatever searched."""
+"""Maximum bytes of a line that are kept, whatever program searches."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileMatchCount:
-    """A file and how often the expression is in it. ``name`` is as the scripts write it."""
+    """A file and its number of matches; ``name`` is in the format of the scripts."""
 
     path: str
     count: int
@@ -50,7 +50,7 @@ class FileMatchCount:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line that matches, or one beside it. ``text`` is the beginning of a long one (``is_cut``)."""
+    """A matching line, or a context line; ``text`` is the start of a long one (``is_cut``)."""
 
     number: int
     text: bytes
@@ -59,12 +59,12 @@ class Line:
 
     @classmethod
     def of(cls, number: int, text: bytes, *, is_match: bool) -> Line:
-        """A line, or the beginning of it."""
+        """Create a line, truncating a long one."""
         return cls(number, text[:TEXT], is_match, len(text) > TEXT)
 
 
 def counts_of(tree: Tree, limit: int) -> tuple[list[FileMatchCount], bool]:
-    """The files, by path, and whether there are more than were carried."""
+    """Return the files, by path, and whether the list was truncated."""
     data = tree.other.get("L", [b""])[0]
     is_cut = len(data) > limit  # the shell ends it with one more newline
     lines = data.split(b"\n")
@@ -80,12 +80,12 @@ def counts_of(tree: Tree, limit: int) -> tuple[list[FileMatchCount], bool]:
 
 
 def stdin_of(files: list[FileMatchCount]) -> bytes:
-    """The files, for the script that shows lines of those that it is told."""
+    """Return the files as standard input of the script that prints their lines."""
     return b"".join(b"%s\x01%d\n" % (file.name, file.count) for file in files)
 
 
 def lines_of(data: bytes, limit: int) -> dict[str, list[Line]]:
-    """The lines by path. The last one is left out when there may be more of it."""
+    """Return the lines by path; the last one is dropped if it may be incomplete."""
     if len(data) >= limit:
         data = data[: data.rfind(b"\n") + 1]
     found: dict[str, list[Line]] = {}
@@ -98,7 +98,7 @@ def lines_of(data: bytes, limit: int) -> dict[str, list[Line]]:
 
 
 def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Name and line. Names are before each line, with newlines as they are, or above their lines."""
+    """Yield name and line; names, which may contain newlines, precede each line or all lines of the file."""
     waiting: list[bytes] = []
     heading: bytes | None = None
     for line in data.split(b"\n"):
@@ -114,19 +114,19 @@ def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             waiting.append(line)
 
 
-# -- Finding lines: by the programs of the target, or here; what the policy keeps back is left out.
+# -- Finding lines: with programs of the target, or locally; files that the policy denies are omitted.
 
 
 Wanted = Callable[[str], bool]
-"""Whether a path, relative to the top, is meant."""
+"""Whether a path, relative to the top, is requested."""
 
 
 @dataclass(slots=True)
 class GrepResult:
-    """What was found: every file with its count, and the lines of the first ones.
+    """The result of a search: every file with its count, and the lines of the first ones.
 
-    Of files that the policy keeps back nothing is told, and not how many there are: that would say whether the
-    expression is in them. ``is_cut``: there are more files than could be carried.
+    Files that the policy denies are not even counted, because that would tell whether they contain a match. ``is_cut``:
+    the list of files was truncated.
     """
 
     engine: str
@@ -147,10 +147,10 @@ class GrepResult:
 
 
 async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> GrepResult | None:
-    """Search on the target; None when nothing there can.
+    """Search on the target; None if it has no suitable program.
 
     Raises:
-        ToolError: it took too long.
+        ToolError: The search timed out.
     """
     if not can_search(ctx, "rg") and not can_search(ctx, "find", "grep"):
         return None
@@ -164,7 +164,7 @@ async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Grep
     lines = lines_of(tree.other.get("C", [b""])[0], limit)
     found = GrepResult(engine, tree, files, {}, is_cut)
     missing = [file for file in _needed(files, query) if file.path not in lines] if query.lines else []
-    if missing:  # what is left out took the room of what is shown
+    if missing:  # files that are omitted now filled the output
         again = replace(query, most=query.most)
         second = read_tree(await ask(ctx, grep_script(again, named=True), stdin_of(missing)))
         lines |= lines_of(second.other.get("C", [b""])[0], limit)
@@ -180,13 +180,13 @@ def _chosen(
     ignored = tree.ignored
     if start and ignored.leaves_out("/".join(start), is_dir=True):
         return []
-    if engine == "rg":  # it has done the rest itself
+    if engine == "rg":  # rg applied the ignore files itself
         return [file for file in counted if wanted(file.path)]
     return [file for file in counted if wanted(file.path) and not ignored.leaves_out(file.path)]
 
 
 def _needed(files: list[FileMatchCount], query: GrepQuery) -> list[FileMatchCount]:
-    """The first files, as many as can have lines that are shown."""
+    """Return the first files, as many as can have shown lines."""
     taken, total = [], 0
     for file in files:
         if total >= query.most:
@@ -204,15 +204,15 @@ async def _kept(ctx: ToolContext, tree: Tree, files: list[FileMatchCount]) -> li
 
 
 def _certain(holders: set[str], files: list[FileMatchCount]) -> set[str] | None:
-    """None when a directory's name may have kept the script from looking there."""
+    """Return the directories; None if a directory name with a newline may have hidden one from the script."""
     return None if any("\n" in posixpath.dirname(file.path) for file in files) else holders
 
 
-# -- Searching here what was fetched from the target: where nothing there can, and for matches over several lines.
+# -- Searching fetched files locally: if the target has no suitable program, and for multiline matches.
 
 
 MOST_FILES = 5_000
-"""Files that are fetched."""
+"""Maximum files that are fetched."""
 UNALIKE = "no_default_excludes (ripgrep is there, and would read an ignore file otherwise than git)"
 
 
@@ -220,8 +220,8 @@ async def grep_locally(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Gr
     """Find lines as the programs of the target would.
 
     Raises:
-        FileError: the directory cannot be looked at.
-        ToolError: it took too long.
+        FileError: The directory cannot be read.
+        ToolError: The search timed out.
     """
     listing = await list_tree(ctx, query.tree, "f")
     if listing.tree.refusal:
@@ -270,7 +270,7 @@ def _tree(listing: Listing, contents: Contents) -> Tree:
 
 
 def matching_lines(matcher: Matcher, text: bytes, *, multiline: bool) -> tuple[int, list[int]]:
-    """How many matches there are, or lines with one, and the numbers of the lines that they are in. Pure."""
+    """Return the number of matches, or of matching lines, and the numbers of the lines that contain them. Pure."""
     if not multiline:
         found = [number for number, line in enumerate(_split(text), 1) if matcher.found_in(line)]
         return len(found), found

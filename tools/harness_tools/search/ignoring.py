@@ -1,7 +1,7 @@
-"""What ``.gitignore`` files leave out, as git reads them. Pure.
+"""What ``.gitignore`` files exclude, as git reads them. Pure.
 
-The files of a directory and of those above it hold, up to the nearest directory that is a repository of its own. The
-last pattern that matches decides, the nearest file first; what is in a directory that is left out stays out.
+The files of a directory and of those above it apply, up to the nearest directory that is a repository. The last
+matching pattern decides, and the nearest file is read first; everything in an excluded directory is excluded.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from .patterns import names_match
 __all__ = ["IGNORE_LIMIT", "NUL", "IgnoreRule", "Ignored", "parse_ignore"]
 
 IGNORE_LIMIT = 64 << 10
-"""Bytes of one ``.gitignore`` that are read."""
+"""Maximum bytes of one ``.gitignore`` that are read."""
 NUL = "\x01"
-"""Written for it in texts of the target: a line ends there."""
+"""Replaces NUL in texts of the target; it ends the line."""
 _SPECIAL = frozenset("*?[\\")
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRule:
-    """One line: its ``readings`` are compared with the path below the file's directory, or with the last name alone."""
+    """One line; its ``readings`` are matched with the path below the file's directory, or only with the last name."""
 
     readings: tuple[Names, ...]
     anchored: bool
     keeps: bool
     directories_only: bool
     first: str | None = None
-    """The first name, where it is no pattern."""
+    """The first name, if it is not a pattern."""
 
     def matches(self, names: Sequence[str], *, is_dir: bool) -> bool:
-        """Whether the line is about a path below the file's directory."""
+        """Return whether the rule matches a path below the file's directory."""
         if self.directories_only and not is_dir:
             return False
         compared = names if self.anchored else names[-1:]
@@ -43,7 +43,7 @@ class IgnoreRule:
 
 
 def parse_ignore(text: str) -> tuple[IgnoreRule, ...]:
-    """The rules of a file, in their order. A line that is no pattern is left out, as git does."""
+    """Return the rules of a file, in order; like git, it ignores invalid patterns."""
     lines = (_rule(line) for line in bytewise(text.removeprefix("\ufeff")).split("\n"))
     return tuple(rule for rule in lines if rule is not None)
 
@@ -67,17 +67,17 @@ def _rule(line: str) -> IgnoreRule | None:
 
 
 def _trimmed(line: str) -> str:
-    """Without the spaces at the end that no backslash keeps."""
+    """Return the line without trailing spaces, except one after a backslash."""
     text = line.rstrip(" ")
     return f"{text} " if text != line and (len(text) - len(text.rstrip("\\"))) % 2 else text
 
 
 @dataclass(frozen=True, slots=True)
 class _RuleIndex:
-    """The rules of one file by what they begin with: of many, one or two are ever about a name.
+    """The rules of one file, indexed by how they start, because few of many rules can match a name.
 
-    ``by_last`` are the rules of last names, and ``any_last`` what one of them matches; ``by_first`` are those of paths
-    that begin with a plain name; ``others`` are the rest. All are numbers of rules.
+    ``by_last`` are the rules of last names, and ``any_last`` matches what one of them matches; ``by_first`` are those
+    of paths that start with a plain name; ``others`` are the rest. All are numbers of rules.
     """
 
     rules: tuple[IgnoreRule, ...]
@@ -101,7 +101,7 @@ class _RuleIndex:
         return cls(tuple(rules), by_last, any_last, by_first, tuple(others))
 
     def verdict(self, names: Sequence[str], *, is_dir: bool) -> bool | None:
-        """Whether the last rule that matches leaves a path out; None when none does."""
+        """Return whether the last matching rule excludes a path; None if no rule matches."""
         near = [*self.by_first.get(names[0], ()), *self.others]
         if self.any_last is not None and self.any_last.match(names[-1]):
             near += self.by_last
@@ -113,7 +113,7 @@ class _RuleIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One ignore file for what is in a directory: names are taken from ``depth`` on, with those ``between`` before."""
+    """An ignore file that applies to a directory: names are taken from ``depth`` on, after those in ``between``."""
 
     index: _RuleIndex
     depth: int
@@ -122,12 +122,12 @@ class _Level:
 
 @dataclass(slots=True)
 class Ignored:
-    """What is left out below one directory, the top.
+    """What is excluded below one directory, the top.
 
     Args:
-        rules: by directory relative to the top: ``""`` is the top, ``a/b`` below it; absolute for those above it.
-        repositories: directories below the top that are repositories, and ``""`` when the top is.
-        above: the last names of the directories that lead from the highest one with rules to the top, by directory.
+        rules: By directory relative to the top: ``""`` is the top, ``a/b`` below it; absolute for those above it.
+        repositories: Directories below the top that are repositories, and ``""`` if the top is one.
+        above: By directory above the top, the names that lead from it to the top.
     """
 
     rules: Mapping[str, Sequence[IgnoreRule]]
@@ -138,7 +138,7 @@ class Ignored:
     _indexes: dict[str, _RuleIndex] = field(default_factory=dict)
 
     def leaves_out(self, path: str, *, is_dir: bool = False) -> bool:
-        """Whether a file or a directory is left out, by its path below the top."""
+        """Return whether a file or a directory is excluded, by its path below the top."""
         if not self.rules:
             return False
         if is_dir:
@@ -164,7 +164,7 @@ class Ignored:
         return False
 
     def _levels_in(self, directory: str) -> tuple[_Level, ...]:
-        """The ignore files that hold in a directory, the nearest first."""
+        """Return the ignore files that apply to a directory, the nearest first."""
         if directory not in self._levels:
             self._levels[directory] = tuple(self._found_levels(directory))
         return self._levels[directory]

@@ -1,6 +1,6 @@
-"""Matching in this process, in time that grows with the text alone: no pattern of a model can hold it up.
+"""Matching regular expressions locally in linear time, so that a model's pattern cannot block the process.
 
-An automaton whose states are made as the text asks for them. Its memory is bounded: too many states are forgotten.
+It is an automaton whose states are created on demand; its memory is bounded, because too many states are dropped.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["Matcher"]
 
 STATES = 2_000
 Near = Literal["edge", "word", "other"]
-"""What is beside a place: nothing or a line's end, a letter of a word, anything else."""
+"""The neighbor of a position: nothing or a line end, a letter of a word, anything else."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One instruction: a set of bytes, a place, or with neither a choice of the next ones, the better first."""
+    """One instruction: a set of bytes, an assertion, or otherwise a choice of the next ones, in order of priority."""
 
     then: tuple[int, ...]
     values: frozenset[int] | None = None
@@ -32,7 +32,7 @@ _DONE = -1
 
 
 class Matcher:
-    """One expression, ready to match."""
+    """A compiled expression."""
 
     def __init__(self, expression: Expression) -> None:
         self._folds = expression.folds
@@ -41,7 +41,7 @@ class Matcher:
         self._known: dict[tuple[_Kernel, Near, int], _Kernel | None] = {}
 
     def found_in(self, line: bytes) -> bool:
-        """Whether a line, without its end, holds a match."""
+        """Return whether a line, without its end, contains a match."""
         kernel: _Kernel = (self._start,)
         before: Near = "edge"
         for byte in line:
@@ -53,7 +53,7 @@ class Matcher:
         return 0 in self._closure(kernel, before, "edge")
 
     def spans(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """Start and end of each match, from left to right, none within another; as programs with priorities do it."""
+        """Yield start and end of each match, from left to right without overlaps, with the priorities of Perl."""
         at = 0
         while at <= len(text):
             found = self._first(text, at)
@@ -92,7 +92,7 @@ class Matcher:
                     yield found, begin
 
     def _learn(self, key: tuple[_Kernel, Near, int]) -> _Kernel | None:
-        """Where a state leads by a byte; None when it is a match already."""
+        """Return the state that follows after a byte; None if the state already matches."""
         kernel, before, byte = key
         closure = self._closure(kernel, before, _near(byte))
         following: _Kernel | None = None
@@ -109,7 +109,7 @@ class Matcher:
         return following
 
     def _closure(self, kernel: _Kernel, before: Near, after: Near) -> list[int]:
-        """The steps that wait for a byte, or the match, in the order of their priority."""
+        """Return the steps that wait for a byte, or the match, in order of priority."""
         found: list[int] = []
         seen: set[int] = set()
         waiting = list(reversed(kernel))
@@ -130,7 +130,7 @@ class Matcher:
         return len(self._steps) - 1
 
     def _compile(self, node: Node, then: int) -> int:
-        """The first step of what matches the node and goes on with ``then``."""
+        """Return the first step that matches the node and continues with ``then``."""
         if isinstance(node, Bytes):
             return self._add(_Step((then,), self._folded(node.values)))
         if isinstance(node, Assertion):

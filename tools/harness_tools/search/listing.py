@@ -1,4 +1,4 @@
-"""glob, ls and stump: names below a directory, in a directory, and as a tree."""
+"""``glob``, ``ls`` and ``stump``: list names below a directory, in a directory, and as a tree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-# -- ``glob``: files by their names.
+# -- ``glob``: find files by name.
 
 
 GLOB_DESCRIPTION = """\
@@ -41,7 +41,7 @@ MAGIC = frozenset("*?[{\\")
 
 
 def split_pattern(pattern: str) -> tuple[str, str]:
-    """An absolute pattern, or one of a home, as the directory that it begins with and the rest. Pure."""
+    """Split an absolute or home pattern into the directory that it starts with and the rest. Pure."""
     if not pattern.startswith(("/", "~")):
         return "", pattern
     names = pattern.split("/")
@@ -73,7 +73,7 @@ class _GlobArguments(Arguments):
 
     @property
     def directory(self) -> str:
-        """Where the search begins."""
+        """The directory to search."""
         return split_pattern(self.pattern)[0] or self.path
 
 
@@ -107,7 +107,7 @@ class Glob(Tool[_GlobArguments]):
         if listing.tree.refusal or listing.is_file:
             return refusal_of(listing.tree.refusal or "directory", args.directory)
         found, ignored = listing.entries, len(listing.ignored)
-        # find has matched the names already, unless it had to look at more than was asked for
+        # find has already matched the names, unless it had to list more than requested
         if not (pattern.anywhere and listing.engine == "find" and query.hidden == args.include_hidden):
             found = [entry for entry in listing.entries if pattern.matches(entry.path)]
             ignored = sum(pattern.matches(entry.path) for entry in listing.ignored)
@@ -141,7 +141,7 @@ def _glob_result(
     return ToolResult.of(text, data=data, metadata={"count": len(found)})
 
 
-# -- ``stump``: what is below a directory, as a tree.
+# -- ``stump``: show a directory as a tree.
 
 
 STUMP_DESCRIPTION = """\
@@ -273,7 +273,7 @@ def _stump_line(entry: Entry, left_out: frozenset[str], *, size: bool) -> str:
     return f"{'  ' * depth}{name}{mark}{number}{note}"
 
 
-# -- ``ls``: the names in a directory.
+# -- ``ls``: list a directory.
 
 
 LS_DESCRIPTION = """\

@@ -1,6 +1,7 @@
-"""Patterns of paths: ``*``, ``?``, ``[...]`` within one name, ``**`` for any number of directories, ``{a,b}``. Pure.
+"""Path patterns: ``*``, ``?``, ``[...]`` within one name, ``**`` for any number of directories, ``{a,b}``. Pure.
 
-No pattern takes long: names are compared one by one, each by an expression without backtracking across its stars.
+Every pattern takes bounded time: names are matched one by one, each by an expression without backtracking across
+its stars.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from itertools import pairwise, takewhile
 __all__ = ["ALTERNATIVES", "PathPattern", "bracket_end", "expand_braces", "name_matcher", "names_match", "rough_name"]
 
 ALTERNATIVES = 200
-"""Patterns that the braces of one may stand for."""
+"""Maximum number of patterns that braces may expand to."""
 ANY_NAMES = "**"
 _MAGIC = frozenset("*?[\\")
 _PLAIN = re.compile(r"[A-Za-z0-9._@%+=,-]+|\*+")
 
 
 def expand_braces(pattern: str) -> tuple[str, ...]:
-    """The patterns that one with braces stands for, nested ones too; a brace without its other half is a letter.
+    """Expand braces, also nested ones; an unbalanced brace is a literal character.
 
     Raises:
-        ValueError: they are too many.
+        ValueError: There are too many expansions.
     """
     found, waiting = [], [pattern]
     while waiting:
@@ -41,7 +42,7 @@ def expand_braces(pattern: str) -> tuple[str, ...]:
 
 
 def _first_group(text: str) -> tuple[str, list[str], str] | None:
-    """What is before, in and after the first whole group with a comma."""
+    """Return the text before, the choices in, and the text after the first complete group with a comma."""
     stack: list[tuple[int, list[int]]] = []
     best: tuple[int, int, list[int]] | None = None
     for at, char in _unescaped(text):
@@ -62,7 +63,7 @@ def _first_group(text: str) -> tuple[str, list[str], str] | None:
 
 
 def _unescaped(text: str) -> Iterator[tuple[int, str]]:
-    """The characters that are not behind a backslash and not in brackets."""
+    """Yield the characters that are neither escaped by a backslash nor in brackets."""
     at = 0
     while at < len(text):
         if text[at] == "\\":
@@ -76,7 +77,7 @@ def _unescaped(text: str) -> Iterator[tuple[int, str]]:
 
 
 def bracket_end(text: str, start: int) -> int:
-    """Where the brackets that begin at ``start`` end, behind them; 0 when they do not."""
+    """Return the position after the brackets that start at ``start``; 0 if they are not closed."""
     at = start + 1
     at += text[at : at + 1] in ("!", "^")
     at += text[at : at + 1] == "]"
@@ -85,7 +86,7 @@ def bracket_end(text: str, start: int) -> int:
 
 
 def name_matcher(pattern: str) -> re.Pattern[str]:
-    """The expression of one name's pattern; a backslash makes the next character a letter."""
+    """Compile the pattern of one name; a backslash escapes the next character."""
     plain, at = [], 0
     while at < len(pattern):
         if pattern[at] == "\\" and at + 1 < len(pattern):
@@ -108,10 +109,10 @@ def _letter(char: str) -> str:
 def names_match(
     patterns: Sequence[re.Pattern[str] | None], names: Sequence[str], *, visible_only: bool = False
 ) -> bool:
-    """Whether names match patterns, where None is any number of names, none among them.
+    """Return whether names match patterns, where None matches any number of names, also none.
 
     Args:
-        visible_only: None stands for names without a dot in front.
+        visible_only: Whether None matches only names without a leading dot.
     """
     wild = patterns.count(None)
     if wild > 1:
@@ -128,7 +129,7 @@ def names_match(
 
 
 def _all_match(patterns: Sequence[re.Pattern[str] | None], names: Sequence[str]) -> bool:
-    for pattern, name in zip(patterns, names, strict=True):  # all() takes thrice as long, for each of many names
+    for pattern, name in zip(patterns, names, strict=True):  # all() takes three times as long
         if pattern is not None and not pattern.match(name):
             return False
     return True
@@ -137,7 +138,7 @@ def _all_match(patterns: Sequence[re.Pattern[str] | None], names: Sequence[str])
 def _places_match(
     patterns: Sequence[re.Pattern[str] | None], names: Sequence[str], *, visible_only: bool = False
 ) -> bool:
-    """The same for any patterns. Every place is kept: no way back is taken."""
+    """Match any patterns, tracking all positions instead of backtracking."""
     places = _skipped({0}, patterns)
     for name in names:
         following = set()
@@ -168,7 +169,7 @@ def _skipped(places: set[int], patterns: Sequence[re.Pattern[str] | None]) -> se
 
 
 def rough_name(pattern: str) -> str:
-    """A pattern of names that ``find``, ``rg`` and shells read alike, and that matches at least as much."""
+    """Return a pattern that ``find``, ``rg`` and shells read alike and that matches at least as much."""
     at, kept = 0, []
     while at < len(pattern):
         if pattern[at] == "[" and (end := bracket_end(pattern, at)):
@@ -185,30 +186,30 @@ def rough_name(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """One pattern of relative paths, made by :meth:`parse`. One without ``/`` is of the last name alone, if asked."""
+    """A pattern of relative paths; without ``/`` it may match the last name only."""
 
     alternatives: tuple[tuple[re.Pattern[str] | None, ...], ...]
     rough_names: tuple[str, ...]
     """Patterns of last names that match at least as much."""
     hidden: bool
-    """A component begins with a dot, so names that do must be looked at."""
+    """Whether a component starts with a dot, so that hidden names must be listed."""
     only_name: bool = False
     visible_only: bool = False
     anywhere: bool = False
-    """It is of last names alone, in whichever directory, and ``rough_names`` match no more than it does."""
+    """Whether it matches only last names, in any directory, and ``rough_names`` match exactly the same."""
     start: tuple[str, ...] = ()
-    """The directories that every path that matches begins with."""
+    """The directories that each matching path starts with."""
 
     @classmethod
     def parse(cls, pattern: str, *, only_name: bool = False, visible_only: bool = False) -> PathPattern:
-        """Read one.
+        """Parse a pattern.
 
         Args:
-            only_name: a pattern without ``/`` is of the last name, wherever the file is.
-            visible_only: a name with a dot in front matches a component with a dot in front alone.
+            only_name: A pattern without ``/`` matches the last name, in any directory.
+            visible_only: A name with a leading dot matches only a component with a leading dot.
 
         Raises:
-            ValueError: its braces stand for too much, or it is empty.
+            ValueError: The braces expand to too many patterns, or the pattern is empty.
         """
         parts = [_components(text) for text in expand_braces(pattern)]
         if not all(parts):
@@ -226,13 +227,13 @@ class PathPattern:
 
     @property
     def depth(self) -> int | None:
-        """How many names a path has at most that matches; None is any number."""
+        """The maximum number of names of a matching path; None is any number."""
         if self.only_name or any(None in names for names in self.alternatives):
             return None
         return max(map(len, self.alternatives))
 
     def matches(self, path: str) -> bool:
-        """Whether a path, relative and without ``./``, matches."""
+        """Return whether a path, relative and without ``./``, matches."""
         names = path.split("/")
         if self.only_name:
             names = names[-1:]
@@ -240,7 +241,7 @@ class PathPattern:
 
 
 def _common_start(patterns: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The first names, without the last one, as far as they are the same in all patterns and no patterns themselves."""
+    """Return the first names, without the last one, that are the same in all patterns and contain no wildcards."""
     steps = zip(*(names[:-1] for names in patterns), strict=False)
     same = takewhile(lambda names: len(set(names)) == 1 and not _MAGIC & set(names[0]), steps)
     return tuple(names[0] for names in same)
@@ -262,5 +263,5 @@ def _components(pattern: str) -> list[str]:
     if ".." in names:
         raise ValueError(".. leads out of the directory; give the directory above as the path")
     if names[-1:] == [ANY_NAMES]:
-        names.append("*")  # what is below, not the directory itself
+        names.append("*")  # the entries below, not the directory itself
     return [name for number, name in enumerate(names) if name != ANY_NAMES or names[number - 1 : number] != [name]]

@@ -1,8 +1,9 @@
-"""The regular expressions that every search program reads alike: read here once, and written for each. Pure.
+"""Regular expressions that every search program reads alike: parsed once, and written for each. Pure.
 
-Literals, ``.``, ``[...]`` with ranges and ``[:alpha:]``, ``\\d \\w \\s \\D \\W \\S \\t \\xHH``, ``^ $ \\b \\B``,
-groups, ``|``, ``* + ? {m,n}`` and their lazy forms, and ``(?i)`` in front. What takes unbounded time, look-around and
-back-references, is refused. An expression is one of bytes: beyond ASCII ``.`` and ``[^x]`` are one byte of a character.
+Supported are literals, ``.``, ``[...]`` with ranges and ``[:alpha:]``, ``\\d \\w \\s \\D \\W \\S \\t \\xHH``,
+``^ $ \\b \\B``, groups, ``|``, ``* + ? {m,n}`` and their lazy forms, and a leading ``(?i)``. Look-around and
+back-references, which take unbounded time, are rejected. Expressions match bytes: beyond ASCII, ``.`` and ``[^x]``
+match one byte of a character.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ __all__ = [
 
 
 LENGTH = 2_000
-"""Characters of an expression."""
+"""Maximum characters of an expression."""
 SIZE = 2_000
-"""Bytes of text that it may describe one by one, with repetitions written out."""
+"""Maximum number of bytes that it may describe, with repetitions written out."""
 DEPTH = 50
-"""Groups within groups."""
+"""Maximum nesting of groups."""
 COUNT = 255
-"""The largest number in ``{m,n}``: what POSIX promises."""
+"""The largest number in ``{m,n}``: what POSIX guarantees."""
 NEWLINE = 10
 WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 DIGIT = frozenset(b"0123456789")
 SPACE = frozenset(b" \t\n\r\f\v")
 ALL = frozenset(range(1, 256))
-"""Without NUL: a file that holds one is not searched."""
+"""Without NUL, because a file with one is not searched."""
 CLASSES = {
     "alpha": WORD - DIGIT - {ord("_")},
     "digit": DIGIT,
@@ -67,21 +68,21 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other."""
+    """Nodes one after the other."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """One of them, the first that leads to a match."""
+    """One of several nodes, the first that leads to a match."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """``least`` to ``most`` times; None is any number."""
+    """``least`` to ``most`` repetitions; None is any number."""
 
     item: Node
     least: int
@@ -91,7 +92,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A place: ``^`` and ``$`` of a line, ``b`` the edge of a word, ``B`` none."""
+    """A position: ``^`` and ``$`` of a line, ``b`` at the edge of a word, ``B`` not at one."""
 
     kind: Literal["^", "$", "b", "B"]
 
@@ -101,7 +102,7 @@ Node = Bytes | Sequence | Alternatives | Repeat | Assertion
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression that was read. ``folds``: letters of either case are the same."""
+    """A parsed expression; ``folds``: it ignores case."""
 
     node: Node
     folds: bool = False
@@ -109,7 +110,7 @@ class Expression:
 
     @property
     def has_edges(self) -> bool:
-        """Whether it asks for edges of words."""
+        """Whether it contains word edges."""
         return any(isinstance(node, Assertion) and node.kind in "bB" for node in _nodes(self.node))
 
     @property
@@ -119,14 +120,14 @@ class Expression:
 
 
 def parse(text: str, *, fixed: bool = False, folds: bool = False, multiline: bool = False) -> Expression:
-    """Read an expression, or with ``fixed`` a text that stands for itself.
+    """Parse an expression, or a literal text if ``fixed``.
 
     Args:
-        folds: letters of either case are the same.
-        multiline: it may go over the ends of lines.
+        folds: Whether it ignores case.
+        multiline: Whether it may match across line ends.
 
     Raises:
-        ValueError: it is none of the common ones; the message says where and what to write instead.
+        ValueError: The expression is invalid or unsupported; the message says where and what to write instead.
     """
     if not text:
         raise ValueError("the pattern is empty")
@@ -145,7 +146,7 @@ def parse(text: str, *, fixed: bool = False, folds: bool = False, multiline: boo
 
 
 def size_of(node: Node) -> int:
-    """How many bytes it describes one by one, at most."""
+    """Return the maximum number of bytes that it describes, with repetitions written out."""
     if isinstance(node, Sequence | Alternatives):
         return 1 + sum(size_of(item) for item in node.items)
     if isinstance(node, Repeat):
@@ -174,7 +175,7 @@ def _nullable(node: Node) -> bool:
 
 
 class _Reader:
-    """Reads one expression from left to right."""
+    """Parser of one expression."""
 
     def __init__(self, text: str, *, folds: bool, multiline: bool) -> None:
         self.text = text
@@ -288,7 +289,7 @@ class _Reader:
             raise self.wrong("look-around and flags inside are not known here; (?:...) and (?i) in front are")
 
     def character(self, char: str) -> Node:
-        """A letter that stands for itself: its bytes; beyond ASCII both cases are written out."""
+        """Return a literal character as its bytes; beyond ASCII both cases are written out."""
         if char == "\n" and not self.multiline:
             raise self.wrong("the text of one line is searched; a line's end needs multiline")
         if char == "\0":
@@ -313,7 +314,7 @@ class _Reader:
         return self.character(char) if byte is None else Bytes(frozenset({byte}))
 
     def named_byte(self, char: str) -> int | None:
-        """The byte that an escape names; None for a character that stands for itself."""
+        """Return the byte that an escape names; None for a literal character."""
         if char in CONTROLS:
             return CONTROLS[char]
         if char == "x":
@@ -331,7 +332,7 @@ class _Reader:
         return None
 
     def within(self, values: frozenset[int]) -> frozenset[int]:
-        """What of a class can be in what is searched."""
+        """Return the bytes of a class that the searched text can contain."""
         return values if self.multiline else values - {NEWLINE}
 
     def bracket(self) -> Node:
@@ -350,7 +351,7 @@ class _Reader:
         return self.chosen(frozenset(values), beyond, negated=negated)
 
     def member(self, char: str, values: set[int], beyond: list[str]) -> int | None:
-        """The byte of one member; None for a class or a letter beyond ASCII, which is noted."""
+        """Return the byte of one member; None for a class or a character beyond ASCII, which is recorded."""
         if char == "[" and self.peek() == ":":
             values |= self.posix_class()
             return None
@@ -404,7 +405,7 @@ def _encoded(char: str) -> Node:
     return Sequence(tuple(Bytes(frozenset({byte})) for byte in data)) if len(data) > 1 else Bytes(frozenset(data))
 
 
-# -- An expression as other programs read it: ``rg``, and ``grep -E`` in the C locale. Pure.
+# -- Writing an expression for ``rg``, and for ``grep -E`` in the C locale. Pure.
 
 
 POSIX_SPECIAL = frozenset(b".[(){}*+?^$|\\")
@@ -412,13 +413,13 @@ _Writer = Callable[[frozenset[int]], str]
 
 
 def rust(expression: Expression) -> str:
-    """For ``rg``: of bytes, not of characters."""
+    """Return the expression for ``rg``, of bytes instead of characters."""
     flags = "(?i-u)" if expression.folds else "(?-u)"
     return flags + _write(expression.node, _rust_bytes, "(?:", lazy=True)
 
 
 def extended(expression: Expression) -> str:
-    """For ``grep -E``, with ``-i`` if it folds; bytes that are no UTF-8 are surrogates."""
+    """Return the expression for ``grep -E``, with ``-i`` if it folds; bytes that are not UTF-8 are surrogates."""
     text = _write(expression.node, _posix_bytes, "(", lazy=False)
     return text.encode("latin-1").decode("utf-8", "surrogateescape")
 
@@ -463,7 +464,7 @@ def _rust_byte(byte: int) -> str:
 
 
 def _posix_bytes(values: frozenset[int]) -> str:
-    """Characters are the bytes of the same number. Sets are written with the fewer members."""
+    """Return the bracket expression with fewer members; characters represent the bytes of their number."""
     if len(values) == 1:
         byte = next(iter(values))
         return f"\\{chr(byte)}" if byte in POSIX_SPECIAL else chr(byte)
@@ -481,7 +482,7 @@ def _plain_bracket(values: frozenset[int]) -> str:
 
 
 def _members(values: frozenset[int]) -> str:
-    """``]`` first, ``[`` and ``-`` last: there they are letters."""
+    """Return the members with ``]`` first, ``[`` and ``-`` last, where they are literal."""
     signs = frozenset(b"]^[-")
     runs = ((chr(low), chr(high)) for low, high in _runs(values - signs))
     middle = "".join(low if low == high else f"{low}-{high}" for low, high in runs)

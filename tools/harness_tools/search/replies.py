@@ -1,4 +1,4 @@
-"""What the target replied about a tree: frames, refusals and notes. Pure."""
+"""Parsing the target's replies about a tree: frames, refusals and notes. Pure."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ __all__ = [
 ]
 
 
-# -- What the target said of a tree: frames become facts. Pure.
+# -- Parsing frames. Pure.
 
 
 @dataclass(slots=True)
 class Tree:
-    """A tree as it was found. ``paths`` are as the target gave them, in its order.
+    """A tree as it was found; ``paths`` are as the target printed them, in its order.
 
-    ``unreadable`` counts directories and files that could not be looked into. ``is_whole``: the search came to its
-    end. ``is_cut``: there is more than was taken.
+    ``unreadable`` counts unreadable directories and files. ``is_whole``: the search was completed. ``is_cut``: the
+    output was truncated.
     """
 
     real: str = ""
@@ -58,11 +58,11 @@ class Tree:
     repositories: set[str] = field(default_factory=set)
     other: dict[str, list[bytes]] = field(default_factory=dict)
     batches: list[tuple[int, bytes]] = field(default_factory=list)
-    """What was said of paths from that number on, together."""
+    """Facts about the paths from that number on, in one text."""
 
     @property
     def ignored(self) -> Ignored:
-        """What its ignore files leave out."""
+        """What its ignore files exclude."""
         above = {name: _between(name, self.real) for name in self.rules if name.startswith("/")}
         return Ignored(self.rules, frozenset(self.repositories), above)
 
@@ -72,31 +72,31 @@ def _between(directory: str, real: str) -> tuple[str, ...]:
 
 
 def text_of(data: bytes) -> str:
-    """Bytes of the target as text that stands for them exactly."""
+    """Decode bytes of the target without loss."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def plain(path: bytes) -> str:
-    """A path of the target, without the ``./`` that it begins with."""
+    """Return a path of the target without the leading ``./``."""
     return text_of(path.removeprefix(b"./"))
 
 
 def count_of(data: bytes) -> int:
-    """A number that ``wc`` or a shell wrote."""
+    """Parse a number that ``wc`` or a shell wrote."""
     text = data.strip()
     return int(text) if text.isdigit() else 0
 
 
 def frames_of(output: bytes) -> Iterator[bytes]:
-    """The frames, without what was cut off at the end."""
+    """Yield the frames, without an incomplete one at the end."""
     yield from output.split(b"\0")[:-1]
 
 
 def read_tree(output: bytes, limit: int | None = None) -> Tree:
-    """The tree. ``other`` holds the frames of letters that are not the tree's own.
+    """Parse a tree; ``other`` holds the frames of other letters.
 
     Args:
-        limit: bytes, of which no more were taken: what has as many was cut, in the middle of a frame.
+        limit: Maximum bytes of the output; output of that size was truncated, possibly within a frame.
     """
     tree = Tree(is_cut=limit is not None and len(output) >= limit)
     if tree.is_cut:
@@ -119,7 +119,7 @@ def read_tree(output: bytes, limit: int | None = None) -> Tree:
 
 
 def learn_rules(tree: Tree, directory: str, content: bytes) -> None:
-    """Take what an ignore file says; of one that was cut, whole lines."""
+    """Store the rules of an ignore file; of a truncated one, whole lines."""
     if len(content) >= IGNORE_LIMIT:
         content = content[: content.rfind(b"\n") + 1]
         tree.unreadable += 1
@@ -142,7 +142,7 @@ def _take(tree: Tree, letter: bytes, rest: bytes) -> None:
 
 
 def refusal_of(refusal: str, path: str) -> ToolResult:
-    """The result for a place that cannot be searched."""
+    """Return the result for a path that cannot be searched."""
     code, text = {
         "missing": ("file_not_found", f"{path}: no such file or directory"),
         "denied": ("permission_denied", f"{path}: permission denied"),
@@ -151,19 +151,19 @@ def refusal_of(refusal: str, path: str) -> ToolResult:
     return ToolResult.failure(code, text)
 
 
-# -- What a search did not look at, in words and as data. Pure.
+# -- What a search omitted, as text and as data. Pure.
 
 
 LIMIT = OutputLimit(30_000, 1_500)
-"""Of a long result the notes at its end are shown, too: they say what is missing."""
+"""The end of a long result is kept, because its notes say what is missing."""
 NAMED = 100
-"""Directories that are named in the data."""
+"""Maximum directories that are named in the data."""
 
 
 def count_fitting(texts: Iterable[str], form: ShownForm) -> int:
-    """How many of the texts, on lines of their own, can be shown with notes behind them; one at least.
+    """Return how many of the texts, one per line, fit together with notes after them; at least one.
 
-    The rest is then counted with what is left out for other reasons, and nothing is cut afterwards.
+    The rest can then be counted with what is omitted for other reasons, and nothing is truncated afterwards.
     """
     room = min(LIMIT.characters, form.room)
     room -= min(LIMIT.tail, room // 5)
@@ -177,7 +177,7 @@ def count_fitting(texts: Iterable[str], form: ShownForm) -> int:
 
 
 def plural(count: int, what: str) -> str:
-    """``1 file``, ``2 files``, ``3 matches``."""
+    """Return a count with its noun: ``1 file``, ``2 files``, ``3 matches``."""
     if count == 1:
         return f"1 {what}"
     if what.endswith("y"):
@@ -186,14 +186,14 @@ def plural(count: int, what: str) -> str:
 
 
 def shown_path(base: str, path: str) -> str:
-    """A path below a directory, as the caller may give it to another tool."""
+    """Return a path below a directory, as the caller may pass it to another tool."""
     if base in ("", "."):
         return path
     return f"{base.rstrip('/')}/{path}"
 
 
 def skipped_note(skipped: Sequence[str]) -> str:
-    """What default excludes left out, by name; empty when that is nothing."""
+    """Return the names of what the default excludes skipped; empty if that is nothing."""
     if not skipped:
         return ""
     counts = Counter(posixpath.basename(path) for path in skipped)
@@ -202,7 +202,7 @@ def skipped_note(skipped: Sequence[str]) -> str:
 
 
 def tree_notes(tree: Tree, ignored: int) -> list[str]:
-    """Sentences about what of a tree was not looked at."""
+    """Return notes about the omitted parts of a tree."""
     notes = [skipped_note(tree.skipped)]
     if ignored:
         notes.append(f"{plural(ignored, 'entry')} left out by .gitignore (no_default_excludes shows them)")
@@ -216,7 +216,7 @@ def tree_notes(tree: Tree, ignored: int) -> list[str]:
 
 
 def tree_data(tree: Tree, ignored: int) -> dict[str, Json]:
-    """The same as data."""
+    """Return the omitted parts as data."""
     return {
         "skipped": [*sorted(tree.skipped)[:NAMED]],
         "ignored": ignored,
@@ -225,20 +225,20 @@ def tree_data(tree: Tree, ignored: int) -> dict[str, Json]:
     }
 
 
-# -- Asking the target: one command beside the terminal, its output with a bound, and what went wrong.
+# -- Running one helper command on the target, with limits and error messages.
 
 
 ANSWER = 32 << 20
-"""Bytes of one answer, more than any script sends."""
+"""Maximum bytes of one reply, more than any script sends."""
 SECONDS = 60.0
-"""How long a search may take on the target."""
+"""Timeout of a search on the target, in seconds."""
 
 
 async def absolute(ctx: ToolContext, path: str) -> str:
-    """The path that a call means, absolute: relative ones start from the call's directory, else from the home.
+    """Return a path made absolute: relative to the call's directory, else to the home.
 
     Raises:
-        FileError: it is in the home of a user who is not there.
+        FileError: It is in the home of an unknown user.
     """
     home = ctx.execution.capabilities.home or "/"
     if path == "~" or path.startswith("~/"):
@@ -251,15 +251,15 @@ async def absolute(ctx: ToolContext, path: str) -> str:
 
 
 def can_search(ctx: ToolContext, *programs: str) -> bool:
-    """Whether the target has these programs."""
+    """Return whether the target has these programs."""
     return all(ctx.execution.capabilities.has(program) for program in programs)
 
 
 async def ask(ctx: ToolContext, script: str, stdin: bytes | None = None) -> bytes:
-    """Run a script in a fresh ``sh`` beside the terminal; what it printed.
+    """Run a script in a fresh ``sh`` outside the terminal, and return its output.
 
     Raises:
-        ToolError: it took too long, or did not come to its end.
+        ToolError: The script timed out or did not complete.
     """
     done = await ctx.execution.run_helper(script, timeout=SECONDS, max_output=ANSWER, stdin=stdin)
     if done.status is not Status.COMPLETED or done.truncated:
@@ -268,7 +268,7 @@ async def ask(ctx: ToolContext, script: str, stdin: bytes | None = None) -> byte
 
 
 def unreadable_answer(ctx: ToolContext) -> ToolError:
-    """The error for an answer that the usual programs would not write."""
+    """Return the error for a reply that the usual programs would not print."""
     return ToolError(
         f"{ctx.execution.identity}: the answer to the search cannot be read",
         hint="look at which programs find and stat are in the PATH of the target's shell",

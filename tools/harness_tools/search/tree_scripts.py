@@ -1,4 +1,4 @@
-"""Shell text that searches below a directory of the target. Pure."""
+"""Shell scripts that search below a directory of the target. Pure."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ __all__ = [
 ]
 
 
-# -- One walk of ``find`` as two that run at the same time, each over every other directory. Shell text, pure.
+# -- One walk of ``find`` as two parallel ones, each over every other directory. Shell text, pure.
 #
-# A walk costs the target's processor, not its disk, when the names are in memory: two take half the time. The
-# second half waits in a pipe until the first has been passed on, so no frame is cut by another.
+# If the names are cached, a walk is limited by the target's processor, not its disk: two take half the time. The
+# output of the second waits in a pipe until the first is complete, so no frames are mixed.
 
 
 MIN_DIRECTORIES = 8
-"""With fewer directories below the top, it is those below them that are dealt out: one may hold nearly all."""
+"""With fewer directories below the top, their subdirectories are divided, because one may contain nearly all."""
 MAX_EXPRESSION_BYTES = 96 << 10
-"""Bytes of an expression that is passed on: a variable may not have 128 KiB. One ``find`` takes longer ones."""
+"""Maximum bytes of an expression that is divided: a variable is limited to 128 KiB. Longer ones use one ``find``."""
 MAX_DIRECTORIES = 1_000
-"""Directories that are dealt out. Of more, one ``find`` takes them all: a shell is slow at lists."""
+"""Maximum directories that are divided; more use one ``find``, because a shell is slow at lists."""
 
 _SPLIT_SCRIPT = f"""\
 walk() {{ eval "$walk"; }}
@@ -59,10 +59,10 @@ if [ -z "$two" ]; then walk "$@"; else eval "walk $two" | {{ eval "walk $one"; c
 
 
 def parallel_find(expression: str, origin: str = ".") -> str:
-    """``find ORIGIN EXPRESSION`` for a ``find`` that has ``-maxdepth``: what it prints comes in another order.
+    """Return ``find ORIGIN EXPRESSION`` for a ``find`` that has ``-maxdepth``; its output is in another order.
 
-    ``origin`` is a word of the shell, without a letter that is more than itself to ``-path``. The expression must hold
-    for a directory where the search begins as it does below ``origin``: by its name or its path, not by its depth.
+    ``origin`` is a shell word without characters that ``-path`` interprets. The expression must test a start directory
+    as it does below ``origin``: by its name or its path, not by its depth.
     """
     if len(expression.encode("utf-8", "surrogateescape")) > MAX_EXPRESSION_BYTES:
         return f"find {origin} {expression}"
@@ -73,22 +73,22 @@ walk={shlex.quote(walk)} deal={shlex.quote(_SPLIT_SCRIPT)} base={origin}; below=
   eval "$walk\""""
 
 
-# -- Shell text that searches below a directory of the target. Pure.
+# -- Shell scripts that search below a directory of the target. Pure.
 #
-# Everything that it says comes as frames: a letter, a text, NUL. Texts hold no NUL: names cannot, and it is taken
-# out of contents. ``S`` a directory that was left out, ``I`` an ignore file and a frame with its content, ``P`` the
-# same above the top, ``N`` a repository below it, ``R`` the real directory, ``X`` a refusal, ``E`` how many places
-# could not be looked into; a frame that begins with a dot is a path.
+# The output consists of frames: a letter, a text, NUL. Texts contain no NUL: names cannot, and it is removed from
+# contents. ``S`` is an excluded directory, ``I`` an ignore file, with a frame of its content, ``P`` the same above
+# the top, ``N`` a repository below it, ``R`` the real directory, ``X`` a refusal, ``E`` the number of unreadable
+# entries; a frame that starts with a dot is a path.
 
 
 EXCLUDED = (".git", "node_modules", "vendor", ".venv", "__pycache__", "dist", "target")
-"""Directories that nobody means to search."""
+"""Directories that searches exclude by default."""
 KERNEL = ("proc", "sys")
-"""The same of ``/``: files of the kernel, of which some never end."""
+"""Also excluded below ``/``: files of the kernel, some of which are endless."""
 
 
 def _told(letter: str, name: str, file: str) -> str:
-    """Tell what an ignore file holds, in two frames; nothing when it cannot be read."""
+    """Return a script that prints an ignore file in two frames; nothing if it cannot be read."""
     text = f"head -c {IGNORE_LIMIT} <{file} | tr '\\000' '\\{ord(NUL):03o}'"
     return f"printf '{letter}%s\\0' {name}; {text}; printf '\\0'"
 
@@ -96,17 +96,17 @@ def _told(letter: str, name: str, file: str) -> str:
 _F = '"$f"'
 _EMIT = f"for f do case $f in */.git) printf 'N%s\\0' \"$f\" ;; *) {_told('I', _F, _F)} ;; esac; done"
 NO_ENGINE = b"Xengine\0"
-"""What a script says that cannot search there."""
+"""The output of a script that cannot search on the target."""
 _KNOWN = ". -maxdepth 1 -prune -name . -path . -type d -exec true {} + -print0"
 _SKIPPED = "for f do printf 'S%s\\0' \"$f\"; done"
 
 
 @dataclass(frozen=True, slots=True)
 class TreeQuery:
-    """What of a tree is looked at.
+    """What to list of a tree.
 
-    ``rough_names``: patterns, one of which the last name matches; none means any. ``start``: names of directories, one
-    in the other, outside of which nothing is wanted.
+    ``rough_names``: patterns, one of which the last name must match; empty means any. ``start``: nested directory names
+    that contain everything requested.
     """
 
     directory: str
@@ -117,41 +117,41 @@ class TreeQuery:
     start: tuple[str, ...] = ()
 
     def starting(self, names: Sequence[str]) -> TreeQuery:
-        """The same for what is below the directory of these names alone, as far as they lead to what is looked at."""
+        """Return the query limited to the directory of these names, up to the first excluded one."""
         seen = takewhile(lambda name: self.hidden or not name.startswith("."), names)
         return replace(self, start=tuple(takewhile(lambda name: not self.excludes or name not in EXCLUDED, seen)))
 
     @property
     def below(self) -> int | None:
-        """How many names a path has at most below where the search begins; None is any number."""
+        """Maximum number of names of a path below the start directory; None is any number."""
         return None if self.depth is None else self.depth - len(self.start)
 
     @property
     def kernel(self) -> tuple[str, ...]:
-        """Directories of the top that are left out for what the top is, unless they are asked for."""
+        """Directories below ``/`` that are excluded unless they are requested."""
         return KERNEL if self.excludes and not self.start and not posixpath.normpath(self.directory).strip("/") else ()
 
     @property
     def left_out(self) -> str:
-        """Words of ``find`` for what is left out."""
+        """The ``find`` expression for excluded directories."""
         names = [f"-name {shlex.quote(name)}" for name in EXCLUDED]
         return " -o ".join([*names, *(f"-path ./{name}" for name in self.kernel)])
 
     @property
     def origin(self) -> str:
-        """Where ``find`` begins, as a word of the shell."""
+        """Where ``find`` starts, as a shell word."""
         return '"$from"' if self.start else "."
 
 
 def needs(*programs: str) -> str:
-    """Say that it cannot be searched there when one of these is missing: ``PATH`` may be another than was seen."""
+    """Return a script that refuses if a program is missing: ``PATH`` may differ from the one that was checked."""
     return (
         f"for n in {' '.join(programs)}; do command -v $n >/dev/null 2>&1 || {{ printf 'Xengine\\0'; exit 0; }}; done\n"
     )
 
 
 def enter(query: TreeQuery) -> str:
-    """Go there, or say why not; a file is a top of its own, in ``only``."""
+    """Return a script that enters the directory or prints a refusal; a single file is stored in ``only``."""
     path = shlex.quote(query.directory)
     return f"""\
 LC_ALL=C; export LC_ALL; unset GREP_OPTIONS GREP_COLORS GREP_COLOR RIPGREP_CONFIG_PATH POSIXLY_CORRECT CDPATH
@@ -174,7 +174,7 @@ printf 'R%s\\0' "$PWD"
 
 
 def ignore_above() -> str:
-    """Find the repository that the directory is in, as ``repo``, and say what its directories above leave out."""
+    """Return a script that finds the enclosing repository, as ``repo``, and prints the ignore files above."""
     return f"""\
 d=$PWD repo=
 while [ -n "$d" ] && [ ! -e "$d/.git" ]; do d=${{d%/*}}; done
@@ -186,9 +186,9 @@ fi
 
 
 def descend(query: TreeQuery) -> str:
-    """Find where to begin, as ``from``, and say what the directories before leave out.
+    """Return a script that finds the start directory, as ``from``, and prints the ignore files on the way.
 
-    ``nowhere`` is set when it is not there. Where the way cannot be read, the search begins, to say so.
+    ``nowhere`` is set if it does not exist. An unreadable directory on the way becomes the start, which reports it.
     """
     if not query.start:
         return ""
@@ -207,7 +207,7 @@ done
 
 
 def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: str = "", frames_to: int = 1) -> str:
-    """``find`` with its expression, as in ``find_expression``."""
+    """Return a ``find`` command with its expression, as in ``find_expression``."""
     depth = "" if query.below is None else f"-maxdepth {query.below} "
     return f"find {query.origin} {depth}{find_expression(query, actions, first=first, frames_to=frames_to)}"
 
@@ -215,10 +215,10 @@ def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: s
 def find_expression(
     query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: str = "", frames_to: int = 1
 ) -> str:
-    """What ``find`` is to look for: ``actions`` are expressions of types, and what is done with what they match.
+    """Return the expression of ``find``; ``actions`` are expressions of types, and the action for what they match.
 
-    ``first`` is an expression that goes before them. No ``-exec ... +`` is in parentheses: the ``find`` of busybox
-    would forget it.
+    ``first`` is an expression that precedes them. No ``-exec ... +`` is in parentheses, because the ``find`` of busybox
+    would ignore it.
     """
     matching = _matching(query, actions, first=first)
     words = []
@@ -235,7 +235,7 @@ def find_expression(
 
 
 def _ordinary(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: str) -> str:
-    """What decides about most names with the fewest tests: about what is no directory, and surely no ignore file."""
+    """Decide about most names with the fewest tests: those that are neither directories nor ignore files."""
     if not query.hidden and not _named(query):
         return f"! -type d ! -path '*/.*' \\( {_matching(query, actions, first=first)} -o ! -type d \\)"
     visible = "" if query.hidden else "! -path '*/.*' "
@@ -254,7 +254,7 @@ def _named(query: TreeQuery) -> str:
 
 
 def _name_test(name: str) -> str:
-    """``-path`` where it says the same as ``-name``: that one copies each name, and a fifth of the time goes there."""
+    """Return ``-path`` if it is equivalent to ``-name``, which copies each name and takes a fifth more time."""
     start, star, rest = name.rpartition("*")
     return f"-name {shlex.quote(name)}" if start else f"-path {shlex.quote(f'*{rest}' if star else f'*/{rest}')}"
 
@@ -267,9 +267,9 @@ def _redirected(script: str, number: int) -> str:
 
 
 def framed_errors(body: str) -> str:
-    """The body, and how many complaints there were about what could not be looked into.
+    """Return the body, with a count of its errors about unreadable entries.
 
-    Where there are any, it is asked whether ``find`` knows the words that are used: it may have refused them all.
+    After errors, it tests whether ``find`` supports the expressions: it may have rejected them all.
     """
     return (
         "exec 3>&1\n"

@@ -1,4 +1,4 @@
-"""The web: pages and searches, by the machine that harness runs on unless asked otherwise."""
+"""Web tools: fetch pages and search, by default from harness's machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["tools"]
 
 
 def tools() -> list[Tool[Any]]:
-    """One of each."""
+    """Return one of each tool."""
     from .fetch import FetchUrl
     from .search import WebSearch
 

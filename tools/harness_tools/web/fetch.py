@@ -1,4 +1,4 @@
-"""``fetch_url``: one page of the web, as text."""
+"""``fetch_url``: fetch a web page as text."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ MORE = Advice("; raise max_bytes for more", ("max_bytes",))
 SOURCE = Advice('; format="raw" shows its source', ("format",))
 SHOWN = 32 << 10
 CLOSING = 200
-"""Characters of a long result's end that are kept: the mark that closes it."""
+"""Characters of a long result's end that are kept, for the closing tag."""
 ERROR_SHOWN = 2_000
-"""Characters of the body of an error."""
+"""Maximum characters of the body of an error."""
 DEFAULT_BYTES = 1 << 20
 MAX_BODY_BYTES = 5 << 20
 HeaderMap = Annotated[dict[str, str], AfterValidator(check_headers)]
@@ -105,10 +105,10 @@ class FetchUrl(Tool[_Arguments]):
 
 
 def getter_for(via: str, execution: ExecutionContext, settings: WebSettings) -> HttpClient:
-    """What makes the requests.
+    """Return the HTTP client for a machine.
 
     Raises:
-        ToolError: the HTTP library is not installed.
+        ToolError: The HTTP library is not installed.
     """
     if via == "target":
         return TargetHttpClient(execution)
@@ -120,15 +120,15 @@ def getter_for(via: str, execution: ExecutionContext, settings: WebSettings) -> 
 
 
 def missing_extra(error: ImportError) -> ToolError:
-    """What is told where the extra is not installed."""
+    """Return the error for a missing extra."""
     return ToolError(f"the web needs a library that is not installed: {error.name}", hint=install_command(EXTRA))
 
 
 async def permit(ctx: ToolContext, subjects: tuple[Subject, ...]) -> None:
-    """Ask the policy about what a call comes to touch while it runs.
+    """Ask the policy about a URL or command that a running call reaches.
 
     Raises:
-        WebFailure: it is not allowed.
+        WebFailure: The policy denies it.
     """
     verdict = await ctx.permitted(subjects)
     if not verdict.allowed:
@@ -158,7 +158,7 @@ async def _readable(form: Form, page: Page, text: str) -> PageText:
 
 
 def _nothing(source: str) -> str:
-    """What is said of a page that has no text to show. Pure."""
+    """Return the text for a page without readable content. Pure."""
     return f"(nothing in it can be read{SOURCE.text})" if source.strip() else "(no content)"
 
 

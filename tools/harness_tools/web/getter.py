@@ -1,4 +1,4 @@
-"""Following a URL to its page, one request at a time: headers, redirects, requests by the target."""
+"""Following a URL to its page, one request at a time: headers, redirects, and requests by the target."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-# -- Headers that a model gives: which of them are sent, and where to. Pure.
+# -- Which headers of a model are sent, and where to. Pure.
 
 
 MAX_HEADERS = 32
@@ -46,17 +46,17 @@ OURS = frozenset(
         *("expect", "accept-encoding", "range", "proxy-authorization", "proxy-connection", "x-harness-token"),
     }
 )
-"""What a request needs to be one, and what is for nobody."""
+"""Headers that the HTTP client controls, and the proxy's and harness's own credentials."""
 ANYWHERE = frozenset({"accept", "accept-language", "user-agent"})
-"""What another server may see, too, when one redirects to it."""
+"""Headers that are also sent to another server after a redirect."""
 DEFAULTS = {"accept": "text/html,text/*;q=0.9,application/json;q=0.9,*/*;q=0.5", "user-agent": "harness"}
 
 
 def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers with their names in lower case.
+    """Return the headers with lower-case names.
 
     Raises:
-        ValueError: one cannot be a header, or there are too many.
+        ValueError: A header is invalid, or there are too many.
     """
     found = {name.lower(): value.strip(" \t") for name, value in headers.items()}
     if len(headers) > MAX_HEADERS or len(found) < len(headers):
@@ -71,14 +71,14 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """The headers of one request, and the names of those that are kept back."""
+    """The headers of one request, and the names of headers that are not sent."""
 
     headers: Mapping[str, str]
     origin: tuple[str, str, int]
     kept_back: tuple[str, ...] = ()
 
     def toward(self, url: WebUrl) -> RequestHeaders:
-        """Those for the next request: another server gets what says nothing of the user."""
+        """Return the headers for the next request; another server gets only harmless ones."""
         if url.origin == self.origin:
             return self
         kept = {name: value for name, value in self.headers.items() if name in ANYWHERE}
@@ -86,7 +86,7 @@ class RequestHeaders:
 
 
 def headers_for(url: WebUrl, given: Mapping[str, str], trusted: Iterable[AllowedHost]) -> RequestHeaders:
-    """What is sent to the first server. Credentials go to the places only that the operator has named."""
+    """Return the headers for the first server; credentials go only to hosts that the operator named."""
     unwanted = OURS if any(_names(place, url) for place in trusted) else OURS | CREDENTIALS
     sent = {name: value for name, value in given.items() if name not in unwanted}
     return RequestHeaders(DEFAULTS | sent, url.origin, tuple(sorted(set(given) & unwanted)))
@@ -104,40 +104,40 @@ def _names(place: AllowedHost, url: WebUrl) -> bool:
     return address.version == place.network.version and address in place.network
 
 
-# -- Following a URL to its page, one request at a time, whoever makes the requests.
+# -- Following a URL to its page, one request at a time.
 
 
 REDIRECTS = 10
-"""How often a URL may lead to another one."""
+"""Maximum number of redirects."""
 MOVED = frozenset({301, 302, 303, 307, 308})
 
 Allow = Callable[[tuple[Subject, ...]], Awaitable[None]]
-"""Asks whether these may be touched; raises :class:`WebFailure` when not."""
+"""Asks whether these may be accessed; raises :class:`WebFailure` if not."""
 
 
 class HttpClient(ABC):
-    """Makes requests, from one machine or another."""
+    """Interface for making requests, from one machine or another."""
 
     def subjects(self, url: WebUrl, sent: RequestHeaders, most: int) -> tuple[Subject, ...]:
-        """What one request touches, for the policy."""
+        """Return what one request accesses, for the policy."""
         return (Subject("url", str(url)),)
 
     @abstractmethod
     async def get(self, url: WebUrl, sent: RequestHeaders, most: int, timeout: float) -> HttpResponse:
-        """One GET, which follows nothing.
+        """Make one GET request without following redirects.
 
         Args:
-            most: bytes of the body, decompressed.
-            timeout: seconds for all of it. When the body is not complete by then, what came is the answer.
+            most: Maximum bytes of the decompressed body.
+            timeout: Seconds for the whole request; an incomplete body is returned as far as it was received.
 
         Raises:
-            WebFailure: there is no answer.
+            WebFailure: There is no response.
         """
 
 
 @dataclass(slots=True)
 class _NetworkDeadline:
-    """Seconds that are left of those for the network; what a person takes to answer is not counted."""
+    """Remaining seconds for network operations; the time of approvals is not counted."""
 
     left: float
 
@@ -152,10 +152,10 @@ class _NetworkDeadline:
 async def follow(
     url: WebUrl, sent: RequestHeaders, getter: HttpClient, allow: Allow, *, most: int, timeout: float
 ) -> Page:
-    """The page that a URL leads to. Every URL but the first, which is allowed already, is asked about.
+    """Return the page that a URL leads to; each URL but the first, which is already allowed, is checked.
 
     Raises:
-        WebFailure: there is none, one of the URLs is refused, or the way to it is too long.
+        WebFailure: There is no response, a URL is denied, or there are too many redirects.
     """
     hops: list[WebUrl] = []
     time = _NetworkDeadline(timeout)
@@ -174,7 +174,7 @@ async def follow(
 
 
 def _next(url: WebUrl, location: str) -> WebUrl:
-    """Where a response leads. Pure."""
+    """Return the target of a redirect. Pure."""
     try:
         following = url.join(location)
     except ValueError as error:
@@ -187,23 +187,23 @@ def _next(url: WebUrl, location: str) -> WebUrl:
     return following
 
 
-# -- Requests by the target, with what it has: curl, or one of the programs that are called wget.
+# -- Requests by the target, with curl or one of the programs called wget.
 
 
 CURL_BLOCK = re.compile(rb"HTTP/[0-9.]{1,4} ([0-9]{3})[^\r\n]*\r?\n((?:[^\r\n]+\r?\n)*)\r?\n")
 WGET_STATUS = re.compile(r"^\s{0,8}HTTP/[0-9.]{1,4} ([0-9]{3})", re.MULTILINE)
 SKIPPED = re.compile(rb"HTTP/[0-9.]{1,4} (?:1[0-9]{2}|200 [Cc]onnection established)")
 ROOM = 64 << 10
-"""Bytes of headers."""
+"""Maximum bytes of headers."""
 INTERIM = 10
-"""Answers that may come before the one that counts."""
+"""Maximum number of interim responses."""
 PATIENCE = 5.0
-"""Seconds that the shell and the link may take beside the request."""
+"""Seconds allowed for the shell and the connection in addition to the request."""
 SECONDS = 30
-"""Seconds of one request; they are in the command, which has to be known before it is judged."""
+"""Timeout of one request in seconds; fixed, because the policy must see the command before it runs."""
 MARK = "harness:"
 PARTIAL = frozenset({18, 28, 92})
-"""curl's exit codes for a body that came in part."""
+"""curl's exit codes for a partial body."""
 CODES = {
     5: "the proxy's name is not known",
     6: "the name is not known",
@@ -213,10 +213,10 @@ CODES = {
 
 
 def command_for(url: WebUrl, sent: RequestHeaders, most: int) -> str:
-    """The command that makes one request and follows nothing. Pure.
+    """Return the command that makes one request without following redirects. Pure.
 
-    The URL and the headers are quoted words, and none of them can be an option: the URL stands after ``--``, and each
-    header is the value of one. Files of settings are not read. busybox's wget follows redirects by itself.
+    The URL and the headers are quoted words, and none of them can be an option: the URL is after ``--``, and each
+    header is the value of an option. Configuration files are not read. The wget of busybox always follows redirects.
     """
     address = shlex.quote(str(url))
     given = [shlex.quote(f"{name}: {value}") for name, value in sorted(sent.headers.items()) if value]
@@ -239,12 +239,12 @@ def command_for(url: WebUrl, sent: RequestHeaders, most: int) -> str:
 
 
 def request_subjects(url: WebUrl, sent: RequestHeaders, most: int) -> tuple[Subject, ...]:
-    """What one request of the target touches: the URL, and the command. Pure."""
+    """Return what one request of the target accesses: the URL, and the command. Pure."""
     return (Subject("url", str(url)), Subject("command", command_for(url, sent, most)))
 
 
 class TargetHttpClient(HttpClient):
-    """Requests by the target's own program, through its own network."""
+    """HTTP client that uses the target's own program and network."""
 
     def __init__(self, execution: ExecutionContext) -> None:
         self._execution = execution
@@ -266,7 +266,7 @@ class TargetHttpClient(HttpClient):
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What the command said of itself: the program, its exit code (None: its output was cut), and its messages."""
+    """What the command reported: the program, its exit code (None: truncated output), and its messages."""
 
     program: str
     code: int | None
@@ -274,10 +274,10 @@ class _Report:
 
 
 def read_answer(done: ShellResult, url: WebUrl, most: int) -> HttpResponse:
-    """The response in what the command wrote. Pure.
+    """Parse the response in the command's output. Pure.
 
     Raises:
-        WebFailure: there is none.
+        WebFailure: There is no response.
     """
     report = _report(done.stderr)
     if report.program == "none":
@@ -305,7 +305,7 @@ def _why(report: _Report) -> str:
 
 
 def _of_curl(output: bytes) -> HttpResponse | None:
-    """Of the blocks of headers the last, after those of a proxy and of interim answers."""
+    """Parse the last block of headers, after those of a proxy and of interim responses."""
     block = CURL_BLOCK.match(output, 0, ROOM)
     for _ in range(INTERIM):
         if block is None or not SKIPPED.match(block[0]) or not output.startswith(b"HTTP/", block.end()):
@@ -317,7 +317,7 @@ def _of_curl(output: bytes) -> HttpResponse | None:
 
 
 def _of_wget(output: bytes, messages: str) -> HttpResponse | None:
-    """Its headers are among the messages, each with spaces before it."""
+    """Parse the headers among the messages, each indented."""
     starts = list(WGET_STATUS.finditer(messages))
     if starts:
         return HttpResponse(int(starts[-1][1]), _headers(messages[starts[-1].end() :]), output)

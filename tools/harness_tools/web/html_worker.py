@@ -1,7 +1,7 @@
-"""A program: HTML on standard input, a JSON object with its text and title on standard output.
+"""Worker process: reads HTML from standard input, prints a JSON object with its text and title.
 
-``htmlscript.py FORM BASE SECONDS MEMORY LONGEST``. It is run by its path, apart from whoever wants the page, because a
-page may be made to take all time and memory: the limits are those of the process.
+Usage: ``html_worker.py FORM BASE SECONDS MEMORY LONGEST``. It is run by its path in a separate process, because a page
+may be designed to exhaust time and memory; the limits are those of the process.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ __all__ = ["main", "title_of"]
 
 NO_LIBRARY = 3
 DEPTH = 400
-"""Elements within elements; what is deeper is left out."""
+"""Maximum nesting of elements; deeper ones are omitted."""
 _TITLE = re.compile(r"<title(?:\s[^<>]{0,200})?>([^<]{0,2000})", re.IGNORECASE)
 
 
 def title_of(source: str) -> str:
-    """What the page calls itself, on one line."""
+    """Return the title of the page, on one line."""
     found = _TITLE.search(source)
     return " ".join(html.unescape(found[1]).split())[:300] if found else ""
 
 
 def main() -> int:
-    """Do it; returns the exit code."""
+    """Convert standard input, and return the exit code."""
     form, base, *numbers = sys.argv[1:]
     seconds, memory, longest = (int(number) for number in numbers)
     try:
@@ -36,7 +36,7 @@ def main() -> int:
     except ImportError:
         return NO_LIBRARY
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    with suppress(ValueError, OSError):  # some systems have no such limit; the one of time holds
+    with suppress(ValueError, OSError):  # some systems lack this limit; the CPU limit remains
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     source = sys.stdin.buffer.read().decode("utf-8", "replace")
     options = ConversionOptions(

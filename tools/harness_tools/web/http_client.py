@@ -1,4 +1,4 @@
-"""Requests by this machine, to public addresses only. Imported where it is used: it loads the HTTP library."""
+"""HTTP requests by harness's machine, only to public addresses; imported lazily, because it loads the HTTP library."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-# -- Which addresses are reached from the machine that harness runs on: those of the public internet. Pure.
+# -- Which addresses may be reached from harness's machine: those of the public internet. Pure.
 
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -79,7 +79,7 @@ FOUR_BYTES = 0xFFFF_FFFF
 
 
 def _inner(address: Address) -> Iterator[ipaddress.IPv4Address]:
-    """The IPv4 addresses that an IPv6 address is another way to write, or leads to."""
+    """Yield the IPv4 addresses that an IPv6 address represents or leads to."""
     if isinstance(address, ipaddress.IPv4Address):
         return
     number = int(address)
@@ -90,7 +90,7 @@ def _inner(address: Address) -> Iterator[ipaddress.IPv4Address]:
 
 
 def forbidden(address: Address) -> str:
-    """Why an address is none of the public internet; empty when it is."""
+    """Return why an address is not public; empty if it is."""
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id:
         return "an address of one link"
     for network, what in _FORBIDDEN:
@@ -106,10 +106,10 @@ def forbidden(address: Address) -> str:
 
 
 def may_connect(host: str, port: int, address: Address, allowed: Iterable[AllowedHost]) -> str:
-    """Why a connection to this address, which was found for ``host``, is not made; empty when it is.
+    """Return why a connection to an address of ``host`` is refused; empty if it is allowed.
 
-    A place that names an address allows that address. One that names a host allows whatever private address the name
-    leads to, and never a link-local one: there are the keys of cloud machines.
+    An allowed host that is an address allows that address. One that is a name allows each private address of the name,
+    but never a link-local one, where cloud machines provide their credentials.
     """
     why = forbidden(address)
     if not why or any(_covers(place, host, port, address) for place in allowed):
@@ -126,35 +126,35 @@ def _covers(place: AllowedHost, host: str, port: int, address: Address) -> bool:
 
 
 def is_never(address: Address) -> bool:
-    """Whether no name may lead there: the keys of cloud machines are there, or nothing that can be fetched."""
+    """Return whether no name may lead to an address: cloud credentials are there, or nothing that can be fetched."""
     ways = (address, *_inner(address))
     return any(one in network for one in ways for network in _NEVER if network.version == one.version)
 
 
-# -- Connections from this machine to public addresses alone. Imported where it is used: it loads the HTTP library.
+# -- Connections from harness's machine, only to public addresses.
 
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host's name."""
+"""Returns the addresses of a host name."""
 BY_TARGET = Advice('; via="target" fetches with the network of the target', ("via",))
 MOST = 8
-"""Addresses that are tried."""
+"""Maximum addresses that are tried."""
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:
-    """The addresses by which this machine knows the name.
+    """Resolve a host name on harness's machine.
 
     Raises:
-        OSError: there are none.
+        OSError: The name has no addresses.
     """
     found = await anyio.getaddrinfo(host, port, type=1)  # SOCK_STREAM
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class GuardedNetwork(httpcore.AsyncNetworkBackend):
-    """Looks a name up once, judges every address that comes, and connects to one of exactly these.
+    """Network backend that resolves a name once, checks each address, and connects to one of exactly these.
 
-    A name with one address that is not public is refused: which of them is used is not for its owner to choose.
+    A name is refused if one of its addresses is not public, so that its owner cannot choose which one is used.
     """
 
     def __init__(self, allowed: Iterable[AllowedHost] = (), resolve: Resolve = look_up) -> None:
@@ -173,7 +173,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         """Connect to one of the addresses of a name.
 
         Raises:
-            WebFailure: ``forbidden_address``, or ``unreachable``: the name is not known.
+            WebFailure: ``forbidden_address``, or ``unreachable``: the name is unknown.
         """
         failure: Exception | None = None
         for address in await self._addresses(host, port):
@@ -186,10 +186,10 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """Refused.
+        """Refuse the connection.
 
         Raises:
-            WebFailure: always.
+            WebFailure: Always.
         """
         raise WebFailure("forbidden_address", "a socket of this machine is not fetched from")
 
@@ -224,17 +224,17 @@ def _refusal(host: str, address: Address, why: str) -> str:
     return f"{what} is not fetched: {why}. Only the operator can allow such a place ([web] allow in the settings)"
 
 
-# -- Requests by the machine that harness runs on. Imported where it is used: it loads the HTTP library.
+# -- HTTP requests by harness's machine.
 
 
 CONNECT = 10.0
-"""Seconds for one connection."""
+"""Timeout of one connection in seconds."""
 PACKED = 64 << 10
-"""Bytes that may come before they mean anything, beside twice what may be kept."""
+"""Maximum compressed bytes, in addition to twice the allowed size, that are read."""
 
 
 class _Transport(httpx.AsyncBaseTransport):
-    """A pool of connections for one request."""
+    """A connection pool for one request."""
 
     def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
         self._pool = pool
@@ -268,7 +268,7 @@ class _Stream(httpx.AsyncByteStream):
 
 
 class UnguardedHttpClient(HttpClient):
-    """Requests to wherever the operator has said, with his own settings of TLS and without those of the environment."""
+    """HTTP client for a server that the operator named; it ignores TLS settings of the environment."""
 
     async def get(self, url: WebUrl, sent: RequestHeaders, most: int, timeout: float) -> HttpResponse:
         """See :class:`HttpClient`."""
@@ -294,7 +294,7 @@ class UnguardedHttpClient(HttpClient):
         try:
             async with httpx.AsyncClient(transport=_Transport(self._pool(context, url)), trust_env=False) as client:
                 await _receive(client, url, headers, received, partial(self._read, most))
-        except httpx.InvalidURL as error:  # the client reads where a redirect leads to
+        except httpx.InvalidURL as error:  # the client parses the location of a redirect
             raise WebFailure("bad_redirect", f"{url} redirects to what is not fetched: {error}") from error
         except (httpx.HTTPError, httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
             raise WebFailure("unreachable", f"{url.host} could not be fetched from: {_reason(error)}") from error
@@ -309,7 +309,7 @@ class UnguardedHttpClient(HttpClient):
 
 
 class GuardedHttpClient(UnguardedHttpClient):
-    """Requests to public addresses, and to the places that the operator allows."""
+    """HTTP client for public addresses, and for hosts that the operator allows."""
 
     def __init__(self, settings: WebSettings, resolve: Resolve = look_up) -> None:
         self._settings = settings
@@ -329,7 +329,7 @@ class GuardedHttpClient(UnguardedHttpClient):
             await _read(response, most, received)
 
     def _check(self, url: httpx.URL) -> None:
-        """Refuse what is private by its spelling alone: names are looked up by the proxy."""
+        """Refuse private addresses by their spelling only, because the proxy resolves names."""
         try:
             address = ipaddress.ip_address("127.0.0.1" if _is_local(url.host) else url.host)
         except ValueError:
@@ -340,7 +340,7 @@ class GuardedHttpClient(UnguardedHttpClient):
 
 
 class _Received:
-    """What has come of a response so far."""
+    """The part of a response that was received so far."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -360,7 +360,7 @@ async def _receive(
     read: Callable[[httpx.Response, _Received], Awaitable[None]],
 ) -> None:
     wanted = {**headers, "accept-encoding": "gzip, deflate", "connection": "close"}
-    timeout = httpx.Timeout(None, connect=CONNECT)  # the whole has its limit
+    timeout = httpx.Timeout(None, connect=CONNECT)  # the whole request has its own timeout
     request = client.build_request("GET", url, headers=wanted, timeout=timeout)
     response = await client.send(request, stream=True, follow_redirects=False)
     try:
@@ -372,7 +372,7 @@ async def _receive(
 
 
 async def _read(response: httpx.Response, most: int, received: _Received) -> None:
-    """The body, until there is one byte too many."""
+    """Read the body, up to one byte more than allowed."""
     inflater = Inflater(received.headers.get("content-encoding", ""))
     packed = 0
     async for chunk in response.aiter_raw():

@@ -1,4 +1,4 @@
-"""Pages as text: whether it is text, in which characters, and what of it is kept. Pure."""
+"""Converting pages to text: content types, charsets, decompression, Markdown and marking. Pure."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 
-# -- What came as a page: whether it is text, in which characters, and what of it is kept. Pure.
+# -- Responses: content types, charsets and decompression. Pure.
 
 
 class WebFailure(Exception):
-    """What a model is told: one word, and a sentence, which ends with the advice."""
+    """A failure with a code and a text for the model, which ends with the advice."""
 
     def __init__(self, code: str, text: str, advice: Advice | None = None) -> None:
         self.code = code
@@ -52,7 +52,7 @@ class WebFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """One response. The names of ``headers`` are in lower case; ``body`` is decompressed, and at most as asked for."""
+    """One response; names of ``headers`` are in lower case, and ``body`` is decompressed and truncated as requested."""
 
     status: int
     headers: Mapping[str, str]
@@ -62,7 +62,7 @@ class HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a URL led to. ``hops`` are the URLs that redirected, in their order."""
+    """The page that a URL led to; ``hops`` are the redirecting URLs, in order."""
 
     url: WebUrl
     answer: HttpResponse
@@ -71,7 +71,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class MediaType:
-    """A content type: ``text/html`` and its ``charset``, both in lower case, empty when nothing is said."""
+    """A content type such as ``text/html`` and its ``charset``, in lower case, empty if not given."""
 
     name: str = ""
     charset: str = ""
@@ -91,46 +91,46 @@ CHARSETS = frozenset(
         *("gb2312", "gbk", "gb18030", "big5", "big5hkscs", "shift_jis", "euc_jp", "iso2022_jp", "euc_kr", "mac-roman"),
     }
 )
-"""Codecs that are asked for by a page: each is as fast as the text is long, and makes text of bytes."""
+"""Codecs that a page may request: text encodings that take linear time."""
 _META = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
 META_SEARCHED = 4_096
 LATIN = "cp1252"
-"""What a page is in that says nothing and is no UTF-8."""
+"""The charset of a page that names none and is not UTF-8."""
 AS_BROWSERS = {"ascii": LATIN, "iso8859-1": LATIN, "utf-16": "utf-16-le"}
-"""As which charset every browser reads another."""
+"""Charsets that every browser reads as another one."""
 GZIP = b"\x1f\x8b"
 WINDOW = 4 << 10
-"""Bytes that are decompressed at once: at each end of a gzip member, and there may be thousands, the rest is copied."""
+"""Bytes that are decompressed at once, because the rest is copied at the end of each gzip member."""
 BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
 def media_type(headers: Mapping[str, str]) -> MediaType:
-    """The content type that a response states."""
+    """Return the content type of a response."""
     name, _, rest = headers.get("content-type", "")[:1_000].partition(";")
     charset = re.search(r"charset\s*=\s*\"?([^\s\";,]{1,40})", rest, re.IGNORECASE)
     return MediaType(name.strip().lower(), charset[1].lower() if charset else "")
 
 
 def is_text(kind: MediaType) -> bool:
-    """Whether this type is shown; what states no type is looked at."""
+    """Return whether this type is text; without a type, the content is examined."""
     return not kind.name or SHOWN_TYPES.fullmatch(kind.name) is not None
 
 
 def is_html(kind: MediaType, text: str) -> bool:
-    """Whether it is a page to be turned into Markdown."""
+    """Return whether it is HTML, to be converted to Markdown."""
     return kind.name in HTML or (
         not kind.name and re.match(r"\s{0,200}<(?:!doctype html|html)\b", text, re.I) is not None
     )
 
 
 def wants_body(status: int, headers: Mapping[str, str]) -> bool:
-    """Whether the body is worth its transfer: it is no redirect, and may be text."""
+    """Return whether to read the body: not of a redirect, and only if it may be text."""
     redirect = 300 <= status < 400 and "location" in headers
     return not redirect and is_text(media_type(headers))
 
 
 def decoded(answer: HttpResponse) -> tuple[str, str]:
-    """The body as text, and the name of its charset. An unfinished character at a cut end is left out.
+    """Return the body as text, without an incomplete character at a truncated end, and the name of its charset.
 
     Raises:
         WebFailure: ``not_text``.
@@ -161,7 +161,7 @@ def _candidates(kind: MediaType, body: bytes) -> list[str]:
 
 
 def _codec(name: str) -> str:
-    """Python's name of a charset that is worth a try; empty for others."""
+    """Return Python's name of a supported charset; empty for others."""
     try:
         found = codecs.lookup(name).name if name else ""
     except (LookupError, ValueError):
@@ -171,10 +171,10 @@ def _codec(name: str) -> str:
 
 
 class Inflater:
-    """Decompresses a body as it comes, and never makes more of it than there is room for.
+    """Incremental decompression of a body with a size limit.
 
     Raises:
-        WebFailure: ``encoding``: it is packed in a way that was not asked for.
+        WebFailure: ``encoding``: the compression was not requested.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -190,10 +190,10 @@ class Inflater:
         self._held = b""
 
     def feed(self, data: bytes, room: int) -> bytes:
-        """What these bytes mean, as far as there is room.
+        """Decompress data, up to ``room`` bytes.
 
         Raises:
-            WebFailure: ``encoding``: they are damaged.
+            WebFailure: ``encoding``: the data is damaged.
         """
         if self._object is None:
             return data[:room]
@@ -212,7 +212,7 @@ class Inflater:
         try:
             while data and made < room:
                 if self._fresh and len(data) < len(GZIP):
-                    self._held = data  # one byte does not tell a header from the lack of it
+                    self._held = data  # one byte cannot identify a header
                     break
                 if self._fresh and self._begun and not data.startswith(GZIP):
                     self._over = True
@@ -232,13 +232,13 @@ class Inflater:
         except zlib.error:
             if self._begun or self._bits != 15:
                 raise
-            self._object = zlib.decompressobj(-15)  # many servers send it so, and call it deflate
+            self._object = zlib.decompressobj(-15)  # many servers send raw deflate data under this name
             part = self._object.decompress(data, room)
         self._begun, self._fresh = True, False
         return part
 
     def _rest(self) -> bytes:
-        """What follows the end of one gzip member: another one."""
+        """Return what follows the end of a gzip member: possibly another one."""
         assert self._object is not None
         if not self._object.eof:
             return b""
@@ -248,16 +248,16 @@ class Inflater:
         return rest
 
 
-# -- HTML as text for a model. A page can be made to keep any converter busy, so this one has a process of its own.
+# -- Converting HTML in a separate process, because a page can be designed to keep any converter busy.
 
 
 Form = Literal["markdown", "text", "raw"]
 SECONDS = 15
-"""Of the processor, for one page."""
+"""Maximum CPU seconds for one page."""
 MEMORY = 1 << 30
-"""Bytes of address space of the converter."""
+"""Maximum bytes of address space of the converter."""
 LONGEST = 8 << 20
-"""Characters of what it makes of a page."""
+"""Maximum characters of a converted page."""
 NO_LIBRARY = 3
 SCRIPT = "harness_tools.web.html_worker"
 
@@ -271,21 +271,21 @@ class PageText:
 
 
 async def readable(source: str, form: Form, base: str) -> PageText:
-    """The page as Markdown, or as text alone.
+    """Convert a page to Markdown or plain text.
 
     Args:
-        base: the page's URL: relative links are made whole.
+        base: The page's URL, to resolve relative links.
 
     Raises:
-        WebFailure: ``not_converted``: it takes too long, or too much memory.
-        ToolError: the library is not installed.
+        WebFailure: ``not_converted``: it took too much time or memory.
+        ToolError: The library is not installed.
     """
     spec = find_spec(SCRIPT)
     assert spec is not None
     assert spec.origin is not None
     limits = [str(number) for number in (SECONDS, MEMORY, LONGEST)]
-    command = [sys.executable, "-P", spec.origin, form, base, *limits]  # by its path: the package is not loaded again
-    with anyio.move_on_after(2 * SECONDS):  # of a busy machine; the process has its own limit
+    command = [sys.executable, "-P", spec.origin, form, base, *limits]  # by its path, to avoid loading the package
+    with anyio.move_on_after(2 * SECONDS):  # for a busy machine; the process has its own CPU limit
         done = await anyio.run_process(command, input=source.encode("utf-8", "replace"), check=False)
         if done.returncode == NO_LIBRARY:
             raise ToolError("HTML needs a library that is not installed", hint=install_extra("web"))
@@ -296,7 +296,7 @@ async def readable(source: str, form: Form, base: str) -> PageText:
     raise WebFailure("not_converted", "the page is too involved to be made readable", way)
 
 
-# -- Text of strangers, marked as such, so that a model does not take it for the words of its user. Pure.
+# -- Marking untrusted text, so that a model does not mistake it for messages of its user. Pure.
 
 
 TAG = "untrusted-web"
@@ -305,7 +305,7 @@ _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0e\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
 )
-"""Characters that people do not see and models do. The joiners of scripts and of emoji stay."""
+"""Characters that are invisible for a human but not for a model, except the joiners of scripts and emoji."""
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _JOINERS = "[\u200c\u200d]*"
 _FORGED = re.compile(
@@ -315,11 +315,11 @@ _FORGED = re.compile(
 
 
 def cleaned(text: str) -> str:
-    """The text without invisible and control characters, in which nothing looks like a mark of ours."""
+    """Return the text without invisible and control characters, and without forged tags."""
     text = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _FORGED.sub("&lt;", _INVISIBLE.sub("", text))
 
 
 def marked(text: str, source: str) -> str:
-    """The text between marks that it cannot forge. ``source`` is a URL in its one spelling, or a name of ours."""
+    """Return the text between tags that it cannot forge; ``source`` is a normalized URL, or a name of harness's."""
     return f'{NOTICE}\n<{TAG} source="{cleaned(source)}">\n{cleaned(text).strip()}\n</{TAG}>'

@@ -1,4 +1,4 @@
-"""URLs in one spelling: what is judged is what is fetched. Pure."""
+"""Normalized URLs, so that the checked URL is the fetched one. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 __all__ = ["HttpUrl", "WebUrl", "host_name", "parse_url"]
 
 MAX_URL_CHARS = 8_192
-"""Characters of a URL, at most."""
+"""Maximum characters of a URL."""
 PORTS = {"http": 80, "https": 443}
 _UNSEEN = re.compile(r"[\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff\\]")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
@@ -25,22 +25,22 @@ QUERY_SAFE = PATH_SAFE + "?"
 
 @dataclass(frozen=True, slots=True)
 class WebUrl:
-    """An address of the web, in its one spelling: no user, no fragment, no dots in the path, the name in ASCII."""
+    """A normalized web address: no user, no fragment, no dot segments in the path, an ASCII host name."""
 
     scheme: str
     host: str
     port: int
     path: str
-    """With the query."""
+    """Including the query."""
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """What may see the same credentials."""
+        """The origin, within which credentials may be sent."""
         return self.scheme, self.host, self.port
 
     @property
     def authority(self) -> str:
-        """Host and port, as a URL writes them."""
+        """Host and port, as in a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -48,19 +48,19 @@ class WebUrl:
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def join(self, location: str) -> WebUrl:
-        """Where a redirect leads.
+        """Resolve the location of a redirect.
 
         Raises:
-            ValueError: it is no URL that may be fetched.
+            ValueError: The URL may not be fetched.
         """
         return parse_url(urljoin(str(self), location.strip(" \t")))
 
 
 def parse_url(text: str) -> WebUrl:
-    """The URL in its one spelling.
+    """Parse and normalize a URL.
 
     Raises:
-        ValueError: it is none, or one that hides where it leads: with a user, a backslash, an address in octal.
+        ValueError: It is invalid, or disguises its host: with a user, a backslash, or an address in octal.
     """
     if len(text) > MAX_URL_CHARS:
         raise ValueError(f"it is longer than {MAX_URL_CHARS} characters")
@@ -105,7 +105,7 @@ def _address6(text: str) -> str:
         raise ValueError(f"{text[:80]!r} is no IPv6 address") from None
     if address.ipv4_mapped is None:
         return str(address)
-    low = int(address) & 0xFFFFFFFF  # of these, each version of Python has its own spelling
+    low = int(address) & 0xFFFFFFFF  # Python versions format these differently
     return f"::ffff:{low >> 16:x}:{low & 0xFFFF:x}"
 
 
@@ -116,10 +116,10 @@ def _unscoped(text: str) -> str:
 
 
 def host_name(text: str) -> str:
-    """A host's name or IPv4 address in its one spelling.
+    """Normalize a host name or IPv4 address.
 
     Raises:
-        ValueError: it is none, or an address that is written in another way than ``a.b.c.d``.
+        ValueError: It is invalid, or an address in another form than ``a.b.c.d``.
     """
     name = _ascii(text).removesuffix(".")
     labels = name.split(".")
@@ -149,7 +149,7 @@ def _ascii(text: str) -> str:
 
 
 def _path(path: str) -> str:
-    """Without ``.`` and ``..``, also when they are written with percent signs."""
+    """Return the path without ``.`` and ``..``, also percent-encoded ones."""
     kept: list[str] = []
     segments = path.split("/")[1:]
     for number, segment in enumerate(segments):
@@ -173,4 +173,4 @@ def _checked(text: str) -> str:
 
 
 HttpUrl = Annotated[str, AfterValidator(_checked)]
-"""An http or https URL; its value is the one spelling."""
+"""An http or https URL, which is normalized."""
