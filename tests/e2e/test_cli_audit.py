@@ -142,7 +142,7 @@ def test_wrong_rights_of_the_directory_are_told_apart_from_a_changed_record(audi
     directory.chmod(0o755)
     done = audited.run("audit", "verify")
     assert done.returncode == 1
-    assert done.stdout.decode().splitlines()[0] == "8 records, from 1 to 8, are as they were written"
+    assert done.stdout.decode().splitlines()[0] == "8 records, from 1 to 8, verified"
     assert f"other users may look into {directory}, and no call runs" in done.stderr.decode()
     assert f": chmod 700 {directory}" in done.stderr.decode()
     tamper(place_of(audited), "DELETE FROM records WHERE seq = 4")

@@ -215,7 +215,7 @@ def test_bare_harness_without_a_terminal_says_what_takes_a_prompt_from_a_pipe(pr
 def test_a_model_that_no_command_would_use_is_refused(program: Program) -> None:
     done = program.run("--model", "cheap", "run", "--", "echo ran")
     assert (done.returncode, done.stdout) == (125, b"")
-    assert b"--model stands behind run" in done.stderr
+    assert b"--model must come after run" in done.stderr
 
 
 def test_results_that_nobody_reads_are_no_traceback(program: Program) -> None:

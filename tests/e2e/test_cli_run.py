@@ -118,7 +118,7 @@ def test_an_input_that_finds_no_space_here_is_an_error_and_nothing_runs(program:
     limited = ["sh", "-c", 'ulimit -f 4096; exec "$@"', "sh", program.path, "run", "--stdin", f"echo ran >{ran}"]
     done = subprocess.run(limited, input=bytes(8 << 20), env=program.environ, cwd=program.home, capture_output=True)
     assert done.returncode == 125, done
-    assert b"could not be stored on this machine" in done.stderr
+    assert b"cannot store standard input on this machine" in done.stderr
     assert not ran.exists()
 
 
@@ -130,7 +130,7 @@ def test_a_time_limit_ends_the_command_and_keeps_its_output(program: Program) ->
     done = program.run("run", "--timeout", "500ms", "echo $$; exec sleep 600")
     assert done.returncode == 124
     assert gone(int(done.stdout))
-    assert b"ended at its time limit of 0.5 s\n" in done.stderr
+    assert b"stopped at its timeout of 0.5 s\n" in done.stderr
 
 
 def test_a_time_limit_holds_also_while_nobody_reads_the_output(there: Program) -> None:

@@ -49,7 +49,7 @@ def test_the_list_says_which_tools_wait_for_what_is_not_installed(program: Progr
     (tmp_path / "sitecustomize.py").write_text(code)
     program.environ["PYTHONPATH"] = str(tmp_path)
     sentence = (
-        "fetch_url, web_search are not offered: they need what is not installed here (httpx, ddgs); "
+        "fetch_url, web_search are not offered: they need modules that are not installed (httpx, ddgs); "
         f"{install_extra('web')}"
     )
     settings = program.home / "config/harness/config.toml"
@@ -61,7 +61,7 @@ def test_the_list_says_which_tools_wait_for_what_is_not_installed(program: Progr
     done = program.run("tools", "list")
     assert (sentence in done.stderr.decode(), b"\nfetch_url " in done.stdout) == (True, False)
     done = program.run("tools", "list", "--profile", "hygge")
-    assert b"webfetch is not offered: it needs what is not installed here (httpx)" in done.stderr
+    assert b"webfetch is not offered: it needs modules that are not installed (httpx)" in done.stderr
     found = json.loads(program.run("tools", "list", "--all", "--json").stdout)
     assert {tool["name"]: tool["missing_libraries"] for tool in found if tool["missing_libraries"]} == {
         "fetch_url": ["httpx"],
@@ -95,7 +95,7 @@ def test_schemas_are_printed_for_a_provider_and_for_none(program: Program) -> No
     for provider in ("anthropic", "gemini", "generic", "openai-responses"):
         assert json.loads(program.run("tools", "schema", "all", "--provider", provider).stdout)
     done = program.run("tools", "schema", "time", "--provider", "acme")
-    assert (done.returncode, b"none of anthropic" in done.stderr) == (125, True)
+    assert (done.returncode, b"not one of anthropic" in done.stderr) == (125, True)
     done = program.run("tools", "schema", "tmie")
     assert (done.returncode, b"did you mean 'time'?" in done.stderr) == (125, True)
 

@@ -155,7 +155,7 @@ def test_what_would_outlive_it_is_refused(make_way: MakeWay, program: Program, w
     way = make_way("docker")
     done = with_way(program, way).run(*options(way, "hx-none"), "run", *words, "--", "sleep 300")
     assert done.returncode not in (0, 1)
-    assert b"removed when this ends" in done.stderr
+    assert b"it is removed on exit" in done.stderr
     assert left(way.engine) == []
 
 

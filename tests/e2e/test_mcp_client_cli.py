@@ -114,7 +114,7 @@ def test_a_changed_tool_is_shown_and_accepted(program: Program) -> None:
     shown = json.loads(program.run("servers", "show", "raw", "--json").stdout)
     assert [tool["name"] for tool in shown if tool["changed"]] == ["echo"]
     assert "id_ed25519" in shown[0]["description"]
-    line = b"raw_echo (raw/echo; changed, waits to be accepted): Do echo."
+    line = b"raw_echo (raw/echo; changed, not accepted yet): Do echo."
     assert line in program.run("servers", "show", "raw").stdout
     assert program.run("servers", "accept", "raw", "nothing").returncode == 125
     done = program.run("servers", "accept", "raw", "raw_echo")

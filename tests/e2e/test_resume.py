@@ -61,7 +61,7 @@ def test_conversations_are_kept_in_order_from_the_command_line(program: Program)
 
     pipe = program.home / "pipe"
     os.mkfifo(pipe)
-    assert "is no file" in told(program, "resume", "--import", str(pipe), code=125)
+    assert "is not a regular file" in told(program, "resume", "--import", str(pipe), code=125)
     file = program.home / "it.json"
     told(program, "resume", "disk", "--export", str(file))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -131,7 +131,7 @@ def test_a_traced_run_can_be_summed_up_replayed_and_looked_into(program: Program
     assert [step["step"] for step in steps] == [1, 2]
     assert "MESSAGES" in told(program, "trace", "context", "run.trace")
     assert "where is it?" in told(program, "trace", "context", "run.trace", "--request", str(steps[1]["request"]))
-    assert "does not have all of request 99" in told(
+    assert "does not contain all of request 99" in told(
         program, "trace", "context", "run.trace", "--request", "99", code=125
     )
     kept = program.home / "notes.txt"

@@ -154,10 +154,10 @@ def test_what_is_known_of_a_host_is_known_there_and_not_here(over_ssh: Program) 
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("add", "password=Tr0ub4dor-3x"), 125, "it holds what looks like a secret"),
-        (("add", " "), 125, "it cannot be kept: it is empty"),
+        (("add", "password=Tr0ub4dor-3x"), 125, "the text seems to contain a secret"),
+        (("add", " "), 125, "cannot store the memory: it is empty"),
         (("add", "x" * 2_001), 125, "it is longer than 2000 characters"),
-        (("add", "--cwd", "/srv", "x"), 125, "--cwd goes with --scope project"),
+        (("add", "--cwd", "/srv", "x"), 125, "--cwd needs --scope project"),
         (("add", "--scope", "session", "x"), 125, "session"),
         (("forget", "m7"), 125, "there is no memory 'm7'"),
         (("forget", "x"), 125, "there is no memory 'x'"),

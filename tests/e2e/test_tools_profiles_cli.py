@@ -16,7 +16,7 @@ def test_what_has_to_be_asked_for_is_counted_and_listed_with_all(program: Progra
     done = program.run("tools", "list")
     said = done.stderr.decode()
     assert done.returncode == 0
-    assert "more are offered when they are asked for (pack agents, dev, web): --all lists them" in said
+    assert "more tools are opt-in (pack agents, dev, web); --all lists them" in said
     lines = program.run("tools", "list", "--all").stdout.decode().splitlines()
     assert lines[0].split()[:2] == ["NAME", "PACK"]
     packs = {line.split()[0]: line.split()[1] for line in lines[1:]}

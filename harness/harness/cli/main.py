@@ -1,4 +1,4 @@
-"""The program: its commands, and how every way of failing becomes one line and an exit code."""
+"""The ``harness`` program: its commands, and one line and an exit code for every failure."""
 
 from __future__ import annotations
 
@@ -34,58 +34,61 @@ COMPLETION_VARIABLE = "_HARNESS_COMPLETE"
 
 
 class Program(LazyGroup):
-    """The top level."""
+    """The top-level command group."""
 
     table: ClassVar = {
-        "run": (".commands.run:run", "Run a command; its output and exit code become ours."),
-        "exec": (".exec.command:exec_", "Let a model work on a prompt on the target, and print its answer."),
-        "resume": (".commands.resume:resume", "Go on with a stored conversation; list, export and import them."),
-        "read": (".commands.files:read", "Print a file of the target."),
-        "write": (".commands.files:write", "Write stdin to a file of the target, atomically."),
-        "capture": (".commands.terminal:capture", "Print what is on a pane's screen."),
+        "run": (".commands.run:run", "Run a command, print its output and exit with its exit code."),
+        "exec": (".exec.command:exec_", "Run an agent on a prompt and print its answer."),
+        "resume": (".commands.resume:resume", "Resume, list, export and import stored conversations."),
+        "read": (".commands.files:read", "Print a file on the target."),
+        "write": (".commands.files:write", "Write stdin to a file on the target, atomically."),
+        "capture": (".commands.terminal:capture", "Print a pane's screen or scrollback."),
         "keys": (".commands.terminal:keys", "Type into a pane."),
-        "panes": (".commands.terminal:panes", "List, create and end the session's panes."),
-        "sessions": (".commands.terminal:sessions", "List, create and end sessions."),
-        "jobs": (".commands.jobs:jobs", "List, show, follow, wait for and end commands on the target."),
-        "attach": (".commands.terminal:attach", "Enter the session, to watch or to take over."),
+        "panes": (".commands.terminal:panes", "List, create and kill the session's panes."),
+        "sessions": (".commands.terminal:sessions", "List, create and kill tmux sessions."),
+        "jobs": (".commands.jobs:jobs", "List, show, follow, wait for and kill jobs on the target."),
+        "attach": (".commands.terminal:attach", "Attach to the tmux session, to watch or to take over."),
         "permissions": (
             ".commands.permissions:permissions",
-            "What may run without asking: list, add, remove and test rules.",
+            "List, add, remove and test permission rules.",
         ),
-        "disconnect": (".commands.doctor:disconnect", "End harness's SSH connections; sessions and jobs live on."),
-        "tools": (".commands.tools:tools", "What models are offered: list the tools, print their schemas, call one."),
+        "disconnect": (
+            ".commands.doctor:disconnect",
+            "Close harness's SSH connections; sessions and jobs keep running.",
+        ),
+        "tools": (".commands.tools:tools", "List the tools that models are offered, print their schemas, call one."),
         "models": (
             ".commands.models:models",
-            "The models that the agent can talk to: list them, see whether one answers.",
+            "List the configured models and check whether one responds.",
         ),
         "servers": (
             ".commands.servers:servers",
-            "The MCP servers whose tools are offered: list them, show and accept tools.",
+            "List the configured MCP servers, show and accept their tools.",
         ),
-        "mcp": (".commands.mcp:mcp", "Serve the tools to clients of the Model Context Protocol."),
-        "memory": (".commands.memory:memory", "What agents have written down to know it later: list, add, forget."),
-        "audit": (".commands.audit:audit", "Show, verify and export what was run, and what came of it."),
+        "mcp": (".commands.mcp:mcp", "Serve the tools to MCP clients."),
+        "memory": (".commands.memory:memory", "List, add and remove the agents' memories."),
+        "audit": (".commands.audit:audit", "Show, verify and export the audit log."),
         "trace": (
             ".commands.trace:trace",
-            "Read what --trace FILE has written: figures, a replay, what models were sent.",
+            "Summarize or replay a --trace file, or show its model requests.",
         ),
-        "doctor": (".commands.doctor:doctor", "Check target and settings; each finding comes with its fix."),
-        "config": (".commands.setup:config", "Show the settings and where each was set."),
+        "doctor": (".commands.doctor:doctor", "Check the target and the settings, and suggest fixes."),
+        "config": (".commands.setup:config", "Show the settings and where each is set."),
         "init": (".commands.setup:init", "Write a commented settings file."),
-        "demo": (".commands.setup:demo", "See it work, on a throw-away SSH server on this machine."),
-        "completion": (".commands.setup:completion", "Print the shell code for completion."),
+        "demo": (".commands.setup:demo", "Run a demo on a temporary local SSH server."),
+        "completion": (".commands.setup:completion", "Print the shell completion script."),
     }
 
 
 @click.command(cls=Program, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, help="Show the version and exit.")
-@click.option("--model", metavar="NAME", default="", help="At the prompt: the model to begin with.")
-@click.option("--plain", is_flag=True, help="At the prompt: print lines only, for slow links and screen readers.")
+@click.option("--model", metavar="NAME", default="", help="At the prompt: start with this model.")
+@click.option("--plain", is_flag=True, help="At the prompt: use line mode, for slow connections and screen readers.")
 @click.pass_context
 def cli(ctx: click.Context, version: bool, model: str, plain: bool) -> int:
-    """Run commands on real machines, in a tmux session that people can watch and take over.
+    """Run commands on real machines, in a tmux session that operators can watch and take over.
 
-    Without a command it is a prompt, at which a model works on the target and !COMMAND runs there.
+    Without a command, open the prompt: an agent works on the target, and !COMMAND runs there.
     """
     if version:
         _print_version(as_json_document=invocation_of(ctx).json)
@@ -93,8 +96,8 @@ def cli(ctx: click.Context, version: bool, model: str, plain: bool) -> int:
     if ctx.invoked_subcommand is None:
         report_renamed(invocation_of(ctx))
         return _prompt(ctx, model, plain=plain)
-    if model or plain:  # before a command they would say nothing, and another model would answer than was meant
-        ctx.fail(f"{'--model' if model else '--plain'} stands behind {ctx.invoked_subcommand}, where that takes it")
+    if model or plain:  # before a command they would be ignored, and another model than intended would respond
+        ctx.fail(f"{'--model' if model else '--plain'} must come after {ctx.invoked_subcommand}")
     return 0
 
 
@@ -108,17 +111,24 @@ def _prompt(ctx: click.Context, model: str, *, plain: bool) -> int:
 
 
 def _print_version(*, as_json_document: bool) -> None:
-    from importlib.metadata import version  # most of the start-up time, and seldom needed
+    from importlib.metadata import version  # slow to import, and seldom needed
 
     number = version("harness-ops")
     print_json({"version": number}) if as_json_document else click.echo(f"harness {number}")
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """The entry point of ``harness``."""
+    """Run the ``harness`` program and exit.
+
+    Args:
+        args: The command line without the program's name; None takes it from ``sys.argv``.
+
+    Raises:
+        SystemExit: Always, with the program's exit code.
+    """
     words = list(sys.argv[1:] if args is None else args)
     invocation = Invocation()
-    atexit.register(gc.freeze)  # nobody needs the last search for garbage, a tenth of a short run
+    atexit.register(gc.freeze)  # skips the last garbage collection, a tenth of a short run
     prepare_streams()
     try:
         code = _run(words, invocation)
@@ -157,7 +167,7 @@ def _run(words: list[str], invocation: Invocation) -> int:
         return _usage(error, as_json_document=_wants_json(words, invocation))
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except Exception as error:  # whatever it is, it must not look like the command's own exit code
+    except Exception as error:  # no failure of harness may look like the command's own exit code
         if invocation.verbose >= 3:
             traceback.print_exc()
         known = _harness_error(error)
@@ -173,10 +183,12 @@ def _harness_error(error: Exception) -> HarnessError:
     if isinstance(error, HarnessError):
         return error
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
-        return HarnessError(f"the output could not be written: {(error.strerror or 'error').lower()}")
+        return HarnessError(f"cannot write the output: {(error.strerror or 'error').lower()}")
     if isinstance(error, ValueError):
         return HarnessError(str(error))
-    return HarnessError(f"internal error: {type(error).__name__}: {error}", hint="-vvv shows where; please report it")
+    return HarnessError(
+        f"internal error: {type(error).__name__}: {error}", hint="-vvv shows the traceback; please report it"
+    )
 
 
 def _usage(error: click.ClickException, *, as_json_document: bool) -> int:
@@ -191,4 +203,4 @@ def _usage(error: click.ClickException, *, as_json_document: bool) -> int:
 
 def _wants_json(words: list[str], invocation: Invocation) -> bool:
     ours = words[: words.index("--")] if "--" in words else words
-    return invocation.json or "--json" in ours  # a mistake in the options ends the parsing before --json is seen
+    return invocation.json or "--json" in ours  # an invalid option ends the parsing before --json is seen

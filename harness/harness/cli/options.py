@@ -1,4 +1,4 @@
-"""Options that every command takes, their types, and click's command classes with them."""
+"""The options that every command takes, their types, and click command classes that add them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-# -- The options that every command takes, before or after its name, and how ``--tmux [SESSION]`` finds its value.
+# -- The shared options, before or after the command's name, and the optional value of ``--tmux [SESSION]``.
 
 
 TMUX = "--tmux"
@@ -59,14 +59,14 @@ TARGET_FIELDS = frozenset(
     }
 )
 LISTS = frozenset({"ssh_options", "image_mounts"})
-"""Options that add up."""
+"""Options whose values accumulate."""
 ONCE = frozenset({"ssh", "container", "target", "image", "engine", "pane"})
-"""Options that choose where a command runs: given twice with two values, one of the two would be ignored."""
+"""Options that choose where a command runs; two different values are an error, as one would be ignored."""
 
 
 @dataclass(slots=True)
 class Invocation:
-    """What the shared options say, gathered from both sides of the command's name; the later one wins."""
+    """The values of the shared options from both sides of the command's name; the later one wins."""
 
     choices: CommandLineChoices = field(default_factory=CommandLineChoices)
     json: bool = False
@@ -74,15 +74,15 @@ class Invocation:
     color: bool | None = None
     batch: bool = False
     trace: str = ""
-    """The file into which everything goes that an agent does; empty for none."""
+    """The file to which an agent's trace is written; empty for none."""
     passes_codes: bool = False
-    """The command's exit code is that of a command on the target, so 1 would be ambiguous."""
+    """Whether the exit code is that of a command on the target, so that 1 would be ambiguous."""
     renamed: list[str] = field(default_factory=list)
-    """A warning for each old spelling of an option that was given, until they are printed."""
+    """Warnings about old option spellings that were given, until they are printed."""
 
 
 def invocation_of(ctx: click.Context) -> Invocation:
-    """The invocation that ``ctx`` belongs to."""
+    """Return the invocation that ``ctx`` belongs to."""
     return ctx.find_root().ensure_object(Invocation)
 
 
@@ -91,18 +91,18 @@ def invocation_of(ctx: click.Context) -> Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What of a command's parser decides where an option's value ends."""
+    """The facts about a command's parser that decide where the value of ``--tmux`` ends."""
 
     with_value: frozenset[str]
     commands: frozenset[str] | None = None
-    """The subcommands' names; None for a command that is no group."""
+    """The subcommands' names; None for a command that is not a group."""
     arguments: bool = False
-    """The command takes words of its own."""
+    """Whether the command takes positional arguments."""
     interspersed: bool = True
 
 
 def spec_of(command: click.Command, ctx: click.Context) -> Spec:
-    """The :class:`Spec` of a command."""
+    """Return the :class:`Spec` of a command."""
     params = command.get_params(ctx)
     takes_value = {
         name
@@ -118,11 +118,11 @@ def spec_of(command: click.Command, ctx: click.Context) -> Spec:
 def split_tmux_option(args: Sequence[str], spec: Spec) -> list[str]:
     """Rewrite a bare ``--tmux`` as ``--tmux=`` or ``--tmux=SESSION``.
 
-    The next word is its value where that is certain: before a subcommand when it is not the name of one, and after a
-    command that takes no words of its own. Elsewhere a value is written ``--tmux=SESSION``.
+    The next word is its value where that is certain: before a subcommand if it is not a subcommand's name, and after a
+    command without positional arguments. Elsewhere a value is written ``--tmux=SESSION``.
 
     Raises:
-        click.UsageError: ``--tmux WORD -- ...``, which could be meant either way.
+        click.UsageError: ``--tmux WORD -- ...``, which is ambiguous.
     """
     done: list[str] = []
     rest = list(args)
@@ -225,7 +225,7 @@ def _the_one_value(option: str, before: str | None, given: Sequence[str]) -> str
     """Return the value of an option of :data:`ONCE`.
 
     Raises:
-        click.UsageError: It was given with different values.
+        click.UsageError: The option was given with different values.
     """
     values = list(dict.fromkeys([*([] if before is None else [before]), *given]))
     if len(values) > 1:
@@ -242,24 +242,24 @@ def _complete_target(ctx: click.Context, param: click.Parameter, incomplete: str
 
 
 def _complete_command(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """After a bare --tmux comes most likely the command."""
+    """Complete command names: after a bare --tmux, the next word is most likely the command."""
     names = ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
     return [name for name in names if name.startswith(incomplete)]
 
 
 def shared_options(*, hidden: bool) -> list[click.Option]:
-    """New option objects for one command; ``hidden`` leaves them out of its help."""
+    """Return new option objects for one command; ``hidden`` omits them from its help."""
 
     def option(*names: str, cls: type[click.Option] = click.Option, **more: Any) -> click.Option:
         return cls(list(names), expose_value=False, callback=_record, hidden=hidden, **more)
 
     return [
         *_target_options(option),
-        option("--config", "config_file", metavar="FILE", help="Read settings from FILE too."),
-        option("--json", "json", is_flag=True, help="Print results, and errors, as JSON."),
-        option("-v", "--verbose", count=True, help="Say more on stderr; -vvv shows tracebacks."),
-        option("--no-color", "no_color", is_flag=True, help="No colours (as does NO_COLOR)."),
-        option("--trace", metavar="FILE", help="Write everything that the agent does into FILE ('harness trace')."),
+        option("--config", "config_file", metavar="FILE", help="Also read settings from FILE."),
+        option("--json", "json", is_flag=True, help="Print results and errors as JSON."),
+        option("-v", "--verbose", count=True, help="More verbose output on stderr; -vvv shows tracebacks."),
+        option("--no-color", "no_color", is_flag=True, help="Disable colors (as NO_COLOR does)."),
+        option("--trace", metavar="FILE", help="Write a trace of the agent to FILE (see 'harness trace')."),
         option("--batch", is_flag=True, help="Never ask for a password, a host key or an approval."),
     ]
 
@@ -270,19 +270,19 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
             "--ssh",
             multiple=True,
             metavar="[USER@]HOST[:PORT]",
-            help="Run on a host, or a Host of your ssh configuration.",
+            help="Run on a host, or on a Host of the ssh configuration.",
         ),
         option(
             "--container",
             multiple=True,
             metavar="NAME",
-            help="Run in a container, on this machine or on the --ssh host.",
+            help="Run in a running container, on this machine or on the --ssh host.",
         ),
         option(
             "--engine",
             type=click.Choice(["docker", "podman"]),
             multiple=True,
-            help="The container's engine; else the one that answers.",
+            help="Use this container engine (default: the first that responds).",
         ),
         *_image_options(option),
         option(
@@ -290,25 +290,32 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
             multiple=True,
             metavar="URL|NAME",
             shell_complete=_complete_target,
-            help="A target URL, or a named target.",
+            help="Run on a target URL or a named target.",
         ),
         option(
             "--tmux",
             metavar="[SESSION]",
             shell_complete=_complete_command,
-            help="Run in a tmux session that people can attach to.",
+            help="Run in a tmux session that an operator can attach to.",
         ),
-        option("--no-tmux", "no_tmux", is_flag=True, help="Run plainly, whatever the settings say."),
-        option("--pane", multiple=True, metavar="NAME", help="Use this pane; 'run' makes it if it is missing."),
-        option("-o", "--option", "ssh_options", metavar="KEY=VALUE", multiple=True, help="As ssh -o; repeatable."),
-        option("-i", "--identity", metavar="FILE", help="As ssh -i: a private key."),
-        option("-F", "--ssh-config", metavar="FILE", help="As ssh -F: another ssh configuration."),
+        option("--no-tmux", "no_tmux", is_flag=True, help="Run without tmux, overriding the settings."),
+        option("--pane", multiple=True, metavar="NAME", help="Use this pane; 'run' creates it if it is missing."),
+        option(
+            "-o",
+            "--option",
+            "ssh_options",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="Set an ssh option, as ssh -o does; repeatable.",
+        ),
+        option("-i", "--identity", metavar="FILE", help="Use this private key, as ssh -i does."),
+        option("-F", "--ssh-config", metavar="FILE", help="Use this ssh configuration, as ssh -F does."),
         option(
             "--dedicated-connection",
             cls=RenamedOption,
             old="--fresh-connection",
             is_flag=True,
-            help="Log in again and share the connection with no other process.",
+            help="Use a dedicated connection; do not share the SSH master.",
         ),
     ]
 
@@ -319,17 +326,22 @@ def _image_options(option: Callable[..., click.Option]) -> list[click.Option]:
             "--image",
             multiple=True,
             metavar="IMAGE",
-            help="Run in a throw-away container of an image, removed at the end.",
+            help="Run in a temporary container of IMAGE, removed on exit.",
         ),
-        option("--memory", "image_memory", metavar="SIZE", help="The most memory that it may take, such as 512m."),
-        option("--cpus", "image_cpus", metavar="N", help="The most processors that it may take, such as 1.5."),
-        option("--network", "image_network", metavar="NAME", help="Its network: none, host, or one of the engine's."),
+        option("--memory", "image_memory", metavar="SIZE", help="Memory limit of the container, for example 512m."),
+        option("--cpus", "image_cpus", metavar="N", help="CPU limit of the container, for example 1.5."),
+        option(
+            "--network",
+            "image_network",
+            metavar="NAME",
+            help="Network of the container: none, host, or one of the engine's.",
+        ),
         option(
             "--mount",
             "image_mounts",
             metavar="SRC:DST[:ro]",
             multiple=True,
-            help="Let it see a directory of the host; repeatable.",
+            help="Bind-mount a host directory; repeatable.",
         ),
     ]
 
@@ -337,7 +349,7 @@ def _image_options(option: Callable[..., click.Option]) -> list[click.Option]:
 # -- Click's command classes with the shared options, and a group that imports its commands when they are used.
 
 
-EPILOG = "The options of 'harness --help' (--ssh, --tmux, --json, ...) may stand here too."
+EPILOG = "The options of 'harness --help' (--ssh, --tmux, --json, ...) work here too."
 
 
 class HarnessCommand(click.Command):
@@ -357,7 +369,7 @@ class HarnessCommand(click.Command):
 
 
 class HarnessGroup(click.Group):
-    """A group that takes the shared options; an unknown command is answered with the nearest name."""
+    """A group that takes the shared options and suggests the nearest name for an unknown command."""
 
     shared_hidden = True
 
@@ -382,7 +394,7 @@ class HarnessGroup(click.Group):
 
 
 class LazyGroup(HarnessGroup):
-    """A group whose commands are named in a table: name → (module:attribute, one line of help)."""
+    """A group whose commands are imported on use, from a table: name → (module:attribute, one line of help)."""
 
     shared_hidden = False
     table: ClassVar[Mapping[str, tuple[str, str]]] = {}
@@ -402,12 +414,12 @@ class LazyGroup(HarnessGroup):
 
 
 def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]], click.Command]:
-    """Declare a command. Its function returns the exit code; None is 0."""
+    """Declare a command; its function returns the exit code, or None for 0."""
     return click.command(name, cls=HarnessCommand, **settings)
 
 
 def group(name: str, default: str, commands: Sequence[click.Command], text: str) -> click.Group:
-    """A group of commands that runs ``default`` when no command is named."""
+    """Create a group of commands that runs ``default`` if no command is named."""
 
     def run_default(ctx: click.Context) -> int | None:
         if ctx.invoked_subcommand is not None:
@@ -422,17 +434,17 @@ def group(name: str, default: str, commands: Sequence[click.Command], text: str)
     return made
 
 
-# -- Kinds of values that options take: times and sizes.
+# -- Option types: times and sizes.
 
 
 NO_LIMIT: Final = 366 * 86400.0
-"""What ``none`` means, in seconds; a longer time is refused."""
+"""The value of ``none`` in seconds, and the longest time that is accepted."""
 
 _Function = Callable[..., int | None]
 
 
 class Pause(click.ParamType[float]):
-    """Seconds, or ``500ms``, ``30s``, ``10m``, ``1h``, from 0 on."""
+    """A duration of 0 or more: seconds, or ``500ms``, ``30s``, ``10m``, ``1h``."""
 
     name = "duration"
     forms = "write 0, 90, 500ms, 30s, 10m, 1h"
@@ -448,7 +460,7 @@ class Pause(click.ParamType[float]):
 
 
 class TimeLimit(Pause):
-    """As :class:`Pause`, but never 0; ``none`` for no limit."""
+    """A :class:`Pause` greater than 0, or ``none`` for no limit."""
 
     forms = "write 90, 500ms, 30s, 10m, 1h, or none for no limit"
 
@@ -457,12 +469,12 @@ class TimeLimit(Pause):
             return NO_LIMIT
         seconds = super().convert(value, param, ctx)
         if seconds == 0:
-            self.fail(f"{value!r} leaves no time: {self.forms}", param, ctx)
+            self.fail(f"{value!r} is not greater than 0: {self.forms}", param, ctx)
         return seconds
 
 
 class Size(click.ParamType[int]):
-    """Bytes, or ``64k``, ``1M``, ``2G``."""
+    """A size: bytes, or ``64k``, ``1M``, ``2G``."""
 
     name = "size"
 
@@ -476,10 +488,10 @@ class Size(click.ParamType[int]):
 
 
 def time_limit_option(*names: str, **settings: object) -> Callable[[_Function], _Function]:
-    """An option that takes a :class:`TimeLimit`."""
+    """Declare an option that takes a :class:`TimeLimit`."""
     return click.option(*names, type=TimeLimit(), metavar="TIME", **settings)  # type: ignore[arg-type]  # passed through
 
 
 def pause_option(*names: str, **settings: object) -> Callable[[_Function], _Function]:
-    """An option that takes a :class:`Pause`."""
+    """Declare an option that takes a :class:`Pause`."""
     return click.option(*names, type=Pause(), metavar="TIME", **settings)  # type: ignore[arg-type]  # passed through

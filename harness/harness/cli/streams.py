@@ -160,7 +160,7 @@ def run_async(main: Callable[[Interruption], Awaitable[int]]) -> int:
         interruption.close()
     if interruption.error is not None:
         reason = interruption.error.strerror or "input/output error"
-        raise HarnessError(f"the output could not be written: {reason.lower()}") from interruption.error
+        raise HarnessError(f"cannot write the output: {reason.lower()}") from interruption.error
     return SIGNALLED + interruption.signal if interruption.tripped else code
 
 

@@ -58,7 +58,7 @@ def test_a_model_is_tried_out(program: Program) -> None:
         assert len(server.asked) == 3, "a check is not sent again"
     assert (good.returncode, good.stderr) == (0, b"")
     lines = good.stdout.decode().splitlines()
-    assert lines[0] == "openai:gpt-test answers: ready"
+    assert lines[0] == "openai:gpt-test responds: ready"
     assert lines[2] == "1000000 tokens in, 2 out; cost $3.000030"
     document = json.loads(as_json.stdout)
     assert (document["ok"], document["name"], document["answer"]) == (True, "mine", "ready")

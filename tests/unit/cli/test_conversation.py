@@ -106,7 +106,7 @@ def test_it_goes_on_where_it_was_only() -> None:
 
 def test_a_document_that_finds_no_room_leaves_no_half_of_it(tmp_path: Path) -> None:
     with file_limit(tmp_path / "disk") as full, full():
-        with pytest.raises(HarnessError, match="cannot be written: file too large"):
+        with pytest.raises(HarnessError, match=r"cannot write .*: file too large"):
             write_new(tmp_path / "it.json", "x" * 100_000)
         write_new(tmp_path / "short.json", "{}")
     assert not (tmp_path / "it.json").exists()

@@ -26,7 +26,7 @@ def test_a_rule_is_added_listed_tested_and_removed(program: Program) -> None:
     assert said(program, "test", "make all")[0] == 1
     assert said(program, "remove", rule_id) == (
         125,
-        f"harness: there is no rule '{rule_id}' (harness permissions list shows them)\n",
+        f"harness: there is no rule '{rule_id}' ('harness permissions list' lists them)\n",
     )
 
 
@@ -69,7 +69,7 @@ def test_the_rule_that_decides_is_named_for_people(program: Program) -> None:
     program.run("permissions", "add", "--deny", "--on", "*", "--any", "--tool", "run_shell")
     code, text = said(program, "test", "ls")
     assert code == 126
-    assert text.splitlines()[0] == "it is denied: a rule says: deny run_shell"
+    assert text.splitlines()[0] == "denied: a rule says: deny run_shell"
     assert text.splitlines()[1].startswith("decided by: rule that denies ")
     assert text.splitlines()[2] == "about: ls"
 
@@ -93,9 +93,9 @@ def test_wrong_usage_is_an_error(program: Program, words: list[str]) -> None:
 
 
 def test_no_rules_at_all_is_said(program: Program) -> None:
-    assert "no rules of yours; harness permissions add" in said(program, "list")[1]
+    assert "no user rules; 'harness permissions add'" in said(program, "list")[1]
     said(program, "add", "--allow", "ls")
-    assert "no rules of yours" not in said(program, "list")[1]
+    assert "no user rules" not in said(program, "list")[1]
 
 
 def test_a_tool_that_is_not_there_cannot_be_tested(program: Program) -> None:
@@ -127,7 +127,7 @@ def test_a_rule_for_a_tool_that_is_not_there_is_added_only_when_that_is_meant(
 ) -> None:
     code, text = said(program, "add", "--deny", "--any", "--tool", tool)
     assert (code, f"there is no tool '{tool}'{nearest}" in text, "--absent" in text) == (125, True, True)
-    assert "no rules of yours" in said(program, "list")[1]
+    assert "no user rules" in said(program, "list")[1]
     assert said(program, "add", "--deny", "--any", "--absent", "--tool", tool)[0] == 0
     assert f"deny    local:  {tool} " in program.run("permissions", "list").stdout.decode()
 
@@ -154,7 +154,7 @@ def test_a_corrupt_file_is_said_and_left_alone(program: Program) -> None:
     file.write_text("{")
     file.chmod(0o600)
     code, text = said(program, "list")
-    assert (code, "everything asks" in text) == (0, True)
+    assert (code, "approval is required for every call" in text) == (0, True)
     assert said(program, "test", "ls")[0] == 1
     assert said(program, "add", "--allow", "ls")[0] == 125
     assert file.read_text() == "{"
@@ -218,11 +218,11 @@ def test_a_byte_that_is_no_text_is_part_of_a_command(program: Program) -> None:
     ("line", "problem"),
     [
         (b"df -h", "line 2 of standard input is not JSON"),
-        (b"[1]", "line 2 of standard input is neither a JSON string nor an object with a 'command'"),
-        (b'"\\ud800"', "line 2 of standard input holds half of a character"),
-        (b'{"command": "echo \\ud800"}', "line 2 of standard input holds half of a character"),
+        (b"[1]", "line 2 of standard input is neither a JSON string nor an object with 'command'"),
+        (b'"\\ud800"', "line 2 of standard input contains an unpaired surrogate"),
+        (b'{"command": "echo \\ud800"}', "line 2 of standard input contains an unpaired surrogate"),
         (b'{"command": 1}', "line 2 of standard input is neither"),
-        (b'{"command": "x", "decision": "maybe"}', "line 2 of standard input expects a decision that is none of"),
+        (b'{"command": "x", "decision": "maybe"}', "line 2 of standard input expects a decision other than"),
         (b'"' + b"x" * (1 << 20) + b"xx", "a line of standard input is longer than 1048576 bytes"),
     ],
 )

@@ -1,4 +1,4 @@
-"""``harness audit``: which calls ran on which target, who allowed them, what came of them, and the proof of it."""
+"""``harness audit``: show, verify, export and resolve the calls in the audit log."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = ["audit"]
 
 STATUSES = ("ok", "error", "denied", "cancelled", "timeout", "unknown", "running")
 TELLING = ("command", "cmd", "path", "file_path", "file", "url", "literal_text")
-"""Arguments, and other names of them, that say what a call is about; records keep arguments by name."""
+"""Arguments that describe a call, by their names in any tool profile, in order of preference."""
 SHOWN = 60
-"""Characters of a call in a list."""
-NONE = "there is no audit on this machine yet"
+"""Maximum number of characters of a call in a list."""
+NONE = "this machine has no audit log yet"
 
 
 class TimestampParam(click.ParamType[float]):
-    """A time in the past: how long ago, or a date, in local time unless it names a zone."""
+    """A time in the past: how long ago, or a date, in local time unless it has a UTC offset."""
 
     name = "moment"
 
@@ -48,11 +48,11 @@ class TimestampParam(click.ParamType[float]):
         try:
             return datetime.fromisoformat(str(value)).timestamp()
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time: write 2h, 3d, 2026-01-31 or 2026-01-31T12:30", param, ctx)
+            self.fail(f"{value!r} is not a time: write 2h, 3d, 2026-01-31 or 2026-01-31T12:30", param, ctx)
 
 
 class AuditHeadParam(click.ParamType["ChainHead"]):
-    """What ``harness audit verify`` printed."""
+    """A chain head, as printed by ``harness audit verify``."""
 
     name = "head"
 
@@ -66,13 +66,15 @@ class AuditHeadParam(click.ParamType["ChainHead"]):
 
 
 def _filters(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """The options that choose calls; --target, --ssh and --container do so, too."""
+    """Add the options that filter calls; --target, --ssh and --container filter them, too."""
     options = (
-        click.option("--since", type=TimestampParam(), metavar="TIME", help="From 2h or 3d ago, or from a date, on."),
-        click.option("--until", type=TimestampParam(), metavar="TIME", help="Before that time."),
+        click.option(
+            "--since", type=TimestampParam(), metavar="TIME", help="Only calls since 2h or 3d ago, or since a date."
+        ),
+        click.option("--until", type=TimestampParam(), metavar="TIME", help="Only calls before this time."),
         click.option("--tool", default="", metavar="NAME", help="Only calls of this tool."),
-        click.option("--status", type=click.Choice(STATUSES), default=None, help="Only those that ended so."),
-        click.option("--session", default="", metavar="ID", help="Only those of this session."),
+        click.option("--status", type=click.Choice(STATUSES), default=None, help="Only calls with this status."),
+        click.option("--session", default="", metavar="ID", help="Only calls of this session."),
     )
     for option in reversed(options):
         function = option(function)
@@ -87,18 +89,20 @@ def _chosen(session: CliSession, options: dict[str, Any]) -> Filters:
     return Filters(**(options | {"status": options["status"] or ""}), target=target)
 
 
-# -- what happened
+# -- show, export, verify
 
 
 @command("show")
 @click.argument("number", type=int, required=False)
-@click.option("-n", "--last", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="The last N.")
+@click.option(
+    "-n", "--last", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="Show the last N."
+)
 @_filters
 @click.pass_context
 def show(ctx: click.Context, /, number: int | None, last: int, **options: Any) -> int:
-    """List the last calls, the newest at the end, or print all that is known about the one of that NUMBER.
+    """List the last calls, newest last, or print the details of call NUMBER.
 
-    The target options choose the calls of that target.
+    The target options restrict the list to that target.
     """
     from ...toolkit.audit import AuditPaths, audit_directory, calls, one_call, open_reader, this_process
 
@@ -123,7 +127,7 @@ def show(ctx: click.Context, /, number: int | None, last: int, **options: Any) -
 
 def _show_one(session: CliSession, number: int, call: AuditCall | None) -> int:
     if call is None:
-        raise HarnessError(f"the audit has no call {number}", hint="harness audit show lists them")
+        raise HarnessError(f"the audit log has no call {number}", hint="'harness audit show' lists the calls")
     if session.json:
         print_json(call)
         return 0
@@ -145,7 +149,7 @@ def _row(call: AuditCall) -> tuple[str, ...]:
 
 
 def _what(arguments: object) -> str:
-    """The text of a call's arguments that says most of it: its command, its path, its address, or the first."""
+    """Return the argument that describes a call best: its command, path or URL, or else its first text."""
     given = arguments if isinstance(arguments, dict) else {}
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
     name = next((name for name in (*TELLING, *texts) if name in texts), "")
@@ -168,9 +172,9 @@ def _when(moment: object) -> str:
 @_filters
 @click.pass_context
 def export(ctx: click.Context, /, **options: Any) -> int:
-    """Print the records as JSON, one a line, oldest first: all of them, or those about the calls that are chosen.
+    """Print audit records as JSON, one per line, oldest first: all of them, or those of the filtered calls.
 
-    Each line is a record as it was hashed, with its hash.
+    Each line is a record as it was hashed, plus its hash.
     """
     from ...toolkit.audit import AuditPaths, audit_directory, open_reader, records, this_process
 
@@ -186,13 +190,16 @@ def export(ctx: click.Context, /, **options: Any) -> int:
 
 @command("verify")
 @click.option(
-    "--head", type=AuditHeadParam(), metavar="COUNT:HASH", help="What an earlier check printed must still hold."
+    "--head",
+    type=AuditHeadParam(),
+    metavar="COUNT:HASH",
+    help="Fail unless the log still contains this head, as printed by an earlier verify.",
 )
 @click.pass_context
 def verify(ctx: click.Context, head: ChainHead | None) -> int:
-    """Check that no record was changed, moved or removed. Prints the head, to be kept elsewhere.
+    """Check that no record was changed, moved or removed, and print the chain head, to be stored elsewhere.
 
-    The exit code is 1 when one was, and when other users may look into the audit.
+    The exit code is 1 if a record was, or if other users can read the audit log.
     """
     from ...toolkit.audit import AuditPaths, audit_directory
     from ...toolkit.audit import verify_audit as check
@@ -213,25 +220,25 @@ def _print_report(report: Report) -> None:
     for problem in report.problems:
         click.echo(readable(problem))
     if not report.is_whole:
-        click.echo("the audit is not what was written")
+        click.echo("audit verification failed: records were changed, moved or removed")
     elif not report.records:
         note(NONE)
         return
     else:
-        click.echo(f"{report.records} records, from {report.first} to {report.head.count}, are as they were written")
+        click.echo(f"{report.records} records, from {report.first} to {report.head.count}, verified")
     if report.unsettled:
         calls = "1 call has" if report.unsettled == 1 else f"{report.unsettled} calls have"
-        click.echo(f"{calls} no known outcome; harness audit orphans lists those that wait")
+        click.echo(f"{calls} no known outcome; 'harness audit orphans' lists the unresolved ones")
     click.echo(f"head: {report.head}")
 
 
-# -- what nobody knows
+# -- calls with an unknown outcome
 
 
 @command("orphans")
 @click.pass_context
 def orphans(ctx: click.Context) -> int:
-    """List the calls whose outcome nobody knows, because harness or the link was lost while they ran."""
+    """List calls with an unknown outcome (harness was killed or the connection was lost while they ran)."""
     session = session_of(ctx)
     found = [orphan for orphan in _orphans() if not orphan.is_running]
     if session.json:
@@ -263,10 +270,10 @@ def _orphan_row(orphan: UnresolvedCall) -> tuple[str, ...]:
 @command("resolve")
 @click.argument("number", type=int)
 @click.argument("decision", type=click.Choice(("failed", "succeeded", "abort")))
-@click.option("--note", "text", default="", metavar="TEXT", help="How you know; needed with 'succeeded'.")
+@click.option("--note", "text", default="", metavar="TEXT", help="Explain the decision; required with 'succeeded'.")
 @click.pass_context
 def resolve(ctx: click.Context, number: int, decision: str, text: str) -> int:
-    """Decide what came of a call that 'harness audit orphans' lists; 'abort' gives it up without knowing."""
+    """Record the outcome of a call listed by 'harness audit orphans'; 'abort' closes it with an unknown outcome."""
     from ...toolkit.assembly import load_toolkit_settings
     from ...toolkit.audit import AuditPaths, Decision, audit_directory, open_store, resolution, this_process
 
@@ -284,7 +291,7 @@ def resolve(ctx: click.Context, number: int, decision: str, text: str) -> int:
 
 
 def _redactor(settings: ToolkitSettings) -> Redactor:
-    """It takes secrets out of what is kept."""
+    """Return the redactor for stored texts."""
     import os
 
     from ...toolkit.redaction.redactor import PatternRedactor
@@ -295,7 +302,7 @@ def _redactor(settings: ToolkitSettings) -> Redactor:
 @command("reconcile")
 @click.pass_context
 def reconcile(ctx: click.Context) -> int:
-    """Ask the target's jobs what came of the calls of harnesses that are gone."""
+    """Resolve calls of exited harness processes from the job records on the target."""
     session = session_of(ctx)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
@@ -323,5 +330,5 @@ audit = group(
     "audit",
     "show",
     (show, verify, export, orphans, resolve, reconcile),
-    "Show, verify and export what was run, by whom it was allowed, and what came of it.",
+    "Show, verify and export the audit log.",
 )

@@ -1,4 +1,4 @@
-"""``harness doctor`` and ``harness disconnect``: target, settings and connections, checked and ended."""
+"""``harness doctor`` and ``harness disconnect``: check the target and the settings, close connections."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ __all__ = [
 
 
 @command("disconnect")
-@click.option("--all", "every", is_flag=True, help="End all of them, not only the target's.")
+@click.option("--all", "every", is_flag=True, help="Close the connections of all targets.")
 @click.pass_context
 def disconnect(ctx: click.Context, every: bool) -> int:
-    """End the SSH connection that harness keeps to the target. Sessions and jobs on it live on."""
+    """Close the SSH connection that harness keeps to the target; sessions and jobs on it keep running."""
     session = session_of(ctx)
     target = session.settings.target
     if not every and not any(hop.scheme == "ssh" for hop in target.hops):
-        raise UnsupportedOperation("no connection is kept to it", target=target, hint="give --ssh HOST, or --all")
+        raise UnsupportedOperation(
+            "harness keeps no connection to this target", target=target, hint="give --ssh HOST, or --all"
+        )
 
     async def main(interruption: Interruption) -> int:
         from ...operate.doctor import keeper
@@ -58,13 +60,13 @@ COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
 @click.option(
     "--clean",
     is_flag=True,
-    help="Remove ended jobs beyond the limits, and what panes and connections that are gone have left.",
+    help="Remove finished jobs beyond the limits, and leftovers of closed panes and connections.",
 )
 @click.pass_context
 def doctor(ctx: click.Context, clean: bool) -> int:
-    """Check the target and the settings; each finding comes with its fix.
+    """Check the target and the settings, and suggest fixes.
 
-    The exit code is 1 when a check fails. It runs 'sudo -n true' on the target, which the target may log.
+    The exit code is 1 if a check fails. It runs 'sudo -n true' on the target, which the target may log.
     """
     session = session_of(ctx)
 

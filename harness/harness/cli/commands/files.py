@@ -1,4 +1,4 @@
-"""``harness read`` and ``harness write``: files of the target, byte-exact, with a progress bar."""
+"""``harness read`` and ``harness write``: read and write files on the target byte-exactly, with a progress bar."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 
-# -- A bar on stderr for transfers: how much, how fast, and how long it still takes.
+# -- A progress bar on stderr for transfers: amount, speed, time left.
 
 
 SHOW_AFTER = 1.0
-"""Seconds before anything is shown: most transfers are over by then."""
+"""Seconds before the bar is shown; most transfers finish earlier."""
 MIN_INTERVAL = 0.1
 """Seconds between two updates."""
 
@@ -41,10 +41,10 @@ def transfer_progress(what: str) -> Iterator[Progress | None]:
     """Show the progress of one transfer while stderr is a terminal.
 
     Args:
-        what: The name of what is transferred, for the beginning of the line.
+        what: The name of the transferred file, for the start of the line.
 
     Yields:
-        What takes ``(done, whole)`` in bytes, with ``whole`` None where it is not known; None without a terminal.
+        A callback that takes ``(done, whole)`` in bytes, with ``whole`` None if unknown; None without a terminal.
     """
     if not sys.stderr.isatty():
         yield None
@@ -57,7 +57,7 @@ def transfer_progress(what: str) -> Iterator[Progress | None]:
 
 
 class _Shown:
-    """A transfer that may become visible."""
+    """The progress display of one transfer."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -80,7 +80,7 @@ class _Shown:
             self._bar.update(self._bar.task_ids[0], completed=done, total=whole)
 
     def _write_line(self, done: int, whole: int | None, seconds: float) -> None:
-        """Write the same facts without rich."""
+        """Write the progress as one line, without rich."""
         self._has_line = True
         click.echo(f"\r\x1b[K{progress_text(self._what, done, whole, seconds)}", nl=False, err=True)
 
@@ -104,7 +104,7 @@ def progress_text(what: str, done: int, whole: int | None, seconds: float) -> st
 
 
 def _rich_bar(what: str, started: float, whole: int | None) -> Bar | None:
-    """Return a started bar that counts from ``started`` on; None without rich."""
+    """Return a running bar that counts from ``started`` on; None without rich."""
     try:
         from rich import progress
         from rich.console import Console
@@ -126,18 +126,18 @@ def _rich_bar(what: str, started: float, whole: int | None) -> Bar | None:
     return bar
 
 
-# -- ``harness read`` and ``harness write``: files of the target, byte-exact.
+# -- ``harness read`` and ``harness write``.
 
 
 @command("read")
-@click.option("--offset", type=click.IntRange(0), default=0, metavar="BYTES", help="Start here.")
-@click.option("--limit", type=click.IntRange(0), metavar="BYTES", help="Read no more than this.")
+@click.option("--offset", type=click.IntRange(0), default=0, metavar="BYTES", help="Start at this byte.")
+@click.option("--limit", type=click.IntRange(0), metavar="BYTES", help="Read at most this many bytes.")
 @click.argument("path")
 @click.pass_context
 def read(ctx: click.Context, offset: int, limit: int | None, path: str) -> int:
-    """Print the file PATH of the target, byte for byte.
+    """Print the file PATH on the target, byte for byte.
 
-    With --json also its version, which 'harness write --expect' takes.
+    --json adds its version, for 'harness write --expect'.
     """
     session = session_of(ctx)
 
@@ -154,12 +154,12 @@ def read(ctx: click.Context, offset: int, limit: int | None, path: str) -> int:
 
 
 @command("write")
-@click.option("--append", is_flag=True, help="Add to the end of the file.")
-@click.option("--create", is_flag=True, help="Fail when the file exists.")
-@click.option("--mode", metavar="OCTAL", help="Its permissions, such as 0644; the default keeps the old ones.")
-@click.option("--expect", metavar="VERSION", help="Write only if this is still its version ('none': no such file).")
-@click.option("--force", is_flag=True, help="Write a read-only file, too; its permissions stay.")
-@click.option("--no-parents", is_flag=True, help="Do not make missing directories.")
+@click.option("--append", is_flag=True, help="Append to the file.")
+@click.option("--create", is_flag=True, help="Fail if the file exists.")
+@click.option("--mode", metavar="OCTAL", help="Set its permissions, such as 0644 (default: keep them).")
+@click.option("--expect", metavar="VERSION", help="Write only if the file has this version ('none': does not exist).")
+@click.option("--force", is_flag=True, help="Write even a read-only file; its permissions are kept.")
+@click.option("--no-parents", is_flag=True, help="Do not create missing directories.")
 @click.argument("path")
 @click.pass_context
 def write(
@@ -172,9 +172,9 @@ def write(
     no_parents: bool,
     path: str,
 ) -> int:
-    """Write standard input to the file PATH of the target, atomically.
+    """Write standard input to the file PATH on the target, atomically.
 
-    A reader sees the old content or the new one; a failure leaves the old.
+    Readers see the old or the new content; a failure keeps the old.
     """
     if append and create:
         raise click.UsageError("--append and --create contradict each other")

@@ -1,4 +1,4 @@
-"""``harness jobs``: commands on the target, also those of other harness processes and of the past."""
+"""``harness jobs``: jobs on the target, including finished ones and those of other harness processes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = [
 ]
 
 
-# -- A job's output as JSON, one object in each line.
+# -- A job's output as JSON, one object per line.
 
 
 def whole_characters(data: bytes) -> int:
-    """How many bytes come before a UTF-8 character that is cut at the end."""
+    """Return the number of bytes before a UTF-8 character that is incomplete at the end."""
     for back, byte in enumerate(reversed(data[-3:]), 1):
         if byte & 0xC0 != 0x80:
             length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
@@ -38,7 +38,7 @@ def whole_characters(data: bytes) -> int:
 
 
 class JsonLines:
-    """Turns output, from byte ``offset`` on, into ``{"offset": N, "text": "..."}``, and ends with the job's status."""
+    """Writer of a job's output as lines ``{"offset": N, "text": "..."}``, with the job's status as the last line."""
 
     def __init__(self, write: Callable[[bytes], None], offset: int) -> None:
         self._write = write
@@ -46,20 +46,20 @@ class JsonLines:
         self._rest = b""
 
     def write(self, data: bytes) -> None:
-        """The next bytes; a character that they cut waits for its other half."""
+        """Write the next bytes; keep an incomplete character until its rest arrives."""
         data = self._rest + data
         cut = whole_characters(data)
         self._rest = data[cut:]
         self._piece(data[:cut])
 
     def skip_to(self, offset: int) -> None:
-        """What comes next begins at this byte: those before it were not kept."""
+        """Set the offset of the next bytes, after a gap of dropped output."""
         self._piece(self._rest)
         self._rest = b""
         self._offset = offset
 
     def finish(self, job: Job) -> None:
-        """There is no more for now."""
+        """Write the remaining bytes and the job's status."""
         self._piece(self._rest)
         self._rest = b""
         self._line({"offset": self._offset, "status": job.status.value, "exit_code": job.exit_code})
@@ -73,7 +73,7 @@ class JsonLines:
         self._write(as_json(value).encode() + b"\n")
 
 
-# -- ``harness jobs``: commands on the target, also those of other harness processes and of the past.
+# -- ``harness jobs``.
 
 
 SIGNALS = ("TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "STOP", "CONT")
@@ -81,13 +81,15 @@ WHOLE = 1 << 30
 
 
 @command("list")
-@click.option("--all", "every", is_flag=True, help="Also those that have ended, and what tools ran for their own work.")
-@click.option("-n", "--last", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="The last N.")
+@click.option("--all", "every", is_flag=True, help="Include finished jobs and helper commands run by tools.")
+@click.option(
+    "-n", "--last", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="Show the last N."
+)
 @click.pass_context
 def list_jobs(ctx: click.Context, every: bool, last: int) -> int:
-    """List the jobs that the target keeps, oldest first: those running, and the last N.
+    """List the target's jobs, oldest first: the running ones and the last N.
 
-    What tools ran for their own work, such as a search, is listed with --all; with --json it has "helper": true.
+    --all includes helper commands, which tools run for themselves, such as a search; --json marks them "helper": true.
     """
     session = session_of(ctx)
 
@@ -107,7 +109,7 @@ def list_jobs(ctx: click.Context, every: bool, last: int) -> int:
 @click.argument("job_id", metavar="ID")
 @click.pass_context
 def show(ctx: click.Context, job_id: str) -> int:
-    """Print what is known about a job."""
+    """Print a job's details."""
     session = session_of(ctx)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
@@ -121,14 +123,14 @@ def show(ctx: click.Context, job_id: str) -> int:
 
 
 @command("tail")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
-@click.option("--offset", type=click.IntRange(0), default=0, metavar="BYTES", help="Start at this byte of its output.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the job ends.")
+@click.option("--offset", type=click.IntRange(0), default=0, metavar="BYTES", help="Start at this byte of the output.")
 @click.argument("job_id", metavar="ID")
 @click.pass_context
 def tail(ctx: click.Context, follow: bool, offset: int, job_id: str) -> int:
-    """Print a job's output: all of it so far, and with -f what comes. Standard error follows standard output.
+    """Print a job's output so far, and with -f new output as it arrives. Standard error follows standard output.
 
-    With --json one JSON object in each line: pieces of the output with their offsets, then the job's status.
+    --json prints one JSON object per line: pieces of the output with their offsets, then the job's status.
     """
     session = session_of(ctx)
 
@@ -151,7 +153,7 @@ def tail(ctx: click.Context, follow: bool, offset: int, job_id: str) -> int:
 
 
 async def _follow(target: ExecutionContext, job_id: str, offset: int, out: JsonLines | StreamWriter) -> None:
-    """Write what is kept of a job's output from ``offset`` on; standard error tells of what is not."""
+    """Write a job's stored output from ``offset`` on; report dropped output on standard error."""
     while True:
         try:
             async for chunk in target.follow(job_id, offset=offset):
@@ -168,11 +170,13 @@ async def _follow(target: ExecutionContext, job_id: str, offset: int, out: JsonL
 
 
 @command("wait")
-@time_limit_option("--timeout", default="none", show_default=True, help="Stop waiting after TIME; the job goes on.")
+@time_limit_option(
+    "--timeout", default="none", show_default=True, help="Stop waiting after TIME; the job keeps running."
+)
 @click.argument("job_id", metavar="ID")
 @click.pass_context
 def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
-    """Wait for a job; its output and exit code become ours, as with 'harness run'."""
+    """Wait for a job, print its output and exit with its exit code, as 'harness run' does."""
     session = session_of(ctx)
     session.invocation.passes_codes = True
 
@@ -191,13 +195,13 @@ def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
 
 @command("kill")
 @click.option("--signal", "signal_name", type=click.Choice(SIGNALS, case_sensitive=False), default="TERM")
-@pause_option("--grace", default="2s", show_default=True, help="KILL what is left after TIME.")
+@pause_option("--grace", default="2s", show_default=True, help="Send KILL to remaining processes after TIME.")
 @click.argument("job_id", metavar="ID")
 @click.pass_context
 def kill(ctx: click.Context, signal_name: str, grace: float, job_id: str) -> int:
-    """Signal a job's processes, and KILL what is left of them.
+    """Send a signal to a job's processes, then KILL to those that remain.
 
-    In a terminal TERM, the default, comes after a C-c; any other signal comes first.
+    In a pane, the default TERM is sent after a C-c; any other signal is sent first.
     """
     session = session_of(ctx)
 
@@ -214,7 +218,7 @@ def kill(ctx: click.Context, signal_name: str, grace: float, job_id: str) -> int
 @command("clean")
 @click.pass_context
 def clean(ctx: click.Context) -> int:
-    """Remove ended jobs beyond the limits of the settings (jobs_max_age, jobs_max_bytes), and logs of gone panes."""
+    """Remove finished jobs beyond the limits (jobs_max_age, jobs_max_bytes), and logs of closed panes."""
     session = session_of(ctx)
 
     async def main(interruption: Interruption) -> int:
@@ -261,5 +265,5 @@ jobs = group(
     "jobs",
     "list",
     (list_jobs, show, tail, wait, kill, clean),
-    "List, show, follow, wait for and end commands on the target.",
+    "List, show, follow, wait for and kill jobs on the target.",
 )

@@ -1,4 +1,4 @@
-"""``harness mcp``: our tools for clients of the Model Context Protocol."""
+"""``harness mcp``: serve harness's tools to MCP clients."""
 
 from __future__ import annotations
 
@@ -32,13 +32,17 @@ __all__ = ["mcp"]
 
 
 @command("mcp")
-@click.option("--http", "address", metavar="HOST:PORT", help="Serve over HTTP here, instead of stdin and stdout.")
-@click.option("--token-file", metavar="FILE", help="The token of HTTP clients; made when it is missing.")
+@click.option("--http", "address", metavar="HOST:PORT", help="Listen on HOST:PORT (HTTP) instead of stdin/stdout.")
+@click.option("--token-file", metavar="FILE", help="Read the HTTP bearer token from FILE; created if missing.")
 @click.option(
-    "--allow-host", "names", metavar="NAME", multiple=True, help="Serve HTTP under this name too; repeatable."
+    "--allow-host",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Accept this host name in HTTP requests, too; repeatable.",
 )
-@click.option("--allow-remote", is_flag=True, help="Listen on an address that other machines reach, unencrypted.")
-@click.option("--profile", metavar="NAME", help="Serve the tools as this profile shows them; none: our own names.")
+@click.option("--allow-remote", is_flag=True, help="Allow an address that other machines can reach, unencrypted.")
+@click.option("--profile", metavar="NAME", help="Use this tool profile; none: harness's own names.")
 @click.pass_context
 def mcp(
     ctx: click.Context,
@@ -50,28 +54,28 @@ def mcp(
 ) -> int:
     """Serve the tools to MCP clients: one over stdin and stdout, or many over HTTP with a token.
 
-    It ends when its client goes, or with SIGTERM or Ctrl-C; jobs on the target live on.
+    It exits when its stdio client disconnects, or on SIGTERM or Ctrl-C; jobs on the target keep running.
     """
     session = session_of(ctx)
     _check_extra()
     if address is None and (token_file or names or allow_remote):
-        raise click.UsageError("--token-file, --allow-host and --allow-remote are for --http")
+        raise click.UsageError("--token-file, --allow-host and --allow-remote need --http")
     opened = partial(_open, session, profile)
     code = (
         _stdio(session, opened) if address is None else _http(session, opened, address, token_file, names, allow_remote)
     )
-    return 0 if code == SIGNALLED + signal.SIGTERM else code  # that is how clients end a server
+    return 0 if code == SIGNALLED + signal.SIGTERM else code  # clients stop a server with SIGTERM
 
 
 def _check_extra() -> None:
     try:
-        import mcp.server  # noqa: F401 # only to see whether it is there
+        import mcp.server  # noqa: F401 # only to check that it is installed
     except ImportError:
         raise ConfigError("the server needs the extra mcp", hint=install_extra("mcp")) from None
 
 
 _Opened = Callable[..., Awaitable["ToolServer"]]
-"""Makes a server of an execution context, on an exit stack, with the variables that hold secrets."""
+"""A function that opens a server for an execution context, on an exit stack, with variables that hold secrets."""
 
 
 def _stdio(session: CliSession, opened: _Opened) -> int:
@@ -109,7 +113,7 @@ def _http(
             try:
                 await to_thread.run_sync(deny_token_file, token, server.toolkit.rules)
             except ConfigError as error:
-                warn(f"other harnesses are not kept from {token.file}: {error}", as_json_document=session.json)
+                warn(f"cannot protect {token.file} from agents: {error}", as_json_document=session.json)
             await server.serve_http(address, token, names, lambda found: _announce(session, found, token))
 
     return on_target(session, work, TargetRequirements(create=True))

@@ -1,4 +1,4 @@
-"""``harness memory``: what agents have written down to know it later, and what the operator adds."""
+"""``harness memory``: list, add and remove the agents' memories."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["memory"]
 
 SHOWN = 100
-"""Characters of a memory in a list; --json has all."""
+"""Maximum number of characters of a memory in a list; --json prints all."""
 SCOPES = ("session", "project", "host", "global")
-NONE = "nothing is written down"
+NONE = "no memories are stored"
 
 
 # -- list
 
 
 @command("list")
-@click.option("--scope", type=click.Choice(SCOPES), help="Only those of this scope.")
+@click.option("--scope", type=click.Choice(SCOPES), help="List only memories of this scope.")
 @click.pass_context
 def list_memories(ctx: click.Context, scope: str | None) -> int:
-    """List what is written down, the oldest first. The target options choose what is about that target."""
+    """List memories, oldest first. The target options restrict the list to that target."""
     from ...toolkit.session.notebook_stores import SqliteNotebook
 
     session = session_of(ctx)
@@ -86,17 +86,17 @@ def _row(memory: Memory) -> tuple[str, ...]:
     type=click.Choice(("project", "host", "global")),
     default="host",
     show_default=True,
-    help="How far it holds: a directory of the target, the target, or everywhere.",
+    help="Scope of the memory: project directory, target or global.",
 )
-@click.option("--cwd", metavar="DIR", help="The directory of a project; the default is the home of the target's user.")
+@click.option("--cwd", metavar="DIR", help="The project directory (default: home directory on the target).")
 @click.argument("text")
 @click.pass_context
 def add(ctx: click.Context, scope: str, cwd: str | None, text: str) -> int:
-    """Write TEXT down, for agents to know. A text that holds what looks like a secret is refused."""
+    """Store TEXT as a memory for agents. A text that seems to contain a secret is refused."""
     from ...toolkit.session.notebook import MemoryLocation, MemoryScope, place_at
 
     if cwd is not None and scope != "project":
-        ctx.fail("--cwd goes with --scope project")
+        ctx.fail("--cwd needs --scope project")
     session = session_of(ctx)
     content = _checked(session, text)
 
@@ -111,19 +111,19 @@ def add(ctx: click.Context, scope: str, cwd: str | None, text: str) -> int:
 
 
 def _checked(session: CliSession, text: str) -> str:
-    """What may be kept.
+    """Return the text as it is stored.
 
     Raises:
-        HarnessError: it may not.
+        HarnessError: The text is invalid, or it seems to contain a secret.
     """
     from ...toolkit.session.notebook import memory_text
 
     try:
         content = memory_text(text)
     except ValueError as error:
-        raise HarnessError(f"it cannot be kept: {error}") from error
+        raise HarnessError(f"cannot store the memory: {error}") from error
     if _redactor(session).text(content) != content:
-        raise HarnessError("it holds what looks like a secret", hint="write down where it is kept instead")
+        raise HarnessError("the text seems to contain a secret", hint="store where to find it instead")
     return content
 
 
@@ -149,7 +149,7 @@ async def _add(session: CliSession, place: MemoryLocation, content: str) -> None
 @click.argument("memory_id", metavar="ID")
 @click.pass_context
 def forget(ctx: click.Context, memory_id: str) -> int:
-    """Remove what is written down, by the ID that 'list' shows, whatever scope it has."""
+    """Remove a memory of any scope, by the ID that 'list' shows."""
     from ...toolkit.session.notebook import memory_json, memory_number
     from ...toolkit.session.notebook_stores import SqliteNotebook
 
@@ -160,7 +160,7 @@ def forget(ctx: click.Context, memory_id: str) -> int:
         number = memory_number(memory_id)
         gone = None if number is None else await SqliteNotebook().forget(number)
         if gone is None:
-            raise HarnessError(f"there is no memory {memory_id!r}", hint="harness memory list shows them")
+            raise HarnessError(f"there is no memory {memory_id!r}", hint="'harness memory list' lists them")
         gone = replace(gone, content=redact(gone.content))
         print_json({"forgotten": memory_json(gone)}) if session.json else click.echo(readable(gone.content))
         return 0
@@ -172,5 +172,5 @@ memory = group(
     "memory",
     "list",
     (list_memories, add, forget),
-    "What agents have written down to know it later: list it, add to it, forget some of it.",
+    "List, add and remove the agents' memories.",
 )

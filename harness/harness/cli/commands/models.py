@@ -1,4 +1,4 @@
-"""``harness models``: which models are configured, and whether they answer."""
+"""``harness models``: list the configured models and check whether they respond."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["models"]
 @command("list")
 @click.pass_context
 def list_models(ctx: click.Context) -> None:
-    """List the models of the settings; '*' marks the one that conversations begin with. No key is read."""
+    """List the configured models; '*' marks the default for new conversations. API keys are not read."""
     from ...agent.models import load_models
 
     session = session_of(ctx)
@@ -84,7 +84,7 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
 @click.argument("name", required=False, default="", shell_complete=_complete_model)
 @click.pass_context
 def check(ctx: click.Context, name: str) -> int:
-    """Send one short request to a model: NAME, or provider:model, or the default. The exit code is 1 when it fails."""
+    """Send one short request to a model: NAME, PROVIDER:MODEL or the default. The exit code is 1 if it fails."""
     from ...agent.models import load_models
 
     session = session_of(ctx)
@@ -97,7 +97,7 @@ def check(ctx: click.Context, name: str) -> int:
             result = await check_model(profile)
             print_json(_result(result)) if session.json else _show(result)
             return FAILED if result.failure else 0
-        return 0  # cancelled, for which the caller has a code
+        return 0  # cancelled; run_async returns the exit code
 
     return run_async(main)
 
@@ -107,10 +107,10 @@ def _show(result: ModelCheck) -> None:
         note(str(result.failure))
         return
     cost = "unknown" if result.cost is None else f"${result.cost:.6f}"
-    click.echo(f"{readable(result.profile.label)} answers: {readable(result.answer)[:60]}")
-    click.echo(f"first piece after {result.first:.2f} s, all after {result.seconds:.2f} s")
+    click.echo(f"{readable(result.profile.label)} responds: {readable(result.answer)[:60]}")
+    click.echo(f"first output after {result.first:.2f} s, complete after {result.seconds:.2f} s")
     click.echo(f"{result.input_tokens} tokens in, {result.output_tokens} out; cost {cost}")
-    click.echo(f"context limit: {result.context_limit or 'unknown; set context_limit in its profile'}")
+    click.echo(f"context limit: {result.context_limit or 'unknown; set context_limit in its model profile'}")
 
 
 def _result(result: ModelCheck) -> dict[str, object]:
@@ -135,5 +135,5 @@ models = group(
     "models",
     "list",
     (list_models, check),
-    "The models that the agent can talk to: list them, and see whether one answers.",
+    "List the configured models and check whether one responds.",
 )

@@ -1,4 +1,4 @@
-"""``harness permissions``: which rules there are, and which of them would decide about a command."""
+"""``harness permissions``: list, add, remove and test permission rules."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ __all__ = [
 ]
 
 
-# -- The commands that ``harness permissions test -`` reads from standard input, one JSON value a line.
+# -- The commands that ``harness permissions test -`` reads from standard input, one JSON value per line.
 
 
 MAX_LINE_BYTES = 1 << 20
 _HALF_CHARACTER = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-"""A surrogate that does not stand for a byte, as those of ``surrogateescape`` do."""
+"""Surrogates other than those by which ``surrogateescape`` represents bytes."""
 DECISIONS = ("allow", "ask", "deny")
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionCase:
-    """One command, and the decision that is expected of it; empty is any."""
+    """A command and its expected decision; empty accepts any decision."""
 
     command: str
     expected: str = ""
 
 
 async def read_cases() -> AsyncIterator[PermissionCase]:
-    """Read cases until the end of standard input, each as soon as its line is there.
+    """Read cases until the end of standard input, each as soon as its line is complete.
 
     Raises:
-        HarnessError: standard input is closed, or a line is not a case.
+        HarnessError: Standard input is closed, or a line is invalid.
     """
     if sys.stdin is None:
         raise HarnessError("standard input is closed", hint="give it a file or a pipe")
@@ -84,7 +84,7 @@ async def _lines(descriptor: int) -> AsyncIterator[bytes]:
 
 
 async def _read(descriptor: int) -> bytes:
-    with suppress(PermissionError):  # files cannot be waited for, and are always ready
+    with suppress(PermissionError):  # epoll refuses regular files, which are always ready
         await anyio.wait_readable(descriptor)
     return os.read(descriptor, 1 << 16)
 
@@ -96,22 +96,22 @@ def _case(line: bytes, number: int) -> PermissionCase:
         raise _not_a_case(number, "is not JSON") from None
     command = value.get("command") if isinstance(value, dict) else value
     if isinstance(command, str) and _HALF_CHARACTER.search(command):
-        raise _not_a_case(number, "holds half of a character, which no command can have")
+        raise _not_a_case(number, "contains an unpaired surrogate, which is not valid text")
     if isinstance(value, str):
         return PermissionCase(value)
     if not isinstance(value, dict) or not isinstance(command, str):
-        raise _not_a_case(number, "is neither a JSON string nor an object with a 'command'")
+        raise _not_a_case(number, "is neither a JSON string nor an object with 'command'")
     expected = value.get("decision", "")
     if expected and expected not in DECISIONS:
-        raise _not_a_case(number, f"expects a decision that is none of {', '.join(DECISIONS)}")
+        raise _not_a_case(number, f"expects a decision other than {', '.join(DECISIONS)}")
     return PermissionCase(command, expected)
 
 
 def _not_a_case(number: int, problem: str) -> HarnessError:
-    return HarnessError(f"line {number} of standard input {problem}", hint='one JSON string a line: "df -h"')
+    return HarnessError(f"line {number} of standard input {problem}", hint='write one JSON string per line: "df -h"')
 
 
-# -- ``harness permissions``: which rules there are, and which of them would decide about a command.
+# -- ``harness permissions``.
 
 
 # -- list
@@ -120,7 +120,7 @@ def _not_a_case(number: int, problem: str) -> HarnessError:
 @command("list")
 @click.pass_context
 def list_rules(ctx: click.Context) -> None:
-    """List the rules that hold, in the order in which they count, and the mode."""
+    """List the mode and the rules in order of precedence."""
     from ...toolkit.permissions.rules.store import RuleFile, rule_file_path
 
     session = session_of(ctx)
@@ -134,9 +134,9 @@ def list_rules(ctx: click.Context) -> None:
     only = f"; only these tools: {', '.join(settings.only)}" if settings.only else ""
     click.echo(f"mode: {settings.mode.value}{only}")
     if stored.failure:
-        note(f"everything asks: {stored.failure}")
+        note(f"approval is required for every call: {stored.failure}")
     elif not rules:
-        note("no rules of yours; harness permissions add makes one")
+        note("no user rules; 'harness permissions add' adds one")
     table(("ID", "ACTION", "TARGET", "TOOL", "ARGUMENT", "FROM"), [_row(rule) for rule in rules])
 
 
@@ -171,14 +171,14 @@ def _settings(session: CliSession) -> PermissionSettings:
 
 
 @command("add")
-@click.option("--allow", is_flag=True, help="It runs without asking.")
-@click.option("--deny", is_flag=True, help="It never runs, whatever else allows it.")
-@click.option("--ask", is_flag=True, help="It is asked each time.")
-@click.option("--tool", default="run_shell", metavar="NAME", show_default=True, help="The tool; '*' is any.")
-@click.option("--absent", "is_absent", is_flag=True, help="The tool NAME is not here today: keep the rule for later.")
-@click.option("--on", "where", metavar="TARGET", help="A target URL or a pattern of one; the default is the target.")
-@click.option("--glob", "is_glob", is_flag=True, help="ARGUMENT is a pattern, not the exact text.")
-@click.option("--any", "is_any", is_flag=True, help="Whatever the argument is.")
+@click.option("--allow", is_flag=True, help="Allow without asking.")
+@click.option("--deny", is_flag=True, help="Always deny, even if another rule allows it.")
+@click.option("--ask", is_flag=True, help="Require approval each time.")
+@click.option("--tool", default="run_shell", metavar="NAME", show_default=True, help="Tool of the rule; '*' is any.")
+@click.option("--absent", "is_absent", is_flag=True, help="Add the rule even if tool NAME is not installed.")
+@click.option("--on", "where", metavar="TARGET", help="Target URL or pattern of the rule (default: the chosen target).")
+@click.option("--glob", "is_glob", is_flag=True, help="Treat ARGUMENT as a pattern, not as exact text.")
+@click.option("--any", "is_any", is_flag=True, help="Match any argument.")
 @click.argument("argument", required=False)
 @click.pass_context
 def add_rule(
@@ -192,15 +192,15 @@ def add_rule(
     argument: str | None,
     **actions: bool,
 ) -> None:
-    """Add a rule of your own: ARGUMENT is the command, the path or the URL, to the letter."""
+    """Add a user rule for ARGUMENT: the exact command, path or URL."""
     from ...toolkit.permissions.rules.rule import Action, Match, Rule
     from ...toolkit.permissions.rules.store import RuleFile, rule_file_path
 
     action = _one_of(ctx, actions)
     if action is None:
-        ctx.fail("say --allow, --deny or --ask")
+        ctx.fail("missing action: give --allow, --deny or --ask")
     if (argument is None) is not is_any:
-        ctx.fail("give ARGUMENT, or --any for whatever it is")
+        ctx.fail("give either ARGUMENT or --any")
     session = session_of(ctx)
     match = Match.GLOB if is_glob else Match.LITERAL
     own = tool if is_absent else _own_name(session, tool)
@@ -210,15 +210,15 @@ def add_rule(
 
 
 def _one_of(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
-    """The flag that was given, if one was; two are wrong usage."""
+    """Return the name of the flag that was given, or None; two flags are a usage error."""
     given = [name for name, is_given in flags.items() if is_given]
     if len(given) > 1:
-        ctx.fail(f"say one of {' and '.join(f'--{name}' for name in given)}")
+        ctx.fail(f"give only one of {' and '.join(f'--{name}' for name in given)}")
     return given[0] if given else None
 
 
 def _registry(session: CliSession) -> Registry:
-    """The tools that are here, without those of MCP servers."""
+    """Return the installed tools, without those of MCP servers."""
     from ...toolkit.assembly import load_toolkit_settings
     from ...toolkit.catalog import load_catalogue
 
@@ -226,10 +226,12 @@ def _registry(session: CliSession) -> Registry:
 
 
 def _own_name(session: CliSession, name: str) -> str:
-    """Our name of a tool, from any of its names, also a profile's; a pattern, and a name that a server may have, stay.
+    """Return a tool's own name from any of its names, including those of profiles.
+
+    Patterns and names that an MCP server's tool may have are returned unchanged.
 
     Raises:
-        HarnessError: no tool has the name, or fits the pattern, and none of a server may.
+        HarnessError: No tool has the name or matches the pattern, and no server's tool may.
     """
     from ...toolkit.permissions.globs import has_wildcard, matches
 
@@ -241,19 +243,19 @@ def _own_name(session: CliSession, name: str) -> str:
         if fits or (servers_of(session) if has_wildcard(name) else _may_be_a_servers(session, name)):
             return name
         problem = with_recorded(session, registry).unknown(name).text
-    except ConfigError:  # whatever is wrong with other settings
+    except ConfigError:  # invalid settings of tools must not keep a rule from being added
         return name
-    raise HarnessError(f"{problem}; no rule was added", hint="--absent adds it for a tool that is not here today")
+    raise HarnessError(f"{problem}; no rule was added", hint="--absent adds it for a tool that is not installed")
 
 
 def _may_be_a_servers(session: CliSession, name: str) -> bool:
-    """Whether a server has the tool, or has never listed its tools and may have it."""
+    """Return whether a server has the tool, or may have it because its tools have never been listed."""
     recorded, unlisted = recorded_tools(session)
     return recorded.get(name) is not None or any(name.startswith(f"{server}_") for server in unlisted)
 
 
 def _tool_of(registry: Registry, name: str) -> str:
-    """Our name of a tool that is here; empty when there is none."""
+    """Return the own name of an installed tool; empty if it is not installed."""
     from ...toolkit.tool_profiles import face_names
 
     known = registry.get(name)
@@ -267,7 +269,7 @@ def _tool_of(registry: Registry, name: str) -> str:
 @click.argument("rule_id", metavar="ID")
 @click.pass_context
 def remove_rule(ctx: click.Context, rule_id: str) -> None:
-    """Remove a rule of your own, by the ID that 'list' shows. Those of settings files are removed there."""
+    """Remove a user rule, by the ID that 'list' shows. Rules of settings files are removed there."""
     from ...toolkit.permissions.rules.store import RuleFile, rule_file_path
 
     session = session_of(ctx)
@@ -281,33 +283,34 @@ def _no_such_rule(rule_id: str, settings: PermissionSettings) -> HarnessError:
     elsewhere = next((rule.origin for rule in settings.rules if rule.rule_id == rule_id), "")
     if elsewhere:
         return ConfigError(f"rule {rule_id} is set in {elsewhere}", hint="remove it there")
-    return HarnessError(f"there is no rule {rule_id!r}", hint="harness permissions list shows them")
+    return HarnessError(f"there is no rule {rule_id!r}", hint="'harness permissions list' lists them")
 
 
 # -- test
 
 
 @command("test")
-@click.option("--tool", metavar="NAME", help="The tool that would be called; the default goes with what is tested.")
-@click.option("--read", is_flag=True, help="SUBJECT is a path that would be read.")
-@click.option("--write", is_flag=True, help="SUBJECT is a path that would be written.")
-@click.option("--url", is_flag=True, help="SUBJECT is a URL that would be fetched.")
-@click.option("--cwd", metavar="DIR", help="Where it would start.")
+@click.option("--tool", metavar="NAME", help="Test a call of this tool (default: by the kind of SUBJECT).")
+@click.option("--read", is_flag=True, help="Treat SUBJECT as a path to read.")
+@click.option("--write", is_flag=True, help="Treat SUBJECT as a path to write.")
+@click.option("--url", is_flag=True, help="Treat SUBJECT as a URL to fetch.")
+@click.option("--cwd", metavar="DIR", help="Assume this working directory.")
 @click.argument("subject")
 @click.pass_context
 def test_rule(ctx: click.Context, /, tool: str | None, cwd: str | None, subject: str, **kinds: bool) -> int:
-    """Say what would be decided about SUBJECT, a command, on the target, by which rule, and why. Nothing runs.
+    """Print the decision about SUBJECT, a command, on the target, its rule and its reason. SUBJECT does not run.
 
-    The exit code is 0 when it would run, 1 when it would be asked, and 126 when it is denied.
+    The exit code is 0 if it would run, 1 if approval would be required, and 126 if it would be denied.
 
-    With - for SUBJECT, standard input holds them: one JSON string a line, or {"command": ..., "decision": ...}. One
-    JSON line is printed for each, with what was expected if it differs. Then the exit code is 1, else it is 0.
+    With - as SUBJECT, read them from standard input: one JSON string per line, or {"command": ..., "decision": ...}.
+    One JSON line is printed for each. If a decision differs from the expected one, the line shows the expected one and
+    the exit code is 1, otherwise 0.
     """
     session, kind = session_of(ctx), _kind(_one_of(ctx, kinds))
     registry = _registry(session)
     known = registry.get(_tool_of(registry, tool)) if tool else None
     if tool and known is None and not _may_be_a_servers(session, tool):
-        with_recorded(session, registry).lookup(tool)  # which raises, and names the nearest
+        with_recorded(session, registry).lookup(tool)  # raises an error that suggests the nearest name
 
     async def work(execution: ExecutionContext, interruption: Interruption) -> int:
         name, policy, context = known.name if known else tool, _policy(session), _context(execution, registry)
@@ -340,7 +343,7 @@ def _policy(session: CliSession) -> RulePolicy:
 
 
 async def _decide_each(decided: Callable[[str], Awaitable[Decision]]) -> int:
-    """Print one JSON line for each case of standard input; 1 when one is not decided as it expects."""
+    """Print one JSON line for each case of standard input; return 1 if a decision differs from the expected one."""
 
     code = 0
     async for case in read_cases():
@@ -354,7 +357,7 @@ async def _decide_each(decided: Callable[[str], Awaitable[Decision]]) -> int:
 def _request(
     kind: SubjectKind, tool: str | None, subject: str, cwd: str | None, execution: ExecutionContext
 ) -> PermissionRequest:
-    """The call that a tool of that kind would make."""
+    """Return the request for a call of a tool of that kind."""
     from ...toolkit import Arguments, Category, FunctionTool, ToolResult, Traits
     from ...toolkit.interfaces import PermissionRequest
     from ...toolkit.values import Subject, ToolCall
@@ -393,7 +396,7 @@ def _decision(decision: Decision) -> dict[str, object]:
 
 
 def _print_decision(decision: Decision) -> None:
-    verbs: dict[Action, str] = dict(zip(type(decision.action), ("it runs", "it is denied", "it is asked"), strict=True))
+    verbs: dict[Action, str] = dict(zip(type(decision.action), ("allowed", "denied", "approval required"), strict=True))
     click.echo(f"{verbs[decision.action]}: {readable(decision.reason)}")
     click.echo(f"decided by: {readable(decision.by)}")
     if decision.about:
@@ -404,5 +407,5 @@ permissions = group(
     "permissions",
     "list",
     (list_rules, add_rule, remove_rule, test_rule),
-    "Show and change what may run without asking, and test what would be decided.",
+    "List, add, remove and test permission rules.",
 )

@@ -1,4 +1,4 @@
-"""``harness resume``: go on with a stored conversation; list, name, remove, export and import them."""
+"""``harness resume``: resume, list, rename, delete, export and import stored conversations."""
 
 from __future__ import annotations
 
@@ -26,33 +26,40 @@ if TYPE_CHECKING:
 
 __all__ = ["resume", "write_new"]
 
-HELP = """Go on with a stored conversation, on its target and in its tmux session.
+HELP = """Resume a stored conversation, on its target and in its tmux session.
 
-ID is the beginning of an id that --list shows, or a name. --last takes the one that was changed last: of the target
-that is chosen, if one is, or of all. What was running when its harness ended is told.
+ID is a name, or the start of an ID that --list shows. --last resumes the most recently changed conversation: of the
+target given by the target options, or of all. Calls that were running when its harness exited are reported.
 
-The target options mean: on this target. It must be the conversation's own, unless --here is given.
+A target given by the target options must be the conversation's own, unless --here is given.
 """
 SHOWN = 60
-"""Characters of a title in a list; --json has all that is kept."""
+"""Maximum number of characters of a title in a list; --json prints the stored title."""
 NONE = "no conversation is stored"
 IMPORT_LIMIT = 256 << 20
-"""Bytes of a document that is read."""
+"""Maximum size of an imported document in bytes."""
 
 
 @command("resume", help=HELP)
-@click.option("--last", is_flag=True, help="The conversation that was changed last.")
-@click.option("--here", is_flag=True, help="Go on with it on the target that is chosen, whichever it was with.")
-@click.option("--list", "listed", is_flag=True, help="List conversations; those with the target that is chosen.")
-@click.option("-n", "limit", type=click.IntRange(1), metavar="N", default=30, show_default=True, help="With --list.")
-@click.option("--name", metavar="TEXT", help="Call it TEXT, by which it can be found; empty takes the name away.")
-@click.option("--delete", is_flag=True, help="Remove it.")
+@click.option("--last", is_flag=True, help="Use the most recently changed conversation.")
 @click.option(
-    "--export", type=click.Path(dir_okay=False), metavar="FILE", help="Write it to FILE as JSON; - is stdout."
+    "--here", is_flag=True, help="Resume on the given target, even if the conversation belongs to another one."
 )
-@click.option("--import", "import_", metavar="FILE", help="Keep what was exported.")
-@click.option("--model", metavar="NAME", default="", help="Another model goes on.")
-@click.option("--plain", is_flag=True, help="Print lines only.")
+@click.option("--list", "listed", is_flag=True, help="List conversations (of the given target, if any).")
+@click.option(
+    "-n", "limit", type=click.IntRange(1), metavar="N", default=30, show_default=True, help="Limit --list to N."
+)
+@click.option("--name", metavar="TEXT", help="Set the conversation's name; an empty TEXT removes it.")
+@click.option("--delete", is_flag=True, help="Delete the conversation.")
+@click.option(
+    "--export",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write the conversation to FILE as JSON; - is stdout.",
+)
+@click.option("--import", "import_", metavar="FILE", help="Import an exported conversation from FILE; - is stdin.")
+@click.option("--model", metavar="NAME", default="", help="Resume with this model.")
+@click.option("--plain", is_flag=True, help="Use line mode.")
 @click.argument("session_id", metavar="[ID]", default="")
 @click.pass_context
 def resume(
@@ -76,14 +83,14 @@ def resume(
     if len(actions) > 1:
         ctx.fail(f"{actions[0]} and {actions[1]} contradict each other")
     if session_id and last:
-        ctx.fail("say ID or --last")
+        ctx.fail("ID and --last contradict each other")
     store, invocation = ConversationStore(), invocation_of(ctx)
     if listed:
         return _blocking(partial(_list, store, ctx, limit))
     if import_ is not None:
         return _blocking(partial(_import, store, invocation, import_))
     if not session_id and not last:
-        ctx.fail("say which: an ID, or --last; --list shows them")
+        ctx.fail("missing conversation: give ID or --last; --list shows them")
     if name is not None:
         return _blocking(partial(_rename, store, ctx, session_id, name))
     if delete:
@@ -104,7 +111,7 @@ def _blocking(work: Callable[[], Awaitable[int]]) -> int:
 
 
 async def _chosen(store: ConversationStore, ctx: click.Context, session_id: str) -> ConversationSummary:
-    """The conversation of that id; without one, the last one, of the target that the command line chose."""
+    """Return the conversation with that ID; without an ID, the last one of the command line's target, or of all."""
     if session_id:
         return await store.find(session_id)
     target = _target(ctx)
@@ -115,7 +122,7 @@ async def _chosen(store: ConversationStore, ctx: click.Context, session_id: str)
 
 
 def _target(ctx: click.Context) -> str:
-    """The target that the command line chose; empty when it chose none."""
+    """Return the target given on the command line; empty if none was given."""
     session = session_of(ctx)
     is_chosen = dict(session.settings.origins)["target"] == "command line"
     return str(session.settings.target) if is_chosen else ""
@@ -131,7 +138,7 @@ def _go_on(
 
     async def choose() -> int:
         found.append(await _chosen(store, ctx, session_id))
-        await store.check_free(found[0].session_id)  # before a connection is opened for nothing
+        await store.check_free(found[0].session_id)  # before a connection is opened
         return 0
 
     if code := _blocking(choose):
@@ -145,21 +152,21 @@ def _go_on(
 
 
 def _session_for(ctx: click.Context, summary: ConversationSummary) -> CliSession:
-    """What the command line and the conversation choose together.
+    """Return the session with the choices of the command line and of the conversation.
 
     Raises:
-        ConfigError: there is no such target any more, or the settings are wrong.
+        ConfigError: The target does not exist any more, or the settings are invalid.
     """
     try:
         return session_of(ctx)
     except HarnessError as error:
-        what = f"the conversation {summary.session_id} was with {summary.target}: {error.message}"
-        hint = "; ".join(filter(None, (error.hint, "a target and --here go on with it elsewhere")))
+        what = f"conversation {summary.session_id} belongs to {summary.target}: {error.message}"
+        hint = "; ".join(filter(None, (error.hint, "give another target and --here to resume it there")))
         raise ConfigError(what, hint=hint) from error
 
 
 def _model_of(session: CliSession, summary: ConversationSummary) -> str:
-    """The model that the conversation was with; empty, for the default, when there is none of that name any more."""
+    """Return the name of the conversation's model profile; empty, for the default, if it does not exist any more."""
     from ...agent.models import load_models
     from ..conversation import stored_model
 
@@ -171,7 +178,7 @@ def _model_of(session: CliSession, summary: ConversationSummary) -> str:
     return profile.name if profile is not None else ""
 
 
-# -- keeping order
+# -- list, rename and delete
 
 
 async def _list(store: ConversationStore, ctx: click.Context, limit: int) -> int:
@@ -186,7 +193,7 @@ async def _list(store: ConversationStore, ctx: click.Context, limit: int) -> int
     else:
         table(("ID", "CHANGED", "TARGET", "TMUX", "MODEL", "TURNS", "WHAT"), [_row(one) for one in found[:limit]])
         if len(found) > limit:
-            note(f"{len(found) - limit} older ones are not shown (-n {len(found)})")
+            note(f"{len(found) - limit} older conversations are not shown (-n {len(found)})")
     return 0
 
 
@@ -249,16 +256,16 @@ async def _export(store: ConversationStore, ctx: click.Context, session_id: str,
     if path == "-":
         click.echo(document)
         return 0
-    await to_thread.run_sync(write_new, Path(path), document)  # nothing is written after a Ctrl-C
+    await to_thread.run_sync(write_new, Path(path), document)  # Ctrl-C waits for the thread, so no write happens later
     _say(invocation_of(ctx), "exported", summary)
     return 0
 
 
 def write_new(path: Path, document: str) -> None:
-    """Write a document for its owner alone; a file that is there is not overwritten. Blocks until it is on the disk.
+    """Write a document to a new file that only its owner can read, and block until it is on disk.
 
     Raises:
-        HarnessError: it cannot be written.
+        HarnessError: The file exists or cannot be written.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -267,13 +274,13 @@ def write_new(path: Path, document: str) -> None:
                 file.write(f"{document}\n")
                 file.flush()
                 os.fsync(file.fileno())
-        except BaseException:  # half of a document passes for none
+        except BaseException:  # leave no incomplete document
             with suppress(OSError):
                 path.unlink()
             raise
     except OSError as error:
         hint = "name a new file" if isinstance(error, FileExistsError) else ""
-        raise HarnessError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}", hint=hint) from error
+        raise HarnessError(f"cannot write {path}: {(error.strerror or str(error)).lower()}", hint=hint) from error
 
 
 async def _import(store: ConversationStore, invocation: Invocation, path: str) -> int:
@@ -282,7 +289,7 @@ async def _import(store: ConversationStore, invocation: Invocation, path: str) -
 
 
 def _message_check() -> Callable[[str], object] | None:
-    """What refuses a message that no model could be given; None without the library that knows them."""
+    """Return a function that rejects invalid messages; None if the library that validates them is not installed."""
     try:
         from ...agent.messages.history import loaded
     except ImportError:
@@ -294,20 +301,22 @@ def _read(path: str) -> str:
     try:
         data = read_stdin() if path == "-" else _file(path)
     except OSError as error:
-        raise HarnessError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
+        raise HarnessError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise HarnessError(f"{path} is no document: byte {error.start + 1} is no UTF-8") from None
+        raise HarnessError(
+            f"{path} is not a conversation document: byte {error.start + 1} is not valid UTF-8"
+        ) from None
 
 
 def _file(path: str) -> bytes:
-    """A file's bytes; a pipe that nobody writes to would hold the program up for ever."""
+    """Return a file's bytes, without blocking on a pipe that has no writer."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
-            raise HarnessError(f"{path} is no file", hint="'-' reads standard input")
+            raise HarnessError(f"{path} is not a regular file", hint="'-' reads standard input")
         if info.st_size > IMPORT_LIMIT:
             raise HarnessError(f"{path} is too large for a conversation: {info.st_size} bytes")
         return file.read()

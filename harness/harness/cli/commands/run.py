@@ -1,4 +1,4 @@
-"""``harness run``: one command, whose output and exit code become ours, and standard input for it."""
+"""``harness run``: run one command, pass it standard input, print its output and exit with its exit code."""
 
 from __future__ import annotations
 
@@ -32,22 +32,28 @@ __all__ = [
 ]
 
 
-# -- Our standard input for a command: in memory while it is small, else in a file that nobody can name.
+# -- Standard input for a command: in memory while it is small, else in an unlinked temporary file.
 
 
 MAX_MEMORY_BYTES = 1 << 20
-"""Bytes that are held in memory."""
+"""Bytes of standard input that are kept in memory."""
 CHUNK = 1 << 18
 
 
 @contextmanager
 def spool_stdin(*, read: bool) -> Iterator[bytes | Path | None]:
-    """All of our standard input, read to its end; None when it is not to be read. A path is good inside only.
+    """Read standard input to its end.
 
-    The file has no name in any directory: nothing is left of it, however this process ends.
+    The temporary file has no name in any directory, so it vanishes with this process.
+
+    Args:
+        read: False yields None without reading.
+
+    Yields:
+        The input, or the path of a file that holds it; the path is valid inside only.
 
     Raises:
-        HarnessError: the input is closed, which must not pass for empty, or there is no space for it.
+        HarnessError: Standard input is closed (which is not the same as empty), or there is no space to store it.
     """
     if not read:
         yield None
@@ -59,7 +65,7 @@ def spool_stdin(*, read: bool) -> Iterator[bytes | Path | None]:
     if len(head) <= MAX_MEMORY_BYTES:
         yield head
         return
-    import tempfile  # slow to load, as start-up goes, and seldom needed
+    import tempfile  # slow to import, and seldom needed
 
     with tempfile.TemporaryFile(buffering=0) as file:
         _fill(file, head, source)
@@ -81,48 +87,52 @@ def _put(file: BinaryIO, data: bytes) -> None:
     except OSError as error:
         why = (error.strerror or "error").lower()
         raise HarnessError(
-            f"the standard input could not be stored on this machine: {why}",
-            hint="free some space, or set TMPDIR to a directory that has it",
+            f"cannot store standard input on this machine: {why}",
+            hint="free some space, or set TMPDIR to a directory with more",
         ) from error
 
 
-# -- ``harness run``: one command, whose output and exit code become ours.
+# -- ``harness run``.
 
 
 SHOWN_LINES = 4
-"""Lines of a screen that a notice shows."""
+"""Maximum number of screen lines that are shown below a notice."""
 
-HELP = """Run COMMAND on the target; its output and exit code become ours.
+HELP = """Run COMMAND on the target, print its output and exit with its exit code.
 
-One word is shell text and runs as it is: harness run -- 'cd /var/log && du -sh . | tail -1'. Several words are one
+One word is shell text and runs unchanged: harness run -- 'cd /var/log && du -sh . | tail -1'. Several words are a
 program and its arguments, passed on exactly: harness run -- rm -- 'my file'.
 
-With --tmux it runs in the pane's shell, where cd and export last; without, in a fresh sh. A session that is missing is
-made, and so is the pane of --pane NAME, both within the limits of the settings (max_sessions, max_panes).
+With --tmux it runs in the pane's shell, where cd and export persist; without, in a new sh. A missing session and the
+pane of --pane NAME are created, within the limits of the settings (max_sessions, max_panes).
 
 Without --timeout there is no time limit, unless the setting timeout gives one: then harness stops waiting and the
-command goes on as a job. With --timeout, the command is ended when the time is over, or with --on-timeout keep, and by
-default under --tmux, left running. In a container of --image it is always ended, as the container is.
+command keeps running as a job. With --timeout, the command is killed when the timeout expires; with --on-timeout keep,
+and by default with --tmux, it keeps running. In a container of --image it is always killed with the container.
 
-Exit codes besides the command's own: 124 the time ran out, 125 harness failed or the outcome is unknown, 126 refused
-by a policy, 130 interrupted. Ctrl-C interrupts the command.
+Exit codes other than the command's own: 124 the timeout expired, 125 harness failed or the outcome is unknown, 126
+denied by a policy, 130 interrupted. Ctrl-C interrupts the command.
 """
 
 
 def command_text(words: tuple[str, ...]) -> str:
-    """Shell text from the command line's words: one word is shell text already, several are quoted one by one."""
+    """Return the shell text of the command line's words: one word unchanged, several each quoted."""
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
 @command("run", help=HELP, context_settings={"allow_interspersed_args": False})
-@time_limit_option("--timeout", help="End the command after TIME: 90, 30s, 10m, 1h, none.")
-@click.option("--on-timeout", type=click.Choice(["keep", "kill"]), help="What happens to it when the time is over.")
-@click.option("--no-wait", is_flag=True, help="Start it, print its job id and return.")
-@click.option("--cwd", metavar="DIR", help="Run it in DIR.")
-@click.option("--env", metavar="NAME=VALUE", multiple=True, help="Add to its environment; repeatable.")
-@click.option("--user", metavar="USER", help="Run it as USER (root, or password-less sudo).")
-@click.option("--stdin", is_flag=True, help="Give it our standard input.")
-@click.option("--max-output", type=Size(), metavar="BYTES", default="1M", show_default=True, help="Cut --json's text.")
+@time_limit_option("--timeout", help="Stop the command after TIME: 90, 30s, 10m, 1h, none.")
+@click.option(
+    "--on-timeout", type=click.Choice(["keep", "kill"]), help="Keep or kill the command when the timeout expires."
+)
+@click.option("--no-wait", is_flag=True, help="Start the command, print its job ID and exit.")
+@click.option("--cwd", metavar="DIR", help="Run the command in DIR.")
+@click.option("--env", metavar="NAME=VALUE", multiple=True, help="Set an environment variable; repeatable.")
+@click.option("--user", metavar="USER", help="Run the command as USER (needs root or password-less sudo).")
+@click.option("--stdin", is_flag=True, help="Pass standard input to the command.")
+@click.option(
+    "--max-output", type=Size(), metavar="BYTES", default="1M", show_default=True, help="Truncate the output in --json."
+)
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def run(
@@ -145,7 +155,7 @@ def run(
     text, limit = command_text(words), timeout or session.settings.timeout or NO_LIMIT
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
-        # Without waiting stdout is the job id alone.
+        # with --no-wait, stdout is the job ID alone
         out, err = (None, None) if no_wait else _writers(session, interruption, limit)
         result = await target.run_shell(
             text,
@@ -177,11 +187,15 @@ def _variable(text: str) -> tuple[str, str]:
 
 
 def _on_timeout_in_throw_away(chosen: OnTimeout | None, *, no_wait: bool) -> OnTimeout:
-    """No job outlives a throw-away container, so none is said to."""
+    """Return what a timeout does in a temporary container, which no job outlives.
+
+    Raises:
+        click.UsageError: The options ask to leave the command running.
+    """
     if no_wait or chosen == "keep":
         raise click.UsageError(
-            f"{'--no-wait' if no_wait else '--on-timeout keep'} leaves nothing in a container of --image:"
-            " it is removed when this ends"
+            f"{'--no-wait' if no_wait else '--on-timeout keep'} does not work in a container of --image:"
+            " it is removed on exit"
         )
     return "kill"
 
@@ -196,7 +210,7 @@ def _writers(session: CliSession, interruption: Interruption, limit: float) -> _
 
 
 def _finish(session: CliSession, target: ExecutionContext, result: ShellResult, limit: float | None) -> int:
-    """``limit`` None: it was not waited for."""
+    """Print a result and return the exit code; ``limit`` None: harness did not wait for the command."""
     waited = limit is not None
     if session.json:
         print_json(result_json(result))
@@ -208,14 +222,21 @@ def _finish(session: CliSession, target: ExecutionContext, result: ShellResult, 
 
 
 def brief(notice: str) -> list[str]:
-    """A notice's first line and the last lines below it that are not empty: what a program asks stands there."""
+    """Return a notice's first line and its last non-empty lines, which show what a program asks."""
     first, *more = notice.splitlines() or [""]
     lines = [line.rstrip() for line in more if line.strip()]
     return [first, *(f"  {line}" for line in lines[-SHOWN_LINES:])]
 
 
 def explain(result: ShellResult, target: str, *, waited: bool = True, limit: float | None = None) -> None:
-    """Say on stderr what the exit code alone does not. ``limit`` is how long it was waited for at most, in seconds."""
+    """Print on stderr what the exit code alone does not say.
+
+    Args:
+        result: The command's result.
+        target: The target's name.
+        waited: Whether harness waited for the command.
+        limit: The maximum wait in seconds; None when it is not known.
+    """
     for notice in result.notices:
         note(*brief(notice))
     sentence = outcome_sentence(result, limit)
@@ -224,14 +245,19 @@ def explain(result: ShellResult, target: str, *, waited: bool = True, limit: flo
 
 
 def outcome_sentence(result: ShellResult, limit: float | None) -> str:
-    """What a result is, where it has no exit code that says so."""
+    """Return a sentence about a result without an exit code; empty for other results.
+
+    Args:
+        result: The command's result.
+        limit: The maximum wait in seconds; None when it is not known.
+    """
     again = f"harness jobs wait {result.job_id}"
     match result.status:
         case Status.RUNNING:
             return f"still running as job {result.job_id} {_how_long(result.duration, limit)} ({again})"
         case Status.TIMED_OUT:
             return (
-                f"ended at its time limit{f', after {result.duration:.0f} s' if limit is None else f' of {limit:g} s'}"
+                f"stopped at its timeout{f', after {result.duration:.0f} s' if limit is None else f' of {limit:g} s'}"
             )
         case Status.INTERRUPTED:
             return "the command was interrupted"
@@ -245,7 +271,7 @@ def _how_long(duration: float, limit: float | None) -> str:
     if limit is None:
         return f"after {duration:.0f} s"
     if limit == NO_LIMIT:
-        return f"after {duration:.1f} s, as it waits for somebody"
+        return f"after {duration:.1f} s, waiting for input"
     if duration >= limit * 0.95:
         return f"after its {limit:g} s"
-    return f"after {duration:.1f} of its {limit:g} s, as it waits for somebody"
+    return f"after {duration:.1f} of its {limit:g} s, waiting for input"

@@ -1,4 +1,4 @@
-"""``harness servers``: the MCP servers whose tools are offered, and which of their tools were accepted."""
+"""``harness servers``: list the configured MCP servers, show and accept their tools."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = ["recorded_tools", "servers", "servers_of", "with_recorded", "with_ser
 
 LIBRARY_VERBOSE = 3
 MARGIN = 5.0
-"""Seconds that a server may take beyond its own limits until nobody waits for its tools any more."""
+"""Seconds beyond a server's own timeouts after which harness stops waiting for its tools."""
 
 
 def servers_of(session: CliSession, tool: str = "") -> tuple[ServerConfig, ...]:
-    """The configured servers that are not disabled; with ``tool`` those that may have the tool of that name.
+    """Return the configured servers that are not disabled; with ``tool``, those that may have a tool of that name.
 
     Raises:
-        ConfigError: the settings are wrong.
+        ConfigError: The settings are invalid.
     """
     from ...mcp.client.configuration import load_servers
 
@@ -56,10 +56,18 @@ async def with_servers(
     wait: bool = True,
     names: tuple[str, ...] | None = None,
 ) -> AsyncIterator[McpSources | None]:
-    """Start servers and put their tools into a registry; entered when each has listed them or was given up.
+    """Start servers and register their tools; entered once each server has listed them, failed or timed out.
 
-    ``fresh``: what is known from an earlier run does not do, and no server waits for its first call. Without ``wait``
-    it is entered at once, and tools come later. ``names`` are those of all servers, where ``configs`` are only some.
+    Args:
+        session: The command's session.
+        configs: The servers to start.
+        registry: The registry that gets their tools.
+        fresh: Ignore the tools recorded in an earlier run, and start every server before its first call.
+        wait: False enters at once; tools are registered later.
+        names: The names of all servers, if ``configs`` are only some of them.
+
+    Yields:
+        The open servers; None without ``configs``.
     """
     if not configs:
         yield None
@@ -78,13 +86,13 @@ async def with_servers(
 
 
 def recorded_tools(session: CliSession) -> tuple[Registry, tuple[str, ...]]:
-    """The tools that servers listed in an earlier run, as models see them. No server is started.
+    """Return the tools that servers listed in an earlier run, as models see them, without starting a server.
 
     Returns:
-        The tools, and the names of the servers that have no record yet.
+        The tools, and the names of the servers without a record.
 
     Raises:
-        ConfigError: the settings are wrong.
+        ConfigError: The settings are invalid.
     """
     from ...toolkit import Registry
 
@@ -109,10 +117,10 @@ def recorded_tools(session: CliSession) -> tuple[Registry, tuple[str, ...]]:
 
 
 def with_recorded(session: CliSession, registry: Registry) -> Registry:
-    """The tools of a registry, and those that servers listed in an earlier run; a server with a taken name is left out.
+    """Return a registry's tools and those that servers listed in an earlier run; omit servers whose names conflict.
 
     Raises:
-        ConfigError: the settings are wrong.
+        ConfigError: The settings are invalid.
     """
     recorded, _ = recorded_tools(session)
     whole = registry.filter(lambda tool: True)
@@ -123,14 +131,14 @@ def with_recorded(session: CliSession, registry: Registry) -> Registry:
 
 
 def _quiet(session: CliSession) -> None:
-    """The library logs a traceback for what a server does wrong; what matters of it is in our own messages."""
+    """Silence the MCP library, which logs tracebacks for errors of servers; harness reports these itself."""
     if session.invocation.verbose < LIBRARY_VERBOSE:
         for name in ("client", "mcp.client", "mcp.shared"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _with_one(session: CliSession, name: str, work: Callable[[McpSources], Coroutine[Any, Any, int]]) -> int:
-    """Start one server and do something with it."""
+    """Start one server, run ``work`` with it and return the exit code."""
     from ...toolkit import Registry
 
     configs = servers_of(session)
@@ -145,7 +153,7 @@ def _with_one(session: CliSession, name: str, work: Callable[[McpSources], Corou
             async with with_servers(session, chosen, Registry(), fresh=True, names=names) as sources:
                 assert sources is not None
                 return await work(sources)
-        return 0  # cancelled, for which the caller has a code
+        return 0  # cancelled; run_async returns the exit code
 
     return run_async(main)
 
@@ -154,10 +162,10 @@ def _with_one(session: CliSession, name: str, work: Callable[[McpSources], Corou
 
 
 @command("list")
-@click.option("--check", is_flag=True, help="Start each server and say how it is.")
+@click.option("--check", is_flag=True, help="Start each server and report its status.")
 @click.pass_context
 def list_servers(ctx: click.Context, check: bool) -> int:
-    """List the servers and what is known of them; nothing is started without --check."""
+    """List the configured servers; without --check, none is started."""
     from ...mcp.client.configuration import load_servers
     from ...mcp.client.definitions import DefinitionStore, state_directory
     from ...toolkit import Registry
@@ -211,7 +219,7 @@ def _show(session: CliSession, facts: list[dict[str, Any]], check: bool) -> None
         print_json(facts)
         return
     headers = ("NAME", "STATE", "TOOLS", "CHANGED", "RUNS", "FROM")
-    shown = [(one, one["state"] or ("" if check else "not asked")) for one in facts]
+    shown = [(one, one["state"] or ("" if check else "not checked")) for one in facts]
     table(
         headers,
         [
@@ -228,7 +236,7 @@ def _show(session: CliSession, facts: list[dict[str, Any]], check: bool) -> None
 @click.argument("name")
 @click.pass_context
 def show(ctx: click.Context, name: str) -> int:
-    """Start a server and print what it says of its tools, also of those that wait to be accepted."""
+    """Start a server and print its tools, including changed ones that are not accepted yet."""
     session = session_of(ctx)
 
     async def work(sources: McpSources) -> int:
@@ -248,8 +256,8 @@ def show(ctx: click.Context, name: str) -> int:
 
 
 def _tool_line(server: str, tool: dict[str, Any]) -> str:
-    """The name by which models, rules and ``tools call`` know a tool, then what rules see of it."""
-    marks = [f"{server}/{tool['name']}", *(["changed, waits to be accepted"] if tool["changed"] else [])]
+    """Return a line with a tool's name for models and rules, its name at the server, and its description."""
+    marks = [f"{server}/{tool['name']}", *(["changed, not accepted yet"] if tool["changed"] else [])]
     return f"{tool['tool'] or 'not offered'} ({readable('; '.join(marks))}): {readable(str(tool['description']))}"
 
 
@@ -258,7 +266,7 @@ def _tool_line(server: str, tool: dict[str, Any]) -> str:
 @click.argument("tools", nargs=-1, metavar="[TOOL]...")
 @click.pass_context
 def accept(ctx: click.Context, name: str, tools: tuple[str, ...]) -> int:
-    """Accept tools of a server as they are now: those that are named, or all that changed. See them first with show."""
+    """Accept the current definitions of the named tools, or of all changed ones; 'show' prints them."""
     session = session_of(ctx)
 
     async def work(sources: McpSources) -> int:
@@ -269,14 +277,14 @@ def accept(ctx: click.Context, name: str, tools: tuple[str, ...]) -> int:
         chosen = {tool if tool in texts else there.get(tool, tool) for tool in tools}
         if unknown := sorted(chosen - texts.keys()):
             listed = ", ".join(sorted(there)) or "none"
-            raise ConfigError(f"server {name!r} has no tool {unknown[0]!r}", hint=f"there are: {listed}")
+            raise ConfigError(f"server {name!r} has no tool {unknown[0]!r}", hint=f"its tools: {listed}")
         accepted = {tool: texts[tool] for tool in changed if not chosen or tool in chosen}
         await sources.accept(name, chosen or None)
         if session.json:
             print_json({"server": name, "accepted": accepted})
         else:
             lines = [f"accepted: {tool}: {text}" for tool, text in accepted.items()]
-            note(*lines or ["nothing waited to be accepted"])
+            note(*lines or ["no changed tools to accept"])
         return 0
 
     return _with_one(session, name, work)
@@ -292,5 +300,5 @@ servers = group(
     "servers",
     "list",
     (list_servers, show, accept),
-    "The MCP servers whose tools are offered: list them, show and accept their tools.",
+    "List the configured MCP servers, show and accept their tools.",
 )

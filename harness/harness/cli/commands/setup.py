@@ -1,4 +1,4 @@
-"""``harness init``, ``config``, ``completion`` and ``demo``: settings shown and written, and a first look."""
+"""``harness init``, ``config``, ``completion`` and ``demo``: show and write settings, run a demo."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-# -- ``harness completion``: the code that a shell's start-up file evaluates.
+# -- ``harness completion``: the script that a shell's startup file evaluates.
 
 
 VARIABLE = "_HARNESS_COMPLETE"
@@ -37,7 +37,7 @@ VARIABLE = "_HARNESS_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the code for completion in SHELL.
+    """Print the completion script for SHELL.
 
     bash: eval "$(harness completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc; fish: harness completion fish |
     source in config.fish.
@@ -54,13 +54,13 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 @command("demo")
-@click.option("--keep", is_flag=True, help="Leave the session running, to attach to.")
-@click.option("--agent", is_flag=True, help="With an agent, whose model plays a script; no model is needed.")
+@click.option("--keep", is_flag=True, help="Keep the session running, to attach to it.")
+@click.option("--agent", is_flag=True, help="Run the agent demo with a scripted model; needs no provider.")
 @click.pass_context
 def demo(ctx: click.Context, keep: bool, agent: bool) -> int:
-    """See it work: a throw-away SSH server on this machine, a tmux session, a small task."""
+    """Run a demo: a temporary local SSH server, a tmux session, a small task."""
     if invocation_of(ctx).json:
-        raise click.UsageError("what demo prints is for people, so it takes no --json")
+        raise click.UsageError("demo has no JSON output")
 
     async def main(interruption: Interruption) -> int:
         if agent:
@@ -76,19 +76,19 @@ def demo(ctx: click.Context, keep: bool, agent: bool) -> int:
     return run_async(main)
 
 
-# -- ``harness config`` and ``harness init``: settings, shown and written.
+# -- ``harness config`` and ``harness init``.
 
 
 HIDDEN = "***"
 AGENT_DEPTH = "tools.max_agent_depth"
 CACHE = ("cache_max_results", "cache_max_bytes", "cache_max_age")
-"""Settings of ``[tools]`` that are shown as they are."""
+"""Settings of ``[tools]`` that are shown unchanged."""
 
 
 @command("show")
 @click.pass_context
 def show(ctx: click.Context) -> None:
-    """Show every setting with its value and where it was set. Values of environment variables are never shown."""
+    """Show every setting with its value and where it is set; values of environment variables are never shown."""
     session = session_of(ctx)
     origins = dict(session.settings.origins)
     values = _values(session.settings)
@@ -104,7 +104,7 @@ def show(ctx: click.Context) -> None:
     table(("SETTING", "VALUE", "SET IN"), rows)
     if session.settings.targets:
         click.echo()
-        table(("TARGET", "STANDS FOR"), session.settings.targets)
+        table(("TARGET", "URL"), session.settings.targets)
 
 
 def _values(settings: Settings) -> dict[str, object]:
@@ -121,10 +121,10 @@ def _values(settings: Settings) -> dict[str, object]:
 
 
 def _agent_depth(choices: CommandLineChoices) -> tuple[int, str]:
-    """The depth at which agents start no others, and what decided it.
+    """Return the depth from which agents cannot start sub-agents, and where it is set.
 
     Raises:
-        ConfigError: the ``[tools]`` table is wrong, or its profile does not exist.
+        ConfigError: The ``[tools]`` table is invalid, or its profile does not exist.
     """
     from ...toolkit.catalog import MAX_AGENT_DEPTH, agent_depth, tool_settings_of
 
@@ -137,10 +137,10 @@ def _agent_depth(choices: CommandLineChoices) -> tuple[int, str]:
 
 
 def _cache_limits(choices: CommandLineChoices) -> dict[str, tuple[object, str]]:
-    """The limits of the results that are remembered, and where each was set.
+    """Return the limits of the result cache, and where each is set.
 
     Raises:
-        ConfigError: the ``[tools]`` table is wrong.
+        ConfigError: The ``[tools]`` table is invalid.
     """
     from ...toolkit.catalog import tool_settings_of
 
@@ -174,13 +174,13 @@ def _shown(value: object) -> str:
 
 
 @command("init")
-@click.option("--project", is_flag=True, help=f"Write ./{PROJECT_FILE} instead of your own settings.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--project", is_flag=True, help=f"Write ./{PROJECT_FILE} instead of the user's settings.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.pass_context
 def init(ctx: click.Context, project: bool, force: bool) -> None:
     """Write a settings file in which every key is explained and commented out.
 
-    An existing file is kept unless --force is given.
+    An existing file is kept, unless --force is given.
     """
     from ...operate.template import settings_template
 
@@ -206,4 +206,4 @@ def _write_new(path: Path, text: str, *, replace: bool) -> None:
         file.write(text)
 
 
-config = group("config", "show", (show,), "Show the settings and where each was set.")
+config = group("config", "show", (show,), "Show the settings and where each is set.")

@@ -1,4 +1,4 @@
-"""``harness panes``, ``sessions``, ``capture``, ``keys`` and ``attach``: what a person sees and types."""
+"""``harness panes``, ``sessions``, ``capture``, ``keys`` and ``attach``: tmux sessions and their panes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def list_panes(ctx: click.Context) -> int:
 @click.argument("name")
 @click.pass_context
 def create_pane(ctx: click.Context, cwd: str | None, name: str) -> int:
-    """Make a pane with a fresh shell, within the limit of the settings (max_panes). A missing session is made, too."""
+    """Create a pane with a new shell, within the limit of max_panes; a missing session is created, too."""
     session = session_of(ctx)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
@@ -67,11 +67,11 @@ def create_pane(ctx: click.Context, cwd: str | None, name: str) -> int:
 
 
 @command("kill")
-@click.option("--force", is_flag=True, help="Also the default pane; the next command gets a new one.")
+@click.option("--force", is_flag=True, help="Kill even the default pane; the next command creates a new one.")
 @click.argument("name")
 @click.pass_context
 def kill_pane(ctx: click.Context, force: bool, name: str) -> int:
-    """End a pane and what runs in it. The default pane is protected, unless --force is given."""
+    """Kill a pane and its processes. The default pane is protected, unless --force is given."""
     session = session_of(ctx)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
@@ -83,7 +83,7 @@ def kill_pane(ctx: click.Context, force: bool, name: str) -> int:
 
 
 def on_sessions(session: CliSession, work: Callable[[Sessions], Awaitable[None]]) -> int:
-    """Do ``work`` on the target's sessions, attaching to none."""
+    """Run ``work`` on the target's tmux sessions, without attaching to one, and return the exit code."""
 
     async def main(interruption: Interruption) -> int:
         async with session.open_sessions() as sessions:
@@ -113,7 +113,7 @@ def list_sessions(ctx: click.Context) -> int:
 @click.argument("name")
 @click.pass_context
 def create_session(ctx: click.Context, name: str) -> int:
-    """Make a session, within the limit of the settings (max_sessions)."""
+    """Create a session, within the limit of max_sessions."""
     session = session_of(ctx)
 
     async def work(target: Sessions) -> None:
@@ -127,7 +127,7 @@ def create_session(ctx: click.Context, name: str) -> int:
 @click.argument("name")
 @click.pass_context
 def kill_session(ctx: click.Context, name: str) -> int:
-    """End a session, its panes and what runs in them."""
+    """Kill a session, its panes and their processes."""
     session = session_of(ctx)
 
     async def work(target: Sessions) -> None:
@@ -149,17 +149,17 @@ def _session_row(session: SessionInfo) -> tuple[str, ...]:
     return name, str(session.attached), " ".join(pane.name for pane in session.panes)
 
 
-panes = group("panes", "list", (list_panes, create_pane, kill_pane), "List, create and end the session's panes.")
+panes = group("panes", "list", (list_panes, create_pane, kill_pane), "List, create and kill the session's panes.")
 sessions = group(
-    "sessions", "list", (list_sessions, create_session, kill_session), "List, create and end tmux sessions."
+    "sessions", "list", (list_sessions, create_session, kill_session), "List, create and kill tmux sessions."
 )
 
 
-# -- ``harness capture``, ``keys`` and ``attach``: what a person sees and types.
+# -- ``harness capture``, ``keys`` and ``attach``.
 
 
 class Line(click.ParamType[object]):
-    """A line number as tmux counts, or ``-``."""
+    """A line number as tmux counts lines, or ``-``."""
 
     name = "line"
 
@@ -170,20 +170,22 @@ class Line(click.ParamType[object]):
         try:
             return int(text)
         except ValueError:
-            self.fail(f"{text!r} is not a line: write a number, or '-' for the first or last", param, ctx)
+            self.fail(f"{text!r} is not a line number: write a number, or '-' for the first or last line", param, ctx)
 
 
 @command("capture")
 @click.option(
-    "--job", "job_id", metavar="ID", help="What this job wrote, cut out of the scrollback by its prompt tags."
+    "--job", "job_id", metavar="ID", help="Print this job's output, found in the scrollback by its prompt tags."
 )
-@click.option("--start", type=Line(), metavar="LINE", help="First line; 0 is the top of the screen, - the oldest.")
-@click.option("--end", type=Line(), metavar="LINE", help="Last line; - is the bottom of the screen.")
-@click.option("--escapes", is_flag=True, help="Keep colours, as escape sequences.")
-@click.option("--visible-controls", is_flag=True, help="Show what cannot be printed as \\ooo.")
-@click.option("--keep-spaces", is_flag=True, help="Keep blanks at the ends of lines.")
-@click.option("--no-join", is_flag=True, help="Leave wrapped lines in pieces.")
-@click.option("--alternate", is_flag=True, help="What a full-screen program hides.")
+@click.option(
+    "--start", type=Line(), metavar="LINE", help="Start at this line; 0 is the top of the screen, - the oldest."
+)
+@click.option("--end", type=Line(), metavar="LINE", help="End at this line; - is the bottom of the screen.")
+@click.option("--escapes", is_flag=True, help="Keep colors, as escape sequences.")
+@click.option("--visible-controls", is_flag=True, help="Print non-printable characters as \\ooo.")
+@click.option("--keep-spaces", is_flag=True, help="Keep spaces at the ends of lines.")
+@click.option("--no-join", is_flag=True, help="Do not join wrapped lines.")
+@click.option("--alternate", is_flag=True, help="Capture the main screen that a full-screen program hides.")
 @pause_option("--delay", default=None, help="Wait this long first.")
 @click.pass_context
 def capture(
@@ -198,7 +200,7 @@ def capture(
     alternate: bool,
     delay: float | None,
 ) -> int:
-    """Print what is on the pane's screen, or in its scrollback."""
+    """Print the pane's screen, or lines of its scrollback."""
     session = session_of(ctx)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
@@ -223,8 +225,8 @@ def capture(
 
 
 @command("keys")
-@click.option("--text", metavar="TEXT", help="Type this first, letter by letter.")
-@click.option("--stdin", is_flag=True, help="Type our standard input first: for what must not be in arguments.")
+@click.option("--text", metavar="TEXT", help="Type TEXT first, literally.")
+@click.option("--stdin", is_flag=True, help="Type standard input first, for text that must not be in arguments.")
 @click.option("--enter", is_flag=True, help="Press Enter at the end.")
 @pause_option("--delay", default=None, help="Wait this long first.")
 @click.argument("names", metavar="[KEY]...", nargs=-1)
@@ -232,7 +234,7 @@ def capture(
 def keys(
     ctx: click.Context, text: str | None, stdin: bool, enter: bool, delay: float | None, names: tuple[str, ...]
 ) -> int:
-    """Type into the pane: TEXT, then KEYs by tmux's names (C-c, Up, F1, Escape), then Enter."""
+    """Type into the pane: TEXT, then KEYs by their tmux names (C-c, Up, F1, Escape), then Enter."""
     if text is None and not (names or enter or stdin):
         raise click.UsageError("nothing to type: give KEYs, --text, --stdin or --enter")
     if text is not None and stdin:
@@ -253,13 +255,13 @@ def keys(
 @click.option("--print", "print_only", is_flag=True, help="Print the command instead of running it.")
 @click.pass_context
 def attach(ctx: click.Context, read_only: bool, print_only: bool) -> int:
-    """Enter the tmux session, to watch or to take over. Without --tmux it is the configured session; it must exist.
+    """Attach to the tmux session, to watch or to take over.
 
-    Leave it with the keys Ctrl-b d; what runs in it goes on.
+    The session must exist; without --tmux it is the configured one. Detach with Ctrl-b d; its processes keep running.
     """
     session = session_of(ctx)
     if not (print_only or session.json) and not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UnsupportedOperation("attach needs a terminal", hint="--print shows the command to type in one")
+        raise UnsupportedOperation("attach needs a terminal", hint="--print prints the command to run in a terminal")
     words: list[str] = []
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
@@ -278,9 +280,9 @@ def attach(ctx: click.Context, read_only: bool, print_only: bool) -> int:
 
 
 def _exec_attach(words: list[str]) -> None:
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and programs would inherit that
-    environment = {name: value for name, value in os.environ.items() if name != "TMUX"}  # or tmux refuses to nest
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the program would inherit that
+    environment = {name: value for name, value in os.environ.items() if name != "TMUX"}  # with it tmux refuses to nest
     try:
-        os.execvpe(words[0], words, environment)  # noqa: S606  # no shell is wanted
+        os.execvpe(words[0], words, environment)  # noqa: S606  # the command needs no shell
     except OSError as error:
-        raise HarnessError(f"{words[0]}: {(error.strerror or 'cannot be started').lower()}") from error
+        raise HarnessError(f"{words[0]}: {(error.strerror or 'cannot start').lower()}") from error

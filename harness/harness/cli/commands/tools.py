@@ -1,4 +1,4 @@
-"""``harness tools``: what models are offered, and one call through everything that a call of theirs goes through."""
+"""``harness tools``: list the tools that models are offered, print their schemas, call one as a model would."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["tools"]
 
 SHOWN = 60
-"""Characters of a description in the list."""
+"""Maximum number of characters of a description in the list."""
 
 
 class ProviderName(click.ParamType[str]):
-    """The name of a provider; which there are is known to the toolkit, which is loaded when it is used."""
+    """The name of a provider; the toolkit, which knows the names, is imported on use."""
 
     name = "provider"
 
@@ -40,7 +40,7 @@ class ProviderName(click.ParamType[str]):
         from ...toolkit.providers import PROVIDERS
 
         if value not in PROVIDERS:
-            self.fail(f"{value!r} is none of {', '.join(PROVIDERS)}", param, ctx)
+            self.fail(f"{value!r} is not one of {', '.join(PROVIDERS)}", param, ctx)
         return str(value)
 
 
@@ -56,33 +56,33 @@ def _catalogue(session: CliSession) -> tuple[ToolkitSettings, Catalogue]:
 
 
 def _reached(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None) -> Registry:
-    """The tools that can be called: all that are known, or those of the profile."""
+    """Return the tools that can be called: all known ones, or those of the tool profile."""
     from ...toolkit.catalog import NO_PROFILE, offered
 
     name = settings.tools.profile if profile is None else profile
     return catalogue.known if name in ("", NO_PROFILE) else offered(settings.tools, catalogue.known, name)
 
 
-PROFILE = click.option("--profile", metavar="NAME", help="The tools as this profile shows them; none: our own names.")
+PROFILE = click.option("--profile", metavar="NAME", help="Use this tool profile; none: harness's own names.")
 
 
 # -- list
 
 
 @command("list")
-@click.option("--pack", "packs", multiple=True, metavar="NAME", help="Only the tools of this pack; repeatable.")
-@click.option("--read-only", is_flag=True, help="Only tools that change nothing.")
-@click.option("--all", "every", is_flag=True, help="Also those that are offered only when they are asked for.")
+@click.option("--pack", "packs", multiple=True, metavar="NAME", help="List only the tools of this pack; repeatable.")
+@click.option("--read-only", is_flag=True, help="List only read-only tools.")
+@click.option("--all", "every", is_flag=True, help="Include opt-in tools.")
 @PROFILE
-@click.option("--check", is_flag=True, help="Ask the target which programs it lacks for them.")
+@click.option("--check", is_flag=True, help="Check which required programs the target lacks.")
 @click.pass_context
 def list_tools(
     ctx: click.Context, packs: tuple[str, ...], read_only: bool, every: bool, profile: str | None, check: bool
 ) -> int:
-    """List the tools that models are offered: builtin ones, those of other packages, your files and MCP servers."""
+    """List the tools that models are offered: builtin ones, and those of packages, tool files and MCP servers."""
     session = session_of(ctx)
     if every and profile is not None:
-        raise click.UsageError("a profile has no other tools: say one of --all and --profile")
+        raise click.UsageError("--all and --profile contradict each other: a profile has no opt-in tools")
     settings, catalogue = _catalogue(session)
     listed = _listed(settings, catalogue, packs, profile, every=every, read_only=read_only)
     if not packs:
@@ -100,7 +100,7 @@ def list_tools(
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What is listed, which of it is offered, and how many other tools there are in which packs."""
+    """The listed tools, the names of the offered ones, and the number and packs of opt-in tools that are not listed."""
 
     registry: Registry
     offered: frozenset[str]
@@ -135,7 +135,7 @@ def _listed(
 
 
 def _with_servers_tools(session: CliSession, listed: _Listed, *, read_only: bool) -> _Listed:
-    """With the tools of MCP servers, under the names by which models call them. No server is started."""
+    """Return the list with the recorded tools of MCP servers, by their names for models, without starting a server."""
     found, unlisted = recorded_tools(session)
     servers = found.read_only() if read_only else found
     registry, notes = listed.registry.filter(lambda tool: True), list(listed.notes)
@@ -144,16 +144,16 @@ def _with_servers_tools(session: CliSession, listed: _Listed, *, read_only: bool
         try:
             registry.add_source(source, tools)
         except ValueError as error:
-            notes.append(f"{source}: its tools are not offered: {error}")
+            notes.append(f"the tools of server {source} are not offered: {error}")
     if unlisted:
         what = f"server {unlisted[0]}" if len(unlisted) == 1 else f"servers {', '.join(unlisted)}"
-        notes.append(f"the tools of {what} are not known yet: harness servers list --check asks for them")
+        notes.append(f"the tools of {what} are not known yet; 'harness servers list --check' reads them")
     offered = listed.offered | {tool.name for tool in servers.list()}
     return replace(listed, registry=registry, offered=offered, notes=tuple(notes))
 
 
 def _wanted(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None) -> Registry:
-    """What would be offered if everything were installed."""
+    """Return the tools that would be offered if every extra were installed."""
     from ...toolkit.catalog import NO_PROFILE
     from ...toolkit.tool_profiles import load_profile
 
@@ -178,11 +178,11 @@ def _show(session: CliSession, listed: _Listed, missing: dict[str, list[str]] | 
         note(line)
     if listed.number:
         packs = f" (pack {', '.join(listed.others)})" if listed.others else ""
-        note(f"{listed.number} more are offered when they are asked for{packs}: --all lists them")
+        note(f"{listed.number} more tools are opt-in{packs}; --all lists them")
 
 
 def _not_installed(wanted: Registry) -> tuple[str, ...]:
-    """One sentence for each extra that some of these tools wait for."""
+    """Return one sentence for each missing extra that some of these tools need."""
     from ...toolkit.registry import missing_libraries
 
     waiting: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -196,7 +196,7 @@ def _needed(extra: str, tools: dict[str, tuple[str, ...]]) -> str:
     modules = ", ".join(dict.fromkeys(module for missing in tools.values() for module in missing))
     what = "is not offered: it needs" if len(tools) == 1 else "are not offered: they need"
     install = f"; {install_command(extra)}" if extra else ""
-    return f"{', '.join(tools)} {what} what is not installed here ({modules}){install}"
+    return f"{', '.join(tools)} {what} modules that are not installed ({modules}){install}"
 
 
 def _row(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] | None) -> tuple[str, ...]:
@@ -242,12 +242,12 @@ def _described(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] |
 
 
 @command("schema")
-@click.option("--provider", type=ProviderName(), help="In the form of this provider's API.")
+@click.option("--provider", type=ProviderName(), help="Print the schema in the format of this provider's API.")
 @PROFILE
 @click.argument("name", metavar="NAME|all")
 @click.pass_context
 def schema(ctx: click.Context, provider: str | None, profile: str | None, name: str) -> int:
-    """Print what a model is told of a tool, or of all that are offered, as JSON."""
+    """Print the schema that a model gets of one tool, or of all offered tools, as JSON."""
     from ...toolkit.catalog import offered
 
     session = session_of(ctx)
@@ -269,25 +269,25 @@ def schema(ctx: click.Context, provider: str | None, profile: str | None, name: 
 
 # -- call
 
-CALL_HELP = """Call a tool once, as a model would, through policy, audit and redaction.
+CALL_HELP = """Call a tool once, as a model would, with policy, audit log and redaction.
 
-ARGUMENTS are a JSON object; - reads them from standard input, for what must not be seen in a list of processes.
+ARGUMENTS are a JSON object; - reads them from standard input, to keep them out of the process list.
 
-What the policy does not decide is asked at the terminal; without one it is denied. --yes approves this one call in
-advance; what is denied stays denied.
+A call that requires approval asks at the terminal; without a terminal it is denied. --yes approves this call in
+advance; it does not override a denial by policy.
 
-Exit codes: 0 the tool did it, 1 its result is an error, 125 it could not run or its outcome is unknown, 126 it was
-refused. Ctrl-C cancels the call.
+Exit codes: 0 success, 1 the result is an error, 125 the call could not run or its outcome is unknown, 126 denied.
+Ctrl-C cancels the call.
 """
 
 
 @command("call", help=CALL_HELP)
-@click.option("--yes", is_flag=True, help="Approve the call, if it would be asked about.")
+@click.option("--yes", is_flag=True, help="Approve the call if it requires approval.")
 @click.option(
     "--seen",
     multiple=True,
     metavar="PATH",
-    help="You know what is in this file now: tools change only files that were read; repeatable.",
+    help="Treat this file as already read (tools only change files that were read); repeatable.",
 )
 @PROFILE
 @click.argument("name")
@@ -304,7 +304,7 @@ def call(ctx: click.Context, yes: bool, seen: tuple[str, ...], profile: str | No
     registry = _reached(settings, catalogue, profile)
     remote = () if registry.get(name) is not None else servers_of(session, tool=name)
     if not remote and registry.get(name) is None:
-        with_recorded(session, registry).lookup(name)  # which raises, and names the nearest
+        with_recorded(session, registry).lookup(name)  # raises an error that suggests the nearest name
     text = read_stdin().decode("utf-8", "replace") if arguments == "-" else arguments
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
@@ -327,7 +327,7 @@ def call(ctx: click.Context, yes: bool, seen: tuple[str, ...], profile: str | No
             with executor.events.subscribe() as events:
                 outcome = await executor.call(ToolCall(tool.name, text))
                 failures = [event.message for event in events.drain() if isinstance(event, InternalFailure)]
-        if outcome.error is None:  # that one is told as the outcome
+        if outcome.error is None:  # else _finish reports the error
             note(*failures)
         return _finish(session, outcome, str(target.target), interruption)
 
@@ -375,7 +375,7 @@ def _finish(session: CliSession, outcome: CallOutcome, target: str, interruption
         report(outcome.error, as_json_document=False)
     else:
         text = _text(outcome)
-        if os.isatty(1):  # what a file or another server holds moves no cursor and names no window
+        if os.isatty(1):  # no escape sequence of a tool result may reach the terminal
             text = "\n".join(readable(line) for line in text.split("\n"))
         ending = "" if text.endswith("\n") or not text else "\n"
         StreamWriter(1, interruption).write((text + ending).encode("utf-8", "surrogateescape"))
@@ -412,5 +412,5 @@ tools = group(
     "tools",
     "list",
     (list_tools, schema, call),
-    "What models are offered: list the tools, print their schemas, call one.",
+    "List the tools that models are offered, print their schemas, call one.",
 )

@@ -1,4 +1,4 @@
-"""``harness trace``: what a trace says, in figures, as a story, or request by request."""
+"""``harness trace``: summarize a trace, replay it, or show its model requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @FILE
 @click.pass_context
 def summary(ctx: click.Context, file: Path) -> int:
-    """Say in figures what a trace holds: turns, requests, tokens, calls, approvals."""
+    """Print a trace's totals: turns, requests, tokens, calls, approvals."""
     from ...agent.trace.reading import read_trace, summary_of
 
     found = summary_of(read_trace(file))
@@ -40,18 +40,18 @@ def _print_summary(found: TraceSummary) -> None:
     began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.started))
     turns = ", ".join(f"{count} {status}" for status, count in found.turns.items()) or "none"
     cost = f", {found.cost:.4f} USD" if found.cost is not None else ""
-    times = f"{found.request_seconds:.1f} s together, {found.slowest_request:.1f} s at most"
+    times = f"{found.request_seconds:.1f} s in total, {found.slowest_request:.1f} s at most"
     rows = [
         ("target", found.target),
         ("conversations", ", ".join(found.sessions)),
         ("models", ", ".join(found.models)),
-        ("began", f"{began}, {found.seconds:.1f} s to the last line"),
+        ("started", f"{began}, {found.seconds:.1f} s to the last line"),
         ("turns", turns),
         ("requests", f"{found.requests}, {times}"),
-        ("first words", f"after {found.first_seconds:.2f} s on average"),
-        ("failures", f"{found.failures}, and {found.retries} times asked again"),
+        ("first output", f"after {found.first_seconds:.2f} s on average"),
+        ("failures", f"{found.failures}, {found.retries} retries"),
         ("tokens", f"{found.input_tokens} in ({found.cache_read_tokens} cached), {found.output_tokens} out{cost}"),
-        ("approvals", f"{found.asked} asked, {found.refused} refused, {found.asked_seconds:.1f} s of waiting"),
+        ("approvals", f"{found.asked} requested, {found.refused} denied, {found.asked_seconds:.1f} s of waiting"),
         ("jobs, compactions, reconnects", f"{found.jobs}, {found.compactions}, {found.reconnects}"),
     ]
     for name, value in rows:
@@ -66,18 +66,18 @@ def _print_summary(found: TraceSummary) -> None:
         ],
     )
     if found.dropped:
-        note(f"{found.dropped} lines were left out, because the disk was too slow")
+        note(f"{found.dropped} lines were dropped, because the disk was too slow")
     if found.damaged:
-        note(f"{found.damaged} lines are cut or foreign, and were passed over")
+        note(f"{found.damaged} lines are truncated or invalid and were skipped")
 
 
 @command("replay")
-@click.option("--turn", type=click.IntRange(1), metavar="N", help="Only the Nth turn of the trace.")
-@click.option("--whole", is_flag=True, help="All of every output.")
+@click.option("--turn", type=click.IntRange(1), metavar="N", help="Replay only the Nth turn of the trace.")
+@click.option("--whole", is_flag=True, help="Print complete outputs.")
 @FILE
 @click.pass_context
 def replay(ctx: click.Context, turn: int | None, whole: bool, file: Path) -> int:
-    """Tell what happened, turn by turn. Nothing is run again."""
+    """Print what happened, turn by turn; nothing runs again."""
     from ...agent.trace.reading import read_trace, replayed, turns_of
 
     turns = turns_of(read_trace(file))
@@ -94,11 +94,11 @@ def replay(ctx: click.Context, turn: int | None, whole: bool, file: Path) -> int
 
 
 @command("context")
-@click.option("--request", type=click.IntRange(1), metavar="N", help="All messages that this request sent, as JSON.")
+@click.option("--request", type=click.IntRange(1), metavar="N", help="Print all messages of this request as JSON.")
 @FILE
 @click.pass_context
 def context(ctx: click.Context, request: int | None, file: Path) -> int:
-    """Show how what the model was sent grew and shrank, request by request."""
+    """Show how the context sent to the model grew and shrank, request by request."""
     from ...agent.trace.reading import read_trace
 
     lines = read_trace(file)
@@ -112,7 +112,7 @@ def _print_context(lines: tuple[TraceLine, ...], request: int) -> int:
 
     messages = context_of(lines, request)
     if messages is None:
-        raise HarnessError(f"the trace does not have all of request {request}", hint="see 'harness trace context'")
+        raise HarnessError(f"the trace does not contain all of request {request}", hint="see 'harness trace context'")
     _print_exact(messages)
     return 0
 
@@ -139,7 +139,7 @@ def _print_steps(lines: tuple[TraceLine, ...], *, as_json_document: bool) -> int
 
 
 def _print_exact(value: object) -> None:
-    """One JSON document in ASCII: a trace may hold halves of surrogate pairs, which no other form can say."""
+    """Print a JSON document in ASCII, as a trace may hold unpaired surrogates, which UTF-8 cannot encode."""
     import json
 
     click.echo(json.dumps(value))
@@ -147,7 +147,7 @@ def _print_exact(value: object) -> None:
 
 trace = HarnessGroup(
     "trace",
-    help="Read a trace that --trace FILE has written: figures, a replay, what was sent.",
+    help="Summarize or replay a --trace file, or show its model requests.",
     no_args_is_help=False,
 )
 for item in (summary, replay, context):
