@@ -101,7 +101,7 @@ async def test_giving_up_on_a_password_ends_the_login(make_sshd: MakeSshd, make_
 
 async def test_where_nobody_can_answer_a_login_fails_at_once(make_sshd: MakeSshd, make_user: MakeUser) -> None:
     server, user = make_sshd("PasswordAuthentication yes"), make_user()
-    with pytest.raises(AuthenticationError, match="login refused"):
+    with pytest.raises(AuthenticationError, match="login was refused"):
         await echoes(f"ssh://{user.name}@127.0.0.1:{server.port}", _without_key(server), None)
 
 
@@ -195,7 +195,7 @@ async def test_an_unknown_host_key_is_asked_about_and_recorded(sshd: SshServer) 
 async def test_a_fingerprint_is_an_answer_too_and_anything_else_is_a_no(sshd: SshServer) -> None:
     sshd.known_hosts.write_text("")
     answers = Answers("SHA256:of another key")
-    with pytest.raises(HostKeyError, match="not known"):
+    with pytest.raises(HostKeyError, match="unknown"):
         await echoes(sshd.target, sshd.config(), answers)
     fingerprint = next(word for word in answers.questions[0].text.split() if word.startswith("SHA256:")).rstrip(".")
     await echoes(sshd.target, sshd.config(), Answers(fingerprint))
@@ -203,7 +203,7 @@ async def test_a_fingerprint_is_an_answer_too_and_anything_else_is_a_no(sshd: Ss
 
 async def test_where_nobody_can_answer_an_unknown_host_key_is_refused(sshd: SshServer) -> None:
     sshd.known_hosts.write_text("")
-    with pytest.raises(HostKeyError, match=r"not known.*SHA256:"):
+    with pytest.raises(HostKeyError, match=r"unknown.*SHA256:"):
         await echoes(sshd.target, sshd.config(), None)
     assert sshd.known_hosts.read_text() == ""
 
@@ -312,7 +312,7 @@ async def test_a_closed_port_is_a_connect_error(sshd: SshServer) -> None:
 async def test_a_silent_server_is_given_up_after_the_time_limit() -> None:
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra_attributes[anyio.abc.SocketAttribute.local_port]()
-        with pytest.raises(ConnectError, match="too long"), anyio.fail_after(5):
+        with pytest.raises(ConnectError, match="did not finish"), anyio.fail_after(5):
             await echoes(
                 f"ssh://root@127.0.0.1:{port}", Config(connect_timeout=0.5, ssh_options=("IdentityAgent=none",))
             )

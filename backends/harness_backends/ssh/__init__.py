@@ -1,4 +1,4 @@
-"""``ssh://`` targets: OpenSSH's own client by default, asyncssh where it is asked for."""
+"""The ``ssh:`` backend: OpenSSH's client by default, asyncssh with ``ssh_engine = "asyncssh"``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MasterInfo", "disconnect", "list_masters", "open_backend", "open_tra
 
 
 def open_transport(target: Target, config: Config, base: Transport | None) -> AbstractAsyncContextManager[Transport]:
-    """The transport of the engine that ``config.ssh_engine`` names."""
+    """Open the transport of the engine that ``config.ssh_engine`` selects."""
     check_options(config, target)
     if config.ssh_engine == "asyncssh":
         from .asyncssh_engine import open_asyncssh_transport
@@ -31,19 +31,19 @@ def open_transport(target: Target, config: Config, base: Transport | None) -> Ab
 async def _open_openssh_transport(
     target: Target, config: Config, base: Transport | None = None
 ) -> AsyncIterator[Transport]:
-    """Log in to a target, or share the connection of another harness of this user.
+    """Log in to a target, or share the connection of another harness process of this user.
 
     Raises:
-        ConnectError: it could not be entered; a subclass where the reason is known.
-        ConfigError: ssh does not accept its configuration.
-        UnsupportedOperation: the target is to be reached from another host.
+        ConnectError: the login failed; a subclass where the reason is known.
+        ConfigError: ssh rejects its configuration.
+        UnsupportedOperation: the target would have to be reached from another host.
     """
     if base is not None and base.target.last.scheme != "local":
         raise UnsupportedOperation(
             f"ssh from {base.target} is not possible", target=target, hint="reach it with ProxyJump in the ssh config"
         )
     master = await plan_master(target, config)
-    from .openssh import OpenSSHTransport  # while ssh -G ran there was time to load it
+    from .openssh import OpenSSHTransport  # loaded here: ssh -G has already preloaded it
 
     transport = OpenSSHTransport(master, await acquire(master))
     try:
@@ -54,9 +54,9 @@ async def _open_openssh_transport(
 
 @asynccontextmanager
 async def open_backend(target: Target, config: Config, transport: Transport | None) -> AsyncIterator[Backend]:
-    """The backend of ``ssh:``."""
+    """Open the backend of an ``ssh:`` target."""
     async with open_transport(target, config, transport) as connected:
-        from ..posix.backend import open_posix_backend  # while connecting there was time to load it
+        from ..posix.backend import open_posix_backend  # loaded here: preloaded while connecting
 
         async with open_posix_backend(connected, config) as backend:
             yield backend

@@ -1,4 +1,4 @@
-"""The engine on asyncssh: one connection, kept and renewed."""
+"""The asyncssh engine: one connection per target, reopened after a loss."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ __all__ = [
 ]
 
 
-# -- The second SSH engine: asyncssh. An order of magnitude cheaper per connection than a client program, for fleets
-# of hosts and for embedding. It reads the user's ssh configuration and says what of it it does not honour.
+# -- The second SSH engine: asyncssh. A connection costs a tenth of a client program, for fleets of hosts and for
+# embedding. It reads the user's ssh configuration and reports the settings that it does not support.
 
 
 DEFAULT_CHANNELS = 10
 CLOSE_TIMEOUT = 2.0
 SINGLE_TIMEOUT = 2.0
-"""Seconds for which a second channel is waited for where the server allows one."""
+"""Seconds to wait for a second channel where the server allows only one."""
 
 _log = logging.getLogger(__name__)
 
 
 class AsyncsshTransport(Transport):
-    """Starts programs through one asyncssh connection.
+    """A transport that starts programs through one asyncssh connection.
 
-    ``notices`` are sentences about settings of the user's that this engine does not honour.
+    ``notices`` report the user's settings that this engine does not support.
     """
 
     shares_sockets = False
@@ -75,25 +75,25 @@ class AsyncsshTransport(Transport):
         self._freed = anyio.Event()
         self._opened_before = False
         self._peak = 0
-        """How many channels the server has allowed at once so far."""
+        """The largest number of channels that the server has allowed at once."""
 
     @property
     def connection(self) -> asyncssh.SSHClientConnection:
-        """The connection, for another engine to tunnel through."""
+        """The connection, for another login to tunnel through."""
         assert self._connection is not None
         return self._connection
 
     @property
     def is_lost(self) -> bool:
-        """The connection has ended."""
+        """True if the connection has ended."""
         return self._lost is not None
 
     def connected(self, connection: asyncssh.SSHClientConnection) -> None:
-        """Called once, after the login."""
+        """Set the connection; called once, after the login."""
         self._connection = connection
 
     def on_loss(self, error: Exception | None) -> None:
-        """Called when the connection has ended, for whatever reason."""
+        """Record that the connection has ended, and end its channels."""
         self._lost = str(error) if error and str(error) else "the connection was closed"
         for channel in list(self._channels):
             channel.end_of_link()
@@ -112,13 +112,13 @@ class AsyncsshTransport(Transport):
         return process
 
     async def _open_channel(self, command: str, nonce: str) -> SshProcess:
-        """Open a channel; while the server allows no more, wait for one of ours to close, within the time limit."""
+        """Open a channel; at the server's limit, wait until one of this connection is closed, up to the timeout."""
         from .asyncssh_process import channel_refused
 
         single = anyio.current_time() + SINGLE_TIMEOUT
         with anyio.move_on_after(self._config.connect_timeout) as patience:
             for delay in _pauses():
-                if self.max_channels == 1 and self._channels:  # that one is here to stay
+                if self.max_channels == 1 and self._channels:  # the first one stays open
                     patience.deadline = min(patience.deadline, single)
                 slot = object()
                 await self._slots.acquire_on_behalf_of(slot)
@@ -177,7 +177,7 @@ class AsyncsshTransport(Transport):
         return channel
 
     def _abandon(self, task: asyncio.Task[Channel], slot: object) -> None:
-        """The caller has gone while the channel was being opened: close it when it is there."""
+        """Close a channel that was opened after its caller had been cancelled."""
         self._opening.discard(task)
         self._slots.release_on_behalf_of(slot)
         if not task.cancelled() and task.exception() is None:
@@ -189,7 +189,7 @@ class AsyncsshTransport(Transport):
         self._freed.set()
 
     def _link_lost(self) -> ConnectionLost:
-        return ConnectionLost(f"the link was lost: {self._lost}", target=self.target)
+        return ConnectionLost(f"connection lost: {self._lost}", target=self.target)
 
     def interactive_argv(self, argv: Sequence[str]) -> list[str]:
         from .asyncssh_settings import ssh_words
@@ -200,7 +200,7 @@ class AsyncsshTransport(Transport):
         return "asyncssh"
 
     async def aclose(self) -> None:
-        """End the connection and with it every channel; bounded."""
+        """Close the connection with all its channels, within :data:`CLOSE_TIMEOUT`."""
         if self._connection is None:
             return
         with anyio.CancelScope(shield=True):
@@ -211,7 +211,7 @@ class AsyncsshTransport(Transport):
 
 
 def _pauses() -> Iterator[float]:
-    """Seconds between attempts: sshd counts a session until it has buried the program, a moment after the channel."""
+    """Yield the seconds between attempts: sshd counts a session until it has reaped the program."""
     pause = 0.005
     while True:
         yield pause
@@ -220,12 +220,12 @@ def _pauses() -> Iterator[float]:
 
 @asynccontextmanager
 async def open_asyncssh_transport(target: Target, config: Config, base: Transport | None) -> AsyncIterator[Transport]:
-    """Log in, and be connected until this is left; a connection that is lost is made anew when it is next needed.
+    """Log in and stay connected until the context exits; a lost connection is reopened when it is next needed.
 
     Raises:
-        ConnectError: or a subclass that says what went wrong.
+        ConnectError: the login failed; a subclass where the reason is known.
         ConfigError: the user's ssh configuration cannot be read.
-        UnsupportedOperation: asyncssh is not installed, or ``base`` is of another kind.
+        UnsupportedOperation: asyncssh is not installed, or cannot tunnel through ``base``.
     """
     _require_asyncssh(target)
     from .asyncssh_settings import config_files
@@ -250,7 +250,7 @@ async def _log_in(
     tunnel: asyncssh.SSHClientConnection | None,
     path: tuple[str, ...],
 ) -> AsyncsshTransport:
-    """Log in to a host, to the hosts of its ``ProxyJump`` before it. ``path``: the jumps that this one is for."""
+    """Log in to a host through its jump hosts; ``path`` holds the jumps already under way, to break cycles."""
     from .asyncssh_login import LoginHost, log_in
     from .asyncssh_process import translated
     from .asyncssh_settings import read_effective, read_host_settings
@@ -260,7 +260,7 @@ async def _log_in(
         settings = await read_host_settings(target, config, files.all)
     for jump in settings.jumps if tunnel is None else ():
         if jump not in path:
-            bare = replace(config, identity="", ssh_options=())  # as OpenSSH: only the files apply to a jump host
+            bare = replace(config, identity="", ssh_options=())  # like OpenSSH: only the files apply to a jump host
             hop = _jump(jump, target)
             below = await _log_in(stack, hop, bare, replace(files, options=""), tunnel, (*path, *settings.jumps))
             tunnel = below.connection
@@ -268,7 +268,7 @@ async def _log_in(
     endpoint = LoginHost(target, config, files.all, settings, effective.host_key_checking, current_prompter(), tunnel)
     stack.push_async_callback(transport.aclose)
     transport.connected(await log_in(endpoint, transport.on_loss))
-    transport.notices += [f"asyncssh does not honour the ssh setting {setting!r}" for setting in effective.lost]
+    transport.notices += [f"asyncssh does not support the ssh setting {setting!r}" for setting in effective.lost]
     for notice in transport.notices:
         _log.warning('%s: %s; ssh_engine = "openssh" does', target, notice)
     return transport
@@ -278,7 +278,7 @@ def _jump(text: str, target: Target) -> Target:
     try:
         return Target.parse(text if text.startswith("ssh://") else f"ssh://{text}")
     except TargetNotFound as error:
-        raise ConfigError(f"ProxyJump {text!r} is not a host", target=target) from error
+        raise ConfigError(f"ProxyJump {text!r} is not a valid host", target=target) from error
 
 
 async def _tunnel(target: Target, base: Transport | None) -> asyncssh.SSHClientConnection | None:
@@ -296,27 +296,26 @@ async def _tunnel(target: Target, base: Transport | None) -> asyncssh.SSHClientC
 
 def _require_asyncssh(target: Target) -> None:
     try:
-        import asyncssh  # noqa: F401  # only whether it is there
+        import asyncssh  # noqa: F401  # only checks that it is installed
     except ImportError as error:
         raise UnsupportedOperation(
             "the asyncssh engine is not installed", target=target, hint=install_extra("asyncssh")
         ) from error
 
 
-# -- A connection of the asyncssh engine that is made anew when it is lost, as the OpenSSH engine does with its
-# master.
+# -- A connection of the asyncssh engine that is reopened after a loss, like the OpenSSH engine's master.
 
 
 connection_log = logging.getLogger("harness_backends.links")
-"""What is logged here, with these two arguments, is counted, traced and shown."""
+"""The logger of reconnects: the trace and the prompt read the two arguments of its records."""
 BACKOFF = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 LogIn = Callable[[AsyncExitStack], Awaitable[AsyncsshTransport]]
-"""Logs in, and leaves in the stack what ends the connection."""
+"""Logs in, and pushes the connection's cleanup onto the stack."""
 
 
 class ReconnectingTransport(Transport):
-    """Starts programs through the present connection, and logs in again when that has gone."""
+    """A transport that starts programs through the current connection, and reconnects when it was lost."""
 
     shares_sockets = False
 
@@ -332,7 +331,7 @@ class ReconnectingTransport(Transport):
         self._final: HarnessError | None = None
 
     async def connect(self) -> AsyncsshTransport:
-        """The present connection, or a new one; a refused login is not tried twice."""
+        """Return the current connection, reconnecting if it was lost; a refused login is not retried."""
         async with self._renewing:
             if self._current is not None and not self._current.is_lost:
                 return self._current
@@ -356,18 +355,18 @@ class ReconnectingTransport(Transport):
             if again:
                 self.renewals += 1
                 target = str(self.target)
-                connection_log.info("%s: the link was lost, and is back after %.1f s", target, seconds)
+                connection_log.info("%s: reconnected after %.1f s", target, seconds)
             return self._current
 
     @property
     def current(self) -> AsyncsshTransport:
-        """The connection as it is, for another engine to tunnel through."""
+        """The current connection, even if it was lost."""
         assert self._current is not None
         return self._current
 
     @property
     def notices(self) -> list[str]:
-        """Sentences about settings of the user's that this engine does not honour."""
+        """Notices about the user's settings that this engine does not support."""
         return self.current.notices
 
     async def open_process(self, argv: Sequence[str]) -> Process:
@@ -388,6 +387,6 @@ class ReconnectingTransport(Transport):
         await stack.aclose()
 
     async def aclose(self) -> None:
-        """End the connection and with it every channel; bounded."""
+        """Close the connection with all its channels, within :data:`CLOSE_TIMEOUT`."""
         with anyio.CancelScope(shield=True):
             await self._end()

@@ -1,4 +1,4 @@
-"""Logging in with asyncssh: host keys, identities, and questions."""
+"""Login with asyncssh: host keys, identities and prompts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-# -- Host keys: which are known, what an unknown one means, and how an accepted one is recorded.
+# -- Host keys: known ones, the decision about unknown ones, and the record of accepted ones.
 
 
 USER_FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OfferedKey:
-    """A key that a host offered and that is not on record for it. ``known``: other keys are."""
+    """A host key without a record for its host; ``known`` means that other keys are recorded."""
 
     name: str
     key: asyncssh.SSHKey
@@ -56,17 +56,17 @@ class OfferedKey:
 
     @property
     def fingerprint(self) -> str:
-        """As OpenSSH shows it: ``SHA256:...``."""
+        """The fingerprint in OpenSSH's form: ``SHA256:...``."""
         return self.key.get_fingerprint()
 
     @property
     def algorithm(self) -> str:
-        """For example ``ssh-ed25519``."""
+        """The algorithm, e.g. ``ssh-ed25519``."""
         return self.key.get_algorithm()
 
 
 class HostKeys:
-    """The files with known keys, and the keys accepted in this login."""
+    """The known_hosts files, and the keys accepted in this login."""
 
     def __init__(self, user_files: Sequence[str] | None, system_files: Sequence[str] | None) -> None:
         self._user = [os.path.expanduser(path) for path in (USER_FILES if user_files is None else user_files)]
@@ -74,7 +74,7 @@ class HostKeys:
         self._accepted = b"# known hosts\n"
 
     def data(self) -> bytes:
-        """Every known key, in the files' format; never empty, which asyncssh would take for its own default file."""
+        """Return every known key in the files' format; never empty, as asyncssh would then read its default file."""
         parts = [self._accepted]
         for path in (*self._user, *self._system):
             try:
@@ -85,7 +85,7 @@ class HostKeys:
         return b"".join(parts)
 
     def accept(self, offered: OfferedKey) -> None:
-        """Trust a key from now on, and record it in the user's first file, as OpenSSH does."""
+        """Trust a key, and record it in the user's first file as OpenSSH does."""
         line = f"{offered.name} ".encode() + offered.key.export_public_key().strip() + b"\n"
         self._accepted += line
         path = self._user[0] if self._user else ""
@@ -96,7 +96,7 @@ class HostKeys:
             with open(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "r+b") as file:
                 file.write(_separator(file.read()) + line)
         except OSError as error:
-            _log.warning("the host key of %s was accepted and could not be recorded: %s", offered.name, error)
+            _log.warning("the host key of %s was accepted but could not be recorded: %s", offered.name, error)
 
 
 def _separator(before: bytes) -> bytes:
@@ -104,12 +104,12 @@ def _separator(before: bytes) -> bytes:
 
 
 def host_name(host: str, port: int) -> str:
-    """A host as known_hosts files name it."""
+    """Return a host as known_hosts files name it."""
     return host if port == DEFAULT_PORT else f"[{host}]:{port}"
 
 
 def judge(checking: str, offered: OfferedKey, *, can_ask: bool) -> Literal["refuse", "ask", "accept"]:
-    """What to do with a key that is not on record. A changed one is always refused."""
+    """Decide about a key without a record; a changed key is always refused."""
     if offered.known or checking in {"yes", "true"}:
         return "refuse"
     if checking == "accept-new":
@@ -118,30 +118,32 @@ def judge(checking: str, offered: OfferedKey, *, can_ask: bool) -> Literal["refu
 
 
 def refusal(offered: OfferedKey, target: Target) -> HostKeyError:
-    """Why a key was refused, and what to do."""
+    """Return the error for a refused key, with its remedy."""
     key = f"{offered.algorithm} {offered.fingerprint}"
     if offered.known:
         return HostKeyError(
-            f"the host's key has changed: it is now {key}, which is not on record for {offered.name}",
+            f"the host key has changed: it is now {key}, which is not recorded for {offered.name}",
             target=target,
-            hint=f"find out why; if it is right: ssh-keygen -R '{offered.name}' and log in with ssh once",
+            hint=f"find out why; if the change is expected: ssh-keygen -R '{offered.name}', then log in with ssh once",
         )
     return HostKeyError(
-        f"the host's key is not known: {key}",
+        f"the host key is unknown: {key}",
         target=target,
-        hint="compare it with the host's own (ssh-keygen -lf), then log in with ssh once to record it",
+        hint="compare the fingerprint with the host's own (ssh-keygen -lf), then log in with ssh once to record it",
     )
 
 
-# -- The login: one attempt after the other until the host key, the private key and the questions are settled.
+# -- The login: attempts until the host key, the private key and the prompts are settled.
 
 
 ATTEMPTS = 3
-"""For a password or a passphrase, and for a login with what was learnt in the one before."""
+"""Attempts for each password or passphrase, and for the login as a whole."""
 
 CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
-"""First choice where the user made none. asyncssh seals a packet with one call for these; its default, ChaCha20, takes
-three set-ups of a cipher, and half of the time of a command."""
+"""The preferred ciphers if the user configured none.
+
+asyncssh encrypts a packet with one call for these; its default, ChaCha20, sets up three ciphers per packet, which takes
+half of the time of a command."""
 
 _Lost = Callable[[Exception | None], None]
 _Key = asyncssh.SSHKey | tuple[asyncssh.SSHKey, str]
@@ -149,7 +151,7 @@ _Key = asyncssh.SSHKey | tuple[asyncssh.SSHKey, str]
 
 @dataclass(frozen=True, slots=True)
 class LoginHost:
-    """One host to log in to. ``tunnel`` is a connection to go through; ``files`` the configuration that applies."""
+    """One host to log in to, its configuration ``files``, and the connection to ``tunnel`` through."""
 
     target: Target
     config: Config
@@ -162,7 +164,7 @@ class LoginHost:
 
 @dataclass(slots=True)
 class _LoginDeadline:
-    """The time limit of a login without the time that people take to answer."""
+    """The time limit of a login, paused while the operator answers."""
 
     scope: anyio.CancelScope
     asking: int = 0
@@ -181,7 +183,7 @@ class _LoginDeadline:
 
 
 class _Client(asyncssh.SSHClient):
-    """What asyncssh asks during one attempt."""
+    """The callbacks of asyncssh during one attempt."""
 
     def __init__(self, login: _Login) -> None:
         self._login = login
@@ -192,7 +194,7 @@ class _Client(asyncssh.SSHClient):
         self.offered: OfferedKey | None = None
 
     def on_loss(self, lost: _Lost) -> None:
-        """Report the end of the connection from now on, also one that has come already."""
+        """Report the end of the connection to ``lost``, also if it has already ended."""
         self._lost = lost
         if self._ended:
             lost(None)
@@ -233,7 +235,7 @@ class _Client(asyncssh.SSHClient):
 
 
 class _Login:
-    """The state that the attempts of one login share."""
+    """The shared state of one login's attempts."""
 
     def __init__(self, endpoint: LoginHost, clock: _LoginDeadline) -> None:
         self.endpoint = endpoint
@@ -244,7 +246,7 @@ class _Login:
         self._asked: Counter[str] = Counter()
 
     async def ask(self, kind: QuestionKind, text: str, *, secret: bool) -> str | None:
-        """Put a question to the operator, outside the time limit of the connection."""
+        """Ask the operator, with the connection's time limit paused."""
         prompter = self.endpoint.prompter
         if prompter is None or self.gave_up:
             return None
@@ -253,7 +255,7 @@ class _Login:
         answer = None
         self._clock.pause()
         try:
-            with anyio.CancelScope() as scope:  # asyncssh asks in tasks of its own, which outlive a cancelled login
+            with anyio.CancelScope() as scope:  # asyncssh calls this in its own tasks, which outlive a cancelled login
                 self._asking.append(scope)
                 answer = await prompter.answer(question)
         finally:
@@ -262,12 +264,12 @@ class _Login:
         return answer
 
     def end(self) -> None:
-        """Withdraw the questions that are open."""
+        """Cancel the open questions."""
         for scope in self._asking:
             scope.cancel()
 
     async def settle(self, offered: OfferedKey) -> None:
-        """Accept an unknown host key, or raise."""
+        """Accept an unknown host key, or raise HostKeyError."""
         decision = judge(self.endpoint.checking, offered, can_ask=self.endpoint.prompter is not None)
         if decision == "ask":
             decision = "accept" if await self._confirms(offered) else "refuse"
@@ -285,7 +287,7 @@ class _Login:
         return (answer or "").strip() in {"yes", offered.fingerprint}
 
     async def unlock(self, path: str) -> _Key | None:
-        """An encrypted private key, with the operator's passphrase; None when there is none."""
+        """Read an encrypted private key with the operator's passphrase; return None without an answer."""
         for _ in range(ATTEMPTS):
             text = f"Enter passphrase for key '{path}': "
             passphrase = await self.ask("passphrase", text, secret=True)
@@ -304,11 +306,11 @@ class _Login:
 
 
 async def log_in(endpoint: LoginHost, lost: _Lost) -> asyncssh.SSHClientConnection:
-    """Connect and authenticate. ``lost`` is called once, when the connection ends for whatever reason.
+    """Connect and authenticate; ``lost`` is called once, when the connection ends for any reason.
 
     Raises:
-        ConnectError: or a subclass that says what went wrong.
-        ConfigError: the configuration cannot be used.
+        ConnectError: the login failed; a subclass where the reason is known.
+        ConfigError: the configuration is invalid.
     """
     config = endpoint.config
     with (
@@ -322,7 +324,7 @@ async def log_in(endpoint: LoginHost, lost: _Lost) -> asyncssh.SSHClientConnecti
         finally:
             login.end()
     raise ConnectError(
-        "the login took too long",
+        "the login did not finish in time",
         target=endpoint.target,
         hint="check the host and the network, or raise connect_timeout",
     )
@@ -348,7 +350,7 @@ async def _attempts(login: _Login, lost: _Lost) -> asyncssh.SSHClientConnection:
         else:
             client.on_loss(lost)
             return connection
-    raise ConnectError("the host offers another key at each attempt", target=login.endpoint.target)
+    raise ConnectError("the host offers a different host key at each attempt", target=login.endpoint.target)
 
 
 async def _connect(

@@ -1,4 +1,4 @@
-"""Processes on a connection of asyncssh, and its errors as ours."""
+"""Processes on an asyncssh connection, and the translation of asyncssh's errors."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ __all__ = [
 ]
 
 
-# -- The one place where asyncssh's exceptions become harness's.
+# -- The only translation of asyncssh's exceptions to harness's.
 
 
 FOREIGN = (asyncssh.Error, OSError, ValueError, asyncssh.ChannelListenError, asyncssh.PasswordChangeRequired)
-"""What calls into asyncssh raise. Its errors about keys and configuration are ValueErrors."""
+"""The exceptions that asyncssh raises; its errors about keys and configuration are ValueErrors."""
 
 _Translation = Callable[[Target, Exception, str], HarnessError]
 
 
 def _permission(target: Target, error: Exception, text: str) -> HarnessError:
     return AuthenticationError(
-        f"login refused: {text}", target=target, hint="check the user name, the key and the agent (ssh-add -l)"
+        f"the login was refused: {text}", target=target, hint="check the user name, the key and the agent (ssh-add -l)"
     )
 
 
 def _host_key(target: Target, error: Exception, text: str) -> HarnessError:
-    return HostKeyError(f"the host's key could not be verified: {text}", target=target)
+    return HostKeyError(f"the host key could not be verified: {text}", target=target)
 
 
 def _private_key(target: Target, error: Exception, text: str) -> HarnessError:
@@ -80,7 +80,9 @@ def _disconnected(target: Target, error: Exception, text: str) -> HarnessError:
 
 
 def _refused(target: Target, error: Exception, text: str) -> HarnessError:
-    return ConnectError(f"cannot connect: {text}", target=target, hint="is sshd running there, and the port open?")
+    return ConnectError(
+        f"cannot connect: {text}", target=target, hint="check that sshd is running and the port is reachable"
+    )
 
 
 def _other(target: Target, error: Exception, text: str) -> HarnessError:
@@ -104,19 +106,19 @@ _TRANSLATIONS: tuple[tuple[type[Exception], _Translation], ...] = (
 
 
 def translate(error: Exception, target: Target, *, connected: bool = False) -> HarnessError:
-    """Harness's error for one of asyncssh's. After the login (``connected``) it means that the link broke."""
+    """Return harness's error for one of asyncssh's; after the login (``connected``) it is ConnectionLost."""
     if isinstance(error, HarnessError):
         return error
     text = _text(error)
     if connected:
-        return ConnectionLost(f"the link was lost: {text}", target=target)
+        return ConnectionLost(f"connection lost: {text}", target=target)
     action = next(action for kind, action in _TRANSLATIONS if isinstance(error, kind))
     return action(target, error, text)
 
 
 @contextmanager
 def translated(target: Target, *, connected: bool = False) -> Iterator[None]:
-    """Translate what is raised inside."""
+    """Translate asyncssh's exceptions raised inside the context."""
     try:
         yield
     except HarnessError:
@@ -126,9 +128,9 @@ def translated(target: Target, *, connected: bool = False) -> Iterator[None]:
 
 
 def channel_refused(target: Target, open_channels: int) -> HarnessError:
-    """The server would not open one more channel, or all that it allows are in use."""
+    """Return the error for a channel that the server refused, or for a reached limit."""
     return ConnectError(
-        f"the server allows no further session while {open_channels} of ours are open",
+        f"the server allows no further session; harness has {open_channels} open",
         target=target,
         hint="raise MaxSessions in its sshd_config",
     )
@@ -140,15 +142,15 @@ def _text(error: Exception) -> str:
     if isinstance(error, socket.gaierror) and error.strerror:
         return error.strerror
     if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno)  # asyncio's own text names only the address
+        return os.strerror(error.errno)  # asyncio's text contains only the address
     return str(error) or type(error).__name__
 
 
-# -- One program on one SSH channel: the streams with flow control, the start mark, the exit status.
+# -- One program on one SSH channel: streams with flow control, the nonce, the exit status.
 
 
 HIGH_WATER = 1 << 18
-"""Unread bytes at which we stop reading; the channel's window bounds what is still on its way."""
+"""Unread bytes at which reading pauses; the channel's window bounds the data still in flight."""
 LOW_WATER = HIGH_WATER // 4
 WRITE_SLICE = 1 << 15
 CLOSE_TIMEOUT = 2.0
@@ -156,7 +158,7 @@ STDERR = asyncssh.EXTENDED_DATA_STDERR
 
 
 class _ReceiveBuffer:
-    """The bytes of one stream that arrived and were not read yet."""
+    """The received, unread bytes of one stream."""
 
     def __init__(self, nonce: str, stream: Literal["stdout", "stderr"]) -> None:
         self.filter = NoiseFilter(nonce, stream)
@@ -191,7 +193,7 @@ class _ReceiveBuffer:
 
 
 class Channel(asyncssh.SSHClientSession[bytes]):
-    """What asyncssh calls back for one channel. It only records; :class:`SshProcess` waits."""
+    """The callbacks of asyncssh for one channel; it only records, :class:`SshProcess` waits."""
 
     def __init__(self, nonce: str) -> None:
         self.stdout = _ReceiveBuffer(nonce, "stdout")
@@ -199,9 +201,9 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         self.status: int | None = None
         self.closed = False
         self.settled = asyncio.Event()
-        """Set once the status is known, or can no longer become known."""
+        """Set once the exit status is known, or can no longer arrive."""
         self.moved = asyncio.Event()
-        """Set when the start mark was seen, or can no longer be."""
+        """Set once the nonce was seen, or can no longer arrive."""
         self.writable = asyncio.Event()
         self.writable.set()
         self._paused = False
@@ -225,14 +227,14 @@ class Channel(asyncssh.SSHClientSession[bytes]):
             self.channel.pause_reading()
 
     def consumed(self) -> None:
-        """Some unread bytes were read."""
+        """Resume reading from the channel if enough bytes were consumed."""
         if self._paused and self.stdout.size + self.stderr.size <= LOW_WATER:
             self._paused = False
             self.channel.resume_reading()
 
     def eof_received(self) -> bool:
         self._end_streams()
-        return True  # keep our side open: the program may still read
+        return True  # keep the input open: the program may still read
 
     def exit_status_received(self, status: int) -> None:
         self._settle(status)
@@ -250,7 +252,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         self.writable.set()
 
     def end_of_link(self) -> None:
-        """Nothing more will come: the channel is closed, or the connection under it is gone."""
+        """Record that no more data will arrive: the channel was closed or its connection lost."""
         self.closed = True
         self._end_streams()
         self._settle(None)
@@ -277,7 +279,7 @@ class SshProcess(Process):
         self._released = False
 
     async def started(self, timeout: float) -> None:
-        """Wait until the program has started: the login shell's own output is over.
+        """Wait until the program has started and the login shell's own output has ended.
 
         Raises:
             ConnectError: it did not start.
@@ -292,13 +294,13 @@ class SshProcess(Process):
             with anyio.move_on_after(CLOSE_TIMEOUT):
                 await self._session.settled.wait()
             status = self._session.status
-            wrong = "ended" if status is None else f"ended with status {status}"
+            wrong = "exited" if status is None else f"exited with status {status}"
         noise = (reader.noise + b"\n" + self._session.stderr.filter.noise)[:300].decode("utf-8", "replace")
         said = " ".join(noise.split())
         raise ConnectError(
-            f"the login shell {wrong}" + (f" and said: {said}" if said else ""),
+            f"the login shell {wrong}" + (f": {said}" if said else ""),
             target=self._target,
-            hint="its start-up files must let commands through, and sshd must not force another command",
+            hint="its start-up files must not block commands, and sshd must not force another command",
         )
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
@@ -317,10 +319,10 @@ class SshProcess(Process):
             try:
                 self._session.channel.write(data[start : start + WRITE_SLICE])
             except OSError as error:
-                raise BrokenPipeError("the program ended, or the link is gone") from error
+                raise BrokenPipeError("the program exited, or the connection was lost") from error
         await self._session.writable.wait()
         if self._session.closed:
-            raise BrokenPipeError("the program ended, or the link is gone")
+            raise BrokenPipeError("the program exited, or the connection was lost")
 
     async def send_eof(self) -> None:
         if not self._session.closed:
@@ -330,20 +332,20 @@ class SshProcess(Process):
     async def wait(self) -> int:
         await self._session.settled.wait()
         if self._session.status is None:
-            raise ConnectionLost("the link was lost before the exit status arrived", target=self._target)
+            raise ConnectionLost("connection lost before the exit status arrived", target=self._target)
         return self._session.status
 
     async def aclose(self) -> None:
         self._session.channel.abort()
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             await self._session.channel.wait_closed()
-        self._session.end_of_link()  # a server that is mute never says so, and nobody may wait for what it sends
+        self._session.end_of_link()  # an unresponsive server never confirms, and no reader may wait for more
         if not self._released:
             self._released = True
             self._release()
 
 
 def signal_status(name: str) -> int:
-    """A shell's view of death by a signal: 128 + N. A signal that this machine does not know counts as 128."""
+    """Return a shell's status for death by a signal: 128 + N, or 128 if this machine does not know the signal."""
     number = signal.Signals.__members__.get(f"SIG{name.partition('@')[0].removeprefix('SIG')}")
     return 128 + (number.value if number is not None else 0)

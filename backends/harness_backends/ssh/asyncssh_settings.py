@@ -1,4 +1,4 @@
-"""The user's ssh configuration, as far as asyncssh honours it, and the names of what it does not honour."""
+"""The user's ssh configuration for asyncssh, and the settings that asyncssh does not support."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ USER_CONFIG = "~/.ssh/config"
 QUERY_TIMEOUT = 10.0
 DEFAULT_IDENTITIES = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 
-# Settings, as `ssh -G` names them, whose loss changes who is trusted, who can log in, or what is recorded. What
-# asyncssh reads is not here, nor is what has no meaning for an engine without a terminal or shared connections.
+# Unsupported settings, as `ssh -G` names them, that affect which hosts are trusted, who can log in, or what is
+# recorded; without those that have no meaning for an engine without a terminal or shared connections.
 _LOST = frozenset(
     {
         "addkeystoagent",
@@ -57,48 +57,48 @@ _HONOURED_CHECKING = frozenset({"ask", "yes", "true", "accept-new"})
 _OFF = frozenset({"no", "false", "none", "off"})
 
 _defaults: dict[str, str] = {}
-"""What OpenSSH uses when nothing is set; asked once."""
+"""OpenSSH's defaults, queried once per process."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFiles:
-    """Configuration files for asyncssh, in order of precedence; ``options`` is the one made of ``ssh_options``."""
+    """Configuration files for asyncssh, in order of precedence; ``options`` is generated from ``ssh_options``."""
 
     options: str
     rest: tuple[str, ...]
 
     @property
     def all(self) -> list[str]:
-        """Every file."""
+        """All files in order of precedence."""
         return [self.options, *self.rest] if self.options else [*self.rest]
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveConfig:
-    """What OpenSSH would use for a host, as far as this engine must know it."""
+    """The settings that OpenSSH would use for a host and this engine must know."""
 
     host_key_checking: str = "ask"
     lost: tuple[str, ...] = ()
-    """Settings that the user made and asyncssh does not honour, as ``name value``."""
+    """The user's settings that asyncssh does not support, as ``name value``."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """What asyncssh's reading of the files says of a host, where this engine must act on it itself."""
+    """The settings of a host, as asyncssh reads them, that this engine applies itself."""
 
     identities: tuple[str, ...] = ()
     known_hosts: tuple[str, ...] | None = None
-    """The user's known_hosts files; None: the default ones."""
+    """The user's known_hosts files; None for the default ones."""
     global_known_hosts: tuple[str, ...] | None = None
     host_key_alias: str = ""
     jumps: tuple[str, ...] = ()
-    """``ProxyJump``: hosts to go through, as ``[user@]host[:port]``."""
+    """The jump hosts (``ProxyJump``), as ``[user@]host[:port]``."""
     chooses_ciphers: bool = False
-    """True when the user says which ciphers to use."""
+    """True if the user configured ciphers."""
 
 
 async def read_host_settings(target: Target, config: Config, files: Sequence[str]) -> HostSettings:
-    """Let asyncssh read the configuration for a host.
+    """Read the configuration for a host with asyncssh.
 
     Raises:
         ConfigError: ``config.identity`` names a file that does not exist.
@@ -143,10 +143,10 @@ def _paths(value: object) -> tuple[str, ...] | None:
 
 @contextmanager
 def config_files(config: Config) -> Iterator[ConfigFiles]:
-    """The files to read; ``ssh_options`` become one that is removed again.
+    """Provide the configuration files; ``ssh_options`` are written to a temporary one.
 
     Raises:
-        ConfigError: an option is not ``Name=value``, or the file that ``ssh_config`` names is not there.
+        ConfigError: an option is not ``Name=value``, or the ``ssh_config`` file does not exist.
     """
     if config.ssh_config and not os.path.exists(os.path.expanduser(config.ssh_config)):
         raise ConfigError(f"the ssh configuration file {config.ssh_config} does not exist")
@@ -161,12 +161,12 @@ def config_files(config: Config) -> Iterator[ConfigFiles]:
 def _option(text: str) -> str:
     name = text.partition("=")[0].strip() if "=" in text else text.partition(" ")[0]
     if "\n" in text or not name.isalnum() or name.lower() in {"host", "match", "include"}:
-        raise ConfigError(f"{text!r} is not an ssh option", hint="write Name=value, as for ssh -o")
+        raise ConfigError(f"{text!r} is not a valid ssh option", hint="write Name=value, as for ssh -o")
     return text
 
 
 def ssh_words(target: Target, config: Config) -> list[str]:
-    """The arguments with which OpenSSH's client would be given the same settings and the same host."""
+    """Return the arguments that give OpenSSH's client the same settings and host."""
     words = ["-F", config.ssh_config] if config.ssh_config else []
     if config.identity:
         words += ["-i", config.identity]
@@ -180,7 +180,7 @@ def ssh_words(target: Target, config: Config) -> list[str]:
 
 
 async def read_effective(target: Target, config: Config, files: ConfigFiles) -> EffectiveConfig:
-    """Ask ``ssh -G`` what the user's settings for this host are; without it, know only ``ssh_options``.
+    """Read the user's settings for this host with ``ssh -G``; without ssh, only ``ssh_options`` are known.
 
     Raises:
         ConfigError: OpenSSH cannot read the configuration.
@@ -201,12 +201,12 @@ async def _query(words: list[str], target: Target) -> dict[str, str]:
         done = await anyio.run_process(["ssh", "-G", *words], check=False)
     if done.returncode != 0:
         reason = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise ConfigError(reason[0] if reason else "ssh cannot read its configuration", target=target)
+        raise ConfigError(reason[0] if reason else "ssh rejects its configuration", target=target)
     return parse_settings(done.stdout.decode("utf-8", "replace"))
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """``name value`` lines as a mapping with lower-case names; the first line of a name holds."""
+    """Parse ``name value`` lines into a mapping with lower-case names; the first value of a name is used."""
     settings: dict[str, str] = {}
     for line in text.splitlines():
         name, _, value = line.strip().partition(" ")
@@ -215,7 +215,7 @@ def parse_settings(text: str) -> dict[str, str]:
 
 
 def unsupported_options(defaults: Mapping[str, str], actual: Mapping[str, str]) -> tuple[str, ...]:
-    """The settings that differ from the defaults and are lost with asyncssh, as ``name value``, sorted."""
+    """Return the non-default settings that asyncssh does not support, as sorted ``name value`` strings."""
     lost = [f"{name} {value}" for name, value in actual.items() if _is_lost(name, value, defaults.get(name))]
     checking = actual.get("stricthostkeychecking", "ask")
     if checking.lower() not in _HONOURED_CHECKING:

@@ -1,8 +1,7 @@
-"""How many sessions may be open on one connection at once: sshd's MaxSessions, 10 by default, 1 at some sites.
+"""The limit of open sessions on one connection: sshd's MaxSessions, 10 by default, 1 at some sites.
 
-The number is learnt from the server's refusals. What is known is the most that were certainly open at once, so a limit
-is never too high for longer than it takes to be refused; other harnesses share the connection, so it may fall below
-that, and is tried upwards again after a while.
+The limit is learned from the server's refusals: it is the largest number of sessions that were certainly open at once.
+Other harness processes share the connection, so the limit may fall below that, and is raised again after a while.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import anyio
 __all__ = ["GROW_AFTER", "ChannelLease", "ChannelLimiter"]
 
 GROW_AFTER = 5.0
-"""Seconds without a refusal after which one session more is tried, if somebody waits for one."""
+"""Seconds without a refusal after which one more session is tried, if a caller waits for one."""
 
 
 class ChannelLease:
@@ -22,25 +21,25 @@ class ChannelLease:
 
     def __init__(self, ends: int) -> None:
         self.ends = ends
-        """How many sessions had ended when this was given out."""
+        """How many sessions had ended when this lease was issued."""
         self.is_over: Callable[[], bool] | None = None
-        """Tells whether the session has ended, once it is open."""
+        """Returns whether the session has ended; None until it is open."""
         self.is_refused = False
-        """True while its session was refused and is to be asked for again."""
+        """True while its session was refused and will be retried."""
 
     @property
     def is_open(self) -> bool:
-        """True for a session that is certainly open."""
+        """True if the session is certainly open."""
         return self.is_over is not None and not self.is_over()
 
     @property
     def may_be_open(self) -> bool:
-        """True for one that is open, or may be without our having heard of it."""
+        """True if the session is open, or is being opened."""
         return self.is_open or (self.is_over is None and not self.is_refused)
 
 
 class ChannelLimiter:
-    """Tickets for sessions, given out in the order of asking."""
+    """A limiter that issues leases for sessions, first come, first served."""
 
     def __init__(self, limit: int) -> None:
         self._limiter = anyio.CapacityLimiter(limit)
@@ -52,14 +51,14 @@ class ChannelLimiter:
 
     @property
     def limit(self) -> int:
-        """How many tickets there are."""
+        """The current number of leases."""
         return int(self._limiter.total_tokens)
 
     async def take(self, timeout: float) -> ChannelLease:
-        """Wait for a ticket.
+        """Wait for a lease.
 
         Raises:
-            TimeoutError: none came back for ``timeout`` seconds.
+            TimeoutError: no lease was returned within ``timeout`` seconds.
         """
         ticket = ChannelLease(self._ends)
         with anyio.fail_after(timeout):
@@ -72,7 +71,7 @@ class ChannelLimiter:
         return ticket
 
     async def _grow_in_time(self) -> None:
-        """Try one ticket more now and then, while somebody waits."""
+        """Raise the limit by one at intervals while a caller waits."""
         while self._quiet_since is not None and self.limit < self._most:
             due = self._quiet_since + GROW_AFTER
             if anyio.current_time() >= due:
@@ -82,28 +81,29 @@ class ChannelLimiter:
                 await anyio.sleep_until(due)
 
     def opened(self, ticket: ChannelLease, is_over: Callable[[], bool]) -> None:
-        """Take note that the session of a ticket is open, until ``is_over``."""
+        """Record that the session of a lease is open, until ``is_over``."""
         ticket.is_over, ticket.is_refused = is_over, False
         self._peak = max(self._peak, sum(other.is_open for other in self._out))
         if self._quiet_since is not None and self.limit < self._peak:
             self._limiter.total_tokens = min(self._peak, self._most)
 
     def give_back(self, ticket: ChannelLease) -> None:
-        """Return a ticket; doing so again does nothing."""
+        """Return a lease; returning it again has no effect."""
         if ticket in self._out:
             self._out.remove(ticket)
             self._ends += ticket.is_over is not None
             self._limiter.release_on_behalf_of(ticket)
 
     def note_transient_refusal(self, ticket: ChannelLease) -> None:
-        """Take note that the server refused a session; its ticket is kept, to ask again in a moment."""
+        """Record that the server refused a session; its lease is kept for a retry."""
         ticket.is_refused = True
         self._learn(certain=False)  # it may count a session that has just ended
 
     def refused(self, ticket: ChannelLease) -> bool:
-        """Take note that the server goes on refusing a session, and return its ticket.
+        """Record that the server keeps refusing a session, and return its lease.
 
-        True when asking again can help: other sessions of ours are open or being opened, or have ended meanwhile.
+        Returns:
+            True if a retry can help: other sessions of this process are open or being opened, or have ended meanwhile.
         """
         self.give_back(ticket)
         unchanged = ticket.ends == self._ends

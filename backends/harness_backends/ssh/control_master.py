@@ -1,4 +1,4 @@
-"""The control master of OpenSSH, one for each host, and its socket."""
+"""OpenSSH's control masters, one for each host, and their sockets."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ __all__ = [
 ]
 
 
-# -- Where control sockets live, and the lock under which they come and go.
+# -- Paths of control sockets, and the lock under which they are created and removed.
 #
-# Each environment has one directory: that of its ``XDG_RUNTIME_DIR``, or the fallback. What another environment
-# keeps is neither shared nor listed nor ended. A socket is named ``KEY.TAG.NAME``: all that the connection depends
-# on, which target it leads to, and the target's name for people, cut to what room there is.
+# Each environment has one directory: in its ``XDG_RUNTIME_DIR``, or the fallback. Sockets of another environment are
+# not shared, listed or ended. A socket is named ``KEY.TAG.NAME``: a hash of all that the connection depends on, a hash
+# of its target, and the target's readable name, truncated to the available length.
 
 
 CONNECTED = "03"
-"""The state in /proc/net/unix."""
+"""The state of a connected socket in /proc/net/unix."""
 
 MAX_PATH = 90
-"""Bytes; ssh binds a name that is 17 longer first, and the system takes 107."""
+"""Bytes: ssh first binds a name that is 17 bytes longer, and the system allows 107."""
 
 LOCK_PAUSE = 0.05
 
@@ -74,7 +74,7 @@ _ROOM = MAX_PATH - 1 - 16 - 1 - 16
 
 
 def socket_directory() -> Path:
-    """The directory of this environment's sockets; nothing is made or checked."""
+    """Return the directory of this environment's sockets, without creating or checking it."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if not runtime.startswith("/") or not _is_private(Path(runtime)):
         return _shared_root() / "ssh"
@@ -97,10 +97,10 @@ def _is_private(path: Path) -> bool:
 
 
 def socket_path(key: str, tag: str, name: str) -> str:
-    """The path of a master's socket, in a directory that is made if need be.
+    """Return the path of a master's socket, and create its directory if necessary.
 
     Raises:
-        ConnectError: the directory cannot be trusted or made.
+        ConnectError: the directory is unsafe or cannot be created.
     """
     directory = socket_directory()
     _make(directory)
@@ -115,7 +115,7 @@ def _file_name(key: str, tag: str, name: str, room: int) -> str:
 
 
 def relocate_socket(path: str) -> str:
-    """The path for the same socket now: elsewhere when its directory has gone for good, as at a logout.
+    """Return the socket's current path, which differs if its directory was removed, e.g. at a logout.
 
     Raises:
         ConnectError: as :func:`socket_path`.
@@ -129,32 +129,32 @@ def relocate_socket(path: str) -> str:
 
 
 def split_name(path: Path) -> tuple[str, str, str] | None:
-    """The key, the target's tag and the target's name in a socket's file name; None when it is not one of ours."""
+    """Return the key, tag and target name in a socket's file name; None if harness did not create it."""
     match = _NAME.fullmatch(path.name)
     return (match["key"], match["tag"], match["name"] or "") if match else None
 
 
 def find_sockets() -> list[Path]:
-    """The control sockets of this user, live or not."""
+    """Return this user's control sockets, live or stale."""
     return [path for path in _files() if split_name(path) and path.is_socket() and not _is_being_made(path)]
 
 
 def _files() -> list[Path]:
     directory = socket_directory()
-    with suppress(FileNotFoundError):  # it may go at any time
+    with suppress(FileNotFoundError):  # it may be removed at any time
         return sorted(directory.iterdir()) if _is_private(directory) else []
     return []
 
 
 def _is_being_made(path: Path) -> bool:
-    """True for the name under which ssh binds a socket for a moment, before it listens there."""
+    """Return True for the temporary name that ssh binds before it listens."""
     with suppress(OSError):
         return _TEMPORARY.search(path.name) is not None and time.time() - path.stat().st_mtime < SOCKET_SETUP_TIMEOUT
     return True
 
 
 def is_stale_socket(path: Path) -> bool:
-    """True when a socket's process has gone for good."""
+    """Return True if the socket's process has exited."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         return probe.connect_ex(str(path)) == errno.ECONNREFUSED
@@ -165,25 +165,25 @@ def _make(directory: Path) -> None:
         try:
             path.mkdir(mode=0o700, exist_ok=True)
         except FileExistsError:
-            pass  # something else than a directory; said below
+            pass  # not a directory: reported below
         except OSError as error:
-            raise ConnectError(f"{path} cannot be made: {error.strerror}", hint=_GONE) from error
+            raise ConnectError(f"{path} cannot be created: {error.strerror}", hint=_GONE) from error
         if not _is_private(path):
             raise ConnectError(
-                f"{path} cannot be trusted with connections: it must be a directory of this user with mode 0700",
+                f"{path} is unsafe for control sockets: it must be a directory of this user with mode 0700",
                 hint="remove it, or point XDG_RUNTIME_DIR to a private directory",
             )
 
 
 @asynccontextmanager
 async def lock(path: str, timeout: float) -> AsyncIterator[None]:
-    """Hold the lock of a socket against this user's other processes and tasks. Leaves no file behind.
+    """Hold the lock of a socket against this user's other processes and tasks, and remove its file afterwards.
 
-    The directory is made again when it has gone, as a cleaner of temporary files may see to.
+    The directory is recreated if it was removed, e.g. by a cleaner of temporary files.
 
     Raises:
-        ConnectError: the lock cannot be made.
-        TimeoutError: somebody else held it for ``timeout`` seconds.
+        ConnectError: the lock file cannot be created.
+        TimeoutError: another process or task held it for ``timeout`` seconds.
     """
     name = f"{path}.lock"
     with anyio.fail_after(timeout):
@@ -192,7 +192,7 @@ async def lock(path: str, timeout: float) -> AsyncIterator[None]:
         yield
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(name)  # while it is held: who waits for it will see that it is gone, and make another
+            os.unlink(name)  # still locked: waiting processes notice the removal and create another
         os.close(descriptor)
 
 
@@ -209,7 +209,7 @@ async def _acquire(name: str) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
-        await anyio.sleep(LOCK_PAUSE)  # a lock cannot be waited for without blocking a thread for good
+        await anyio.sleep(LOCK_PAUSE)  # a blocking flock would occupy a thread that cannot be cancelled
 
 
 def _open_lock(name: str) -> int:
@@ -220,11 +220,11 @@ def _open_lock(name: str) -> int:
         _make(Path(name).parent)
         return os.open(name, flags, 0o600)
     except OSError as error:
-        raise ConnectError(f"{name} cannot be made: {error.strerror}", hint=_GONE) from error
+        raise ConnectError(f"{name} cannot be created: {error.strerror}", hint=_GONE) from error
 
 
 def remove_unused_locks() -> None:
-    """Remove the locks of processes that were killed while they held one."""
+    """Remove the lock files of processes that were killed while they held one."""
     for path in _files():
         if path.name.endswith(".lock"):
             with suppress(OSError):
@@ -249,17 +249,17 @@ def _is_same_file(descriptor: int, name: str) -> bool:
 
 
 def count_connections(path: str) -> int | None:
-    """How many connections the program that listens at a socket has; None where the system does not say."""
+    """Return how many connections a listening socket has; None where the system does not report it."""
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as table:
             rows = [line.rstrip("\n").split(maxsplit=7) for line in table]
     except OSError:
         return None
-    names = path, f"{path}."  # ssh binds a longer name, and links this one to it
+    names = path, f"{path}."  # ssh binds a longer name, and hard-links this one to it
     return sum(row[5] == CONNECTED and (row[7] == names[0] or row[7].startswith(names[1])) for row in rows if row[7:])
 
 
-# -- Control masters: found, checked, started, listed and ended.
+# -- Control masters: find, check, start, list and end them.
 
 
 logger = logging.getLogger(__name__)
@@ -268,12 +268,12 @@ ANSWER_TIMEOUT = 5.0
 END_TIMEOUT = 5.0
 DEAD_TIMEOUT = 0.2
 PRIVATE_PERSIST = 3.0
-"""Seconds that a private master outlives a harness that was killed."""
+"""Seconds that a private master outlives a harness process that was killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlMaster:
-    """Where the master of a target is, or is to be."""
+    """The location and settings of a target's master, whether or not it is running."""
 
     target: Target
     hop: Hop
@@ -285,9 +285,9 @@ class ControlMaster:
 
 @dataclass(frozen=True, slots=True)
 class MasterInfo:
-    """A control socket of this user. ``pid`` is None when nobody answers there.
+    """A control socket of this user; ``pid`` is None if no master answers.
 
-    ``tag`` tells targets apart; ``name`` is for people: it ends with ``~`` where it was cut.
+    ``tag`` identifies the target; ``name`` is for display and ends with ``~`` if truncated.
     """
 
     name: str
@@ -297,11 +297,11 @@ class MasterInfo:
 
 
 async def plan_master(target: Target, config: Config) -> ControlMaster:
-    """Read the user's settings for the host, and choose the socket.
+    """Read the user's settings for the host, and choose the socket's path.
 
     Raises:
-        ConfigError: ssh does not accept its configuration.
-        ConnectError: there is no ssh, or no private directory for the socket.
+        ConfigError: ssh rejects its configuration.
+        ConnectError: ssh is not installed, or no private directory is available for the socket.
     """
     settings = await _query(target, config)
     key = os.urandom(8).hex() if config.dedicated_connection else master_key(settings, config)
@@ -317,34 +317,34 @@ async def _query(target: Target, config: Config) -> SshSettings:
                 tasks.start_soon(_prepare)
                 done = await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False)
     except FileNotFoundError as error:
-        raise ConnectError("ssh was not found", target=target, hint="install the OpenSSH client") from error
+        raise ConnectError("ssh is not installed", target=target, hint="install the OpenSSH client") from error
     except TimeoutError:
         raise ConnectError(
             "ssh -G did not answer in time", target=target, hint="check Match exec in the ssh config"
         ) from None
     if done.returncode != 0:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["ssh -G failed"]
-        raise ConfigError(f"ssh does not accept its configuration: {words[0]}", target=target)
+        raise ConfigError(f"ssh rejects its configuration: {words[0]}", target=target)
     return SshSettings.parse(done.stdout.decode("utf-8", "surrogateescape"))
 
 
 async def _prepare() -> None:
-    """Load what every target needs next, while ``ssh -G`` runs in a process of its own."""
+    """Preload the modules needed next while ``ssh -G`` runs."""
     await anyio.lowlevel.checkpoint()
     for name in ("harness_backends.ssh.openssh", "harness_backends.posix.backend"):
         importlib.import_module(name)
 
 
 def with_relocated_socket(master: ControlMaster) -> ControlMaster:
-    """The same master, its socket where this environment's are now; see :func:`relocate_socket`."""
+    """Return the master with its current socket path; see :func:`relocate_socket`."""
     return replace(master, path=relocate_socket(master.path))
 
 
 async def acquire(master: ControlMaster) -> MuxConnection:
-    """A lease on a live master: the one that is there, or after a login a new one. It stays while the lease is open.
+    """Return a lease on the running master, or log in to start one; the master runs while the lease is open.
 
     Raises:
-        ConnectError: the target cannot be entered; a subclass where the reason is known.
+        ConnectError: the login failed; a subclass where the reason is known.
     """
     lease = await _lease(master.path)
     if lease is not None:
@@ -354,9 +354,9 @@ async def acquire(master: ControlMaster) -> MuxConnection:
             return await _lease(master.path) or await _start(master)
     except TimeoutError:
         raise ConnectError(
-            f"another harness has been logging in for {master.config.login_timeout:g} s",
+            f"another harness process has been logging in for {master.config.login_timeout:g} s",
             target=master.target,
-            hint="it may be waiting for its operator's answer",
+            hint="it may be waiting for an answer to a login prompt",
         ) from None
 
 
@@ -364,7 +364,7 @@ async def connect_with_timeout(path: str) -> MuxConnection:
     """Connect to the master at ``path``.
 
     Raises:
-        MuxError: nobody listens there, or does not answer in time.
+        MuxError: no master listens there, or it does not answer in time.
     """
     try:
         with anyio.fail_after(ANSWER_TIMEOUT):
@@ -374,7 +374,7 @@ async def connect_with_timeout(path: str) -> MuxConnection:
 
 
 async def _lease(path: str) -> MuxConnection | None:
-    """A connection to the master at ``path``, if one answers there in time."""
+    """Connect to the master at ``path``; return None if none answers in time."""
     try:
         return await connect_with_timeout(path)
     except MuxError:
@@ -382,7 +382,7 @@ async def _lease(path: str) -> MuxConnection | None:
 
 
 async def _start(master: ControlMaster) -> MuxConnection:
-    """Log in. The caller holds the lock, and found nobody at the socket."""
+    """Log in. The caller holds the lock and found no master at the socket."""
     _remove(master.path)
     await _remove_dead()
     persist = PRIVATE_PERSIST if master.private else master.config.control_persist
@@ -391,7 +391,7 @@ async def _start(master: ControlMaster) -> MuxConnection:
         return master_argv(master.hop, master.config, master.path, questions=questions, persist=persist)
 
     logger.info("logging in to %s", master.target)
-    from .login import log_in  # not needed where a master lives
+    from .login import log_in  # not needed if a master is running
 
     await log_in(argv, master.target, master.config.login_timeout)
     lease = await _lease(master.path)
@@ -401,7 +401,7 @@ async def _start(master: ControlMaster) -> MuxConnection:
 
 
 async def _remove_dead() -> None:
-    """Remove what masters and harnesses that were killed have left; nobody else would."""
+    """Remove locks and sockets of killed harness processes and masters."""
     remove_unused_locks()
     for path in find_sockets():
         if is_stale_socket(path):
@@ -412,17 +412,21 @@ async def _remove_dead() -> None:
 
 
 def _remove(path: str) -> None:
-    """Remove the socket of a master that has gone, or that does not answer; anything else there is not ours."""
+    """Remove the socket of an exited or unresponsive master; refuse to remove anything else."""
     if Path(path).is_symlink() or (os.path.lexists(path) and not Path(path).is_socket()):
-        raise ConnectError(f"{path} is in the way of a control socket", hint="look at it, and remove it")
+        raise ConnectError(f"{path} exists and is not a control socket", hint="check what it is, then remove it")
     with suppress(FileNotFoundError):
         os.unlink(path)
 
 
 async def end_master(path: str) -> bool:
-    """End the master at ``path`` and all its sessions; remove its socket. False when none was there."""
+    """Terminate the master at ``path`` with its sessions, and remove its socket.
+
+    Returns:
+        False if no master answered.
+    """
     ended = False
-    with suppress(TimeoutError, ConnectError):  # ConnectError: the directory has gone for good
+    with suppress(TimeoutError, ConnectError):  # ConnectError: the directory cannot be used
         async with lock(path, END_TIMEOUT):
             with suppress(MuxError), anyio.move_on_after(END_TIMEOUT), await connect_mux(path) as connection:
                 await connection.terminate()
@@ -432,7 +436,7 @@ async def end_master(path: str) -> bool:
 
 
 async def list_masters() -> list[MasterInfo]:
-    """The control masters of this user's harness processes, by name."""
+    """Return the control masters of this user's harness processes, sorted by name."""
     found = []
     for path in find_sockets():
         _, tag, name = split_name(path) or ("", "", "")
@@ -447,9 +451,12 @@ async def _pid(path: str) -> int | None:
 
 
 async def disconnect(config: Config, target: Target | None) -> list[MasterInfo]:
-    """End the masters of one target, whatever their options, or all of them; sockets without a master are removed.
+    """Terminate the masters of a target (whatever their options) or of all targets, and remove stale sockets.
 
-    Returns those that were alive. What runs on the targets under tmux or as a job lives on.
+    Jobs and tmux sessions on the targets keep running.
+
+    Returns:
+        The masters that were alive.
     """
     ended = []
     for master in _chosen(await list_masters(), target):

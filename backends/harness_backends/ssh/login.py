@@ -1,4 +1,4 @@
-"""Logging in with ssh: questions of the login, and why one failed."""
+"""Login with ``ssh``: prompts, their answers, and the cause of a failure."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 
-# -- What else ssh's log says about a login that the server refused: which key was not used, and why. Pure.
+# -- Why the server refused a login: which key was not used, from ssh's debug log. Pure.
 #
-# The server says the same to all of them (``Permission denied``); the reason is mostly on this side.
+# The server always answers ``Permission denied``; the reason is mostly on this side.
 
 
 @dataclass(frozen=True, slots=True)
 class AuthFailureCause:
-    """Why no key was accepted, and what to do about it."""
+    """The reason why no key was accepted, and its remedy."""
 
     what: str
     hint: str
@@ -45,21 +45,21 @@ class AuthFailureCause:
 
 _MISSING = "name an existing key file (-i, identity, or IdentityFile in the ssh config)"
 _FORMAT = (
-    "it is damaged, or of a kind that ssh does not read: check it with ssh-keygen -y -f FILE; "
-    "PuTTY's keys are converted with puttygen -O private-openssh"
+    "it is damaged or in a format that ssh cannot read: check it with ssh-keygen -y -f FILE; "
+    "convert a PuTTY key with puttygen -O private-openssh"
 )
 _START = "start one (eval $(ssh-agent); ssh-add), or point SSH_AUTH_SOCK or IdentityAgent to it"
 
-# In the order in which they are told: what stopped a certain key comes before what there was none of.
+# In order of preference: a problem with a certain key comes before the absence of keys.
 _CAUSES = (
     (
         r"Permissions (\d+) for '(.+)' are too open",
-        "the key {1} was ignored: others may read it (mode {0})",
+        "the key {1} was ignored: other users can read it (mode {0})",
         "chmod 600 {1}",
     ),
     (
         r'Load key "(.+)": Permission denied',
-        "the key {0} may not be read by this user",
+        "the key {0} is not readable for this user",
         "check the file's owner and mode",
     ),
     (
@@ -78,7 +78,7 @@ _CAUSES = (
 )
 _AGENT = (
     (r"agent contains no identities", "the agent holds no key", "add one with ssh-add"),
-    (r"ssh_get_authentication_socket: (.+)", "the agent was not reached ({0})", _START),
+    (r"ssh_get_authentication_socket: (.+)", "the agent could not be reached ({0})", _START),
 )
 _ACCEPTED = re.compile(r"Server accepts key: (\S+)")
 _OFFERED = re.compile(r"Offering public key: (\S+) (\S+)")
@@ -86,7 +86,7 @@ _METHODS = re.compile(r"Permission denied \(([a-z0-9@.,-]+)\)")
 
 
 def find_cause(log: str) -> AuthFailureCause | None:
-    """The reason that ssh's log (with its debug lines) gives; None when it says nothing beyond the refusal."""
+    """Return the cause of a refused login from ssh's log with debug lines; None if the log does not show it."""
     if cause := _first_refusal(_CAUSES, log) or _locked(log):
         return cause
     if not _wants_key(log):
@@ -94,11 +94,11 @@ def find_cause(log: str) -> AuthFailureCause | None:
     offered = [f"{name} ({kind})" for name, kind in _OFFERED.findall(log)]
     if offered:
         return AuthFailureCause(
-            f"it does not accept {', '.join(dict.fromkeys(offered))}",
-            "check the user, and that the public key is in the account's authorized_keys there",
+            f"the server does not accept {', '.join(dict.fromkeys(offered))}",
+            "check the user, and that the public key is in the account's authorized_keys on the host",
         )
     return _first_refusal(_AGENT, log) or AuthFailureCause(
-        "there was no key to offer", f"{_MISSING}, or add one to an agent with ssh-add"
+        "no key was offered", f"{_MISSING}, or add one to an agent with ssh-add"
     )
 
 
@@ -111,13 +111,13 @@ def _first_refusal(table: tuple[tuple[str, str, str], ...], log: str) -> AuthFai
 
 
 def _locked(log: str) -> AuthFailureCause | None:
-    """A key that the server would take, and that ssh did not use all the same: it could not be opened."""
+    """Return the cause if the server accepted a key that ssh could not decrypt."""
     accepted = _ACCEPTED.search(log)
     if accepted is None:
         return None
     return AuthFailureCause(
-        f"the server accepts the key {accepted[1]}, but it could not be used: its passphrase was not given",
-        "add it to an agent with ssh-add, or answer the question at a terminal",
+        f"the server accepts the key {accepted[1]}, but it could not be used: no passphrase was given",
+        "add it to an agent with ssh-add, or answer the prompt at a terminal",
     )
 
 
@@ -126,7 +126,7 @@ def _wants_key(log: str) -> bool:
     return bool(methods) and "publickey" in methods[-1]
 
 
-# -- Why a login failed, from what ``ssh`` logged. Pure.
+# -- Why a login failed, from ssh's log. Pure.
 
 
 _NOISE = re.compile(r"^(debug\d: |OpenSSH_|Authenticated to |@{3,}|\s*$|Pseudo-terminal )")
@@ -154,35 +154,38 @@ _CONFIG = (
     "keyword ",
 )
 
-_REACH = "check that the host is up, its SSH port is reachable, and any jump host lets you in"
+_REACH = "check that the host is up, its SSH port is reachable, and any jump host accepts the login"
 _CONNECTING = (
-    ("Connection refused", "nothing listens there: check the port, and that the SSH server runs"),
-    ("timed out during banner exchange", "something listens there and does not speak SSH, or the host is overloaded"),
+    ("Connection refused", "no server listens on that port: check the port, and that the SSH server is running"),
+    ("timed out during banner exchange", "the service on that port does not speak SSH, or the host is overloaded"),
     ("Connection timed out", "no answer: the host is down, or a firewall drops the connection"),
     ("No route to host", "the host is down, or a firewall refuses the connection"),
-    ("Network is unreachable", "this machine has no route to that network: check its network or VPN"),
+    ("Network is unreachable", "this machine has no route to that network: check the network or VPN"),
     (
         "Unable to negotiate",
-        "the two sides share no algorithm: allow an older one, as with -o HostKeyAlgorithms=+ssh-rsa",
+        "client and server have no algorithm in common: allow an older one, e.g. -o HostKeyAlgorithms=+ssh-rsa",
     ),
-    ("invalid characters", "another service than SSH listens there: check the port"),
-    ("Connection reset by peer", "the server ended it before the login: MaxStartups, a ban or a firewall"),
-    ("Connection closed by remote host", "the server ended it before the login: MaxStartups, a ban or a firewall"),
+    ("invalid characters", "the service on that port is not SSH: check the port"),
+    ("Connection reset by peer", "the server closed the connection before the login: MaxStartups, a ban or a firewall"),
+    (
+        "Connection closed by remote host",
+        "the server closed the connection before the login: MaxStartups, a ban or a firewall",
+    ),
 )
 _KINDS = (
-    (_CONFIG, ConfigError, "ssh does not accept its configuration: ", "try it by hand: ssh -G HOST"),
+    (_CONFIG, ConfigError, "ssh rejects its configuration: ", "check it with: ssh -G HOST"),
     (
         ("Temporary failure in name resolution",),
         TargetNotFound,
         "",
-        "the name service did not answer: check this machine's network",
+        "the name server did not answer: check this machine's network",
     ),
     (_NAME, TargetNotFound, "", "check the name, or the Host entry in ~/.ssh/config"),
 )
 
 
 def diagnose(log: str, target: object) -> HarnessError:
-    """The error for a login that ssh gave up, with the line of its log that says why."""
+    """Return the error for a failed login, with the line of ssh's log that gives the reason."""
     log = log.replace("\r", "")
     lines = [line.rstrip() for line in log.splitlines() if not _NOISE.match(line)]
     text = "\n".join(lines)
@@ -211,26 +214,26 @@ def _refused(line: str, log: str, target: object) -> AuthenticationError:
 
 def _changed(text: str, log: str, target: object) -> HostKeyError:
     offending = _OFFENDING.search(text)
-    known = f"; the one on record is in {offending[1]}" if offending else ""
+    known = f"; the recorded key is in {offending[1]}" if offending else ""
     return HostKeyError(
-        f"the host key is NOT the one on record: {_presented(log)}{known}",
+        f"the host key does NOT match the recorded one: {_presented(log)}{known}",
         target=target,
-        hint="somebody may be in between; ask the host's administrator, and only then remove the old key "
-        "with ssh-keygen -R HOST",
+        hint="possible man-in-the-middle attack; verify the key with the host's administrator before running "
+        "ssh-keygen -R HOST",
     )
 
 
 def _unknown(log: str, target: object) -> HostKeyError:
     return HostKeyError(
-        f"the host key is not known here: {_presented(log)}",
+        f"the host key is unknown: {_presented(log)}",
         target=target,
-        hint="compare the fingerprint with the host's own, then connect once by hand with ssh to record it",
+        hint="compare the fingerprint with the host's own, then connect once with ssh to record it",
     )
 
 
 def _presented(log: str) -> str:
     found = _PRESENTED.findall(log)
-    return " ".join(found[-1]) if found else "it was not shown"
+    return " ".join(found[-1]) if found else "not shown by ssh"
 
 
 def _any(signs: tuple[str, ...], text: str) -> bool:
@@ -242,27 +245,26 @@ def _first_line(signs: tuple[str, ...], lines: list[str]) -> str:
 
 
 def _why(lines: list[str]) -> str:
-    """The line that says most: a jump host's own words come before the 'closed by UNKNOWN' that follows from them."""
+    """Return the most informative line: a jump host's message is preferred to the 'closed by UNKNOWN' it causes."""
     telling = [line for line in lines if "UNKNOWN port" not in line and not line.startswith("Warning:")]
-    return (telling or lines or ["ssh ended without a word"])[-1]
+    return (telling or lines or ["ssh exited without a message"])[-1]
 
 
 def _short(line: str) -> str:
     return line.removeprefix("ssh: ").removesuffix(".").strip()
 
 
-# -- Runs an ``ssh`` that logs in and goes to the background, and lets somebody answer its questions.
+# -- Running an ``ssh`` that logs in and goes to the background, and answering its prompts.
 #
-# ssh asks at its controlling terminal, so it gets one of its own, driven by pexpect; what it logs goes to a file
-# without a name, which serves for telling why a login failed. Answers are written to that terminal and kept
-# nowhere.
+# ssh prompts at its controlling terminal, so it gets one of its own, driven by pexpect. Its log goes to an unnamed
+# file, for the cause of a failed login. Answers are written to that terminal and stored nowhere.
 
 
 STEP = 0.25
 LOG_LIMIT = 256 * 1024
 
-# The shell becomes the leader of a session that has this terminal. With job control, ssh is a group of its own, so that
-# the end of the session does not take a ProxyCommand with it that the connection needs for as long as it lives.
+# The shell becomes the leader of a session on this terminal. Job control gives ssh its own process group, so that the
+# end of the session does not kill a ProxyCommand that the connection needs.
 _ON_TERMINAL = 'exec 0<>"$0" && set -m && "$@"; exit $?'
 
 _PROMPT = re.compile(rb"[:?] ?\Z")
@@ -272,12 +274,12 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: float) -> None:
-    """Run ``argv(questions)`` until it has logged in.
+    """Run ``argv(questions)`` until the login has succeeded.
 
     Args:
-        argv: gives the ssh command, told whether questions can be answered.
-        target: for messages and for who answers.
-        timeout: seconds for the whole login, answers included.
+        argv: builds the ssh command; its argument says whether prompts can be answered.
+        target: for messages and prompts.
+        timeout: seconds for the whole login, including the operator's answers.
 
     Raises:
         AuthenticationError, HostKeyError, TargetNotFound, ConnectError, ConfigError: see :mod:`harness.errors`.
@@ -292,13 +294,13 @@ async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: flo
                     status = await _run_on_terminal(argv(True), log, _PromptLog(prompter, target))
         except TimeoutError:
             raise ConnectError(
-                f"the login did not end within {timeout:g} s",
+                f"the login did not finish within {timeout:g} s",
                 target=target,
-                hint="raise login_timeout if it needs more",
+                hint="raise login_timeout if the login needs more time",
             ) from None
         except FileNotFoundError as error:
             raise ConnectError(
-                f"{error.filename} was not found", target=target, hint="install the OpenSSH client"
+                f"{error.filename} is not installed", target=target, hint="install the OpenSSH client"
             ) from error
         if status != 0:
             raise _refusal(_text(log), target, asked=prompter is not None)
@@ -307,12 +309,12 @@ async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: flo
 def _refusal(log: str, target: Target, *, asked: bool) -> HarnessError:
     error = diagnose(log, target)
     if isinstance(error, AuthenticationError) and not asked:
-        error.hint += "; there was no terminal to ask for a password or passphrase"
+        error.hint += "; no terminal was available to ask for a password or passphrase"
     return error
 
 
 def _has_askpass() -> bool:
-    """True when the user has arranged for a program that answers ssh."""
+    """Return True if the user has configured an askpass program."""
     return bool(os.environ.get("SSH_ASKPASS")) and os.environ.get("SSH_ASKPASS_REQUIRE") in ("force", "prefer")
 
 
@@ -322,7 +324,7 @@ def _text(log: IO[bytes]) -> str:
 
 @asynccontextmanager
 async def _started(argv: list[str], log: IO[bytes], environ: dict[str, str] | None) -> AsyncIterator[AnyioProcess]:
-    """A process in a session of its own, without input or output, ended if this is left before it has."""
+    """Start a process in its own session without input or output; kill it when the context exits."""
     process = await anyio.open_process(
         argv,
         stdin=subprocess.DEVNULL,
@@ -354,17 +356,21 @@ async def _run_on_terminal(argv: list[str], log: IO[bytes], dialogue: _PromptLog
                 error = await _converse(terminal, dialogue, log)
                 if error is not None:
                     tasks.cancel_scope.cancel()
-            if error is not None:  # raised here, so that it does not come out in an exception group
+            if error is not None:  # raised outside of the task group, to avoid an exception group
                 raise error
             return await process.wait()
 
 
 async def _converse(terminal: _LoginPty, dialogue: _PromptLog, log: IO[bytes]) -> Exception | None:
-    """Pass questions and answers on until ssh has ended; returns why that was given up."""
+    """Relay prompts and answers until ssh exits.
+
+    Returns:
+        The error that ended the dialogue early, or None.
+    """
     while (prompt := await terminal.next_prompt()) is not None:
         try:
             answer = await dialogue.answer(prompt, secret=terminal.hides_input())
-        except Exception as error:  # the prompter's own: it belongs to the caller
+        except Exception as error:  # raised by the prompter: the caller raises it again
             return error
         if answer is None:
             return dialogue.declined(prompt, _text(log))
@@ -378,7 +384,7 @@ async def _hang_up_after(process: AnyioProcess, terminal: _LoginPty) -> None:
 
 
 class _LoginPty:
-    """The terminal of an ssh, seen from the side of the keyboard."""
+    """The PTY on which ``ssh`` asks its questions, from the operator's side."""
 
     def __init__(self) -> None:
         from pexpect.fdpexpect import fdspawn
@@ -397,17 +403,17 @@ class _LoginPty:
         os.close(self._keyboard)
 
     def hang_up(self) -> None:
-        """Close our end of the line, so that reading ends when nobody else has it."""
+        """Close this process's copy of the terminal, so that reading ends once ssh has closed it too."""
         if self._line_open:
             self._line_open = False
             os.close(self._line)
 
     def hides_input(self) -> bool:
-        """True when what is typed is not shown."""
+        """Return True if the terminal does not echo input."""
         return not termios.tcgetattr(self._line)[3] & termios.ECHO
 
     async def next_prompt(self) -> str | None:
-        """The next question; None when ssh has ended."""
+        """Wait for the next prompt; return None once ssh has exited."""
         while self._line_open:
             text = await anyio.to_thread.run_sync(self._expect)
             if text and self._line_open:
@@ -416,7 +422,7 @@ class _LoginPty:
         return None
 
     def _expect(self) -> bytes:
-        """What was written since the last answer, if it is a question: it does not end a line, and nothing follows."""
+        """Return the output since the last answer if it is a prompt: it does not end a line, and no output follows."""
         from pexpect import EOF, TIMEOUT
 
         if self._spawn.expect([_PROMPT, TIMEOUT, EOF], timeout=STEP) == 1:
@@ -426,19 +432,19 @@ class _LoginPty:
         return _bytes(self._spawn.before) + _bytes(self._spawn.after)
 
     def type(self, answer: str) -> None:
-        """Type a line. Control characters are quoted, so that the terminal takes them as they are."""
+        """Type a line, with control characters quoted so that the terminal passes them on unchanged."""
         self._echoed = not self.hides_input()
         raw = answer.encode("utf-8", "surrogateescape")
         os.write(self._keyboard, _CONTROL.sub(lambda found: b"\x16" + found[0], raw) + b"\n")
 
 
 def _bytes(part: object) -> bytes:
-    """What pexpect matched; it holds a class instead of bytes where nothing was."""
+    """Return what pexpect matched, or nothing where it holds a class instead of bytes."""
     return part if isinstance(part, bytes) else b""
 
 
 class _PromptLog:
-    """Who answers, and what was asked so far."""
+    """The prompter of one login, and how often each prompt was asked."""
 
     def __init__(self, prompter: Prompter, target: Target) -> None:
         self._prompter = prompter
@@ -451,17 +457,17 @@ class _PromptLog:
         return await self._prompter.answer(LoginQuestion(kind, text, secret, str(self._target), self._asked[text]))
 
     def declined(self, text: str, log: str) -> ConnectError:
-        """The error for a question without an answer."""
+        """Return the error for a prompt without an answer."""
         if classify(text, secret=False) == "hostkey":
             error = diagnose(f"{log}\nHost key verification failed.", self._target)
             assert isinstance(error, HostKeyError)
             return error
-        last = text.strip().splitlines()[-1] if text.strip() else "a question"
-        return AuthenticationError(f"nobody answered {last!r}", target=self._target)
+        last = text.strip().splitlines()[-1] if text.strip() else "(empty)"
+        return AuthenticationError(f"no answer to the login prompt {last!r}", target=self._target)
 
 
 def classify(text: str, *, secret: bool) -> Literal["password", "passphrase", "otp", "hostkey", "other"]:
-    """What a question of ssh asks for."""
+    """Return what kind of answer a prompt of ssh requires."""
     if "(yes/no" in text or "type 'yes'" in text:
         return "hostkey"
     if "passphrase for" in text or "PIN for" in text:

@@ -1,4 +1,4 @@
-"""The protocol of a control master, and processes that are started through it."""
+"""The control master's protocol, and processes started through it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ __all__ = [
 
 # -- The protocol between an OpenSSH control master and its clients (PROTOCOL.mux of OpenSSH, version 4, since 5.4).
 #
-# ``ssh -S`` speaks it to hand its three descriptors to the master and wait for an exit status. Speaking it here
-# saves a process per channel, cannot fall back to a login of its own, and tells apart what ``ssh -S`` folds into
-# status 255: a program that exited with 255, a session that the server refused, and a master that died.
+# ``ssh -S`` uses it to pass its three descriptors to the master and wait for an exit status. Using it directly saves a
+# process per channel, cannot fall back to a login of its own, and distinguishes what ``ssh -S`` reports as status 255:
+# a program that exited with 255, a session that the server refused, and a master that exited.
 
 
 VERSION = 4
@@ -49,7 +49,7 @@ SEND_TIMEOUT = 5.0
 
 
 class Message(IntEnum):
-    """The messages that are used here."""
+    """The message types that harness uses."""
 
     HELLO = 0x00000001
     NEW_SESSION = 0x10000002
@@ -64,26 +64,26 @@ class Message(IntEnum):
 
 
 class MuxError(Exception):
-    """The master answered with something else than this protocol."""
+    """The master's answer violates the protocol."""
 
 
 class MuxConnectionClosed(MuxError):
-    """Nobody listens at the socket, or the master ended."""
+    """No master listens at the socket, or it exited."""
 
 
 class MuxRefused(MuxError):
-    """The master, or the server behind it, refused a request; the text says why."""
+    """The master or its server refused a request; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One message: its type, and what follows."""
+    """One message: its type and its body."""
 
     kind: int
     body: bytes
 
     def integer(self, index: int) -> int:
-        """The 32-bit number at a position counted in numbers."""
+        """Return the 32-bit number with this index."""
         try:
             (value,) = struct.unpack_from(">I", self.body, 4 * index)
         except struct.error:
@@ -91,13 +91,13 @@ class Packet:
         return int(value)
 
     def text(self, offset: int) -> str:
-        """The string that begins at a byte offset."""
+        """Return the string at a byte offset."""
         length = int.from_bytes(self.body[offset : offset + 4], "big")
         return self.body[offset + 4 : offset + 4 + length].decode("utf-8", "replace")
 
 
 class PacketReader:
-    """Splits a byte stream into packets. Pure."""
+    """A parser that splits a byte stream into packets. Pure."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -107,12 +107,12 @@ class PacketReader:
         self._buffer += data
 
     def next(self) -> Packet | None:
-        """Take the next whole packet; None when there is none yet."""
+        """Return the next complete packet, or None."""
         if len(self._buffer) < 4:
             return None
         size = int.from_bytes(self._buffer[:4], "big")
         if not 4 <= size <= MAX_PACKET:
-            raise MuxError(f"a message of {size} bytes is not of this protocol")
+            raise MuxError(f"invalid message size of {size} bytes")
         if len(self._buffer) < 4 + size:
             return None
         packet = Packet(int.from_bytes(self._buffer[4:8], "big"), bytes(self._buffer[8 : 4 + size]))
@@ -121,7 +121,7 @@ class PacketReader:
 
 
 def encode_packet(kind: Message, *fields: int | bytes) -> bytes:
-    """A packet on the wire: numbers as 32 bits, bytes with their length."""
+    """Encode a packet: numbers as 32 bits, bytes with their length."""
     parts = [struct.pack(">I", kind)]
     for value in fields:
         parts.append(struct.pack(">I", value if isinstance(value, int) else len(value)))
@@ -132,13 +132,13 @@ def encode_packet(kind: Message, *fields: int | bytes) -> bytes:
 
 
 def encode_session(request: int, command: bytes, environment: Sequence[bytes], *, forward_agent: bool) -> bytes:
-    """A request for a session without a terminal that runs ``command``; three descriptors must follow it."""
+    """Encode a request for a session without a PTY that runs ``command``; three descriptors must follow it."""
     flags = (0, 0, int(forward_agent), 0)  # terminal, X11, agent, subsystem
     return encode_packet(Message.NEW_SESSION, request, b"", *flags, NO_ESCAPE, b"", command, *environment)
 
 
 class MuxConnection:
-    """One connection to a master: a lease on it (it stays while the connection is open), or one session."""
+    """One connection to a master: a lease, which keeps the master running, or one session."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -146,19 +146,19 @@ class MuxConnection:
         self._requests = 0
 
     async def hello(self) -> None:
-        """Exchange versions."""
+        """Exchange protocol versions."""
         await self._send(encode_packet(Message.HELLO, VERSION))
         packet = await self.receive()
         if packet.kind != Message.HELLO or packet.integer(0) != VERSION:
-            raise MuxError("the master speaks another version of the protocol")
+            raise MuxError("the master uses another version of the protocol")
 
     async def alive(self) -> int:
-        """The master's process id."""
+        """Check that the master is alive, and return its process id."""
         packet = await self._request(Message.ALIVE_CHECK, Message.ALIVE)
         return packet.integer(1)
 
     async def terminate(self) -> None:
-        """Ask the master to end, with all its sessions, and wait until it has."""
+        """Terminate the master with all its sessions, and wait for its exit."""
         with suppress(MuxConnectionClosed):
             await self._request(Message.TERMINATE, Message.OK)
             while True:
@@ -167,15 +167,15 @@ class MuxConnection:
     async def open_session(
         self, command: bytes, environment: Sequence[bytes], descriptors: Sequence[int], *, forward_agent: bool
     ) -> None:
-        """Start a command with the given three descriptors; returns when the server has opened the session.
+        """Start a command with three descriptors, and wait until the server has opened the session.
 
         Raises:
-            MuxRefused: the server opens no more sessions, or the master was told not to.
-            MuxConnectionClosed: the master ended; the command may have been started.
-            TimeoutError: the master reads nothing.
+            MuxRefused: the server or the master refuses a further session.
+            MuxConnectionClosed: the master exited; the command may have started.
+            TimeoutError: the master does not read the request.
         """
         self._requests += 1
-        with anyio.fail_after(SEND_TIMEOUT, shield=True):  # the master stops for everybody until it has all three
+        with anyio.fail_after(SEND_TIMEOUT, shield=True):  # the master blocks for all clients until it has all three
             await self._send(encode_session(self._requests, command, environment, forward_agent=forward_agent))
             for descriptor in descriptors:
                 await self._send_descriptor(descriptor)
@@ -195,7 +195,7 @@ class MuxConnection:
         return packet
 
     def has_ended(self) -> bool:
-        """True when the master has closed this connection, or we have, whether or not all of it was read."""
+        """Return True if either side has closed this connection, even if unread data is left."""
         if self._socket.fileno() < 0:
             return True
         poll = select.poll()
@@ -203,10 +203,10 @@ class MuxConnection:
         return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
 
     async def receive(self) -> Packet:
-        """The next message. Cancelling loses nothing.
+        """Wait for the next message; cancelling drops no data.
 
         Raises:
-            MuxConnectionClosed: there will be none.
+            MuxConnectionClosed: the connection was closed.
         """
         while (packet := self._reader.next()) is None:
             try:
@@ -249,7 +249,7 @@ class MuxConnection:
                 return
 
     def close(self) -> None:
-        """Close the connection; the master then closes the session that belongs to it."""
+        """Close the connection; the master then closes its session."""
         if self._socket.fileno() >= 0:
             anyio.notify_closing(self._socket)
             self._socket.close()
@@ -265,18 +265,18 @@ async def connect_mux(path: str) -> MuxConnection:
     """Connect to the master that listens at ``path``, which must be this user's socket.
 
     Raises:
-        MuxConnectionClosed: there is none.
-        MuxError: what listens there does not speak the protocol.
+        MuxConnectionClosed: no master listens there.
+        MuxError: the listener does not use the protocol, or the socket has another owner.
     """
     connection = socket.socket(socket.AF_UNIX)
     connection.setblocking(False)
     mux = MuxConnection(connection)
     try:
         if os.lstat(path).st_uid != os.getuid():
-            raise MuxError(f"{path} belongs to somebody else")
+            raise MuxError(f"{path} is owned by another user")
         connection.connect(path)
         await mux.hello()
-    except OSError as error:  # also EAGAIN: its queue is full, so it serves nobody
+    except OSError as error:  # also EAGAIN: its queue is full, so it is unresponsive
         mux.close()
         raise MuxConnectionClosed(f"{path}: {error.strerror}") from error
     except BaseException:
@@ -285,27 +285,26 @@ async def connect_mux(path: str) -> MuxConnection:
     return mux
 
 
-# -- A program on the other side of a control master: one session, three streams, one exit status.
+# -- A program started through a control master: one session, three streams, one exit status.
 #
-# Standard input is a socket pair and the outputs are pipes. A full pipe is writable again as soon as one page of it
-# is free, so that a sender is woken for every few kilobytes; a socket only when half of it is. A pipe of a megabyte
-# reads in large pieces, but the system lends each user few of those, so a pipe grows when the caller asks for large
-# pieces.
+# Standard input is a socket pair and the outputs are pipes. A full pipe becomes writable as soon as one page is free,
+# which wakes a sender every few kilobytes; a socket only when half of it is free. A pipe of one megabyte is read in
+# large pieces, but the system limits them per user, so a pipe is enlarged only when the caller asks for large pieces.
 
 
 SETTLE_TIMEOUT = 1.0
 
 SEND_BUFFER = 1 << 20
-"""Bytes asked for; the system gives what it allows, 208 KiB by default on Linux."""
+"""Bytes requested; Linux grants at most 208 KiB by default."""
 BULK = 1 << 17
-"""Who asks for more bytes than this at once is moving a file."""
+"""Bytes: a caller that reads more than this at once is copying a file."""
 BULK_PIPE = 1 << 20
-"""The most that Linux gives to ordinary users, who have 64 of them."""
+"""Bytes: the largest pipe that Linux allows to an unprivileged user, who may have 64 of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipes:
-    """Both ends of a program's three streams: ours, and the three that the master gets."""
+    """Both ends of a program's three streams: this process's ends, and in ``theirs`` the master's."""
 
     stdin: int
     stdout: int
@@ -313,18 +312,18 @@ class Pipes:
     theirs: tuple[int, int, int]
 
     def close_theirs(self) -> None:
-        """Close the master's ends here, so that their end can be seen."""
+        """Close this process's copies of the master's ends, so that end of file is seen."""
         for descriptor in self.theirs:
             os.close(descriptor)
 
     def close_ours(self) -> None:
-        """Close the ends that are used here."""
+        """Close the ends that this process uses."""
         for descriptor in (self.stdin, self.stdout, self.stderr):
             os.close(descriptor)
 
 
 def open_pipes() -> Pipes:
-    """The three streams; the ends used here do not block."""
+    """Create the three streams; the ends that this process uses are non-blocking."""
     made: list[int] = []
     try:
         made.extend(_socket_pair())
@@ -341,14 +340,14 @@ def open_pipes() -> Pipes:
 
 
 def _socket_pair() -> tuple[int, int]:
-    """A reading and a writing end."""
+    """Return a reading and a writing end."""
     source, sink = socket.socketpair()
     sink.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     return source.detach(), sink.detach()
 
 
 class _Stream:
-    """The reading end of a pipe, without what came before the nonce."""
+    """The reading end of a pipe, without the output before the nonce."""
 
     def __init__(self, descriptor: int, noise: NoiseFilter) -> None:
         self._descriptor = descriptor
@@ -368,11 +367,11 @@ class _Stream:
 
     def _enlarge(self) -> None:
         self._is_large = True
-        with suppress(OSError):  # the user has no more of them: this one stays as it is
+        with suppress(OSError):  # the user's limit is reached: keep the size
             fcntl.fcntl(self._descriptor, fcntl.F_SETPIPE_SZ, BULK_PIPE)
 
     async def wait_for_start(self) -> bool:
-        """Read up to the nonce; False when the stream ended without it."""
+        """Read up to the nonce; return False if the stream ended without it."""
         while not self.noise.passed and not self.ended:
             self._early = self.noise.feed(await self._read(65536))
         return self.noise.passed
@@ -401,9 +400,9 @@ class MuxProcess(Process):
     Args:
         target: for messages.
         session: the connection to the master that holds the session.
-        pipes: the program's streams; closed by this.
-        nonce: what the program's start is marked with on both output streams.
-        on_close: called once, when the session no longer counts against the server's limit.
+        pipes: the program's streams; the process closes them.
+        nonce: the word that marks the program's start on both output streams.
+        on_close: called once, when the session no longer counts towards the server's limit.
     """
 
     def __init__(
@@ -418,15 +417,15 @@ class MuxProcess(Process):
         self._closed = False
         self._on_close = on_close
         self._status: int | None = None
-        self._ended = False  # the master closed the session: no more messages
+        self._ended = False  # the master closed the session: no more messages follow
         self._status_turn = anyio.Lock()
 
     async def wait_for_start(self) -> bool:
-        """Wait until the program is started; False when the session ended before."""
+        """Wait until the program has started; return False if the session ended first."""
         return await self._stdout.wait_for_start()
 
     async def last_words(self) -> str:
-        """What the login shell printed instead of starting the program; call it after its end."""
+        """Return what the login shell printed instead of starting the program; call it after the shell's exit."""
         await self._stderr.wait_for_start()
         words = (self._stdout.noise.noise + b"\n" + self._stderr.noise.noise).decode("utf-8", "replace")
         return " ".join(words.split())
@@ -447,8 +446,8 @@ class MuxProcess(Process):
                 view = view[os.write(self._pipes.stdin, view) :]
             except BlockingIOError:
                 await self._writable()
-            except ConnectionResetError as error:  # a socket's word for a reader that left something unread
-                raise BrokenPipeError("the program reads no more") from error
+            except ConnectionResetError as error:  # what a socket reports when the reader closed with data unread
+                raise BrokenPipeError("the program no longer reads its input") from error
 
     async def _writable(self) -> None:
         try:
@@ -505,7 +504,7 @@ class MuxProcess(Process):
             self._on_close()
 
     async def _settle(self) -> None:
-        """After an end in order, wait for the server to forget the session: it counts against its limit until then."""
+        """After a normal exit, wait until the server has closed the session: until then it counts towards the limit."""
         if self._status is None or not (self._stdout.ended and self._stderr.ended) or self._status_turn.locked():
             return
         with anyio.move_on_after(SETTLE_TIMEOUT), suppress(MuxError):

@@ -1,4 +1,4 @@
-"""The default SSH engine: the user's own ``ssh`` logs in once, and every program is a session of that connection."""
+"""The default SSH engine: ``ssh`` logs in once, and each program is a session of that connection."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ __all__ = ["OpenSSHTransport"]
 
 logger = logging.getLogger(__name__)
 connection_log = logging.getLogger("harness_backends.links")
-"""What is logged here, with these two arguments, is counted, traced and shown."""
+"""The logger of reconnects: the trace and the prompt read the two arguments of its records."""
 
 DEFAULT_CHANNELS = 9
-"""sshd's default MaxSessions is 10, and one is left for the operator."""
+"""sshd's default MaxSessions is 10; one is left for the operator."""
 
 REFUSAL_PAUSES = (0.05, 0.1, 0.2, 0.4)
-"""Seconds: a session that has just ended counts on the server for a moment longer."""
+"""Seconds before retries: the server still counts a session for a moment after it has ended."""
 
 QUEUE_TIMEOUT = 60.0
-"""Seconds for which a first session is waited for, while other processes use all of a shared connection."""
+"""Seconds to wait for a first session while other processes use all sessions of a shared connection."""
 
 QUEUE_PAUSE = (0.2, 0.8)
-"""Seconds between two attempts, by chance, so that those who wait do not ask all at once."""
+"""Range in seconds of the random pause between attempts, so that waiting processes do not retry together."""
 
 SINGLE_TIMEOUT = 2.0
-"""Seconds for which a second session is waited for where the server allows one: the first is here to stay."""
+"""Seconds to wait for a second session where the server allows only one: the first one stays open."""
 
 BACKOFF = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""Seconds before the attempts to log in again after the connection was lost."""
+"""Seconds before each attempt to reconnect."""
 
 
 class OpenSSHTransport(Transport):
-    """Starts programs through a control master; logs in again when it has gone, before the next program."""
+    """A transport that starts programs through a control master, and reconnects on demand if it exited."""
 
     shares_sockets = False
 
@@ -80,7 +80,7 @@ class OpenSSHTransport(Transport):
         return process
 
     async def _open(self, command: bytes, nonce: str) -> MuxProcess:
-        """Open a session; when the server opens no more, wait for one of ours, or of another process, to end."""
+        """Open a session; at the server's limit, wait until a session of this or another process ends."""
         patience = anyio.current_time() + max(self._master.config.connect_timeout, QUEUE_TIMEOUT)
         while True:
             ticket = await self._take_ticket()
@@ -111,25 +111,27 @@ class OpenSSHTransport(Transport):
         return UnsupportedOperation(
             f"all sessions that the server allows on one connection ({self._budget.limit}) are in use",
             target=self.target,
-            hint="raise MaxSessions in the server's sshd_config, or end what runs on this connection",
+            hint="raise MaxSessions in the server's sshd_config, or end commands on this connection",
         )
 
     def _is_shared(self) -> bool:
-        """Others may have sessions on this connection: someone beside our lease is connected to its master."""
+        """Return True if other processes may have sessions: the master has connections besides this lease."""
         return not self._master.private and count_connections(self._master.path) != 1
 
     def _no_session(self, error: MuxRefused) -> ConnectError:
         return ConnectError(
-            f"the server opens no session on this connection: {error}",
+            f"the server refuses sessions on this connection: {error}",
             target=self.target,
-            hint="MaxSessions in its sshd_config is 0, or other harness processes use them all",
+            hint="MaxSessions in its sshd_config is 0, or other harness processes use all sessions",
         )
 
     def _follow_budget(self) -> None:
         self.max_channels: int = self._budget.limit
         if self.max_channels < self._fewest:
             self._fewest = self.max_channels
-            logger.info("%s opens only %d sessions on one connection (MaxSessions)", self.target, self.max_channels)
+            logger.info(
+                "%s: the server allows only %d sessions per connection (MaxSessions)", self.target, self.max_channels
+            )
 
     async def _open_patiently(self, command: bytes, nonce: str, ticket: ChannelLease) -> MuxProcess:
         for pause in REFUSAL_PAUSES:
@@ -165,7 +167,7 @@ class OpenSSHTransport(Transport):
         if isinstance(error, MuxConnectionClosed):
             return ConnectionLost("the connection was lost", target=self.target)
         if isinstance(error, TimeoutError):
-            return ConnectionLost("the server does not answer", target=self.target, hint="the link may be down")
+            return ConnectionLost("the server does not answer", target=self.target, hint="the network may be down")
         return error
 
     async def _await_start(self, process: MuxProcess) -> None:
@@ -178,13 +180,13 @@ class OpenSSHTransport(Transport):
                 words = await process.last_words()
         except TimeoutError:
             raise ConnectError(
-                f"the login shell started nothing within {limit:g} s",
+                f"the login shell did not start the command within {limit:g} s",
                 target=self.target,
-                hint="a start-up file of the account waits or reads its input; let it do so in interactive shells only",
+                hint="a shell start-up file blocks or reads standard input; restrict that to interactive shells",
             ) from None
         said = f": {words}" if words else ""
         raise ConnectError(
-            f"the login shell ended with status {status} and started nothing{said}",
+            f"the login shell exited with status {status} and did not start the command{said}",
             target=self.target,
             hint="check the account's shell and its start-up files",
         )
@@ -199,10 +201,12 @@ class OpenSSHTransport(Transport):
         try:
             return await connect_with_timeout(self._master.path)
         except MuxError as error:
-            raise ConnectionLost("the connection was lost again", target=self.target) from error
+            raise ConnectionLost(
+                "the connection was lost again right after reconnecting", target=self.target
+            ) from error
 
     async def _renew(self) -> None:
-        """Log in again after the master has gone, with growing pauses; a refused login is not tried twice."""
+        """Reconnect with backoff after the master has exited; a refused login is not retried."""
         async with self._renewing:
             if self._final is not None:
                 raise self._final
@@ -224,7 +228,7 @@ class OpenSSHTransport(Transport):
             self.renewals += 1
             target, seconds = str(self.target), anyio.current_time() - self._lost
             self._lost = None
-            connection_log.info("%s: the link was lost, and is back after %.1f s", target, seconds)
+            connection_log.info("%s: reconnected after %.1f s", target, seconds)
 
     def interactive_argv(self, argv: Sequence[str]) -> list[str]:
         master = self._master
@@ -234,7 +238,7 @@ class OpenSSHTransport(Transport):
         return "ssh master (private)" if self._master.private else "ssh master"
 
     async def aclose(self) -> None:
-        """Give the master back; a private one ends here."""
+        """Release the lease on the master; terminate a private one."""
         self._lease.close()
         if self._master.private:
             with anyio.CancelScope(shield=True):

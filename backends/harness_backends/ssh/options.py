@@ -1,6 +1,6 @@
-"""The command lines of ``ssh``: the user's settings stay, those that would break a session are switched off. Pure.
+"""The command lines of ``ssh``: the user's settings, without those that would break a session. Pure.
 
-ssh takes the first value that it meets for an option, so ours come before the user's.
+ssh uses the first value of an option, so harness's options come before the user's.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = [
 
 NAME_LENGTH = 16
 
-_FORWARD = "run ssh -N with it beside harness"
+_FORWARD = "run a separate ssh -N with this option"
 _SHELL = "the command belongs after 'harness run --'"
-_CONNECTION = "harness has connections of its own; control_persist says how long they are kept"
+_CONNECTION = "harness manages its own connections; control_persist sets how long they are kept"
 _WITHOUT_EFFECT: Mapping[str, str] = {
     **dict.fromkeys(("localforward", "remoteforward", "dynamicforward", "tunnel", "forwardx11"), _FORWARD),
     **dict.fromkeys(("localcommand", "permitlocalcommand", "remotecommand", "sessiontype", "stdinnull"), _SHELL),
@@ -44,13 +44,13 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "serveraliveinterval": "use the setting keepalive_interval",
     "serveralivecountmax": "use the setting keepalive_count",
     "batchmode": "use --batch",
-    "loglevel": "-vvv shows what happens",
-    "requesttty": "harness takes a terminal where one is needed",
+    "loglevel": "use -vvv for a debug log",
+    "requesttty": "harness requests a terminal where one is needed",
 }
-"""What is switched off or decided by harness, so that giving it by hand would do nothing, and what to do instead."""
+"""Options that harness overrides, so that they would have no effect, and what to use instead."""
 _OFF = frozenset({"no", "none", "false", "default"})
 
-# A master is a login and nothing else. LogLevel is for finding out why a login failed.
+# A master only logs in. LogLevel shows why a login failed.
 _MASTER_ONLY = (
     "ClearAllForwardings=yes",
     "ExitOnForwardFailure=no",
@@ -61,7 +61,7 @@ _MASTER_ONLY = (
     "RequestTTY=no",
     "Tunnel=no",
 )
-# For a person's session: what has to be switched off, and the value that does it, when the user set another.
+# For an interactive session: setting, harmless value, and the option that overrides another value of the user.
 _INTERACTIVE = (
     ("remotecommand", "none", "RemoteCommand=none"),
     ("sessiontype", "default", "SessionType=default"),
@@ -78,41 +78,41 @@ _INTERACTIVE = (
 
 @dataclass(frozen=True, slots=True)
 class SshSettings:
-    """What ``ssh -G`` printed: the settings that hold for a host, names in lower case."""
+    """The output of ``ssh -G``: the settings of a host, with names in lower case."""
 
     pairs: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> SshSettings:
-        """Read the output of ``ssh -G``."""
+        """Parse the output of ``ssh -G``."""
         lines = (line.partition(" ") for line in text.splitlines() if line.strip())
         return cls(tuple((name.lower(), value.strip()) for name, _, value in lines))
 
     def all(self, name: str) -> list[str]:
-        """Every value of a setting."""
+        """Return every value of a setting."""
         return [value for key, value in self.pairs if key == name]
 
     def get(self, name: str, default: str = "") -> str:
-        """The first value of a setting."""
+        """Return the first value of a setting."""
         return next(iter(self.all(name)), default)
 
     @property
     def forwards_agent(self) -> bool:
-        """True when the user forwards an agent to this host."""
+        """True if the user enabled agent forwarding for this host."""
         return self.get("forwardagent", "no") not in ("no", "")
 
     def environment(self, environ: Mapping[str, str]) -> list[bytes]:
-        """The variables that the user sends to this host (``SendEnv``), as ``NAME=value``."""
+        """Return the variables that ``SendEnv`` selects, as ``NAME=value``."""
         patterns = [word for line in self.all("sendenv") for word in line.split() if not word.startswith("-")]
         names = [name for name in environ if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
         return [os.fsencode(f"{name}={environ[name]}") for name in names]
 
 
 def check_options(config: Config, target: object) -> None:
-    """Refuse options that would be dropped: whoever gives one expects that it works.
+    """Reject options that would have no effect.
 
     Args:
-        config: Its ``ssh_options`` are checked; what stands in the user's ssh configuration is not.
+        config: Its ``ssh_options`` are checked; the user's ssh configuration is not.
         target: For the message.
 
     Raises:
@@ -126,16 +126,16 @@ def check_options(config: Config, target: object) -> None:
 
 
 def query_argv(hop: Hop, config: Config) -> list[str]:
-    """``ssh -G``: prints the user's settings for a host without connecting to it."""
+    """Return the ``ssh -G`` command that prints the user's settings for a host."""
     return ["ssh", "-G", *_user(config), *_destination(hop)]
 
 
 def master_argv(hop: Hop, config: Config, path: str, *, questions: bool, persist: float) -> list[str]:
-    """The command that logs in, listens at ``path``, and goes to the background.
+    """Return the command that logs in, listens at ``path``, and goes to the background.
 
-    It ends ``persist`` seconds after the last channel was closed; with ``questions`` it may ask at its terminal.
+    It exits ``persist`` seconds after the last channel was closed; with ``questions`` it may prompt at its terminal.
     """
-    seconds = max(1, math.ceil(persist))  # 0 would mean for ever
+    seconds = max(1, math.ceil(persist))  # 0 would mean no limit
     ours = (
         "ControlMaster=yes",
         f"ControlPersist={seconds}",
@@ -149,7 +149,7 @@ def master_argv(hop: Hop, config: Config, path: str, *, questions: bool, persist
 
 
 def interactive_argv(hop: Hop, config: Config, path: str, settings: SshSettings, argv: Sequence[str]) -> list[str]:
-    """The command for a person's terminal: through the master while it is there, else by a login of its own."""
+    """Return the command for an operator's terminal: through the master if it runs, else with its own login."""
     switched_off = dict.fromkeys(
         option for name, harmless, option in _INTERACTIVE if any(value != harmless for value in settings.all(name))
     )
@@ -159,18 +159,18 @@ def interactive_argv(hop: Hop, config: Config, path: str, settings: SshSettings,
 
 
 def master_key(settings: SshSettings, config: Config) -> str:
-    """A short name for all that a master depends on: change an address in the configuration, and it is another one."""
+    """Return a hash of all settings that a master depends on, so that changed settings use a new master."""
     text = repr((settings.pairs, config.control_persist, config.keepalive_interval, config.keepalive_count))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:NAME_LENGTH]
 
 
 def master_tag(hop: Hop) -> str:
-    """A short name for the target alone, as the user writes it; a name in a file name may be cut, and is not exact."""
+    """Return a hash of the target as the user wrote it; unlike the name in the file name it is never truncated."""
     return hashlib.sha256(str(hop).encode("utf-8", "surrogateescape")).hexdigest()[:NAME_LENGTH]
 
 
 def master_name(hop: Hop) -> str:
-    """The target as a part of a file name, for people who look into the directory."""
+    """Return the target's readable name as part of a file name."""
     return re.sub(r"[^A-Za-z0-9._@:-]", "_", str(hop).partition("://")[2])
 
 

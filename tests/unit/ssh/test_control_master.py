@@ -104,7 +104,7 @@ async def test_a_lock_makes_its_directory_again(runtime: Path) -> None:
 async def test_a_runtime_directory_that_has_gone_is_a_clear_error(runtime: Path) -> None:
     path = socket_path(KEY, TAG, "web1")
     shutil.rmtree(runtime)
-    with anyio.fail_after(5), pytest.raises(ConnectError, match="cannot be made: No such file"):
+    with anyio.fail_after(5), pytest.raises(ConnectError, match="cannot be created: No such file"):
         async with lock(path, 1.0):
             pass
 

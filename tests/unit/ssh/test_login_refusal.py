@@ -15,12 +15,12 @@ DENIED = "me@web1: Permission denied (publickey).\n"
     [
         (
             f"Permissions 0644 for '/k' are too open.\nLoad key \"/k\": bad permissions\n{DENIED}",
-            "the key /k was ignored: others may read it (mode 0644)",
+            "the key /k was ignored: other users can read it (mode 0644)",
             "chmod 600 /k",
         ),
         (f'Load key "/k": error in libcrypto\n{DENIED}', "the key /k was not used: error in libcrypto", "puttygen"),
         (f'Load key "/k": invalid format\n{DENIED}', "the key /k was not used: invalid format", "ssh-keygen -y"),
-        (f'Load key "/k": Permission denied\n{DENIED}', "/k may not be read", "owner"),
+        (f'Load key "/k": Permission denied\n{DENIED}', "/k is not readable", "owner"),
         (f'Load key "/k": incorrect passphrase supplied to decrypt private key\n{DENIED}', "passphrase", "ssh-add"),
         (
             f"Warning: Identity file /a b not accessible: No such file or directory.\n{DENIED}",
@@ -31,7 +31,7 @@ DENIED = "me@web1: Permission denied (publickey).\n"
         (f"debug1: Server accepts key: /k ED25519 SHA256:x explicit\n{DENIED}", "accepts the key /k", "ssh-add"),
         (
             f"debug1: Offering public key: /k ED25519 SHA256:x explicit\n{DENIED}",
-            "it does not accept /k (ED25519)",
+            "the server does not accept /k (ED25519)",
             "authorized_keys",
         ),
         (
@@ -41,10 +41,10 @@ DENIED = "me@web1: Permission denied (publickey).\n"
         ),
         (
             f"debug1: get_agent_identities: ssh_get_authentication_socket: No such file or directory\n{DENIED}",
-            "the agent was not reached (No such file or directory)",
+            "the agent could not be reached (No such file or directory)",
             "SSH_AUTH_SOCK",
         ),
-        (DENIED, "there was no key to offer", "ssh-add"),
+        (DENIED, "no key was offered", "ssh-add"),
     ],
 )
 def test_a_refusal_says_which_key_and_why(log: str, what: str, hint: str) -> None:
@@ -63,13 +63,13 @@ def test_a_server_that_wants_a_password_says_nothing_about_keys() -> None:
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("ssh: connect to host web1 port 22: Connection refused", "nothing listens there"),
+        ("ssh: connect to host web1 port 22: Connection refused", "no server listens"),
         ("ssh: connect to host web1 port 22: Connection timed out", "no answer"),
         ("Connection timed out during banner exchange\nConnection to web1 port 22 timed out", "does not speak SSH"),
         ("ssh: connect to host web1 port 22: No route to host", "host is down"),
         ("ssh: connect to host web1 port 22: Network is unreachable", "VPN"),
         ("Unable to negotiate with x port 22: no matching host key type found. Their offer: ssh-rsa", "algorithm"),
-        ("banner exchange: Connection to 127.0.0.1 port 80: invalid characters in banner", "another service"),
+        ("banner exchange: Connection to 127.0.0.1 port 80: invalid characters in banner", "is not SSH"),
         ("kex_exchange_identification: Connection closed by remote host", "MaxStartups"),
         ("kex_exchange_identification: read: Connection reset by peer", "MaxStartups"),
         ("something new", "check that the host is up"),

@@ -164,8 +164,8 @@ Connection closed by UNKNOWN port 65535
         ("nc: no\nConnection closed by UNKNOWN port 65535\n", ConnectError, "nc: no"),
         ("/home/me/.ssh/config: line 3: Bad configuration option: foo\n", ConfigError, "line 3"),
         ("Bad owner or permissions on /home/me/.ssh/config\n", ConfigError, "permissions"),
-        ("debug1: nothing else\n", ConnectError, "without a word"),
-        ("", ConnectError, "without a word"),
+        ("debug1: nothing else\n", ConnectError, "without a message"),
+        ("", ConnectError, "without a message"),
     ],
 )
 def test_the_log_says_why_a_login_failed(log: str, kind: type[ConnectError], says: str) -> None:
