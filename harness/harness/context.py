@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import anyio
 
@@ -389,6 +389,32 @@ class ExecutionContext:
     def attach_command_read_only(self) -> list[str]:
         """As :attr:`attach_command`, for watching only."""
         return self._need_terminal("attach").attach_command(read_only=True)
+
+    def libtmux(self, pane: str | None = None) -> AbstractAsyncContextManager[Any]:
+        """Open the session, or a pane, with libtmux, for programs that script tmux.
+
+        libtmux blocks while tmux works, so call its methods in a worker thread. Its objects work until the context
+        manager is left::
+
+            async with ctx.libtmux() as session:
+                window = await anyio.to_thread.run_sync(lambda: session.new_window("logs"))
+
+        On this machine libtmux runs ``tmux`` itself; for other targets it runs a program that passes each command
+        through this context. What libtmux types into a managed pane is an operator's input: use :meth:`run_shell` for
+        commands whose output and exit code matter.
+
+        Args:
+            pane: a managed pane by name; None for the session.
+
+        Returns:
+            An async context manager that gives a ``libtmux.Session``, or a ``libtmux.Pane``.
+
+        Raises:
+            PaneGone: there is no such pane.
+            TerminalError: the session is closed.
+            UnsupportedOperation: the context has no terminal, or libtmux is not installed.
+        """
+        return self._need_terminal("libtmux").libtmux(pane)
 
     # -- files
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from .command import Capture, Command, Keys
 from .deprecated_names import renamed_method
@@ -207,6 +207,14 @@ class Terminal(ABC):
             UnsupportedOperation: this terminal cannot tell what they do, which is the default.
         """
         raise UnsupportedOperation("this terminal cannot tell what its operators do", hint="use tmux 3.2 or newer")
+
+    def libtmux(self, pane: str | None) -> AbstractAsyncContextManager[Any]:
+        """Give libtmux's objects for the session, or for a managed pane.
+
+        Raises:
+            UnsupportedOperation: this terminal is not tmux, which is the default.
+        """
+        raise UnsupportedOperation("this terminal is not tmux")
 
     @abstractmethod
     def attach_command(self, *, read_only: bool = False) -> list[str]:

@@ -150,6 +150,7 @@ CONTEXT = {
     "identity",
     "in_pane",
     "interactive_command",
+    "libtmux",
 }
 
 RESULT = {

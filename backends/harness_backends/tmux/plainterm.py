@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import anyio
 
@@ -24,6 +26,7 @@ from .held import forget_jobs
 from .job import PaneJob
 from .keyboard import type_keys, type_text, unlock
 from .keys import encode_keys
+from .libtmux_access import open_libtmux
 from .naming import DEFAULT_PANE, check_name
 from .plain import FallbackClient
 from .plainpanes import FallbackPane, FallbackPaneTable
@@ -194,6 +197,13 @@ class FallbackTerminal(Terminal):
         await self._sessions.kill(name)
 
     # -- about
+
+    @asynccontextmanager
+    async def libtmux(self, pane: str | None) -> AsyncIterator[Any]:
+        found = await self._panes.find(pane) if pane is not None else None
+        pane_id = found.row.pane_id if found is not None else ""
+        async with open_libtmux(self._tmux.transport, self._panes.setup, pane_id) as opened:
+            yield opened
 
     def attach_command(self, *, read_only: bool = False) -> list[str]:
         socket_name = self._tmux.setup.config.tmux_socket

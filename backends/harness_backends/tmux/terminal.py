@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -33,6 +33,7 @@ from .held import forget_jobs, read_buffered_output
 from .job import PaneJob
 from .keyboard import type_keys, type_text, unlock
 from .keys import encode_keys
+from .libtmux_access import open_libtmux
 from .link import READY_TIMEOUT, ControlConnection
 from .naming import DEFAULT_PANE, check_name
 from .operator_watch import OperatorWatch, watch_operators
@@ -257,6 +258,13 @@ class TmuxTerminal(Terminal):
         socket_name = self._link.setup.config.tmux_socket
         argv = ["tmux", "-u", "-L", socket_name, "attach-session", "-t", f"={self._link.setup.name}"]
         return self._link.transport.interactive_argv([*argv, "-r"] if read_only else argv)
+
+    @asynccontextmanager
+    async def libtmux(self, pane: str | None) -> AsyncIterator[Any]:
+        found = await self._table.find(pane) if pane is not None else None
+        pane_id = found.pane_id if found is not None else ""
+        async with open_libtmux(self._link.transport, self._link.setup, pane_id) as opened:
+            yield opened
 
     @asynccontextmanager
     async def operators(self, listener: Listener) -> AsyncIterator[Operators]:

@@ -1,0 +1,191 @@
+"""libtmux on a target's tmux server: its objects as they are, with a ``tmux`` program that runs on the target.
+
+libtmux starts one ``tmux`` process per operation. Where tmux runs on another machine, libtmux is given a small program
+as its ``tmux_bin``: the program passes its arguments through a Unix socket to this process, which runs them with the
+target's ``tmux``, and prints what that printed. The socket is in a private directory that only this user can enter.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+from anyio.abc import SocketStream
+
+from harness.errors import HarnessError, TerminalError, UnsupportedOperation
+from harness.extras import install_extra
+from harness.transport import Transport
+
+if TYPE_CHECKING:
+    from .setup import Setup
+
+__all__ = ["MAX_OUTPUT_BYTES", "MAX_REQUEST_BYTES", "open_libtmux"]
+
+MAX_REQUEST_BYTES = 1 << 20
+"""The arguments of one ``tmux`` command; tmux itself takes 16 KiB."""
+MAX_OUTPUT_BYTES = 64 << 20
+"""What one ``tmux`` command may print: a scrollback of 500,000 lines is smaller."""
+MAX_RUNNING = 4
+"""Commands that run at a time: each takes a channel of the connection."""
+
+PROGRAM = """\
+import json, socket, sys
+connection = socket.socket(socket.AF_UNIX)
+try:
+    connection.connect(sys.argv[1])
+    connection.sendall(json.dumps(sys.argv[2:]).encode())
+    connection.shutdown(socket.SHUT_WR)
+    reply = connection.makefile("rb")
+    code, size = (int(word) for word in reply.readline().split())
+except (OSError, ValueError) as error:
+    sys.exit(f"the harness context is closed: {error}")
+sys.stdout.buffer.write(reply.read(size))
+sys.stderr.buffer.write(reply.read())
+sys.stdout.flush()
+sys.exit(code)
+"""
+"""What libtmux starts in place of ``tmux``: the reply is a line ``CODE SIZE``, SIZE bytes of output, and the errors."""
+
+
+@asynccontextmanager
+async def open_libtmux(transport: Transport, setup: Setup, pane_id: str = "") -> AsyncIterator[Any]:
+    """Give a ``libtmux.Session`` of the session in use, or a ``libtmux.Pane`` of one of its panes.
+
+    Args:
+        transport: to the machine that tmux runs on.
+        setup: of the session.
+        pane_id: a pane as tmux calls it (``%3``); empty for the session.
+
+    Raises:
+        TerminalError: the session or the pane is closed.
+        UnsupportedOperation: libtmux is not installed.
+    """
+    try:
+        import libtmux
+    except ImportError:
+        hint = f"install it: {install_extra('libtmux')}"
+        raise UnsupportedOperation("libtmux is not installed", target=transport.target, hint=hint) from None
+    async with _tmux_program(transport) as program:
+        server = libtmux.Server(socket_name=setup.config.tmux_socket, tmux_bin=program)
+        try:
+            found = await to_thread.run_sync(_find, server, setup, pane_id)
+        except TerminalError as error:
+            raise TerminalError(error.message, target=transport.target) from error
+        yield found
+
+
+def _find(server: Any, setup: Setup, pane_id: str) -> Any:
+    """Find the session, or the pane, by the id that tmux gave it: names may change."""
+    from libtmux.exc import LibTmuxException
+
+    wanted = {"pane_id": pane_id} if pane_id else {"session_id": setup.session_id}
+    try:
+        found = (server.panes if pane_id else server.sessions).get(default=None, **wanted)
+    except LibTmuxException as error:
+        raise TerminalError(f"libtmux: {error}") from error
+    if found is None:
+        raise TerminalError(f"pane {pane_id} is closed" if pane_id else f"session {setup.name!r} is closed")
+    return found
+
+
+@asynccontextmanager
+async def _tmux_program(transport: Transport) -> AsyncIterator[str | None]:
+    """Serve a ``tmux`` program for another machine until the context is left; None: this machine's own will do."""
+    if transport.describe() == "local":
+        yield None
+        return
+    directory = Path(await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="harness-libtmux-")))  # mode 0700
+    try:
+        async with await anyio.create_unix_listener(directory / "s", mode=0o600) as listener:
+            program = directory / "tmux"
+            program.write_text(_script(directory / "s"))
+            program.chmod(0o700)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listener.serve, _Service(transport).answer)
+                yield str(program)
+                tasks.cancel_scope.cancel()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _script(socket: Path) -> str:
+    words = [sys.executable, "-IS", "-c", PROGRAM, str(socket)]
+    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+
+
+class _Service:
+    """Runs the commands that arrive at the socket."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._running = anyio.Semaphore(MAX_RUNNING)
+
+    async def answer(self, stream: SocketStream) -> None:
+        """Run the one command of a connection."""
+        async with stream, self._running:
+            try:
+                code, output, errors = await self._run(_arguments(await _read_all(stream, MAX_REQUEST_BYTES)))
+            except HarnessError as error:
+                code, output, errors = 1, b"", f"{error}\n".encode()
+            except ValueError as error:
+                code, output, errors = 1, b"", f"harness: {error}\n".encode()
+            try:
+                await stream.send(b"%d %d\n" % (code, len(output)) + output + errors)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                return  # the program that asked was killed
+
+    async def _run(self, words: list[str]) -> tuple[int, bytes, bytes]:
+        async with await self._transport.open_process(["tmux", "-u", *words]) as process:
+            await process.send_eof()
+            errors = _Collector(process.receive_stderr)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(errors.run)
+                output = _Collector(process.receive)
+                await output.run()
+            if output.is_full or errors.is_full:
+                raise ValueError(f"tmux printed more than {MAX_OUTPUT_BYTES} bytes")
+            return await process.wait(), bytes(output.data), bytes(errors.data)
+
+
+class _Collector:
+    """Reads a stream to its end, or to the limit."""
+
+    def __init__(self, receive: Callable[[], Awaitable[bytes]]) -> None:
+        self._receive = receive
+        self.data = bytearray()
+
+    @property
+    def is_full(self) -> bool:
+        """It reached the limit, and the rest was not read."""
+        return len(self.data) > MAX_OUTPUT_BYTES
+
+    async def run(self) -> None:
+        while not self.is_full and (data := await self._receive()):
+            self.data += data
+
+
+async def _read_all(stream: SocketStream, limit: int) -> bytes:
+    found = bytearray()
+    try:
+        while True:
+            found += await stream.receive()
+            if len(found) > limit:
+                raise ValueError(f"the arguments are longer than {limit} bytes")
+    except anyio.EndOfStream:
+        return bytes(found)
+
+
+def _arguments(request: bytes) -> list[str]:
+    words = json.loads(request)
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ValueError("the request is not a list of arguments")
+    return words
