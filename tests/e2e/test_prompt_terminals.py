@@ -193,14 +193,14 @@ import anyio
 from prompt_toolkit.completion import DummyCompleter
 from prompt_toolkit.history import InMemoryHistory
 from harness.cli.prompt.app import PromptPrompter
-from harness.cli.prompt.plain import Plain
-from harness.cli.prompt.screen import Screen
+from harness.cli.prompt.plain import LineSurface
+from harness.cli.prompt.screen import ScreenSurface
 from harness.cli.prompt.surface import DEFAULT, line
 from harness.login import LoginQuestion
 
 async def main():
-    screen = Screen(1, theme=DEFAULT, history=InMemoryHistory(), completer=DummyCompleter())
-    surface = Plain(1) if sys.argv[1] == "plain" else screen
+    screen = ScreenSurface(1, theme=DEFAULT, history=InMemoryHistory(), completer=DummyCompleter())
+    surface = LineSurface(1) if sys.argv[1] == "plain" else screen
     if sys.argv[1] == "no prompt":
         answer = await PromptPrompter().answer(LoginQuestion("password", "Password: ", True, "ssh://web1"))
         print("length " + str(len(answer or "")))

@@ -175,7 +175,7 @@ async def test_panes_and_sessions_are_made_listed_and_ended_and_those_in_use_are
     listed = await call(box, "tmux_list_panes")
     assert "main (default)" in listed.result.text
     assert "build  %" in listed.result.text
-    assert (await call(box, "tmux_create_pane", pane="build")).result.error_code == "pane_taken"
+    assert (await call(box, "tmux_create_pane", pane="build")).result.error_code == "pane_exists"
     for pane, code in (("main", "terminal_error"), ("nowhere", "pane_gone")):
         assert (await call(box, "tmux_kill_pane", pane=pane)).result.error_code == code
     assert (await call(box, "tmux_kill_pane", pane="build", session="other")).result.error_code == "other_session"
