@@ -1,4 +1,4 @@
-"""conflicts: the merge conflicts in files of the target."""
+"""``conflicts``: list merge conflicts in files of the target."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = [
 ]
 
 
-# -- Merge conflicts in a text: the blocks between markers, in the styles merge, diff3 and zdiff3.
+# -- Parsing merge conflicts, in the styles merge, diff3 and zdiff3.
 
 
 MARKER = 7
-"""Letters of a marker, at least; git uses more for conflicts inside of conflicts, and where an attribute says so."""
+"""Minimum length of a marker; git uses longer ones for nested conflicts, and if an attribute says so."""
 
 
 class Conflict(NamedTuple):
-    """One block. Lines count from 1; ``base`` is None where the style shows none."""
+    """One conflict; lines count from 1; ``base`` is None if the style has none."""
 
     line: int
     end_line: int
@@ -45,7 +45,7 @@ class Conflict(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """A marker that belongs to no whole block."""
+    """A marker without a complete conflict."""
 
     line: int
     ref: str
@@ -54,7 +54,7 @@ class Broken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConflictScan:
-    """What is in one text."""
+    """The result of scanning one text."""
 
     conflicts: tuple[Conflict, ...]
     broken: tuple[Broken, ...]
@@ -67,7 +67,7 @@ class _Marker(NamedTuple):
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines, without what ends them; only a line feed, with or without a carriage return, ends one. Pure."""
+    """Return the lines without their ends; only a line feed, with or without a carriage return, ends one. Pure."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -86,7 +86,7 @@ def _marker(line: str) -> _Marker | None:
 
 @dataclass(slots=True)
 class _OpenBlock:
-    """A block whose end has not come. ``sides`` are keyed by the marker before them."""
+    """An incomplete conflict; ``sides`` are keyed by the marker before them."""
 
     line: int
     size: int
@@ -99,7 +99,7 @@ class _OpenBlock:
         return cls(line, marker.size, {"<": []}, {"<": marker.label})
 
     def takes(self, marker: _Marker) -> bool:
-        """Whether the marker goes on with this block; another one is a line like any other."""
+        """Return whether the marker continues this conflict; any other is an ordinary line."""
         follows = {"<": "|=", "|": "=", "=": ">"}[self.last]
         return marker.size == self.size and marker.letter in follows
 
@@ -143,7 +143,7 @@ class _Scan:
             self.block.sides[self.block.last].append(line)
 
     def _stray(self, number: int, marker: _Marker) -> None:
-        """An end without a beginning; the other letters underline headings and draw tables."""
+        """Record an end without a start; other markers also underline headings and draw tables."""
         if marker.letter == ">" and marker.size == MARKER and marker.label:
             self.broken.append(Broken(number, marker.label, f"no {'<' * MARKER} is before it"))
 
@@ -165,7 +165,7 @@ class _Scan:
 
 
 def scan(lines: Iterable[str]) -> ConflictScan:
-    """All blocks, and the markers that belong to none. In one pass; pure."""
+    """Return all conflicts, and the markers without one, in one pass. Pure."""
     state = _Scan()
     for number, line in enumerate(lines, 1):
         state.line(number, line)
@@ -173,7 +173,7 @@ def scan(lines: Iterable[str]) -> ConflictScan:
 
 
 def around(lines: Sequence[str], conflict: Conflict, count: int) -> tuple[list[str], list[str]]:
-    """Up to ``count`` lines above and below a block, not beyond another marker. Pure."""
+    """Return up to ``count`` lines above and below a conflict, up to the next marker. Pure."""
     above: list[str] = []
     for line in reversed(lines[max(0, conflict.line - 1 - count) : conflict.line - 1]):
         if _marker(line) is not None:
@@ -187,18 +187,18 @@ def around(lines: Sequence[str], conflict: Conflict, count: int) -> tuple[list[s
     return above, below
 
 
-# -- ``conflicts``: the merge conflicts in files of the target.
+# -- The tool.
 
 
 FILES = 100
 SIZE = 8 << 20
-"""Bytes of one file."""
+"""Maximum bytes of one file."""
 TOTAL = 64 << 20
-"""Bytes of all files."""
+"""Maximum bytes of all files."""
 SIDE = 5_000
-"""Characters of one side that are shown: a whole conflict fits into a report."""
+"""Maximum characters of one side that are shown, so that a whole conflict fits into a report."""
 WIDTH = 500
-"""Characters of one line that are shown."""
+"""Maximum characters of one line that are shown."""
 
 DESCRIPTION = """\
 Find the merge conflicts in files: where each one is, both sides, the common base where the markers show it (diff3, \
@@ -217,7 +217,7 @@ class _Arguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """One conflict with what is around it."""
+    """One conflict with its context."""
 
     conflict: Conflict
     above: tuple[str, ...]
@@ -226,7 +226,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """One file. ``error`` says why it could not be looked at."""
+    """The result for one file; ``error`` says why it could not be read."""
 
     file: str
     blocks: tuple[_Block, ...] = ()
@@ -262,12 +262,12 @@ class Conflicts(Tool[_Arguments]):
 
 
 def _depends(reports: Sequence[_Report], seen: Sequence[FileContent]) -> JsonObject:
-    """What the result was made of; one that could not be read may be readable the next time."""
+    """Return what the result depends on; a file that could not be read may be readable next time."""
     return depends_on(*seen) if len(seen) == len(reports) else {"depends": None}
 
 
 async def _read(ctx: ToolContext, path: str, room: int) -> FileContent | _Report:
-    """The file; it does not count as read, because the model sees a part of it that it did not choose."""
+    """Read the file; this does not count as a read, because the model sees only a part of it."""
     try:
         content = await ctx.execution.read_file(target_path(ctx, path), limit=SIZE + 1)
     except FileError as error:
@@ -294,7 +294,7 @@ def _report(path: str, content: FileContent, context: int) -> _Report:
 # -- the result
 
 _Entry = tuple[int, _Block | Broken]
-"""The number of a file's report, and one thing in it."""
+"""The index of a file's report, and one conflict or marker in it."""
 
 
 def _result(reports: Sequence[_Report], depends: JsonObject) -> ToolResult:
@@ -353,7 +353,7 @@ def _side_text(name: str, side: Sequence[str]) -> list[str]:
 
 
 def _cut(side: Sequence[str]) -> tuple[list[str], int]:
-    """The first lines that there is room for, and how many follow."""
+    """Return the first lines that fit, and the number of omitted ones."""
     shown: list[str] = []
     room = SIDE
     for line in side:

@@ -1,4 +1,4 @@
-"""delete: a file or a directory goes to the trash of the target."""
+"""``delete``: move a file or a directory to the trash of the target."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ __all__ = [
 ]
 
 
-# -- The trash of the target: what may go there, where it is, and the script that moves a file into it.
+# -- The trash of the target: what may be moved there, its location, and the script that moves a file.
 #
 # The layout is that of the freedesktop trash specification: ``files/NAME`` and ``info/NAME.trashinfo``. Nothing is
-# copied: a trash is on the file system of what goes there, or another one is taken.
+# copied: the trash must be on the same file system, or another one is used.
 
 
 SYSTEM = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys"),
     *("/usr", "/var", "/System", "/Library", "/Applications", "/private"),
 )
-"""Nothing in these goes to the trash, nor they themselves."""
+"""These directories and their contents are never moved to the trash."""
 HOMES = frozenset({"/var", "/private"})
-"""Directories of the system in which people or services may have their homes."""
-TEMPORARY = ("/var/tmp", "/private/tmp", "/private/var/tmp", "/private/var/folders")  # noqa: S108  # names of the target
-"""What is in these may go."""
+"""System directories in which users or services may have their homes."""
+TEMPORARY = ("/var/tmp", "/private/tmp", "/private/var/tmp", "/private/var/folders")  # noqa: S108  # on the target
+"""Contents of these may be moved."""
 TOPS = frozenset(
-    {"/", "/home", "/root", "/opt", "/srv", "/tmp", "/mnt", "/media", "/Users", "/Volumes", *TEMPORARY}  # noqa: S108  # not ours
+    {"/", "/home", "/root", "/opt", "/srv", "/tmp", "/mnt", "/media", "/Users", "/Volumes", *TEMPORARY}  # noqa: S108  # on the target
 )
-"""These do not go themselves."""
+"""These directories themselves are never moved."""
 STEM = 200
-"""Bytes of a name in the trash, before the number and ``.trashinfo`` behind it."""
+"""Maximum bytes of a name in the trash, without the number and ``.trashinfo`` after it."""
 FACTS = 7
-"""What :func:`facts_script` tells."""
+"""Number of facts that :func:`facts_script` prints."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrashDirectory:
-    """A trash directory. ``top`` is the directory that its paths are relative to; empty when they are absolute."""
+    """A trash directory; ``top`` is the base of its relative paths, or empty if they are absolute."""
 
     directory: str
     top: str = ""
@@ -66,18 +66,18 @@ class TrashDirectory:
 
 @dataclass(frozen=True, slots=True)
 class TrashFacts:
-    """What the target says. ``home`` and ``state`` are real paths. ``mounted``: the path is a file system's root."""
+    """Facts about the target; ``home`` and ``state`` are real paths; ``mounted``: the path is a file system's root."""
 
     home: str
     state: str
     trashes: tuple[TrashDirectory, ...]
     mounted: bool
     kept: tuple[str, ...] = ()
-    """Each trash of the user, wherever it is: nothing of it goes into itself."""
+    """All trash directories of the user, whose contents are never moved."""
 
 
 def protection(path: str, places: TrashFacts) -> str:
-    """Why a real path may not go to the trash; empty when it may. Pure."""
+    """Return why a real path may not be moved to the trash; empty if it may. Pure."""
     if path in TOPS or _holds(path, places.home):
         return "it is a directory of the system, or the home directory or above it"
     for kept in (places.state, *places.kept):
@@ -93,12 +93,12 @@ def protection(path: str, places: TrashFacts) -> str:
 
 
 def _system(home: str) -> bool:
-    """Whether a home is a system's directory, as those of some services are."""
+    """Return whether a home is a system directory, as it is for some services."""
     return home in SYSTEM or any(_holds(prefix, home) for prefix in SYSTEM if prefix not in HOMES)
 
 
 def _holds(directory: str, path: str) -> bool:
-    """Whether a path is the directory or in it."""
+    """Return whether a path is the directory or in it."""
     return directory != "" and (path == directory or path.startswith(f"{directory.rstrip('/')}/"))
 
 
@@ -134,12 +134,12 @@ printf '%s\0' "$home" "$trash" "$state" "$top" "$(id -u)" "$(same "$trash")$(sam
 
 
 def facts_script(path: str, state: str) -> str:
-    """A script that tells the :data:`FACTS` about an absolute path without links in its directory. Pure."""
+    """Return a script that prints the :data:`FACTS` about an absolute path without links in its directory. Pure."""
     return f"sh -c {shlex.quote(_FACTS)} sh {shlex.quote(path)} {shlex.quote(state)}"
 
 
 def parse_facts(output: bytes) -> TrashFacts | None:
-    """What the script told; None when that is not what it tells. Pure."""
+    """Parse the output of the script; None if it is invalid. Pure."""
     words = [word.decode("utf-8", "surrogateescape") for word in output.split(b"\0")]
     if len(words) != FACTS + 1 or not words[4].isdecimal():
         return None
@@ -153,13 +153,13 @@ def parse_facts(output: bytes) -> TrashFacts | None:
 
 
 def info_path(path: str, place: TrashDirectory) -> str:
-    """How the trash's notes name a path."""
+    """Return a path as the trash's info file contains it."""
     plain = posixpath.relpath(path, place.top) if place.top else path
     return quote(plain.encode("utf-8", "surrogateescape"), safe="/")
 
 
 def _stem(path: str) -> str:
-    """The name that a path has in the trash, short enough for what is put behind it."""
+    """Return the name for a path in the trash, truncated to leave room for a suffix."""
     name = posixpath.basename(path)
     data = name.encode("utf-8", "surrogateescape")
     return name if len(data) <= STEM else data[:STEM].decode("utf-8", "ignore")
@@ -213,41 +213,41 @@ fi
 
 
 def move_script(path: str, place: TrashDirectory, token: str) -> str:
-    """A script that moves a path into a trash and prints the name that it has there, with a NUL behind it. Pure.
+    """Return a script that moves a path to a trash and prints its name there, followed by a NUL. Pure.
 
-    It ends with 70 when there is no such file, 71 when the directory may not be written to, 72 when the trash cannot
-    be used, 73 when it is on another file system after all, and 75 when it was not moved.
+    Exit codes: 70: no such file, 71: the directory is not writable, 72: the trash is unusable, 73: it is on another
+    file system after all, 75: the move failed.
     """
     words = (path, place.directory, _stem(path), info_path(path, place), token)
     return f"sh -c {shlex.quote(_MOVE)} sh {' '.join(map(shlex.quote, words))}"
 
 
 def restore(path: str, place: TrashDirectory, name: str) -> str:
-    """The command that puts it back where it was, unless there is something again. Pure."""
+    """Return the command that restores a path, unless it exists again. Pure."""
     there, was = shlex.quote(f"{place.directory}/files/{name}"), shlex.quote(path)
     note = shlex.quote(f"{place.directory}/info/{name}.trashinfo")
     return f"[ ! -e {was} ] && [ ! -L {was} ] && mv -- {there} {was} && rm -- {note}"
 
 
-# -- What in a directory keeps it out of the trash: files that the policy keeps back where they are, and not there.
+# -- Refusing directories with files that the policy protects only at their current location.
 
 
 MAX_ENTRIES = 200_000
-"""Names in a directory that are looked at."""
+"""Maximum names in a directory that are checked."""
 SHOWN = 5
 EXCLUDES = ".aiexclude"
 SOME_NAME = "x"
-"""For the directory's name in the trash, which may have a number behind it: what is a secret by that name is none."""
+"""Stands for the directory's name in the trash, which may get a number and then match no rule."""
 
 
 async def trash_refusal(ctx: ToolContext, directory: str, trashes: Sequence[TrashDirectory]) -> ToolResult | None:
-    """The refusal to move a directory, by its real path, because of what is in it; None when there is no such thing.
+    """Return the refusal to move a directory, by its real path, because of files in it; None if there are none.
 
-    A file that is withheld by its place (an ``.aiexclude`` above it, a rule, ``.aws/credentials``) could be read in the
-    trash; one that is withheld by its name is withheld there, too.
+    A file that is denied because of its location (an ``.aiexclude`` above it, a rule, ``.aws/credentials``) would
+    become readable in the trash; one that is denied because of its name is denied there, too.
 
     Raises:
-        HarnessError: it could not be found out.
+        HarnessError: The check failed.
     """
     try:
         entries = await ctx.execution.walk(directory, max_entries=MAX_ENTRIES)
@@ -266,7 +266,7 @@ async def trash_refusal(ctx: ToolContext, directory: str, trashes: Sequence[Tras
 
 
 async def _not_kept_back(ctx: ToolContext, names: Collection[str], trashes: Sequence[TrashDirectory]) -> set[str]:
-    """Those that could be read in one of the trashes."""
+    """Return the files that would be readable in one of the trashes."""
     shown: set[str] = set()
     for place in trashes if names else ():
         there = {posixpath.join(place.directory, "files", SOME_NAME, name): name for name in names}
@@ -285,13 +285,13 @@ def _refusal(directory: str, names: Sequence[str]) -> ToolResult:
     return ToolResult.failure("protected", text, data={"kept": listed, "kept_count": len(names)})
 
 
-# -- ``delete``: a file or a directory goes to the trash of the target.
+# -- The tool.
 
 
 LIMIT = 60.0
-"""Seconds for one of the scripts; nothing is copied."""
+"""Timeout of each script in seconds; nothing is copied."""
 NO_PLACE = frozenset({72, 73})
-"""How the script ends when this trash cannot be used, and another one may."""
+"""Exit codes of the script after which another trash may be usable."""
 REASONS = {
     70: ("file_not_found", "there is no such file any more"),
     71: ("permission_denied", "its directory may not be written to by the target's user"),
@@ -340,7 +340,7 @@ class Delete(Tool[_Arguments]):
 
 
 async def _in_use(ctx: ToolContext, stat: FileStat) -> str:
-    """That the session works there, where no call would find its files any more; empty when it does not."""
+    """Return that the session's directory is in it, or empty if it is not: later calls would fail."""
     if stat.type != "dir" or ctx.cwd is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""What an import leads to: the language's own library, another project, or a file of the same tree. Pure."""
+"""Resolving imports: the language's own library, another project, or a file of the same tree. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-# -- The modules that come with each language, where the language itself does not tell this process.
+# -- The standard modules of each language, if this process cannot query them.
 
 
 _NODE = """
@@ -59,7 +59,7 @@ LUA = frozenset(["bit", "bit32", "coroutine", "debug", "ffi", "io", "jit", "math
 ZIG = frozenset(["std", "builtin", "root"])
 
 
-# -- What an import leads to: the language's own library, another project, or a file of the same tree. Pure.
+# -- Resolving imports. Pure.
 
 
 Kind = Literal["stdlib", "external", "local", "relative", "system"]
@@ -68,7 +68,7 @@ ES_SUFFIXES = (".ts", ".tsx", ".d.ts", ".js", ".jsx", ".mjs", ".cjs", ".mts", ".
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The kind of an import, and the files of the tree that it leads to, where they are known."""
+    """The kind of an import, and the files of the tree that it resolves to, if known."""
 
     kind: Kind
     files: tuple[str, ...] = ()
@@ -76,9 +76,9 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class GoModule:
-    """A module of Go: the directory in the tree (``""`` is its root), and the path under which that is imported.
+    """A Go module: its directory in the tree (``""`` is the root), and the import path of that directory.
 
-    ``root`` is the path of the whole module, which may begin above the tree.
+    ``root`` is the path of the whole module, which may start above the tree.
     """
 
     directory: str
@@ -88,7 +88,7 @@ class GoModule:
 
 @dataclass(frozen=True)
 class Project:
-    """What is known of the tree: its files, its modules of Go, its crates, and the packages that its files declare."""
+    """Facts about the tree: its files, Go modules and crates, and the packages that its files declare."""
 
     files: frozenset[str]
     modules: tuple[GoModule, ...] = ()
@@ -108,18 +108,18 @@ class Project:
         return named
 
     def one_of(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """The first of the paths that is in the tree."""
+        """Return the first of the paths that is in the tree."""
         return next(((path,) for path in map(_normal, paths) if path in self.files), ())
 
     def ending(self, tail: str, near: str) -> tuple[str, ...]:
-        """The file whose path ends with these parts; of several the one that shares most directories with ``near``."""
+        """Return the file whose path ends with ``tail``; of several, the one nearest to ``near``."""
         wanted = "/" + _normal(tail).lstrip("/")
         found = [path for path in self._by_name.get(posixpath.basename(wanted), ()) if f"/{path}".endswith(wanted)]
         return (max(found, key=lambda path: (len(posixpath.commonprefix([path, near])), -len(path))),) if found else ()
 
 
 def parents(path: str) -> Iterator[str]:
-    """The directories above a path, the nearest first, the root (``""``) last."""
+    """Yield the directories above a path, the nearest first, the root (``""``) last."""
     while path:
         path = posixpath.dirname(path)
         yield path
@@ -130,7 +130,7 @@ def _normal(path: str) -> str:
 
 
 def resolve(item: Import, path: str, facts: FileImports, project: Project) -> Resolved:
-    """What an import of the file ``path`` leads to."""
+    """Resolve an import of the file ``path``."""
     rule = _RULES.get(facts.language, _other)
     return rule(item, path, facts, project)
 
@@ -164,7 +164,7 @@ def _python(item: Import, path: str, facts: FileImports, project: Project) -> Re
 
 
 def _python_files(base: str, module: str, names: tuple[str, ...], project: Project) -> tuple[str, ...]:
-    """The modules among the names, else the module itself."""
+    """Return the modules among the names, else the module itself."""
     place = posixpath.join(base, *module.split(".")) if module else base
     inside = [project.one_of(_python_forms(posixpath.join(place, name))) for name in names]
     found = tuple(dict.fromkeys(file for files in inside for file in files))
@@ -172,7 +172,7 @@ def _python_files(base: str, module: str, names: tuple[str, ...], project: Proje
 
 
 def _python_elsewhere(module: str, near: str, project: Project) -> tuple[str, ...]:
-    """The module in another place of the tree: the root of a package need not be the root of the tree."""
+    """Return the module elsewhere in the tree: a package's root need not be the root of the tree."""
     place = module.replace(".", "/")
     return project.ending(f"{place}.py", near) or project.ending(f"{place}/__init__.py", near)
 
@@ -198,7 +198,7 @@ def _go(item: Import, path: str, facts: FileImports, project: Project) -> Resolv
 
 
 def _go_files(name: str, module: GoModule, project: Project) -> tuple[str, ...]:
-    """The directory of the package, when it is in the tree."""
+    """Return the directory of the package, if it is in the tree."""
     if not _below(name, module.path, "/"):
         return ()
     place = _normal(posixpath.join(module.directory, name[len(module.path) :].lstrip("/")))
@@ -320,7 +320,7 @@ def _shell(item: Import, path: str, facts: FileImports, project: Project) -> Res
 
 
 def _literal_tail(text: str) -> str:
-    """The end of a path whose beginning is computed: ``$(dirname "$0")/lib/x.sh`` is ``lib/x.sh``."""
+    """Return the end of a path whose start is computed: ``lib/x.sh`` of ``$(dirname "$0")/lib/x.sh``."""
     return text[_last_computed(text) :].strip("/'\" ")
 
 
@@ -397,16 +397,16 @@ _RULES: dict[str, Rule] = {
 }
 
 
-# -- What the manifests of a tree say about which names are its own. Pure.
+# -- Names that the manifests of a tree declare as its own. Pure.
 
 
 _MODULE = re.compile(r"^[ \t]*module[ \t]+(?:\"([^\"\n]{1,500})\"|`([^`\n]{1,500})`|([^\s/\"`][^\s\"`]{0,500}))", re.M)
 
 
 def go_module(text: str, directory: str = "", below: str = "") -> GoModule | None:
-    """The module of a ``go.mod`` in ``directory`` of the tree; None when it names none.
+    """Return the module of a ``go.mod`` in ``directory`` of the tree; None if it names none.
 
-    ``below`` is the way from it down to the tree, for one that is above it.
+    ``below`` is the path from a ``go.mod`` above the tree down to the tree.
     """
     match = _MODULE.search(text)
     if match is None:
@@ -416,7 +416,7 @@ def go_module(text: str, directory: str = "", below: str = "") -> GoModule | Non
 
 
 def crate_names(text: str) -> tuple[str, ...]:
-    """The names under which the crate of a ``Cargo.toml`` is used; none when it is no such file."""
+    """Return the names of the crate of a ``Cargo.toml``; empty if the file is invalid."""
     try:
         manifest = tomllib.loads(text)
     except (ValueError, RecursionError):

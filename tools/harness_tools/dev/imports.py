@@ -1,4 +1,4 @@
-"""imports: which files of a tree use which modules, and which of each other."""
+"""``imports``: map which files of a tree use which modules, and each other."""
 
 from __future__ import annotations
 
@@ -51,17 +51,16 @@ __all__ = [
 ]
 
 
-# -- The sources of a tree, in three questions to the target: is it a directory, what is in it, and all contents at
-# once.
+# -- Reading the sources of a tree with three commands: check the directory, list it, and read all contents at once.
 #
-# The contents come as one stream, each between marks that no file can know, so that a file which changes meanwhile
-# cannot be taken for its neighbour. A few files alone are read one by one: then it is known when they change.
+# The contents are one stream, each between random marks, so that a file that changes meanwhile cannot be confused with
+# the next. A few files are read one by one, which makes it possible to detect changes.
 
 
 FEW = 6
-"""Files that are read one by one."""
+"""Maximum number of files that are read one by one."""
 FILE_LIMIT = 256 << 10
-"""Bytes of one file that are looked at."""
+"""Maximum bytes of one file that are parsed."""
 TOTAL_LIMIT = 16 << 20
 LISTING_LIMIT = 8 << 20
 SECONDS = 60.0
@@ -69,8 +68,8 @@ SKIPPED = (
     *("node_modules", "bower_components", "jspm_packages", "vendor", "third_party", "__pycache__", "venv"),
     *("virtualenv", "site-packages", "dist", "build", "target", "obj", "Pods", "Carthage", "DerivedData"),
 )
-"""Directories that hold copies of what others wrote, or what was built; hidden ones are skipped, too."""
-# Where head knows no -c, what is too long is cut by the limit of the job's own log.
+"""Directories with copies of others' sources or build results; hidden ones are skipped, too."""
+# If head does not support -c, the limit of the job's own log truncates the output.
 _HEAD = """if (printf x | head -c 1) >/dev/null 2>&1; then hx_all() { head -c "$1"; }; else hx_all() { cat; }; fi; """
 _READ = (
     """if (printf x | head -c 1) >/dev/null 2>&1; then hx_head() { head -c "$1"; }; """
@@ -80,15 +79,15 @@ _PRINT = 'for f do printf "%s%s\\0" "$0" "$f"; done'
 
 
 class ListingTimeout(Exception):
-    """The target had not done it in time."""
+    """The target did not finish in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is in a tree, relative to it and sorted. ``complaints`` are the target's: what may
-    not be looked into.
+    """The files of a tree, relative to it and sorted.
 
-    ``complete`` is False when there was more than a listing may hold.
+    ``complaints`` are the target's messages about unreadable directories. ``complete`` is False if the listing was
+    truncated.
     """
 
     files: tuple[str, ...]
@@ -99,9 +98,9 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Contents by name, of long files the beginning. ``unreadable`` could not be read; ``late`` did not fit any more.
+    """Contents by name; long files are truncated. ``unreadable`` could not be read; ``late`` did not fit.
 
-    ``versions`` are the same as they were read, when they were few.
+    ``versions`` are the read versions, if the files were few.
     """
 
     contents: dict[str, bytes]
@@ -111,11 +110,11 @@ class Fetched:
 
 
 async def list_sources(ctx: ToolContext, root: str, patterns: Sequence[str], *, recursive: bool) -> Listing:
-    """The files below ``root`` (a real path) whose names match one of the patterns of ``find -name``.
+    """List the files below ``root`` (a real path) whose names match one of the patterns of ``find -name``.
 
     Raises:
-        ListingTimeout: it was not done in time.
-        ToolError: its end is not known.
+        ListingTimeout: The target did not finish in time.
+        ToolError: The outcome is unknown.
     """
     command = listing_command(root, patterns, recursive=recursive)
     done = await _run(ctx, command, "listing", LISTING_LIMIT + 4096)
@@ -123,7 +122,7 @@ async def list_sources(ctx: ToolContext, root: str, patterns: Sequence[str], *, 
 
 
 def listing_command(root: str, patterns: Sequence[str], *, recursive: bool) -> str:
-    """The command that lists. Pure."""
+    """Return the command that lists files. Pure."""
     names = " -o ".join(f"-name {shlex.quote(pattern)}" for pattern in patterns)
     files = f"-type f \\( {names} \\) -exec sh -c {shlex.quote(_PRINT)} F {{}} +"
     pruned = " -o ".join(f"-name {shlex.quote(name)}" for name in (".?*", *SKIPPED))
@@ -137,7 +136,7 @@ def _enter(root: str) -> str:
 
 
 def parse_listing(data: bytes, complaints: str) -> Listing:
-    """The listing of what the target wrote. Pure."""
+    """Parse the output of the command. Pure."""
     *records, rest = data.split(b"\0")
     names: dict[bytes, list[str]] = {b"F": [], b"S": []}
     for record in records:
@@ -150,11 +149,11 @@ def parse_listing(data: bytes, complaints: str) -> Listing:
 
 
 async def fetch(ctx: ToolContext, root: str, names: Sequence[str]) -> Fetched:
-    """The contents of files of a tree.
+    """Return the contents of files of a tree.
 
     Raises:
-        ListingTimeout: it was not done in time.
-        ToolError: its end is not known.
+        ListingTimeout: The target did not finish in time.
+        ToolError: The outcome is unknown.
     """
     if len(names) <= FEW:
         return await _fetch_few(ctx, root, names)
@@ -165,7 +164,7 @@ async def fetch(ctx: ToolContext, root: str, names: Sequence[str]) -> Fetched:
 
 
 def stream_script(names: Iterable[str], mark: str) -> bytes:
-    """What the shell is given to write the files one after the other. Pure."""
+    """Return the script that prints the files one after the other. Pure."""
     show = (
         f"""hx_file() {{ printf '%sF%s\\0' {mark} "$1"; if [ -f "$1" ] && hx_head {FILE_LIMIT + 1} <"$1"; """
         f"""then printf '%s+' {mark}; else printf '%s-' {mark}; fi; }} 2>/dev/null\n"""
@@ -175,7 +174,7 @@ def stream_script(names: Iterable[str], mark: str) -> bytes:
 
 
 def parse_stream(data: bytes, mark: str, names: Sequence[str]) -> Fetched:
-    """The files of what the target wrote. Pure."""
+    """Parse the output of the script. Pure."""
     contents: dict[str, bytes] = {}
     unreadable: list[str] = []
     pieces = data.split(mark.encode())[1:]
@@ -218,20 +217,20 @@ async def _run(ctx: ToolContext, command: str, what: str, room: int, *, stdin: b
     return done
 
 
-# -- The map of the imports of a tree, as text and as data. Pure.
+# -- The report, as text and as data. Pure.
 
 
 KINDS: tuple[Kind, ...] = ("stdlib", "system", "external", "local", "relative")
 NAMED = 10
-"""Files that are named of those that use a package, and directories of those that were skipped."""
+"""Maximum files that are named per package, and skipped directories."""
 MOST_PACKAGES = 1_000
 SHARE = 0.7
-"""How much of the text the files may take; the rest is for the packages."""
+"""Share of the text for the files; the rest is for the packages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """One file: what it imports, and where each of that leads."""
+    """One file: its imports, and what each resolves to."""
 
     path: str
     facts: FileImports
@@ -239,13 +238,13 @@ class Scanned:
 
     @property
     def pairs(self) -> Iterator[tuple[Import, Resolved]]:
-        """Each import with where it leads."""
+        """Each import with what it resolves to."""
         return zip(self.facts.imports, self.resolved, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """A file that was not looked at, or only partly, and why."""
+    """A file that was not scanned, or only partly, and why."""
 
     path: str
     why: str
@@ -263,7 +262,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that was found. ``beyond`` files were more than are looked at; the policy keeps ``withheld`` back."""
+    """The whole result; ``unscanned`` files exceed the limit; the policy denies reading ``withheld`` files."""
 
     directory: str
     scanned: tuple[Scanned, ...]
@@ -274,7 +273,7 @@ class Report:
 
 
 def packages_of(scanned: Iterable[Scanned]) -> list[Package]:
-    """Who uses what, by name. A relative name means another file in each place, so there it is the file."""
+    """Return the users of each module, by name; a relative import counts as its file, because its name is ambiguous."""
     users: dict[tuple[str, Kind], dict[str, None]] = {}
     for one in scanned:
         for item, where in one.pairs:
@@ -285,7 +284,7 @@ def packages_of(scanned: Iterable[Scanned]) -> list[Package]:
 
 
 def result_of(report: Report, limit: OutputLimit, metadata: JsonObject) -> ToolResult:
-    """The result. What is too long for it is counted, files and packages each by itself."""
+    """Return the result; files and packages that do not fit are counted."""
     room = OutputLimit(int(limit.characters * SHARE), 0)
     shown, fewer = fit_items(report.scanned, lambda some: "\n".join(map(_file_text, some)), room)
     packages = packages_of(report.scanned)
@@ -320,7 +319,7 @@ def _import_text(item: Import, where: Resolved) -> str:
 
 
 def _packages_text(packages: Sequence[Package]) -> str:
-    """Without those of the language, which every file uses."""
+    """Return the packages except those of the language, which every file uses."""
     lines = [_package_text(package) for package in packages if package.kind not in ("stdlib", "system")]
     return "\n".join(["\nused by:", *lines]) if lines else ""
 
@@ -377,7 +376,7 @@ def _data(report: Report, shown: Sequence[Scanned], fewer: int, packages: Sequen
 
 
 def _keyed(packages: Sequence[Package]) -> dict[str, Json]:
-    """By name; one that means two things in two files is there twice, the second time with its kind."""
+    """Return packages by name; a name with two kinds has two entries, the second with its kind."""
     found: dict[str, Json] = {}
     for package in packages:
         found[package.name if package.name not in found else f"{package.name} ({package.kind})"] = _package_data(
@@ -412,13 +411,13 @@ def _import_data(item: Import, where: Resolved) -> Json:
     }
 
 
-# -- ``imports``: which files of a tree use which modules, and which of each other.
+# -- The tool.
 
 
 MAX_FILES = 2_000
 MAX_IMPORTS = 50_000
 FILE_SECONDS = 5.0
-"""Seconds of the processor that parsing one file may take."""
+"""Maximum CPU seconds for parsing one file."""
 PROBLEMS = {
     "missing": "the parser of its language is not installed (extra parsers)",
     "hard": "to parse it takes too much time or memory",
@@ -427,10 +426,10 @@ PROBLEMS = {
 MANIFEST_LIMIT = 64 << 10
 MAX_PARENTS = 32
 NOT_KEPT: JsonObject = {"depends": None}
-"""Metadata of a result that is made of more than can be asked for again: it is not remembered."""
+"""Metadata of a result that is not cached, because its dependencies cannot be checked."""
 LIMIT = OutputLimit(30_000, 0)
 EXCLUDING = ".aiexclude"
-"""Files that say what the people there keep from agents."""
+"""Files that list what agents must not read."""
 MANIFESTS = {".go": "go.mod", ".rs": "Cargo.toml"}
 DESCRIPTION = """\
 Map the imports of the source files in a directory: for each file what it imports, with lines, as stdlib, external, \
@@ -524,7 +523,7 @@ class Imports(Tool[_Arguments]):
 
 
 async def _allowed(ctx: ToolContext, root: str, listing: Listing) -> tuple[list[str], int]:
-    """The sources of which something may be shown, and how many others there are."""
+    """Return the sources that the policy allows to read, and the number of the others."""
     other = {EXCLUDING, *MANIFESTS.values()}
     sources = [name for name in listing.files if posixpath.basename(name) not in other]
     holders = [name for name in listing.files if posixpath.basename(name) == EXCLUDING]
@@ -538,7 +537,7 @@ async def _allowed(ctx: ToolContext, root: str, listing: Listing) -> tuple[list[
 
 
 def _patterns(ext: str | None) -> list[str]:
-    """What ``find -name`` looks for."""
+    """Return the patterns for ``find -name``."""
     from .languages.table import LANGUAGES
 
     if ext is not None:
@@ -555,7 +554,7 @@ def _patterns(ext: str | None) -> list[str]:
 async def _module_above(
     args: _Arguments, ctx: ToolContext, listing: Listing
 ) -> tuple[FileContent | None, GoModule | None]:
-    """The nearest ``go.mod`` above the directory, when there are sources of Go and none beside it."""
+    """Return the nearest ``go.mod`` above the directory, if there are Go sources and none is in it."""
     from .import_kinds import go_module
 
     if "go.mod" in listing.files or not any(name.endswith(".go") for name in listing.files):
@@ -571,7 +570,7 @@ async def _module_above(
 
 
 def _metadata(args: _Arguments, root: FileStat, fetched: Fetched, above: FileContent | None) -> JsonObject:
-    """What the result depends on: the names in the directory and the contents that were read, when they are few."""
+    """Return what the result depends on: the names in the directory and the contents, if they are few."""
     if args.recursive or fetched.late or fetched.unreadable or len(fetched.versions) < len(fetched.contents):
         return NOT_KEPT
     return depends_on(root, *fetched.versions, *((above,) if above is not None else ()))
@@ -581,7 +580,7 @@ def _metadata(args: _Arguments, root: FileStat, fetched: Fetched, above: FileCon
 
 
 async def _scan(names: Sequence[str], fetched: Fetched) -> tuple[dict[str, FileImports], tuple[FileProblem, ...]]:
-    """The facts of each file, and what is wrong with the others."""
+    """Return the facts of each file, and the problems of the others."""
 
     troubles = [FileProblem(name, "it cannot be read") for name in names if name in fetched.unreadable]
     troubles += [
@@ -605,7 +604,7 @@ async def _scan(names: Sequence[str], fetched: Fetched) -> tuple[dict[str, FileI
 
 
 def _within(found: dict[str, FileImports]) -> dict[str, FileImports]:
-    """The same with no more imports in all than are looked up."""
+    """Return the facts, truncated to the maximum number of imports."""
     left, kept = MAX_IMPORTS, {}
     for name, facts in found.items():
         kept[name] = replace(facts, imports=facts.imports[:left])
@@ -636,7 +635,7 @@ def _scanned(path: str, facts: FileImports, project: Project) -> Scanned:
     return Scanned(path, facts, tuple(resolve(item, path, facts, project) for item in facts.imports))
 
 
-# -- what is known of the tree
+# -- facts about the tree
 
 
 def _project(

@@ -1,4 +1,4 @@
-"""Whole lines of a file: tabs counted or replaced, a file joined with another, or split in parts."""
+"""``notab``, ``splice``, ``tabcount`` and ``split``: tools for the lines of a file."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ __all__ = [
 ]
 
 
-# -- ``notab``: tabs become spaces, or the spaces at the beginning of lines tabs.
+# -- ``notab``: replace tabs with spaces, or leading spaces with tabs.
 
 
 _LEADING = re.compile(rb"^[ \t]+", re.MULTILINE)
-"""Linear: each position is tried once, and what follows a match is no white space."""
+"""Linear: each position is tried once, and no match is followed by white space."""
 
 
 @dataclass(frozen=True, slots=True)
 class TabConversion:
-    """A content after the change. ``replacements`` are tabs that went, or that came."""
+    """A converted content; ``replacements`` counts removed or added tabs."""
 
     data: bytes
     replacements: int
@@ -55,7 +55,7 @@ class TabConversion:
 
 
 def respaced(data: bytes, spaces: int, *, tabs: bool) -> TabConversion:
-    """A content with spaces for its tabs, or with ``tabs`` the other way, in the indentation alone. Pure."""
+    """Return a content with spaces for its tabs, or with ``tabs`` the reverse, in the indentation only. Pure."""
     blanks = b" " * spaces
     if not tabs:
         lines = sum(b"\t" in line for line in data.split(b"\n"))
@@ -104,7 +104,7 @@ class NoTab(Tool[_NoTabArguments]):
 
 
 def _without_tabs(args: _NoTabArguments, made: list[TabConversion], content: FileContent) -> bytes | ToolResult:
-    """The new content; where nothing changes, a result that says which file that is."""
+    """Return the new content; if nothing changes, a result with the path."""
     refusal = no_text(args.file, content.data)
     if refusal is not None:
         return refusal
@@ -132,7 +132,7 @@ def _notab_result(args: _NoTabArguments, path: str, made: TabConversion) -> Tool
     return ToolResult.of(f"Replaced {what} in {counted(made.lines, 'line')} of {path}", data=facts)
 
 
-# -- ``splice``: the content of one file goes into another.
+# -- ``splice``: insert the content of a file into another.
 
 
 Place = Literal["append", "prepend", "insert"]
@@ -140,10 +140,10 @@ Mode = Literal["append", "prepend", "replace", "insert"]
 
 
 def spliced(target: bytes, source: bytes, mode: Place, line: int = 0) -> bytes | None:
-    """The target's content with the source's in it; None when it has no line ``line``. Pure.
+    """Return the target's content with the source's in it; None if it has no line ``line``. Pure.
 
-    Where the two meet in the middle of a line, a line end like those of the target is put between them. A byte order
-    mark of the target stays where it is, and the source's is left out.
+    If they would join within a line, a line end like the target's is inserted. A byte order mark of the target is kept,
+    and the source's is removed.
     """
     mark = BOM_UTF8 if target.startswith(BOM_UTF8) else b""
     body, new = target[len(mark) :], source.removeprefix(BOM_UTF8)
@@ -158,7 +158,7 @@ def spliced(target: bytes, source: bytes, mode: Place, line: int = 0) -> bytes |
 
 
 def _behind(body: bytes, line: int) -> int | None:
-    """The place behind a line; None when there is no such line."""
+    """Return the position after a line; None if there is no such line."""
     start = line_start(body, line)
     if start is None or start >= len(body):
         return None
@@ -166,7 +166,7 @@ def _behind(body: bytes, line: int) -> int | None:
 
 
 def _joined(first: bytes, second: bytes, ending: bytes) -> tuple[bytes, bytes, bytes]:
-    """Two contents and what has to be between them."""
+    """Return two contents and the required separator."""
     apart = bool(first) and bool(second) and not first.endswith(b"\n")
     return first, ending if apart else b"", second
 
@@ -252,15 +252,15 @@ def _splice_result(args: _SpliceArguments, source: FileContent, done: WriteOutco
     return ToolResult.of(f"Put {counted(lines, 'line')} of {source.path} {where} {done.path}", data=facts)
 
 
-# -- ``tabcount``: how deep the lines of a file are indented with tabs.
+# -- ``tabcount``: count the leading tabs of each line.
 
 
 MAX_TABS = 2_000
-"""Lines of one answer."""
+"""Maximum lines of one result."""
 
 
 def tabs_of(data: bytes, start: int, end: int) -> tuple[list[tuple[int, int]], int]:
-    """The lines from ``start`` to ``end`` (0: the last) with their leading tabs, and how many were left out. Pure."""
+    """Return lines ``start`` to ``end`` (0: the last) with their leading tabs, and how many are omitted. Pure."""
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -312,18 +312,18 @@ def _text(found: Sequence[tuple[int, int]], left_out: int) -> str:
 
 
 def _runs(found: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """Lines that follow each other and have as many tabs are told at once."""
+    """Yield one text for consecutive lines with the same number of tabs."""
     for tabs, run in groupby(found, key=lambda one: one[1]):
         numbers = [number for number, _ in run]
         where = f"line {numbers[0]}" if len(numbers) == 1 else f"lines {numbers[0]} to {numbers[-1]}"
         yield f"{where}: {tabs} {'tab' if tabs == 1 else 'tabs'}"
 
 
-# -- ``split``: a file in parts, each a file of its own.
+# -- ``split``: split a file into parts.
 
 
 MAX_PARTS = 500
-"""Lines at which a file may be split in one call."""
+"""Maximum lines at which a file is split in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,9 +336,9 @@ class Part:
 
 
 def parts_of(data: bytes, lines: Iterable[int]) -> tuple[list[Part], list[int]]:
-    """The parts, each of which ends with one of the lines, and the lines that cannot be the end of one. Pure.
+    """Return the parts, each of which ends with one of the lines, and the lines that cannot end one. Pure.
 
-    A line that does not exist, or is the last of all, ends no part.
+    A line that does not exist, or is the last one, ends no part.
     """
     wanted, parts, at, number, first = sorted(set(lines)), list[Part](), 0, 0, 1
     start = 0
@@ -358,7 +358,7 @@ def parts_of(data: bytes, lines: Iterable[int]) -> tuple[list[Part], list[int]]:
 
 
 def part_name(path: str, number: int, count: int) -> str:
-    """The name of a part: ``base_001.ext``, with three digits or as many as are needed."""
+    """Return the name of a part: ``base_001.ext``, with three digits or as many as required."""
     base, extension = posixpath.splitext(path)
     return f"{base}_{number:0{max(3, len(str(count)))}d}{extension}"
 
@@ -396,7 +396,7 @@ class Split(Tool[_SplitArguments]):
             total = content.data.count(b"\n") + (content.data != b"" and not content.data.endswith(b"\n"))
             text = f"{args.file} has {total} lines: none of these lines has another one behind it"
             return ToolResult.failure("no_line", text, data={"total_lines": total})
-        count = len(set(args.lines)) + 1  # as the subjects count, so that what was allowed is what is written
+        count = len(set(args.lines)) + 1  # counted like the subjects, so that only allowed files are written
         names = [part_name(args.file, number, count) for number in range(1, len(parts) + 1)]
         there = [] if args.overwrite else await _there(ctx, content, names)
         if there:
@@ -408,7 +408,7 @@ class Split(Tool[_SplitArguments]):
 
 
 async def _there(ctx: ToolContext, content: FileContent, names: Sequence[str]) -> list[str]:
-    """Those of the parts that exist. They are beside the name that was given, which may be a link's."""
+    """Return the parts that exist, next to the given name, which may be a link."""
     directory = posixpath.dirname(target_path(ctx, names[0])) or "."
     known = {entry.name for entry in await ctx.execution.list_dir(directory)}
     return [name for name in names if posixpath.basename(name) in known]
@@ -416,7 +416,7 @@ async def _there(ctx: ToolContext, content: FileContent, names: Sequence[str]) -
 
 @dataclass(slots=True)
 class _SplitProgress:
-    """What was written so far, and why not more was."""
+    """The parts that were written so far, and the problem that ended it."""
 
     content: FileContent
     ignored: list[int]
@@ -424,14 +424,14 @@ class _SplitProgress:
     problem: ToolResult | None = None
 
     def wrote(self, part: Part, path: str) -> None:
-        """One more part."""
+        """Record one more part."""
         lines = part.last - part.first + 1
         self.parts.append(
             {"file": path, "from_line": part.first, "to_line": part.last, "lines": lines, "bytes": len(part.data)}
         )
 
     def result(self) -> ToolResult:
-        """What came of it."""
+        """Return the result."""
         listed = [
             f"{part['file']}: lines {part['from_line']} to {part['to_line']}" for part in map(_object, self.parts)
         ]

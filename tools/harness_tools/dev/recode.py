@@ -1,4 +1,4 @@
-"""utf8: a file in another encoding becomes UTF-8, when there is no doubt which encoding that is."""
+"""``utf8``: convert a file to UTF-8, if its encoding is certain."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ __all__ = [
 ]
 
 
-# -- What encoding a content is in, when that is certain, and the content in UTF-8. Pure.
+# -- Detecting the encoding of a content, and converting it. Pure.
 
 
 MIXED = "mixed"
-"""What UTF-8 with pieces of UTF-16 is called."""
+"""Name of UTF-8 with parts in UTF-16."""
 _ODD = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
-"""Characters that no text holds: what was decoded with the wrong encoding does."""
+"""Characters that no text contains, but text decoded with the wrong encoding does."""
 _WIDE_RUN = re.compile(rb"(?:[\t\n\x0c\r\x20-\x7e]\0){4,}")
-"""Plain letters in UTF-16 of the little-endian kind, which is the one that programs mix into other files."""
+"""ASCII in UTF-16-LE, the encoding that programs mix into other files."""
 _PLAIN = re.compile(rb"[\t\n\x0c\r\x20-\x7e]*")
 _HALF = re.compile("[\ud800-\udfff]")
 NUL_SHARE = 0.3
-"""The part of the characters of a UTF-16 text without a mark that must be plain letters for it to be known as such."""
+"""Minimum share of ASCII for detecting UTF-16 without a byte order mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedContent:
-    """A content in UTF-8, and how it was known. ``lost`` counts characters that could not be kept."""
+    """A content in UTF-8, and its former encoding; ``lost`` counts characters that could not be converted."""
 
     data: bytes
     encoding: str
@@ -50,19 +50,19 @@ class DecodedContent:
 
 
 def recoded(data: bytes) -> DecodedContent | None:
-    """The content in UTF-8, when there is no doubt how it is written; None when there is."""
+    """Return the content in UTF-8 if its encoding is certain, else None."""
     if b"\0" not in data and not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return DecodedContent(data, "utf-8") if _text(data, "utf-8") is not None else None
     found, mixed = _marked(data) or _unmarked(data) or _laced(data), _mixed(data)
     if found is not None and mixed is not None and found.data != mixed.data:
-        return None  # two plain letters are a Chinese character, too
+        return None  # two ASCII letters are also a valid Chinese character
     return found or mixed
 
 
 def recoded_from(data: bytes, encoding: str) -> DecodedContent | None:
-    """The content in UTF-8 from an encoding that somebody names; None when it holds what is nothing in that encoding.
+    """Return the content in UTF-8 from a given encoding; None if it is invalid in that encoding.
 
-    Halves of surrogate pairs in UTF-16 become U+FFFD, and are counted.
+    Unpaired surrogates in UTF-16 become U+FFFD, and are counted.
     """
     if encoding == MIXED:
         return _mixed(data)
@@ -84,13 +84,13 @@ def _text(data: bytes, encoding: str) -> str | None:
 
 
 def _sensible(data: bytes, encoding: str) -> str | None:
-    """The text, when the bytes are one."""
+    """Return the text, if the bytes are plausible text."""
     text = _text(data, encoding)
     return text if text is not None and not _ODD.search(text) else None
 
 
 def _marked(data: bytes) -> DecodedContent | None:
-    """It begins with a byte order mark of UTF-16 or UTF-32."""
+    """Decode UTF-16 or UTF-32 with a byte order mark."""
     for mark, encoding in (
         (codecs.BOM_UTF32_LE, "utf-32-le"),
         (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -105,7 +105,7 @@ def _marked(data: bytes) -> DecodedContent | None:
 
 
 def _unmarked(data: bytes) -> DecodedContent | None:
-    """UTF-16 without a mark: every second byte of the plain letters is NUL, on one side only."""
+    """Decode UTF-16 without a byte order mark: every second byte of ASCII is NUL, on one side only."""
     half = len(data) // 2
     if len(data) % 2 or half < 2:
         return None
@@ -118,7 +118,7 @@ def _unmarked(data: bytes) -> DecodedContent | None:
 
 
 def _laced(data: bytes) -> DecodedContent | None:
-    """Plain letters with a NUL before or after each, of which one at an end may be missing."""
+    """Decode ASCII with a NUL before or after each letter; one at an end may be missing."""
     even, odd = data[0::2], data[1::2]
     for letters, nuls in ((even, odd), (odd, even)):
         if len(letters) > 2 and not nuls.strip(b"\0") and _PLAIN.fullmatch(letters):
@@ -127,14 +127,14 @@ def _laced(data: bytes) -> DecodedContent | None:
 
 
 def _mixed(data: bytes) -> DecodedContent | None:
-    """UTF-8 with pieces of UTF-16 in plain letters, as two programs leave it that write to one file."""
+    """Decode UTF-8 with parts in UTF-16 ASCII, as two programs leave it that write to one file."""
     made, runs = _WIDE_RUN.subn(lambda match: match[0][::2], data.removeprefix(codecs.BOM_UTF16_LE))
     if not runs or b"\0" in made or _sensible(made, "utf-8") is None:
         return None
     return DecodedContent(made, MIXED)
 
 
-# -- ``utf8``: a file in another encoding becomes UTF-8, when there is no doubt which encoding that is.
+# -- The tool.
 
 
 BACKUP = ".bak"
@@ -186,7 +186,7 @@ class Utf8(Tool[_Arguments]):
 
 @dataclass(frozen=True, slots=True)
 class _Converted:
-    """``backup`` is the file that holds the old content."""
+    """A converted content; ``backup`` is the file with the old content."""
 
     before: FileContent
     made: DecodedContent
@@ -230,7 +230,7 @@ async def _convert(args: _Arguments, ctx: ToolContext, expected: Expected, done:
 
 
 async def _kept(ctx: ToolContext, backup: str, before: FileContent) -> bool:
-    """Whether the old content is in the backup now: not when there is a file of that name."""
+    """Store the old content in the backup; return False if the file exists."""
     try:
         await ctx.execution.write_file(
             backup, before.data, mode="create", parents=False, permissions=before.mode & 0o777
@@ -241,14 +241,14 @@ async def _kept(ctx: ToolContext, backup: str, before: FileContent) -> bool:
 
 
 def _same(done: _Converted, now: FileContent) -> bytes | ToolResult:
-    """What was made of the content, if it is still that."""
+    """Return the converted content, if the file is unchanged."""
     if now.version == done.before.version:
         return done.made.data
     return ToolResult.failure("stale", f"{now.path} was changed meanwhile: read it again. Nothing was written")
 
 
 async def _drop(ctx: ToolContext, backup: str) -> None:
-    """The backup of a file that was not converted after all."""
+    """Remove the backup of a file that was not converted."""
     if backup:
         await ctx.execution.remove(backup, missing_ok=True)
 

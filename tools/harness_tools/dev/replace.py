@@ -1,4 +1,4 @@
-"""``repfor``: one text becomes another in many files."""
+"""``repfor``: replace a text in many files."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .replacement import Plan, PlannedFile, Replacement, WriteReport, named, pla
 __all__ = ["RepFor"]
 
 TEXT = 10_000
-"""Characters of a text that is searched."""
+"""Maximum characters of the text to replace."""
 PLACES = 50
 ROOM = 10_000
-"""Characters of the differences that a dry run shows."""
+"""Maximum characters of the differences that a dry run shows."""
 
 DESCRIPTION = """\
 Replace a text by another in many files, exactly, byte for byte elsewhere. Call it with dry_run first: it shows what \
@@ -82,12 +82,12 @@ class _Arguments(MutatingArguments):
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Those whose files change."""
+        """The directories whose files change."""
         return () if self.file else self.dir or (".",)
 
     @property
     def change(self) -> Replacement:
-        """What is replaced by what."""
+        """The replacement."""
         encoded = [text.encode("utf-8", "surrogateescape") for text in (self.search, self.replace, *self.exclude)]
         return Replacement(encoded[0], encoded[1], self.case_insensitive, self.whole_word, tuple(encoded[2:]))
 
@@ -137,12 +137,12 @@ class RepFor(Tool[_Arguments]):
 
 
 def _shown_as(change: Replacement, path: str) -> str:
-    """Where it is remembered which version of a file a dry run has shown; no path on a target looks like this."""
+    """Return the key under which a dry run records the version that it showed; it never equals a target's path."""
     return f"repfor:{change.name}:{path}"
 
 
 def _unseen(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult | None:
-    """The refusal to change files that nobody has seen as they are."""
+    """Return the refusal if the current version of a file was neither read nor shown."""
     unread, stale = list[str](), list[str]()
     for target in plan.targets:
         path, version = target.content.path, target.content.version
@@ -160,7 +160,7 @@ def _unseen(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult | None
 
 
 async def _forbidden(ctx: ToolContext, plan: Plan) -> ToolResult | None:
-    """The refusal of the policy, which knows now which files of the directories would be written."""
+    """Return the policy's refusal, now that the files in the directories are known."""
     found = [Subject("write", target.content.path) for target in plan.targets if not target.named]
     if not found:
         return None
@@ -183,7 +183,7 @@ async def _previewed(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResu
 
 
 def _differences(plan: Plan) -> list[str]:
-    """What would change, as far as there is room for it."""
+    """Return the differences, as many as fit."""
     diffs, room, left_out = [], ROOM, 0
     for target in plan.targets:
         if room <= 0:

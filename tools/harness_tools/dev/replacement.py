@@ -1,4 +1,4 @@
-"""A replacement in many files: candidates, the plan, and the writing once all of it may be written."""
+"""A replacement in many files: candidates, the plan, and writing once everything may be written."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ __all__ = [
 ]
 
 
-# -- The files below a directory that may hold a text: one script on the target, or its files one by one.
+# -- Listing the files below a directory that may contain a text: one script on the target, or file by file.
 
 
 NOT_ENTERED = (".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS", "node_modules")
-"""Directories below the one that is named whose files are never changed: they belong to programs."""
+"""Subdirectories whose files are never changed, because programs manage them."""
 FILE_LIMIT = 16 << 20
-"""Bytes of a file that is changed."""
+"""Maximum bytes of a file to change."""
 SECONDS = 120.0
 ANSWER = 24 << 20
-"""Bytes of names and contents."""
+"""Maximum bytes of names and contents."""
 INLINE = 256 << 10
-"""Bytes of a file that comes with its name."""
+"""Maximum bytes of a file whose content is sent with its name."""
 _CLASSES = (
     'for f do s=$(wc -c <"$f") 2>/dev/null || { printf "U%s\\0" "$f"; continue; }; '
     'if [ "$s" -le "$I" ]; then printf "T%s\\0%s\\0" "$f" "$s"; tr -d "\\000" <"$f"; printf "\\0"; '
@@ -55,15 +55,15 @@ _CLASSES = (
     'elif [ "$(tr -dc "\\000" <"$f" | head -c 1 | wc -c)" -gt 0 ]; then printf "B%s\\0" "$f"; '
     'else printf "F%s\\0" "$f"; fi; done'
 )
-"""A content comes without its NULs, so that one ends it; when it had some it is shorter than its size, which comes
-before it. What was changed at this moment is another version when it is written."""
+"""A content is sent without NULs, because a NUL ends it; it is binary if shorter than its size, which precedes it.
+A file that changes meanwhile has another version when it is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Names relative to the directory. ``unreadable`` counts what could not be looked into.
+    """File names relative to the directory; ``unreadable`` counts unreadable files and directories.
 
-    ``texts`` are the contents of small files, where they came with the names.
+    ``texts`` are the contents of small files, if they were sent with the names.
     """
 
     names: tuple[str, ...]
@@ -74,12 +74,12 @@ class Candidates:
 
 
 def candidates_script(part: bytes, ending: str, *, folds: bool, recursive: bool, inline: int = 0) -> str:
-    """The script, for the directory in which it runs: names behind a letter, and ``E`` at the end. Pure.
+    """Return the script for its working directory: it prints names after a letter, and ``E`` at the end. Pure.
 
     Args:
-        part: a text of one line that the files hold, empty for any.
-        ending: how their names end.
-        inline: files of up to so many bytes come with their content, but for empty ones.
+        part: A text of one line that the files must contain; empty for any.
+        ending: The ending of their names.
+        inline: Maximum bytes of a file whose content is sent, unless it is empty.
     """
     flags = "-F -i" if folds else "-F"
     names = " -o ".join(f"-name {shlex.quote(name)}" for name in NOT_ENTERED)
@@ -102,7 +102,7 @@ printf 'E\\0'"""
 
 
 def read_candidates(output: bytes, complaints: bytes, ending: str) -> Candidates | None:
-    """What the script told; None when it did not come to its end. Pure."""
+    """Parse the output of the script; None if it is incomplete. Pure."""
     frames = output.split(b"\0")
     if len(frames) < 2 or frames[-2:] != [b"E", b""]:
         return None
@@ -125,11 +125,11 @@ def read_candidates(output: bytes, complaints: bytes, ending: str) -> Candidates
 async def candidates_in(
     ctx: ToolContext, directory: str, part: bytes, ending: str, *, folds: bool, recursive: bool
 ) -> Candidates:
-    """The files of a directory, by its real path.
+    """Return the files of a directory, by its real path.
 
     Raises:
-        FileError: without programs for it on the target, the directory cannot be read.
-        ToolError: it took too long, or there are too many.
+        FileError: Without suitable programs on the target: the directory cannot be read.
+        ToolError: The search timed out, or found too many files.
     """
     if not all(ctx.execution.capabilities.has(program) for program in ("find", "grep")):
         return await _listed(ctx, directory, ending, recursive=recursive)
@@ -148,7 +148,7 @@ async def candidates_in(
 
 
 async def _listed(ctx: ToolContext, directory: str, ending: str, *, recursive: bool) -> Candidates:
-    """All files, whatever is in them."""
+    """List all files, regardless of their content."""
     if recursive:
         entries = await ctx.execution.walk(directory)
     else:
@@ -161,20 +161,20 @@ def _is_inside(parents: Iterable[str]) -> bool:
     return any(posixpath.basename(parent) in NOT_ENTERED for parent in parents)
 
 
-# -- One replacement in the content of one file: which places, and what is written there. Pure.
+# -- The replacement in the content of one file. Pure.
 
 
 MOST = 100_000
-"""Places of one file that are replaced."""
+"""Maximum replacements in one file."""
 MADE = 64 << 20
-"""Bytes of a file after the change."""
+"""Maximum bytes of a file after the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplacementMatches:
-    """The changes of one content, the lines that they touch, and how many places were left out by ``exclude``.
+    """The changes of one content, the number of lines that they touch, and the number of excluded matches.
 
-    ``size`` is what the content comes to, in bytes; there are no changes when that is too much.
+    ``size`` is the size of the new content in bytes; there are no changes if that is too large.
     """
 
     changes: tuple[Change, ...]
@@ -184,21 +184,21 @@ class ReplacementMatches:
 
     @property
     def too_many(self) -> bool:
-        """There are more than can be replaced."""
+        """Whether there are more than can be replaced."""
         return len(self.changes) > MOST
 
     @property
     def too_big(self) -> bool:
-        """The file would be too large afterwards."""
+        """Whether the file would become too large."""
         return self.size > MADE
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A literal text, and what is written in its place.
+    """A literal text and its replacement.
 
-    ``folds``: letters of either case are the same. ``words``: no ASCII letter, digit or ``_`` on either side.
-    ``exclude``: nothing is replaced in lines that hold one of these texts.
+    ``folds``: ignore case. ``words``: no ASCII letter, digit or ``_`` on either side. ``exclude``: skip lines that
+    contain one of these texts.
     """
 
     search: bytes
@@ -209,20 +209,20 @@ class Replacement:
 
     @property
     def name(self) -> str:
-        """The same for equal replacements."""
+        """A name that is the same for equal replacements."""
         parts = [self.search.hex(), self.replace.hex(), self.folds, self.words, [text.hex() for text in self.exclude]]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     @property
     def part(self) -> bytes:
-        """A text of one line that is in every file that is changed, for ``grep -F``; empty when there is none."""
+        """A text of one line that each changed file contains, for ``grep -F``; empty without one."""
         lines = self.search.split(b"\n")
         if self.folds:
             lines = [run for line in lines for run in _ascii_runs(line)]
         return max(lines, key=len)
 
     def find(self, data: bytes) -> ReplacementMatches:
-        """What it changes in a content."""
+        """Return the changes in a content."""
         if self.folds:
             plain = data.lower() if self.search.isascii() else folded(data)
             text = self.search.lower() if self.search.isascii() else folded(self.search)
@@ -242,7 +242,7 @@ def _ascii_runs(line: bytes) -> list[bytes]:
 
 
 def folded(data: bytes) -> bytes:
-    """A content of the same length, in small letters; those that are longer or shorter when small stay as they are."""
+    """Return a lower-case content of the same length; letters whose size would change are kept."""
     text = data.decode("utf-8", "surrogateescape")
     small = {letter: letter.lower() for letter in set(text)}
     table = {
@@ -254,7 +254,7 @@ def folded(data: bytes) -> bytes:
 
 
 def _allowed(data: bytes, spans: Sequence[Span], exclude: Sequence[bytes]) -> Iterator[Span]:
-    """The places in lines that hold none of the texts."""
+    """Yield the matches in lines that contain none of the texts."""
     end, refused = -1, False
     for span in spans:
         if span[1] > end or span[0] >= end:
@@ -267,7 +267,7 @@ def _allowed(data: bytes, spans: Sequence[Span], exclude: Sequence[bytes]) -> It
 
 
 def _touched(data: bytes, spans: Sequence[Span]) -> int:
-    """How many lines the places are in."""
+    """Return the number of lines with matches."""
     lines, last = 0, 0
     for (start, end), first in zip(spans, line_numbers(data, [start for start, _ in spans]), strict=True):
         to = first + data.count(b"\n", start, max(start, end - 1))
@@ -276,23 +276,22 @@ def _touched(data: bytes, spans: Sequence[Span]) -> int:
     return lines
 
 
-# -- Which files a replacement changes: they are found and read first, and nothing is written until all of them may
-# be.
+# -- The plan: all files are found and read before the first one is written.
 
 
 FILES = 500
-"""Files that one call changes."""
+"""Maximum files that one call changes."""
 CANDIDATES = 5_000
-"""Files that one call fetches."""
+"""Maximum files that one call fetches."""
 SCHEME = "sha256:"
-"""What the versions of most targets begin with."""
+"""Prefix of the versions on most targets."""
 ALL_BYTES = 64 << 20
-"""Bytes of all of them together, which are held here."""
+"""Maximum bytes of all files together, which are held in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file that changes, and what changes in it. ``named``: it was named, and not found in a directory."""
+    """A file with its changes; ``named``: it was given by name instead of found in a directory."""
 
     content: FileContent
     found: ReplacementMatches
@@ -310,7 +309,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Plan:
-    """What a call would change. Counters are files, but for ``excluded``, which counts places."""
+    """What a call would change; counters are files, except ``excluded``, which counts matches."""
 
     targets: list[PlannedFile] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -321,24 +320,24 @@ class Plan:
     excluded: int = 0
 
     def add(self, candidates: Candidates, kept_back: Collection[str]) -> None:
-        """Count what a search left out, but for what the policy keeps back: that would say what is in it."""
+        """Count skipped files, except those that the policy denies, because their number would tell their content."""
         self.binary += sum(name not in kept_back for name in candidates.binary)
         self.large += sum(name not in kept_back for name in candidates.large)
         self.unreadable += candidates.unreadable
 
     def add_problem(self, path: str, error: Exception) -> None:
-        """Note a file that could not be read."""
+        """Record a file that could not be read."""
         self.problems.append(problem_of(path, error))
 
 
 def problem_of(path: str, error: Exception) -> Problem:
-    """A file of which the target says why it cannot be read or written."""
+    """Return a problem from the target's error."""
     result, _ = failure_of(error, "repfor")
     return Problem(path, result.error_code, result.text)
 
 
 def ending_of(ext: str) -> str:
-    """How names end with this extension: the dot may be left out."""
+    """Return the name ending for an extension, whose dot may be omitted."""
     return ext if not ext or ext.startswith(".") else f".{ext}"
 
 
@@ -351,11 +350,11 @@ async def plan_for(
     ext: str,
     recursive: bool,
 ) -> Plan | ToolResult:
-    """Find and read what would change; or the refusal, when that is too much for one call.
+    """Find and read what would change, or return a refusal if it is too much for one call.
 
     Raises:
-        FileError: a directory cannot be read.
-        ToolError: a search did not come to its end.
+        FileError: A directory cannot be read.
+        ToolError: A search did not complete.
     """
     plan = Plan()
     found = await _found(ctx, plan, change, directories, ending_of(ext), recursive=recursive)
@@ -372,14 +371,14 @@ async def plan_for(
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads files; what came with the search is not fetched again, once it is known how the target makes versions."""
+    """Reads files; contents that the search sent are reused once the target's version format is known."""
 
     ctx: ToolContext
     texts: dict[str, bytes]
     hashes: bool = False
 
     async def read(self, path: str) -> FileContent:
-        """All of a file, if it is not too long to be changed."""
+        """Return a whole file, if it is not too large to be changed."""
         text = self.texts.get(path) if self.hashes else None
         if text is not None:
             return FileContent(text, len(text), 0, f"{SCHEME}{hashlib.sha256(text).hexdigest()}", path)
@@ -391,9 +390,9 @@ class _Reader:
 async def _found(
     ctx: ToolContext, plan: Plan, change: Replacement, directories: tuple[str, ...], ending: str, *, recursive: bool
 ) -> dict[str, bytes | None]:
-    """The files of the directories that may change, by their real paths, without those that the policy keeps back.
+    """Return the files of the directories by their real paths, without those that the policy denies.
 
-    With each its content, where it came with the search.
+    The value is the content, if the search sent it.
     """
     names: dict[str, bytes | None] = {}
     for directory in directories:
@@ -459,13 +458,13 @@ async def _target(
     return replace(PlannedFile(content, found), named=named) if found.changes else None
 
 
-# -- Writing what a replacement makes of files: each atomically and by itself, several of them on their way at once.
+# -- Writing: each file atomically and independently, several concurrently.
 
 
 AT_ONCE = 8
-"""Files that are on their way: the target writes one after the other, and need not wait for the link in between."""
+"""Maximum concurrent writes: the target writes one after the other, without waiting for the connection."""
 NAMED = 20
-"""Files that a message names."""
+"""Maximum files that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,10 +476,10 @@ class WriteReport:
 
 
 async def write_all(ctx: ToolContext, plan: Plan) -> WriteReport:
-    """Write each file that is still what the plan says.
+    """Write each file that is unchanged since the plan.
 
     Raises:
-        ToolError: the link was lost; the message names the files that were changed, and that may have been.
+        ToolError: The connection was lost; the message names the files that were changed, and that may have been.
     """
     writer = _Writer(ctx)
     limiter = anyio.CapacityLimiter(AT_ONCE)
@@ -499,7 +498,7 @@ async def write_all(ctx: ToolContext, plan: Plan) -> WriteReport:
 
 
 class _Writer:
-    """Writes files, and keeps what became of each by its number in the plan."""
+    """Writes files, and records each outcome by its number in the plan."""
 
     def __init__(self, ctx: ToolContext) -> None:
         self._ctx = ctx
@@ -509,7 +508,7 @@ class _Writer:
         self.lost: ConnectionLost | ConnectError | None = None
 
     async def write(self, number: int, target: PlannedFile) -> None:
-        """Write one, unless the link was lost: then nothing more is begun."""
+        """Write one file, unless the connection was lost."""
         if self.lost is not None:
             return
         content, reads = target.content, self._ctx.reads
@@ -534,7 +533,7 @@ class _Writer:
 
 
 def _broken(writer: _Writer, plan: Plan, done: list[PlannedFile]) -> ToolError:
-    """What is known of the files after the link was lost."""
+    """Return the error about a lost connection, with the known outcomes."""
     assert writer.lost is not None
     unknown = [plan.targets[number].content.path for number in sorted(writer.unknown)]
     left = len(plan.targets) - len(done) - len(unknown)
@@ -548,6 +547,6 @@ def _broken(writer: _Writer, plan: Plan, done: list[PlannedFile]) -> ToolError:
 
 
 def named(paths: list[str]) -> str:
-    """Paths for a message, not too many of them."""
+    """Return paths for a message, limited in number."""
     more = len(paths) - NAMED
     return ", ".join(map(readable_name, paths[:NAMED])) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""``sig``: what a source file declares, without its bodies."""
+"""``sig``: list the declarations of a source file, without bodies."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Sig"]
 
 MAX_READ_BYTES = 1 << 20
-"""Bytes of a file that are looked at."""
+"""Maximum bytes of a file that are parsed."""
 PARSE_TIMEOUT = 15.0
-"""Seconds of the processor that parsing may take."""
+"""Maximum CPU seconds for parsing."""
 LIMIT = OutputLimit(30_000, 0)
 DESCRIPTION = """\
 List what a source file declares: types with their members, functions, constants and variables, each with its line and \
@@ -153,7 +153,7 @@ def _notes(facts: dict[str, Json], dropped: int) -> Iterator[str]:
 
 
 def grouped(shown: Iterable[Declaration]) -> dict[str, Json]:
-    """The declarations by kind; the members of a type are in it. Pure."""
+    """Return the declarations by kind, with members inside their types. Pure."""
     result: dict[str, list[Json]] = {"types": [], "functions": [], "constants": [], "variables": []}
     open_types: list[tuple[int, dict[str, list[Json]]]] = []
     for item in shown:

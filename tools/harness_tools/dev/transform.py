@@ -1,4 +1,4 @@
-"""transform: a list of JSON values, from a command, a file or the call itself, through a pipeline of steps."""
+"""``transform``: process JSON values from a command, a file or the call in a pipeline of steps."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ __all__ = [
 ]
 
 
-# -- The steps of a ``transform`` pipeline, as a model writes them.
+# -- The steps of a pipeline, as a model writes them.
 
 
 TEMPLATE = 10_000
-"""Characters of a template."""
+"""Maximum characters of a template."""
 
 
 def _as_text(value: object) -> object:
-    """Values are compared as texts, so a number or a truth value is one, too."""
+    """Return numbers and booleans as texts, because values are compared as texts."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -69,7 +69,7 @@ class _Step(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, values: Any) -> Any:
-        """Say which name was meant: at this depth the general message does not know."""
+        """Suggest the argument that was meant, because the general message does not reach this depth."""
         unknown = [name for name in values if name not in cls.model_fields] if isinstance(values, dict) else []
         if unknown:
             close = get_close_matches(str(unknown[0]), list(cls.model_fields), n=1, cutoff=0.5)
@@ -134,7 +134,7 @@ class Format(_Step):
 
 
 class _PlainChoice:
-    """The schema as alternatives alone: a discriminator refers to definitions that no provider resolves."""
+    """A schema with plain alternatives, because a discriminator refers to definitions that no provider resolves."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         schema = dict(handler(core))
@@ -146,29 +146,29 @@ class _PlainChoice:
 Step = Annotated[GroupBy | SortBy | Filter | Count | Flatten | Format, Field(discriminator="op"), _PlainChoice()]
 
 
-# -- What the steps of a ``transform`` pipeline do with JSON values. Pure, and bounded in what it makes.
+# -- Applying the steps. Pure, with a size limit.
 
 
 MADE = 16 << 20
-"""Characters that one ``format`` may make."""
+"""Maximum characters that one ``format`` may produce."""
 
 
 class StepError(Exception):
-    """A step cannot do its work; the message names it."""
+    """A step that cannot be applied; the message names it."""
 
 
 class _Group(dict[str, Any]):
-    """A group as ``group_by`` makes it: ``flatten`` knows it from an object that only looks like one."""
+    """A group of ``group_by``, which ``flatten`` distinguishes from an object of the same form."""
 
 
 # -- values
 
 
 def parse_json(text: str) -> Json:
-    """One JSON value, or one in each line, which make a list.
+    """Parse one JSON value, or one per line as a list.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: The text is neither.
     """
     try:
         return _parsed(text)
@@ -209,7 +209,7 @@ def _finite(text: str) -> float:
 
 
 def value_at(item: Json, path: str) -> Json:
-    """What is at ``a.b`` of an item, or at ``a.0`` of a list; None when there is nothing. A name with dots wins."""
+    """Return the value at ``a.b`` of an item, or at ``a.0`` of a list, or None; a name with dots has precedence."""
     rest = path.removeprefix(".")
     while True:
         if isinstance(item, dict) and rest in item:
@@ -229,7 +229,7 @@ def _member(item: Json, name: str) -> Json:
 
 
 def text_of(value: Json) -> str:
-    """A value as a text: null is nothing, 2.0 is 2, lists and objects are JSON."""
+    """Return a value as text: empty for null, 2 for 2.0, JSON for lists and objects."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -243,10 +243,10 @@ def text_of(value: Json) -> str:
 
 
 def run_steps(value: Json, steps: Sequence[Step]) -> Json:
-    """The value after all steps.
+    """Apply all steps.
 
     Raises:
-        StepError: a step cannot do its work.
+        StepError: A step cannot be applied.
     """
     for number, step in enumerate(steps, 1):
         try:
@@ -341,7 +341,7 @@ def _format(items: list[Json], step: Format) -> Json:
 
 
 def _rendered(pieces: Sequence[tuple[bool, str]], item: Json, room: int) -> tuple[str, int]:
-    """One line, and the room that is left."""
+    """Return one line, and the remaining size."""
     texts = []
     known: dict[str, str] = {}
     for is_field, text in pieces:
@@ -355,7 +355,7 @@ def _rendered(pieces: Sequence[tuple[bool, str]], item: Json, room: int) -> tupl
 
 
 def _pieces(template: str) -> list[tuple[bool, str]]:
-    """A template as fields (True) and texts."""
+    """Split a template into fields (True) and texts."""
     found: list[tuple[bool, str]] = []
     at = 0
     while at < len(template):
@@ -375,7 +375,7 @@ def _pieces(template: str) -> list[tuple[bool, str]]:
 
 
 def _plain_end(template: str, at: int) -> int:
-    """Where the text ends: at the next brace."""
+    """Return where the text ends: at the next brace."""
     ends = [end for end in (template.find("{", at), template.find("}", at)) if end >= 0]
     return min(ends, default=len(template))
 
@@ -390,19 +390,19 @@ _WORK: dict[type[Any], Callable[[list[Json], Any], Json]] = {
 }
 
 
-# -- ``transform``: a list of JSON values, from a command, a file or the call itself, through a pipeline of steps.
+# -- The tool.
 
 
 SIZE = 16 << 20
-"""Bytes of the data."""
+"""Maximum bytes of the data."""
 TIMEOUT = 30.0
-"""Seconds that the command may take."""
+"""Timeout of the command in seconds."""
 DEPTH = 100
-"""Lists and objects in one another; what handles a result after this would come to its own limits."""
+"""Maximum nesting of the result, below the limits of what processes it later."""
 PRINTED = 8 << 10
-"""Bytes of each stream of a command that failed: its beginning and its end are shown."""
+"""Maximum bytes of each stream of a failed command: its start and its end are shown."""
 ERRORS = 2_000
-"""Characters of a command's standard error that are shown beside the result."""
+"""Maximum characters of a command's standard error that are shown with the result."""
 
 DESCRIPTION = """\
 Work on a list of JSON values without a script: group, sort, filter, count, flatten, format. The list is what a shell \
@@ -447,7 +447,7 @@ class Transform(Tool[_Arguments]):
         super().__init__("transform", DESCRIPTION, _Arguments, traits)
 
     def traits_of(self, args: _Arguments) -> Traits:
-        """A command may do anything; to read a file, or to look at what the call brings, changes nothing."""
+        """Return the traits: a command may change anything; a file or an input is only read."""
         return self.traits if args.exec is not None else _READS if args.file is not None else _INSIDE
 
     def subjects(self, args: _Arguments) -> tuple[Subject, ...]:
@@ -456,7 +456,7 @@ class Transform(Tool[_Arguments]):
         return (Subject("read", args.file),) if args.file is not None else super().subjects(args)
 
     def covered_arguments(self) -> frozenset[str]:
-        """The pipeline works here, on what the command printed."""
+        """Return the arguments that the policy covers: the pipeline runs locally, on the output of the command."""
         return frozenset({"exec", "pipeline"})
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
@@ -488,7 +488,7 @@ async def _of_command(args: _Arguments, command: str, ctx: ToolContext) -> ToolR
 
 
 def _shortened(done: ShellResult) -> ShellResult:
-    """The outcome with the beginning and the end of what was printed: all of it would be rendered, and then cut."""
+    """Return the result with the start and the end of the output, to avoid rendering all of it."""
     whole = (done.stdout_bytes, done.stderr_bytes)
     parts = [data if len(data) <= PRINTED else data[: PRINTED // 2] + data[-PRINTED // 2 :] for data in whole]
     left_out = sum(map(len, whole)) - sum(map(len, parts))
@@ -496,7 +496,7 @@ def _shortened(done: ShellResult) -> ShellResult:
 
 
 def _with_notes(result: ToolResult, done: ShellResult) -> ToolResult:
-    """The result, with what the command said beside its data."""
+    """Return the result with the command's standard error and notices."""
     notes = [f"stderr:\n{clip(done.stderr.rstrip(chr(10)), ERRORS)}"] if done.stderr else []
     notes += [f"notice: {notice}" for notice in done.notices]
     content = (*result.content, *((Text("\n".join(notes)),) if notes else ()))
@@ -527,7 +527,7 @@ def _transformed(text: str, source: str, steps: Sequence[Step], metadata: JsonOb
 
 
 def _depth(value: Json) -> int:
-    """How deeply lists and objects are in one another."""
+    """Return the nesting depth of lists and objects."""
     deepest = 0
     level: list[Json] = [value]
     while level:
@@ -545,7 +545,7 @@ def _no_json(text: str, source: str, error: ValueError) -> str:
 
 
 def _result(made: Json, metadata: JsonObject | None) -> ToolResult:
-    """The JSON of the result; of a list that is too long its first items, with the number of the others."""
+    """Return the result as JSON; of a list that is too long the first items, and a count of the others."""
     if not isinstance(made, list):
         return ToolResult.of(dumps(made), data={"result": made, "left_out": 0}, metadata=metadata)
     kept, _ = fit(_candidates(made), lambda some: dumps(list(some), indent=2), list)
@@ -556,7 +556,7 @@ def _result(made: Json, metadata: JsonObject | None) -> ToolResult:
 
 
 def _candidates(made: Sequence[Json]) -> list[Json]:
-    """The first items that could fit: to write all of a long list with its indents takes its time."""
+    """Return the first items that could fit, because formatting a whole long list is slow."""
     room = REPORT.characters
     for number, item in enumerate(made):
         room -= len(dumps(item))

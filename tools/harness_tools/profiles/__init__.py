@@ -1,4 +1,4 @@
-"""Profiles: the same tools as five other products show them. Each module is one; the toolkit imports what is named."""
+"""Tool profiles: the tools as five other products present them, one module each, loaded by the toolkit on demand."""
 
 from __future__ import annotations
 

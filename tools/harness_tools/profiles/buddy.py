@@ -1,7 +1,7 @@
-"""The profile ``buddy``: eight tools with the names and arguments of Buddy.
+"""The tool profile ``buddy``: eight tools with the names and arguments of Buddy.
 
-What differs on purpose: a command that is not waited for goes on as a job also without tmux, one at its time limit goes
-on or is ended as the target's settings say, and its output so far is shown.
+Intended differences: a command that is not waited for keeps running as a job also without tmux; one at its timeout
+keeps running or is ended as the target's settings say, and its output so far is shown.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .forms import CommandResult, denied_by_user, facts, file_text, head, ran, t
 __all__ = ["profile"]
 
 STREAM = 4_000
-"""Characters of each stream of a command."""
+"""Maximum characters of each stream of a command."""
 BODY = 8_000
-"""Characters of a file, a page or a screen."""
+"""Maximum characters of a file, a page or a screen."""
 MORE = "...[truncated]"
 SEARCH_RESULTS = 8
 WIDE = OutputLimit(16_000, 0)
-"""What is cut already."""
+"""For results that are already truncated."""
 CLOSING = "\n</"
 
 
@@ -89,7 +89,7 @@ class _Read(Arguments):
 
 
 def _part(args: _Read) -> JsonObject:
-    """As many bytes as characters may be shown, so that all that counts as read is shown."""
+    """Return a byte limit equal to the character limit, so that everything that counts as read is shown."""
     return {"byte_offset": args.offset, "byte_limit": BODY}
 
 
@@ -141,7 +141,7 @@ class _Fetch(Arguments):
 
 
 def _page(args: _Fetch, result: ToolResult) -> RenderedResult | None:
-    """The page; the mark that ends what strangers have written stays."""
+    """Return the page, keeping the closing tag of untrusted content."""
     if result.is_error:
         return None
     text, mark, source = result.text.rpartition(CLOSING)
@@ -193,7 +193,7 @@ def _screen(args: _Capture, result: ToolResult) -> RenderedResult | None:
         return None
     screen, notice = (text_of(facts(result), name) for name in ("screen", "notice"))
     shown = result.text
-    if len(screen) > BODY:  # of a long result's text, something was left out already
+    if len(screen) > BODY:  # the text of a long result is already truncated
         shown = f"{screen.rstrip()}\n{notice}" if notice else screen
     return RenderedResult(tail(shown, BODY, "[truncated {} chars from start]\n"))
 
@@ -249,6 +249,6 @@ TIME = ToolAdapter(
 
 
 def profile() -> ToolProfile:
-    """The profile."""
+    """Return the profile."""
     faces = (RUN_SHELL, READ_FILE, WRITE_FILE, FETCH_URL, WEB_SEARCH, CAPTURE_PANE, SEND_KEYS, TIME)
     return ToolProfile("buddy", faces, _failed)

@@ -1,4 +1,4 @@
-"""How profiles write results: data of a result as text or JSON, cut as each product cuts it."""
+"""Formatting results for tool profiles: as text or JSON, truncated as each product does."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ __all__ = [
 ]
 
 
-# -- Results as JSON texts, for profiles whose tools answer in JSON; what is too long loses items, and says how many.
+# -- Results as JSON, for profiles whose tools return JSON; results that are too long lose items, and count them.
 
 
 LIMIT = 50 << 10
-"""Characters of a result."""
+"""Maximum characters of a result."""
 SHORTEST = 64
-"""What is shorter is not shortened."""
+"""Shorter items are not truncated."""
 CUTS = 64
-"""How often a result is shortened, at most."""
+"""Maximum number of truncations of a result."""
 
 
 def picked(found: Mapping[str, Json], always: Iterable[str], others: Iterable[str] = ()) -> dict[str, Json]:
-    """Members that are always there, and those of the others that say something. Pure."""
+    """Return the members in ``always``, and those in ``others`` that are not empty. Pure."""
     kept = {name: found[name] for name in always if name in found}
     return kept | {name: found[name] for name in others if _says_something(found.get(name))}
 
@@ -58,18 +58,18 @@ def _says_something(value: Json) -> bool:
 
 
 def as_json(value: Json, *, indent: int | None = None) -> RenderedResult:
-    """The value as text, and as data. Pure."""
+    """Return the value as text, and as data. Pure."""
     fitted = _fitted(value, indent)
     return RenderedResult(json_text(fitted, indent), data=fitted)
 
 
 def json_text(value: Json, indent: int | None = None) -> str:
-    """The value as JSON, however long it is. Pure."""
+    """Return the value as JSON, without a limit. Pure."""
     return json.dumps(value, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":"))
 
 
 def _fitted(value: Json, indent: int | None) -> Json:
-    """The value, or a copy whose longest lists and texts are shorter; ``left_out`` says of what how much is missing."""
+    """Return the value, or a copy with truncated lists and texts; ``left_out`` counts the omitted items by path."""
     if len(json_text(value, indent)) <= LIMIT:
         return value
     whole: dict[str, Any] = copy.deepcopy(value) if isinstance(value, dict) else {"result": copy.deepcopy(value)}
@@ -93,7 +93,7 @@ def _number(value: Json) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Shortenable:
-    """A list, an object or a text that can be shortened: what holds it under which key, and how long it is as JSON."""
+    """A list, an object or a text that can be truncated: its container and key, and its length as JSON."""
 
     path: str
     holder: Any
@@ -102,7 +102,7 @@ class _Shortenable:
 
 
 def _shorten(place: _Shortenable, excess: int) -> int:
-    """Take away what is too much from its end; how many items or characters that is."""
+    """Truncate an item by the excess, and return the number of removed items or characters."""
     item = place.holder[place.key]
     keep = min(len(item) - 1, int(len(item) * max(0.0, 1 - 1.1 * excess / place.size)))
     place.holder[place.key] = dict(islice(item.items(), keep)) if isinstance(item, dict) else item[:keep]
@@ -118,22 +118,21 @@ def _places(value: Any, path: str, indent: int | None) -> Iterator[_Shortenable]
         yield from _places(item, where, indent)
 
 
-# -- What the profiles' forms of results are made of: a result's data, read carefully, and texts cut in the seeds'
-# ways.
+# -- Reading the data of results, and truncating texts like the original products.
 #
-# A result without the data that a form needs (a refusal, an error, a command that goes on) has no form of its own.
+# A result without the required data (a refusal, an error, a running command) has no format of its own.
 
 
 _WIDER = re.compile(r"(?: \(no_default_excludes \w+ them\)|, or raise max_results)(?=\]$)")
 ALONE: JsonObject = {"tty": False, "stdin": ""}
-"""Of commands whose streams are apart from each other, and to which nobody types: they find the end of their input."""
+"""For commands with separate streams, and with empty standard input."""
 _NO_REASON = "refused by the approver"
 _NO_NEWS = ("[no match ", "[no file matches ", "[not searched: ")
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """A command's outcome. ``exit_code`` is None unless it came to an end of its own."""
+    """A command's outcome; ``exit_code`` is None unless the command exited by itself."""
 
     status: str
     exit_code: int | None
@@ -146,29 +145,29 @@ class CommandResult:
 
     @property
     def ended(self) -> bool:
-        """It came to an end of its own."""
+        """Whether the command exited by itself."""
         return self.exit_code is not None and self.status not in ("timed_out", "interrupted", "running")
 
 
 def facts(result: ToolResult) -> Mapping[str, Json]:
-    """A result's data as an object; empty when there is none."""
+    """Return a result's data as an object; empty without one."""
     return result.data if isinstance(result.data, dict) else {}
 
 
 def items(found: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:
-    """The objects of a list."""
+    """Return the objects of a list."""
     listed = found.get(name)
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
 def text_of(found: Mapping[str, Json], name: str) -> str:
-    """A text; empty when there is none."""
+    """Return a text; empty without one."""
     value = found.get(name)
     return value if isinstance(value, str) else ""
 
 
 def ran(result: ToolResult) -> CommandResult | None:
-    """The outcome of the command that a result is of; None when it is of none."""
+    """Return the command's outcome in a result; None for other results."""
     found = facts(result)
     status, code, seconds = found.get("status"), found.get("exit_code"), found.get("seconds")
     if not isinstance(status, str) or "stdout" not in found:
@@ -187,7 +186,7 @@ def ran(result: ToolResult) -> CommandResult | None:
 
 
 def file_text(result: ToolResult) -> tuple[str, str]:
-    """What was read of a file, and the note in brackets about what was not; each may be empty."""
+    """Return the part of a file, and the note in brackets about the rest; each may be empty."""
     found, text = facts(result), result.text
     size, note = found.get("size"), text_of(found, "note")
     if size == 0:
@@ -200,7 +199,7 @@ def file_text(result: ToolResult) -> tuple[str, str]:
 
 
 def searched(result: ToolResult, nothing: str) -> RenderedResult | None:
-    """What a search has found: without the arguments that a profile does not have, and ``nothing`` for no match."""
+    """Return search results without hints to arguments that a profile lacks, and ``nothing`` for no match."""
     if result.is_error:
         return None
     lines = result.text.split("\n")
@@ -212,7 +211,7 @@ def searched(result: ToolResult, nothing: str) -> RenderedResult | None:
 
 
 def denied_by_user(result: ToolResult, words: str) -> RenderedResult | None:
-    """That a person, and no rule, has refused the call: in the profile's words, and the person's own."""
+    """Return a refusal by the operator instead of a rule, in the profile's words, with the operator's reason."""
     if result.error_code != "denied" or not str(result.metadata.get("decided_by", "")).startswith("operator"):
         return None
     reason = result.text.removeprefix("not allowed: ")
@@ -220,20 +219,20 @@ def denied_by_user(result: ToolResult, words: str) -> RenderedResult | None:
 
 
 def available_skills(tool: Tool[Any]) -> str:
-    """The skills by name and what they are for, at the end of a description: a model does not ask for them."""
+    """Return the skills for the end of a description, because a model does not ask for them."""
     return tool.there_are if isinstance(tool, Skill) else ""
 
 
 def head(text: str, limit: int, mark: str) -> str:
-    """The first ``limit`` characters, and the mark when that is not all."""
+    """Return the first ``limit`` characters, and the mark if that is not everything."""
     return text if len(text) <= limit else text[:limit] + mark
 
 
 def tail(text: str, limit: int, mark: str) -> str:
-    """The last ``limit`` characters; ``{}`` in the mark before them is how many are missing."""
+    """Return the last ``limit`` characters after the mark, in which ``{}`` is the number of omitted ones."""
     return text if len(text) <= limit else mark.format(len(text) - limit) + text[-limit:]
 
 
 def joined(*parts: str) -> str:
-    """The parts that are not empty, each on lines of its own."""
+    """Join the non-empty parts, each on separate lines."""
     return "\n".join(part.removesuffix("\n") for part in parts if part)

@@ -1,7 +1,7 @@
-"""The profile ``gofastr``: the tools with the names and arguments of GoFastr.
+"""The tool profile ``gofastr``: the tools with the names and arguments of GoFastr.
 
-What differs on purpose: a file that exists is read before it is written over, a command that is ended takes all that it
-started with it, and what was cut is said.
+Intended differences: an existing file must be read before it is overwritten, ending a command also ends what it
+started, and truncation is reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .forms import ALONE, facts, file_text, items, joined, ran, searched, text_o
 __all__ = ["profile"]
 
 SLICE = 60_000
-"""Bytes of a file that one call shows."""
+"""Maximum bytes of a file that one call shows."""
 LINES = 2_000
 TIMEOUT = 120_000
 LONGEST = 600_000
@@ -38,8 +38,8 @@ class _Read(Arguments):
 
 
 def _part(args: _Read) -> JsonObject:
-    """By bytes in any case, or the answer would go on with the number of a line."""
-    fewer = LINES - 1  # as many as LINES are no limit to a reading by bytes, because that is our default
+    """Return a part by bytes in any case, because otherwise the result would continue with a line number."""
+    fewer = LINES - 1  # LINES itself is the default, which is no limit when reading by bytes
     lines: dict[str, Json] = {} if args.limit is None else {"limit": fewer if args.limit == LINES else args.limit}
     return {"byte_offset": args.offset, "byte_limit": SLICE, **lines}
 
@@ -50,7 +50,7 @@ def _file(args: _Read, result: ToolResult) -> RenderedResult | None:
     text, note = file_text(result)
     if not note:
         return RenderedResult(text)
-    # lines were asked for, so only what is missing of them is news; the byte that follows is the next offset
+    # only missing parts of the requested lines are reported; the following byte is the next offset
     end, size = facts(result).get("to_byte"), facts(result).get("size")
     if not isinstance(end, int) or not isinstance(size, int):
         return RenderedResult(joined(text, note))
@@ -288,5 +288,5 @@ TOOLS = ToolAdapter(
 
 
 def profile() -> ToolProfile:
-    """The profile."""
+    """Return the profile."""
     return ToolProfile("gofastr", (READ, WRITE, EDIT, LS, BASH, GREP, GLOB, FETCH, TASKS, AGENT, TOOLS))

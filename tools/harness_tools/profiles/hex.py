@@ -1,4 +1,4 @@
-"""The profile hex: the tools with the names and arguments of Hex."""
+"""The tool profile ``hex``: the tools with the names and arguments of Hex."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Ask(Arguments):
     @model_validator(mode="before")
     @classmethod
     def _no_answers(cls, values: Any) -> Any:
-        """Answers come from the user; Hex had its front end put them here, and never the model."""
+        """Drop answers: Hex's user interface put them here, but the model must not."""
         if isinstance(values, dict):
             return {name: value for name, value in values.items() if name != "answers"}
         return values
@@ -75,7 +75,7 @@ def _with_own_names(question: dict[str, Json]) -> Json:
 
 
 def _responses(args: _Ask, result: ToolResult) -> RenderedResult | None:
-    """What the user answered, in the form of Hex: each question with its answers, and ``Other:`` before own words."""
+    """Return the user's answers in Hex's format: each question with its answers, and ``Other:`` before free text."""
     if result.is_error:
         return None
     lines = [f"{text_of(one, 'question')}: {', '.join(_answers(one))}" for one in items(facts(result), "answers")]
@@ -218,12 +218,12 @@ FACES: tuple[ToolAdapter[Any], ...] = (ASK, TODO, SKILL, FETCH, SEARCH, TASK)
 
 # -- Files, commands and search, and the whole profile.
 #
-# What differs on purpose: what a command has put out is shown also when it fails or is ended, a file is read
-# before it is overwritten, and what was killed can still be read.
+# Intended differences: the output of a command is shown also if it fails or is ended, an existing file must be read
+# before it is overwritten, and the output of a killed command stays readable.
 
 
 SLICE = 60_000
-"""Bytes of a file that one call shows."""
+"""Maximum bytes of a file that one call shows."""
 READ_SHOWN = 12_000
 TIMEOUT = 30
 LONGEST = 300
@@ -427,7 +427,7 @@ KILL_SHELL = ToolAdapter(
 
 # -- search
 
-_OPTIONS: dict[str, Any] = {  # names that no class can have
+_OPTIONS: dict[str, Any] = {  # names that are not identifiers
     "pattern": (str, Field(description="Regular expression")),
     "path": (str, Field(".", description="File or directory to search")),
     "output_mode": (
@@ -487,6 +487,6 @@ GLOB = ToolAdapter(
 
 
 def profile() -> ToolProfile:
-    """The profile."""
+    """Return the profile."""
     own = (READ, WRITE, EDIT, BASH, BASH_OUTPUT, KILL_SHELL, GREP, GLOB)
     return ToolProfile("hex", (*own, *FACES), _failed, AGENT_DEPTH)

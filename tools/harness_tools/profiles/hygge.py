@@ -1,8 +1,8 @@
-"""The profile ``hygge``: the tools with the names and arguments of Hygge.
+"""The tool profile ``hygge``: the tools with the names and arguments of Hygge.
 
-What differs on purpose: a file that has changed since it was read is not overwritten, the output of a command at its
-time limit is shown, and the standard error of a command follows its standard output. ``recall`` is ours: what was
-written down is shown to the model when it asks for it, and not in its instructions.
+Intended differences: a file that changed since it was read is not overwritten, the output of a command at its timeout
+is shown, and standard error follows standard output. ``recall`` is an addition: memories are shown to the model on
+request instead of in its instructions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUT = 30_000
 LONGEST = 600_000
 MEBI = 1 << 20
 TAB = "\t"
-"""Behind the number of a line."""
+"""Follows the number of a line."""
 
 
 # -- files
@@ -63,7 +63,7 @@ READ = ToolAdapter(
     fields={name: name for name in _Read.model_fields},
     more=lambda args: {
         "line_numbers": args.byte_offset is None
-    },  # they are longer than ours, so that all that is read is shown
+    },  # longer than this profile's numbers, so that everything read is shown
     render=_numbered,
 )
 
@@ -329,6 +329,6 @@ SUBAGENT = ToolAdapter(
 
 
 def profile() -> ToolProfile:
-    """The profile."""
+    """Return the profile."""
     own = (READ, WRITE, EDIT, BASH, GREP, GLOB)
     return ToolProfile("hygge", (*own, FETCH, TODO, QUESTION, REMEMBER, RECALL, FORGET, SKILL, COMPACT, SUBAGENT))

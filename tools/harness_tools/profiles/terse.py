@@ -1,4 +1,4 @@
-"""The profile terse: the tools with the names and arguments of terse-tools, which answer in JSON."""
+"""The tool profile ``terse``: the tools with the names and arguments of terse-tools, which return JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 
-# -- The profile ``terse``: the tools that read source code and what its tools report.
+# -- Tools that read source code and program output.
 
 
 # -- sig
@@ -177,7 +177,7 @@ def _diff(args: _Diff, result: ToolResult) -> RenderedResult | None:
 
 
 def _incomplete(found: Mapping[str, Json]) -> dict[str, Json]:
-    """That git had more to say than was read, of the whole or of a file."""
+    """Return ``complete: false`` if git's output was truncated, for the whole or for a file."""
     return {"complete": False} if found.get("complete") is False else {}
 
 
@@ -263,11 +263,11 @@ TABCOUNT = ToolAdapter(
 CODE_FACES: tuple[ToolAdapter[Any], ...] = (SIG, ERRS, IMPORTS, CONFLICTS, CLEAN_DIFF, TRANSFORM, TABCOUNT)
 
 
-# -- The profile ``terse``: the tools that change files.
+# -- Tools that change files.
 
 
 def _form(always: Iterable[str], others: Iterable[str] = ()) -> Callable[[Any, ToolResult], RenderedResult | None]:
-    """These members of the data as JSON."""
+    """Return a renderer for these members of the data as JSON."""
     names, more = tuple(always), tuple(others)
 
     def render(args: Any, result: ToolResult) -> RenderedResult | None:
@@ -378,18 +378,18 @@ DELETE = ToolAdapter(
 REWRITING_FACES: tuple[ToolAdapter[Any], ...] = (REPFOR, SPLIT, SPLICE, NOTAB, UTF8, DELETE)
 
 
-# -- The profile ``terse``: the tools with the names and arguments of terse-tools, which answer in JSON.
+# -- The whole profile.
 #
-# What differs on purpose: every tool that changes a file needs that it was read, no backslash in a text means
-# anything, directories of version control and binary files are left alone, results are cut by items, and what was
-# deleted is in the trash of the target.
+# Intended differences: every tool that changes a file requires that it was read, backslashes in texts have no special
+# meaning, version control directories and binary files are skipped, results are truncated by items, and deleted files
+# are in the target's trash.
 
 
 ITEMS = OutputLimit(20_000, 0)
-"""Of a search, as lines: as JSON it is longer, and nothing of it has to be left out again."""
+"""Limit of a search, as lines: JSON is longer, and must not need truncation again."""
 LINES = 2_000
 SLICE = 30_000
-"""Bytes that are read from a byte on, at most."""
+"""Maximum bytes that are read with a byte offset."""
 AROUND = 2_000
 """Characters of a result around the content of a file."""
 TIMEOUT = 120
@@ -560,5 +560,5 @@ STUMP = ToolAdapter(
 
 
 def profile() -> ToolProfile:
-    """The profile."""
+    """Return the profile."""
     return ToolProfile("terse", (READ, WRITE, BASH, CHECKFOR, STUMP, *REWRITING_FACES, *CODE_FACES))

@@ -1,4 +1,4 @@
-"""What compilers, linters and test runners complain of, as one list."""
+"""``errs``: extract errors and warnings from the output of compilers, linters and test runners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems of more than one line, or told in a sentence: tracebacks, pytest, rustc, eslint, shells, servers."""
+"""Parsers for problems of several lines, or in sentences: tracebacks, pytest, rustc, eslint, shells, servers."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = [
 ]
 
 
-# -- Places that are named in a sentence: shells, CMake, PHP, Perl, nginx and servers like it.
+# -- Locations in a sentence: shells, CMake, PHP, Perl, nginx and similar servers.
 
 
 _CMAKE = re.compile(r"CMake (Error|Warning)(?: \(dev\))? at ([^:]{1,1000}):(\d{1,9})(?: \((\w{1,60})\))?:")
 
 
 def cmake(log: Log, at: int) -> ParsedProblem | None:
-    """``CMake Error at file:line (command):``, with the message in the lines below."""
+    """Parse ``CMake Error at file:line (command):``, with the message in the lines below."""
     match = _CMAKE.match(log.lines[at]) if log.lines[at].startswith("CMake ") else None
     if match is None:
         return None
@@ -53,14 +53,14 @@ _UNESCAPED = {"%0A": "\n", "%0D": "", "%3A": ":", "%2C": ",", "%25": "%"}
 
 
 def annotation(log: Log, at: int) -> ParsedProblem | None:
-    """``::error file=app.js,line=1,col=5::message``, for GitHub."""
+    """Parse a GitHub annotation: ``::error file=app.js,line=1,col=5::message``."""
     head, found, message = log.lines[at].removeprefix("::").partition("::")
     word, _, rest = head.partition(" ")
     if not found or not log.lines[at].startswith("::") or word not in ("error", "warning", "notice"):
         return None
     said = {name.strip(): _plain(value) for name, _, value in (one.partition("=") for one in rest.split(","))}
     line, col = (int(value[:9]) if (value := said.get(name, "")).isdecimal() else 0 for name in ("line", "col"))
-    again = _AGAIN.match(message)  # some write the place into the message, too
+    again = _AGAIN.match(message)  # some programs repeat the location in the message
     code, message = leading_code(_plain(message[again.end() :] if again else message).strip())
     severity = "note" if word == "notice" else severity_of(word)
     return ParsedProblem((Problem(said.get("file", ""), line, col, code, severity, message, "unknown"),), at + 1)
@@ -74,7 +74,7 @@ _SHELL = re.compile(r"([^\s:]{1,1000}): (?:line )?(\d{1,9}): (.+)")
 
 
 def shell(log: Log, at: int) -> ParsedProblem | None:
-    """``file: line 5: message`` of bash, ``file: 5: message`` of dash."""
+    """Parse ``file: line 5: message`` of bash, ``file: 5: message`` of dash."""
     match = _SHELL.match(log.lines[at]) if ": " in log.lines[at] else None
     if match is None or not looks_like_file(match[1], certain=False):
         return None
@@ -86,7 +86,7 @@ _LEVEL = re.compile(r"\b(?:(warn)\w*|(notice|info|debug))\b", re.IGNORECASE)
 
 
 def sentence(log: Log, at: int) -> ParsedProblem | None:
-    """``message in file on line 3``, ``message at file line 3.``, ``message in /etc/nginx/nginx.conf:3``."""
+    """Parse ``message in file on line 3``, ``message at file line 3.``, ``message in /etc/nginx/nginx.conf:3``."""
     line = log.lines[at]
     match = _ON_LINE.search(line) if " in " in line or " at " in line else None
     if match is None or not looks_like_file(match[1], certain=False):
@@ -94,23 +94,23 @@ def sentence(log: Log, at: int) -> ParsedProblem | None:
     level = _LEVEL.search(line, 0, min(match.start(), 100))
     severity = severity_of("" if level is None else "warning" if level[1] else "note")
     message = line[: match.start()].strip()
-    if message == "thrown":  # PHP says once more where
+    if message == "thrown":  # PHP repeats the location
         return ParsedProblem((), at + 1)
     return ParsedProblem((Problem(match[1], int(match[2] or match[3]), 0, "", severity, message, "unknown"),), at + 1)
 
 
-# -- Python's tracebacks and pytest's reports.
+# -- Python tracebacks and pytest reports.
 
 
 _FRAME = re.compile(r'  File "([^"]{1,2000})", line (\d{1,9})')
 _RAISED = re.compile(r"([A-Za-z_][\w.]{0,200})(?::[ \t]?(.*))?$")
 _START = "Traceback (most recent call last):"
 _DEEP = 3_000
-"""Lines of one traceback, at most: what recurses without end shows a thousand frames."""
+"""Maximum lines of one traceback: unlimited recursion shows a thousand frames."""
 
 
 def traceback(log: Log, at: int) -> ParsedProblem | None:
-    """A traceback: where it was raised, what, and its message."""
+    """Parse a traceback: the location, the exception, and its message."""
     line = log.lines[at]
     start = line.find(_START)
     if start < 0:
@@ -139,7 +139,7 @@ _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): ")
 
 
 def syntax(log: Log, at: int) -> ParsedProblem | None:
-    """A mistake that Python finds before it runs anything: a place, and no traceback."""
+    """Parse a Python syntax error, which has a location but no traceback."""
     line = log.lines[at].removeprefix("*** ").removeprefix("Sorry: ")
     match = _FRAME.match(line) if 'File "' in line else None
     if match is None:
@@ -171,12 +171,12 @@ _CHAINED = frozenset(
         "During handling of the above exception, another exception occurred:",
     }
 )
-"""What comes below it is what the test failed with."""
+"""The exception after such a line is the one that made the test fail."""
 
 
 @dataclass(slots=True)
 class _Failure:
-    """One test that failed, while its part of the report is read."""
+    """A failed test, while its part of the report is read."""
 
     test: str
     said: str = ""
@@ -191,7 +191,7 @@ class _Failure:
         if line in _CHAINED:
             self.said = self.code = ""
         elif line.startswith("-----"):
-            self.closed = True  # below it is what the test printed
+            self.closed = True  # followed by the captured output of the test
         elif line.startswith("E   "):
             self.said = self.said or line[4:].strip()
         elif match := _AT.match(line):
@@ -208,7 +208,7 @@ class _Failure:
 
 
 def pytest(log: Log, at: int) -> ParsedProblem | None:
-    """The part of a report that shows each failure, up to the next headline."""
+    """Parse the failures part of a report, up to the next headline."""
     part = _PART.match(log.lines[at]) if log.lines[at].startswith("==") else None
     if part is None or part[1] not in ("FAILURES", "ERRORS"):
         return None
@@ -224,7 +224,7 @@ def pytest(log: Log, at: int) -> ParsedProblem | None:
 
 @dataclass(slots=True)
 class _Part:
-    """What was read of a part of the report; ``said`` is what ``--tb=line`` says before it says where."""
+    """The parsed part of the report; ``said`` is the message that ``--tb=line`` prints before the location."""
 
     failures: list[_Failure] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -239,7 +239,7 @@ class _Part:
 
 
 def _in_report(log: Log, number: int, state: _Part) -> int:
-    """Read one line of the part, or a traceback in it; returns the number of the next one."""
+    """Read one line of the part, or a traceback in it, and return the number of the next one."""
     failures = state.failures
     line = log.lines[number]
     if line.startswith("__") and (title := _TEST.match(line)):
@@ -259,7 +259,7 @@ _SUMMARY = re.compile(r"(FAILED|ERROR) ([^ ]{1,2000}\.py[^ ]{0,1000}(?:\[.{0,500
 
 
 def summary(log: Log, at: int) -> ParsedProblem | None:
-    """``FAILED file.py::test - message``, for failures that were not shown before."""
+    """Parse ``FAILED file.py::test - message`` for failures that were not shown before."""
     line = log.lines[at]
     match = _SUMMARY.match(line) if line.startswith(("FAILED ", "ERROR ")) else None
     if match is None:
@@ -275,18 +275,18 @@ def summary(log: Log, at: int) -> ParsedProblem | None:
     return ParsedProblem((Problem(file, 0, 0, _thrown(said), "error", message, "pytest"),), at + 1)
 
 
-# -- Complaints of more than one line: rustc and what writes like it, eslint's groups, kotlin, panics of Go and Rust.
+# -- Problems of several lines: rustc and similar formats, eslint's groups, kotlin, panics of Go and Rust.
 
 
 _HEAD = re.compile(r"(error|warning|note|help|failure-note)(?:\[([\w:.-]{1,80})\])?: ")
 _RUFF = re.compile(r"([A-Z]{1,6}\d{2,5}|[a-z]{1,20}-[a-z]{1,20})(?::| \[\*\]|) ")
 _LINT = re.compile(r"#\[(?:warn|deny|forbid)\(([\w:]{1,80})\)\]")
 _LOOK = 40
-"""Lines that belong to one complaint, at most."""
+"""Maximum lines of one problem."""
 
 
 def arrow(log: Log, at: int) -> ParsedProblem | None:
-    """``error[E0308]: message`` above ``--> file:line:column``."""
+    """Parse ``error[E0308]: message`` above ``--> file:line:column``."""
     stripped = log.lines[at].strip()
     if not stripped.startswith("--> "):
         return None
@@ -295,7 +295,7 @@ def arrow(log: Log, at: int) -> ParsedProblem | None:
         return None
     place = (parts[0], int(parts[1][:9]), int(parts[2][:9]))
     ruff = _RUFF.match(log.lines[at - 1]) if at else None
-    if ruff is not None and not place[0].endswith(".rs"):  # what is above it is of another one
+    if ruff is not None and not place[0].endswith(".rs"):  # the lines above belong to another problem
         return ParsedProblem(
             (Problem(*place, ruff[1], "error", log.lines[at - 1][ruff.end() :].strip(), "ruff"),), at + 1
         )
@@ -331,7 +331,7 @@ _RUST_PANIC = re.compile(
 
 
 def rust_panic(log: Log, at: int) -> ParsedProblem | None:
-    """``thread 'main' panicked at src/main.rs:2:5:``, with the message below or before the place."""
+    """Parse ``thread 'main' panicked at src/main.rs:2:5:``, with the message below or before the location."""
     line = log.lines[at]
     match = _RUST_PANIC.match(line) if line.startswith("thread '") else None
     if match is None:
@@ -346,7 +346,7 @@ _GO_FRAME = re.compile(r"\t(.{1,2000}\.go):(\d{1,9})(?: \+0x[0-9a-f]{1,16})?$")
 
 
 def go_panic(log: Log, at: int) -> ParsedProblem | None:
-    """``panic: message`` and the first place below it that is not of Go itself."""
+    """Parse ``panic: message`` and the first location below it that is not in Go itself."""
     line = log.lines[at]
     if not line.startswith(("panic: ", "fatal error: all goroutines")):
         return None
@@ -364,7 +364,7 @@ _ENTRY = re.compile(r"[ \t]{1,8}(\d{1,9}):(\d{1,9}) +(error|warning) +")
 
 
 def stylish(log: Log, at: int) -> ParsedProblem | None:
-    """A file's name, and below it eslint's ``line:column  severity  message  rule``."""
+    """Parse a file name, and below it eslint's ``line:column  severity  message  rule``."""
     file = log.lines[at]
     if file[:1] in ("", " ", "\t") or at + 1 >= len(log.lines) or not _ENTRY.match(log.lines[at + 1]):
         return None
@@ -387,7 +387,7 @@ _PRETTY = re.compile(r" - (error|warning|message|suggestion)(?: (TS\d{1,6}))?: "
 
 
 def pretty(log: Log, at: int) -> ParsedProblem | None:
-    """``file:line:column - error TS2322: message``, of tsc at a terminal."""
+    """Parse ``file:line:column - error TS2322: message``, of tsc at a terminal."""
     line = log.lines[at]
     match = _PRETTY.search(line) if " - " in line else None
     parts = line[: match.start()].rsplit(":", 2) if match else []
@@ -407,7 +407,7 @@ _KOTLIN_SEVERITY = {"e": "error", "w": "warning", "i": "info"}
 
 
 def kotlin(log: Log, at: int) -> ParsedProblem | None:
-    """``e: file:///path:line:column message``, and the older ``e: path: (line, column): message``."""
+    """Parse ``e: file:///path:line:column message``, and the older ``e: path: (line, column): message``."""
     line = log.lines[at]
     if line[1:3] != ": " or line[0] not in _KOTLIN_SEVERITY:
         return None

@@ -1,4 +1,4 @@
-"""How programs write a place in a file: ``file:line:column: severity: message [code]``, its relatives, stack frames."""
+"""Parsers for locations: ``file:line:column: severity: message [code]``, similar formats, and stack frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-# -- What was thrown, above the calls that led there: Java and its relatives, Node, .NET.
+# -- Exceptions above their stack frames: Java and related languages, Node, .NET.
 
 
 _THROWN = re.compile(
@@ -30,14 +30,14 @@ _THROWN = re.compile(
 )
 _PLACE_IN_STACK = re.compile(r":(?:line )?(\d{1,9})(?::(\d{1,9}))?$")
 _ABOVE = re.compile(r"(\S.{0,1000}\.[cm]?[jt]sx?):(\d{1,9})$")
-"""Where Node found what it cannot read: above the source line and the arrow below that."""
+"""Where Node found a syntax error: above the source line and the arrow."""
 _OWN = ("java.", "javax.", "jdk.", "sun.")
-"""Calls inside of the language itself: the place is further down."""
+"""Calls inside the language's library: the location is further down."""
 _STACK_FORMATS = {"java": "java", "kt": "java", "scala": "java", "groovy": "java", "cs": "dotnet", "fs": "dotnet"}
 _LOOK = 6
-"""Lines that a message has at most, and that Node writes above it."""
+"""Maximum lines of a message, and of what Node prints above it."""
 _DEEP = 3_000
-"""Calls of one trace, at most."""
+"""Maximum calls of one stack trace."""
 
 
 class _FrameLocation(NamedTuple):
@@ -47,12 +47,12 @@ class _FrameLocation(NamedTuple):
 
 
 def is_frame(line: str) -> bool:
-    """Whether a line is one call of a trace."""
+    """Return whether a line is one call of a stack trace."""
     return line[:1] in (" ", "\t") and line.lstrip().startswith("at ")
 
 
 def stack(log: Log, at: int) -> ParsedProblem | None:
-    """``NameOfError: message`` and the first call below it that is not of the language itself."""
+    """Parse ``NameOfError: message`` and the first call below it that is not in the language's library."""
     line = log.lines[at].strip()
     match = _THROWN.match(line) if "Error" in line or "Exception" in line or "Throwable" in line else None
     first = _first_frame(log, at + 1) if match else 0
@@ -66,7 +66,7 @@ def stack(log: Log, at: int) -> ParsedProblem | None:
 
 
 def _first_frame(log: Log, at: int) -> int:
-    """The number of the line with the first call; 0 when there is none."""
+    """Return the number of the line with the first call; 0 without one."""
     for number in range(at, min(at + _LOOK, len(log.lines))):
         if is_frame(log.lines[number]):
             return number
@@ -83,7 +83,7 @@ def _frames(log: Log, at: int) -> Iterator[str]:
 
 
 def _place(frame: str) -> _FrameLocation:
-    """Where a call is; nowhere when it is inside of the language."""
+    """Return the location of a call; empty inside the language's library."""
     inside = frame.rpartition("(")[2][:-1] if frame.endswith(")") else frame.rpartition(" in ")[2]
     match = _PLACE_IN_STACK.search(inside)
     path = inside[: match.start()].removeprefix("file://").removeprefix("async ") if match else ""
@@ -99,7 +99,7 @@ def _above(log: Log, at: int) -> _FrameLocation:
     return _FrameLocation()
 
 
-# -- Places in files, and what is said about them: ``file:line:column: severity: message [code]`` and its relatives.
+# -- Locations and messages: ``file:line:column: severity: message [code]`` and similar formats.
 
 
 _SOURCES = """
@@ -123,7 +123,7 @@ _LEADING_CODE = re.compile(
 )
 _CODE = re.compile(r"-W[\w=+,-]{1,80}|[A-Za-z@][\w@./,=+:-]{0,80}")
 _THREW = re.compile(r"([A-Z]\w{1,80}(?:Error|Exception|Warning))(?::|$)")
-"""What Python calls a complaint."""
+"""The name of a Python exception or warning."""
 _GO_LINTERS = """
     asciicheck bodyclose containedctx copyloopvar cyclop depguard dupl dupword errcheck errname errorlint exhaustive
     forbidigo funlen gci gochecknoglobals gochecknoinits gocognit goconst gocritic gocyclo godot godox gofmt gofumpt
@@ -153,7 +153,7 @@ def _extension(path: str) -> str:
 
 
 def looks_like_file(path: str, *, certain: bool) -> bool:
-    """Whether a text names a source file. ``certain``: an error follows, so any name without spaces may be one."""
+    """Return whether a text names a source file; ``certain``: an error follows, so any word may be one."""
     if not path or "://" in path or path != path.strip():
         return False
     if _extension(path) in _EXTENSIONS or _base(path) in _NAMES or (path[0], path[-1]) == ("<", ">"):
@@ -162,7 +162,7 @@ def looks_like_file(path: str, *, certain: bool) -> bool:
 
 
 def split_code(message: str, *, opened: str = " [", closed: str = "]") -> tuple[str, str]:
-    """A message and the code in brackets at its end."""
+    """Split a message and the code in brackets at its end."""
     if not message.endswith(closed):
         return message, ""
     at = message.rfind(opened)
@@ -171,7 +171,7 @@ def split_code(message: str, *, opened: str = " [", closed: str = "]") -> tuple[
 
 
 def leading_code(message: str) -> tuple[str, str]:
-    """The code that a message begins with, and the rest of it."""
+    """Split a message into its leading code and the rest."""
     match = _LEADING_CODE.match(message)
     return (match[1] or match[2], message[match.end() :]) if match else ("", message)
 
@@ -221,13 +221,13 @@ def _format(path: str, said: _Message) -> str:
 
 
 def colon(log: Log, at: int) -> ParsedProblem | None:
-    """``file:line:column: message``, of gcc, clang, go, mypy, ruff, flake8, javac, eslint's unix form and others."""
+    """Parse ``file:line:column: message``, of gcc, clang, go, mypy, ruff, flake8, javac, eslint and others."""
     line = log.lines[at]
     if ":" not in line or is_frame(line) or _RUBY_FRAME.match(line):
         return None
-    start = len(line) - len(line.lstrip()) + 2  # behind the letter of a drive
+    start = len(line) - len(line.lstrip()) + 2  # after a drive letter
     match = _PLACE.search(line, start)
-    for _ in range(3):  # a time or a port may stand before the place
+    for _ in range(3):  # a time or a port may precede the location
         if match is None:
             return None
         found = _at_place(log, at, match)
@@ -244,7 +244,7 @@ _BEFORE = re.compile(
 
 
 _CONTEXT = ("required from ", "required by ", "recursively required ")
-"""What GCC says of the way to the error that follows."""
+"""GCC's context lines before an error."""
 _RUBY_FRAME = re.compile(r"\s+from \S{1,1000}:\d{1,9}:in ")
 
 
@@ -269,13 +269,13 @@ def _no_more(log: Log, at: int, said: _Message) -> tuple[_Message, int]:
 
 
 def _eslint(log: Log, at: int, said: _Message) -> tuple[_Message, int]:
-    """``[Error/rule]`` at the end says how bad it is, and by which rule."""
+    """Parse a trailing ``[Error/rule]`` for the severity and the rule."""
     word, _, rule = said.code.partition("/")
     return (said._replace(severity=severity_of(word), code=rule) if word in ("Error", "Warning") else said), at
 
 
 def _mypy(log: Log, at: int, said: _Message) -> tuple[_Message, int]:
-    """At a terminal mypy breaks long messages; the code is at the end of the last line."""
+    """Join a message that mypy wrapped at a terminal; the code is at the end of the last line."""
     for number in range(at, min(at + 4, len(log.lines)) if not said.code else at):
         line = log.lines[number].rstrip()
         if not line or line[0] in " \t" or _PLACE.search(line):
@@ -305,11 +305,11 @@ _MORE: Mapping[str, Callable[[Log, int, _Message], tuple[_Message, int]]] = {
     "mypy": _mypy,
     "javac": _javac,
 }
-"""What some programs write in places of their own, or in the lines below."""
+"""Program-specific details in other positions, or in the lines below."""
 
 
 def _details(log: Log, at: int) -> tuple[str, int]:
-    """What javac says below the source line: which symbol, and where it looked."""
+    """Parse javac's details below the source line: which symbol, and where it was searched."""
     found: list[str] = []
     upto = at
     for number in range(at, min(at + 8, len(log.lines))):
@@ -333,7 +333,7 @@ _PROJECT = re.compile(r" \[[^\[\]]{1,1000}proj(?:::[^\[\]]{0,200})?\]$")
 
 
 def paren(log: Log, at: int) -> ParsedProblem | None:
-    """``file(line,column): error CS0103: message [project]``, of tsc, msbuild and MSVC; also without a place."""
+    """Parse ``file(line,column): error CS0103: message [project]``, of tsc, msbuild and MSVC; location optional."""
     line = log.lines[at]
     if ": " not in line:
         return None
@@ -356,14 +356,14 @@ def _coded(log: Log, at: int, place: tuple[str, int, int], said: re.Match[str]) 
     code = said[2] or ""
     form = "tsc" if code.startswith("TS") else "dotnet" if code else "gcc"
     message = _PROJECT.sub("", line[said.end() :].rstrip()) if line.endswith("]") else line[said.end() :].rstrip()
-    if not code:  # clang, where it writes like MSVC
+    if not code:  # clang in MSVC's format
         message, code = split_code(message)
     more, upto = _continued(log, at + 1) if form == "tsc" else ("", at + 1)
     return ParsedProblem((Problem(*place, code, severity_of(said[1]), message + more, form),), upto)
 
 
 def _continued(log: Log, at: int) -> tuple[str, int]:
-    """The indented lines below a message of tsc: they say why."""
+    """Return the indented lines below a message of tsc, which explain it."""
     upto = at
     while upto < len(log.lines) and upto < at + 20 and log.lines[upto].startswith("  ") and log.lines[upto].strip():
         upto += 1
@@ -376,7 +376,7 @@ _MAVEN = re.compile(r"\[(ERROR|WARNING)\] ([^\[\]]{1,2000}):\[(\d{1,9}),(\d{1,9}
 
 
 def maven(log: Log, at: int) -> ParsedProblem | None:
-    """``[ERROR] file:[line,column] message``."""
+    """Parse ``[ERROR] file:[line,column] message``."""
     match = _MAVEN.match(log.lines[at]) if log.lines[at][:1] == "[" else None
     if match is None:
         return None
@@ -395,7 +395,7 @@ _LINKER = (
 
 
 def linker(log: Log, at: int) -> ParsedProblem | None:
-    """What a linker misses; it knows sections of object files, and no lines."""
+    """Parse a linker error, which has sections of object files instead of lines."""
     line = log.lines[at]
     found = next((word for word in _LINKER if word in line), "")
     if not found or _PLACE.search(line):
@@ -411,7 +411,7 @@ _SUMMARIES = ("aborting due to ", "could not compile ", "ld returned ", "linker 
 
 
 def bare(log: Log, at: int) -> ParsedProblem | None:
-    """``program: error: message`` without a place."""
+    """Parse ``program: error: message`` without a location."""
     line = log.lines[at]
     match = (
         _BARE.match(line) if "rror: " in line or "atal: " in line or "FATAL: " in line or "ERROR: " in line else None

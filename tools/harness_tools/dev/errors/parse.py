@@ -1,4 +1,4 @@
-"""From the output of a build, a linter or tests to the list of problems."""
+"""Parsing the output of a build, a linter or tests into a list of problems."""
 
 from __future__ import annotations
 
@@ -36,12 +36,11 @@ __all__ = [
 ]
 
 
-# -- Complaints that are JSON already: eslint and ruff in one list, mypy, ruff, rustc and cargo in one object per
-# line.
+# -- JSON output: eslint and ruff as one list, mypy, ruff, rustc and cargo as one object per line.
 
 
 LINE = 1 << 20
-"""Characters of one line of JSON."""
+"""Maximum characters of one line of JSON."""
 
 
 def _loaded(text: str) -> Any:
@@ -60,7 +59,7 @@ def _text(value: object) -> str:
 
 
 def json_list(text: str) -> tuple[Problem, ...]:
-    """The complaints of a text that is one JSON list of eslint or ruff; empty when it is not."""
+    """Parse the problems of a text that is one JSON list of eslint or ruff; empty if it is not."""
     start = text.find("[")
     if start < 0 or text[:start].strip():
         return ()
@@ -93,7 +92,7 @@ def _eslint(file: str, messages: Iterable[Any]) -> Iterator[Problem]:
 
 
 def json_line(log: Log, at: int) -> ParsedProblem | None:
-    """One object in a line, of mypy, ruff, rustc or cargo."""
+    """Parse one JSON object in a line, of mypy, ruff, rustc or cargo."""
     raw = log.raw[at]
     if raw[:1] != "{" or len(raw) > LINE or not raw.rstrip().endswith("}"):
         return None
@@ -115,7 +114,7 @@ def _mypy(found: dict[str, Any]) -> Problem | None:
 
 def _rustc(found: dict[str, Any]) -> Problem | None:
     inner = found.get("message")
-    found = inner if isinstance(inner, dict) else found  # cargo puts it into an object of its own
+    found = inner if isinstance(inner, dict) else found  # cargo wraps it into another object
     if not isinstance(found.get("spans"), list) or found.get("level") not in ("error", "warning"):
         return None
     spans = [span for span in found["spans"] if isinstance(span, dict) and span.get("is_primary")]
@@ -134,11 +133,11 @@ def _rustc(found: dict[str, Any]) -> Problem | None:
 _KINDS: tuple[Callable[[dict[str, Any]], Problem | None], ...] = (_mypy, _ruff, _rustc)
 
 
-# -- From the output of a build, a linter or tests to the list of what is wrong.
+# -- Parsing a whole output.
 
 
 KEPT = 5_000
-"""Complaints that are kept; all are counted."""
+"""Maximum problems that are kept; all are counted."""
 
 Format = Literal[
     "go", "gcc", "rust", "tsc", "eslint", "dotnet", "python", "pytest", "mypy", "ruff", "flake8", "kotlin", "javac"
@@ -163,7 +162,7 @@ READERS: tuple[Reader, ...] = (
     json_line, annotation, pytest, traceback, syntax, stack, arrow, rust_panic, go_panic, stylish, pretty, kotlin,
     maven, paren, summary, linker, cmake, colon, shell, sentence, bare,
 )  # fmt: skip
-"""All of them, the most certain first: a log may hold the output of several programs."""
+"""All parsers, the most specific first: a log may contain the output of several programs."""
 BY_FORMAT: Mapping[Format, tuple[Reader, ...]] = {
     "go": (go_panic, colon, bare),
     "gcc": (linker, paren, colon, bare),
@@ -183,7 +182,7 @@ BY_FORMAT: Mapping[Format, tuple[Reader, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found. ``total`` counts each complaint once, ``repeated`` the others; ``problems`` are the first."""
+    """The parsed problems; ``total`` counts each once, ``repeated`` the duplicates; ``problems`` are the first ones."""
 
     problems: tuple[Problem, ...]
     format: str
@@ -194,11 +193,10 @@ class Report:
 
 
 def parse(text: str, hint: Format | None = None) -> Report:
-    """What is wrong, in the order of the text, each once. Pure; time and memory grow as the text does.
+    """Return the problems in the order of the text, each once. Pure, in linear time and memory.
 
     Args:
-        hint: whose output it is; without it every line is taken for what it looks like, so that a log of several
-            programs is read, too.
+        hint: The format; without it every line is parsed by its appearance, so that logs of several programs work.
     """
     clean = without_escapes(text)
     return _report(chain(json_list(clean), _read(log_of(clean), BY_FORMAT[hint] if hint else READERS)), hint)
@@ -234,7 +232,7 @@ def _report(problems: Iterator[Problem], hint: Format | None) -> Report:
         if len(kept) < KEPT:
             kept.append(problem)
     files = len({key[0] for key in seen if key[0]})
-    if formats["ruff"]:  # its short form is that of flake8
+    if formats["ruff"]:  # its short format equals flake8's
         formats["ruff"] += formats.pop("flake8", 0)
     found = [name for name, _ in formats.most_common() if name != "unknown"]
     form = hint or (found[0] if found else "unknown")

@@ -19,13 +19,11 @@ __all__ = [
 ]
 
 
-# -- Text without what terminals take for commands.
-
-
-# Every alternative begins with a fixed character, and what may follow each other are disjoint sets: one pass.
-# A sequence whose end is missing ends with its line, so that it takes nothing else away.
+# -- Text without terminal escape sequences.
+# Every alternative starts with a fixed character, and consecutive parts are disjoint sets: one pass. An unterminated
+# sequence ends with its line, so that it removes nothing else.
 _ESCAPES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colors, cursor
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC
     r"|\x1b[ -/]*[0-~]?"
 )
@@ -33,30 +31,30 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def without_escapes(text: str) -> str:
-    """The text without escape sequences and control characters; tabs and the ends of lines stay. Pure, linear."""
+    """Return the text without escape sequences and control characters, except tabs and line ends. Pure, linear."""
     if "\x1b" in text or not text.isascii():
         text = _ESCAPES.sub("", text)
     return _CONTROLS.sub("", text)
 
 
-# -- One complaint, and the log that it is in.
+# -- One problem, and its log.
 
 
 WIDTH = 4_000
-"""Characters of a line that are looked at; what patterns do with a line is bounded by it."""
+"""Maximum characters of a line that are parsed, which bounds the patterns."""
 Severity = Literal["error", "warning", "note"]
 
 _TIME = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]{0,10}(?:Z|[+-]\d\d:?\d\d)?\]?[ \t]")
-"""What build servers and loggers write before a line."""
+"""Timestamp that build servers and loggers print before a line."""
 _STEP = re.compile(r"#\d{1,4} \d{1,6}\.\d{1,3} ")
-"""What docker build writes before a line."""
+"""Prefix of docker build."""
 _SERVICE = re.compile(r"[A-Za-z][\w.-]{0,80}[-_]\d{1,3} {1,40}\| ")
-"""What docker compose writes before a line."""
+"""Prefix of docker compose."""
 _MARKS = ("##[error]", "##[warning]")
 
 
 class Problem(NamedTuple):
-    """One complaint. Lines and columns count from 1; 0 is: not said. ``format`` is whose it is."""
+    """One problem; lines and columns count from 1, and 0 is unknown; ``format`` is the program's format."""
 
     file: str
     line: int
@@ -68,7 +66,7 @@ class Problem(NamedTuple):
 
 
 class ParsedProblem(NamedTuple):
-    """What a reader found at a line, and the number of the line to go on with."""
+    """The problems that start at a line, and the number of the next line to parse."""
 
     problems: tuple[Problem, ...]
     upto: int
@@ -76,9 +74,9 @@ class ParsedProblem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The lines of a text, each cut to :data:`WIDTH` and bare of what servers put before it.
+    """The lines of a text, truncated to :data:`WIDTH` and without the prefixes of servers.
 
-    ``raw`` are the whole lines. ``tests`` are the names of failed tests that were read already, or what they said.
+    ``raw`` are the whole lines. ``tests`` are the names or messages of failed tests that were already parsed.
     """
 
     lines: list[str]
@@ -87,11 +85,11 @@ class Log:
 
 
 Reader = Callable[[Log, int], ParsedProblem | None]
-"""Reads what begins at one line; None when it is nothing that this reader knows."""
+"""Parses what starts at a line; returns None if it does not match."""
 
 
 def _bare(line: str) -> str:
-    if "\r" in line:  # what was written over on the screen
+    if "\r" in line:  # text that was overwritten on the screen
         line = line.removesuffix("\r").rpartition("\r")[2]
     line = line[:WIDTH]
     if line[:1] == "#" or " | " in line[:140]:
@@ -109,7 +107,7 @@ def _without(line: str, start: re.Pattern[str]) -> str:
 
 
 def log_of(text: str) -> Log:
-    """The lines of a text without escape sequences."""
+    """Return the lines of a text without escape sequences."""
     raw = text.split("\n")
     return Log([_bare(line) for line in raw], raw)
 
@@ -118,6 +116,6 @@ _NOTES = frozenset({"note", "info", "information", "remark", "help", "hint", "me
 
 
 def severity_of(word: str) -> Severity:
-    """What a tool's word means: everything that is neither a warning nor a note is an error."""
+    """Return the severity for a tool's word: an error unless it is a warning or a note."""
     low = word.lower()
     return "warning" if low.startswith("warn") else "note" if low in _NOTES else "error"

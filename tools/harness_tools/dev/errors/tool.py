@@ -19,13 +19,13 @@ from .problem import Problem
 __all__ = ["Errs"]
 
 INPUT = 8 << 20
-"""Characters of input, and bytes of a job's output: of a longer one the beginning and the end are read."""
+"""Maximum characters of input, and bytes of a job's output; of longer output the start and the end are read."""
 REMEMBERED = 64 << 10
-"""Characters of an input whose result is remembered."""
+"""Maximum characters of an input whose result is cached."""
 SETTLED = 0.2
-"""Seconds to wait for a job that still runs."""
+"""Seconds to wait for a running job."""
 MESSAGE = 2_000
-"""Characters of one message that are shown."""
+"""Maximum characters of one message that are shown."""
 
 DESCRIPTION = """\
 Find the errors and warnings in the output of compilers, linters and tests: one list with file, line, column, code, \
@@ -72,7 +72,7 @@ class Errs(Tool[_Arguments]):
         super().__init__("errs", DESCRIPTION, _Arguments, traits)
 
     def traits_of(self, args: _Arguments) -> Traits:
-        """A text is looked at here; the output of a job is on the target, and may grow."""
+        """Return the traits: a text is parsed locally; the output of a job is on the target, and may grow."""
         if args.input is None:
             return replace(self.traits, cacheable=False)
         return replace(self.traits, category=Category.NONE, cacheable=len(args.input) <= REMEMBERED)
@@ -86,7 +86,7 @@ class Errs(Tool[_Arguments]):
 
 
 def _notes(done: ShellResult) -> tuple[str, ...]:
-    """What to know of the job whose output it is."""
+    """Return notices about the job."""
     notes = list(done.notices)
     if done.status is Status.RUNNING:
         notes.append(f"job {done.job_id} is still running: there may be more")

@@ -1,4 +1,4 @@
-"""What the tools for sources know of each language: how its declarations and its imports look."""
+"""Language support of ``sig`` and ``imports``: what declarations and imports look like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the bytes of a file to what is in it. ``stop`` is asked whether to end the work before it is done."""
+"""Analyzing the bytes of a file; ``stop`` is polled, and True ends the work early."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["facts_of", "is_binary", "outline_of", "utf8_of"]
 
 IMPORTS = 1_000
-"""Imports of one file."""
+"""Maximum imports of one file."""
 NAMES = 100
-"""Names that one import takes, and places that one file belongs to."""
+"""Maximum names of one import, and packages of one file."""
 PATH = 300
-"""Characters of what is imported."""
+"""Maximum characters of an import."""
 RESTARTS = 8
-"""How often the parse of a damaged file is begun anew."""
+"""Maximum number of times that parsing a damaged file is restarted."""
 RECOVERED = 256 << 10
-"""Bytes of the largest file that this is done with: each time costs as much as the first."""
+"""Maximum bytes of a file for which this is done, because each restart costs as much as the first parse."""
 _PLUS = re.compile(
     rb"^[ \t]*(?:namespace[ \t{]|class[ \t]+\w|template[ \t]*<|using[ \t]+\w|(?:public|private|protected)[ \t]*:)", re.M
 )
@@ -36,7 +36,7 @@ _WIDE = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
 def utf8_of(data: bytes) -> bytes:
-    """The text without a mark of its encoding, as UTF-8 when it was UTF-16."""
+    """Return the text as UTF-8 without a byte order mark, converted if it was UTF-16."""
     for mark, encoding in _WIDE:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace").encode("utf-8", "replace")
@@ -44,16 +44,16 @@ def utf8_of(data: bytes) -> bytes:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether a NUL says that it is no text. Of UTF-16, ask what :func:`utf8_of` made of it."""
+    """Return whether a NUL shows that it is not text; for UTF-16, pass the result of :func:`utf8_of`."""
     return b"\0" in data
 
 
 def outline_of(data: bytes, language: Language, stop: Stopper) -> FileOutline:
-    """The declarations and imports of a file.
+    """Return the declarations and imports of a file.
 
     Raises:
-        GrammarMissing: the grammar is not installed.
-        Stopped: it was told to stop before the file was parsed.
+        GrammarMissing: The grammar is not installed.
+        Stopped: It was stopped before the file was parsed.
     """
     language, tree = _parsed(data, language, stop)
     root = tree.root_node
@@ -78,9 +78,9 @@ def _walked(tree: Tree, language: Language, stop: Stopper) -> Walk:
 def _recovered(
     found: list[Declaration], data: bytes, tree: Tree, language: Language, stop: Stopper
 ) -> list[Declaration]:
-    """The declarations with those that follow a mistake which swallowed them, such as a bracket that is never closed.
+    """Return the declarations, including those that a syntax error such as an unclosed bracket hid.
 
-    What follows is parsed by itself, from the next line that begins without a blank; when more is found so, it counts.
+    The rest is parsed separately, from the next unindented line; the result counts if it has more declarations.
     """
     with suppress(Stopped):
         for _ in range(RESTARTS):
@@ -95,7 +95,7 @@ def _recovered(
 
 
 def _restart(data: bytes, damage: int | None) -> int | None:
-    """How many lines are before the first one, after the damaged line, that begins with a letter or a decorator."""
+    """Return the number of lines before the next one, after the damage, that starts with a letter or decorator."""
     if damage is None:
         return None
     lines = data.split(b"\n")
@@ -103,7 +103,7 @@ def _restart(data: bytes, damage: int | None) -> int | None:
 
 
 def facts_of(data: bytes, language: Language, stop: Stopper) -> FileImports:
-    """The imports of a file, and what it says of where it belongs. Raises what :func:`outline_of` does."""
+    """Return the imports of a file, and the packages that it declares; raises the same as :func:`outline_of`."""
     language, tree = _parsed(data, language, stop)
     imports = _imports(tree, language, stop)
     return FileImports(
@@ -112,7 +112,7 @@ def facts_of(data: bytes, language: Language, stop: Stopper) -> FileImports:
 
 
 def _parsed(data: bytes, language: Language, stop: Stopper) -> tuple[Language, Tree]:
-    """The tree. A file of C is read as C++ when it is right only so, or has words that stand in C++ alone."""
+    """Return the tree; C is parsed as C++ if only that is valid, or if it contains words of C++ only."""
     tree = parse(data, language.grammar, stop)
     plus = language.name == "c" and _PLUS.search(data) is not None
     if language.name != "c" or not (plus or tree.root_node.has_error):

@@ -1,4 +1,4 @@
-"""C and C++: what a file declares and includes."""
+"""C and C++: declarations and includes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TYPES = {
 }
 LEVELS = ("public", "protected", "private")
 DECLARATORS = 32
-"""Declarators inside one another: pointers to functions that return pointers."""
+"""Maximum nesting of declarators: pointers to functions that return pointers."""
 
 
 def _visibility(node: Node, scope: Scope) -> str:
@@ -58,7 +58,7 @@ def _visibility(node: Node, scope: Scope) -> str:
 
 
 def _named(declarator: Node | None) -> tuple[str, bool]:
-    """The name in a declarator, and whether it is of a function rather than of a pointer to one."""
+    """Return the name in a declarator, and whether it declares a function rather than a pointer to one."""
     function = False
     for _ in range(DECLARATORS):
         if declarator is None or declarator.type in NAMES:
@@ -77,7 +77,7 @@ def _declares(node: Node) -> bool:
 
 
 def _start(node: Node) -> Node:
-    """The template around a declaration."""
+    """Return the template around a declaration."""
     parent = node.parent
     return parent if parent is not None and parent.type == "template_declaration" else node
 
@@ -97,7 +97,7 @@ def _function(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
 
 
 def _declaration(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
-    """Prototypes, variables and fields; a type that is declared in the same statement comes first."""
+    """Yield prototypes, variables and fields, after a type that is declared in the same statement."""
     made = node.child_by_field_name("type")
     if made is not None and made.type in TYPES and made.child_by_field_name("body") is not None:
         yield from _type(made, scope)
@@ -201,7 +201,7 @@ OUTLINE = Outline(
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The includes of the nodes."""
+    """Yield the includes of the nodes."""
     for node in found:
         text = field_text(node, "path")
         form = "system" if text.startswith("<") else "quoted" if text.startswith('"') else ""

@@ -1,4 +1,4 @@
-"""C#: what a file declares and uses."""
+"""C#: declarations and imports."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ OUTLINE = Outline(
 
 
 def package_of(root: Node) -> tuple[str, ...]:
-    """The namespaces that a file declares."""
+    """Return the namespaces that a file declares."""
     kinds = ("namespace_declaration", "file_scoped_namespace_declaration")
     return tuple(field_text(node, "name") for node in children_of(root, *kinds))
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The namespaces of the nodes: of ``using A = B`` it is B."""
+    """Yield the namespaces of the nodes: ``B`` of ``using A = B``."""
     for node in found:
         text = one_line(text_of(node)).rstrip("; ").removeprefix("global ").removeprefix("using ")
         text = text.removeprefix("static ").removeprefix("unsafe ")

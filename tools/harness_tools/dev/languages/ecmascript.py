@@ -1,4 +1,4 @@
-"""JavaScript and TypeScript: what a module declares, exports and imports."""
+"""JavaScript and TypeScript: declarations, exports and imports of a module."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _names_in(clause: Node) -> Iterator[str]:
 
 
 def _prepare(root: Node) -> Scope:
-    """What the file exports by a clause of its own. A file without exports is a script: everything in it is seen."""
+    """Return the names in export clauses; a file without exports is a script, in which everything is visible."""
     names: set[str] = set()
     is_module = False
     for node in root.named_children:
@@ -53,7 +53,7 @@ def _prepare(root: Node) -> Scope:
 
 
 def _assigned_names(node: Node) -> Iterator[str]:
-    """``module.exports = { a, b: c }`` and ``module.exports = a``."""
+    """Yield the names in ``module.exports = { a, b: c }`` and ``module.exports = a``."""
     assignment = child_of(node, "assignment_expression")
     right = assignment.child_by_field_name("right") if assignment is not None else None
     if right is None:
@@ -73,7 +73,7 @@ def _visibility(node: Node, name: str, scope: Scope) -> str:
 
 
 def _exporting(node: Node) -> Node | None:
-    """The export statement, or the ambient declaration, around a declaration."""
+    """Return the export statement around a declaration."""
     parent = node.parent
     while parent is not None and parent.type in ("ambient_declaration", "lexical_declaration", "variable_declaration"):
         parent = parent.parent
@@ -114,12 +114,12 @@ def _variables(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
             yield _variable(node, part, name, value, scope, constant=constant)
             continue
         for bound in _bound(pattern):
-            if _exporting(node) is not None or bound in (scope.exported or ()):  # the others are handles on something
+            if _exporting(node) is not None or bound in (scope.exported or ()):  # others are local
                 yield _variable(node, part, bound, value, scope, constant=constant)
 
 
 def _bound(pattern: Node) -> Iterator[str]:
-    """The names that a pattern such as ``{ a, b: [c] }`` declares."""
+    """Yield the names that a pattern such as ``{ a, b: [c] }`` declares."""
     if pattern.type in ("identifier", "shorthand_property_identifier_pattern"):
         yield one_line(text_of(pattern))
     elif pattern.type in _PARTS:
@@ -131,7 +131,7 @@ def _bound(pattern: Node) -> Iterator[str]:
 
 
 _PARTS = {"pair_pattern": "value", "assignment_pattern": "left", "object_assignment_pattern": "left"}
-"""Patterns of which one part declares names: the others are keys and defaults."""
+"""Patterns of which one part declares names; the others are keys and defaults."""
 
 
 def _variable(
@@ -156,7 +156,7 @@ def _is_require(value: Node | None) -> bool:
 
 
 def _statement(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
-    """``exports.name = function () {}``; a namespace of TypeScript is such a statement, too."""
+    """Yield ``exports.name = function () {}``, and TypeScript namespaces, which are such statements, too."""
     for child in node.named_children:
         if child.type in ("internal_module", "module"):
             yield from _found("type", "namespace", members=True)(child, scope)
@@ -179,7 +179,7 @@ def _assigned(node: Node) -> Iterator[DeclarationMatch]:
 
 
 def _default(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
-    """What is exported is what is inside; ``export default () => …`` has no name."""
+    """Yield the exported declaration; ``export default () => …`` has no name."""
     value = node.child_by_field_name("value")
     if value is not None and value.type in FUNCTIONS:
         text = signature(node, value.child_by_field_name("body"))
@@ -214,7 +214,7 @@ _DECLARATIONS: dict[str, Handler] = {
 
 
 def _unnamed(group: Group, kind: str, name: str) -> Handler:
-    """A member of an interface that has no name of its own."""
+    """Return the handler for an interface member without a name."""
     return lambda node, scope: (DeclarationMatch(node, group, kind, name, signature(node), type=_type_of(node)),)
 
 
@@ -249,7 +249,7 @@ OUTLINE = Outline(
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The imports of the nodes: statements, and calls of ``require`` and ``import`` with a plain text."""
+    """Yield imports: statements, and calls of ``require`` and ``import`` with a literal."""
     for node in found:
         source = _argument(node) if node.type == "call_expression" else node.child_by_field_name("source")
         if source is not None and source.type == "string":

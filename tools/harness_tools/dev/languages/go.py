@@ -1,4 +1,4 @@
-"""Go: what a file declares and imports."""
+"""Go: declarations and imports."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _function(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
 
 
 def _receiver(node: Node | None) -> str:
-    """The name of the type: ``(s *Server[T])`` is ``Server``."""
+    """Return the name of the type: ``Server`` of ``(s *Server[T])``."""
     declaration = child_of(node, "parameter_declaration") if node is not None else None
     text = field_text(declaration, "type") if declaration is not None else ""
     return text.lstrip("*( ").partition("[")[0].rstrip(") ")
@@ -60,7 +60,7 @@ def _types(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
 
 
 def _shape(spec: Node, made: Node | None) -> tuple[str, Node | None, Node | None]:
-    """The kind of a type, where its members are, and where its signature ends."""
+    """Return the kind of a type, the node with its members, and where its signature ends."""
     if made is not None and made.type == "struct_type":
         body = child_of(made, "field_declaration_list")
         return "struct", body, body
@@ -128,7 +128,7 @@ OUTLINE = Outline(
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The imports of the nodes."""
+    """Yield the imports of the nodes."""
     for node in found:
         name = field_text(node, "name")
         yield Import(unquoted(field_text(node, "path")), line_of(node), "", (name,) if name else ())

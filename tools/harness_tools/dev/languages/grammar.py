@@ -1,7 +1,7 @@
-"""The parsers: grammars of tree-sitter, each loaded when the first file of its language comes.
+"""Parsers: tree-sitter grammars, each loaded on first use.
 
-They know what to do with any bytes, and keep what is right around a mistake. They ask ``stop`` whether to go on, though
-not always soon: so they run in a process of their own, see :mod:`.worker`.
+They accept any bytes, and keep what is valid around an error. They poll ``stop``, but sometimes late, so they run in
+a separate process, see :mod:`.worker`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Grammar", "GrammarMissing", "NodeFilter", "Stopped", "Stopper", "collected", "first_damage", "parse"]
 
 PIECE = 256
-"""Bytes that are given at a time for the texts of nodes; the parser is given all at once, as it likes to look ahead."""
+"""Bytes per read for the texts of nodes; the parser gets everything at once, because it looks ahead."""
 Stopper = Callable[[], bool]
-"""Asked during the work; True ends it."""
+"""Polled during the work; True ends it."""
 
 
 class GrammarMissing(Exception):
@@ -28,12 +28,12 @@ class GrammarMissing(Exception):
 
 
 class Stopped(Exception):
-    """The work was told to stop."""
+    """The work was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A package with a grammar, and the function in it that gives it."""
+    """A package with a grammar, and its function that returns the grammar."""
 
     package: str
     function: str = "language"
@@ -51,11 +51,11 @@ def _language(grammar: Grammar) -> Language:
 
 
 def parse(source: bytes, grammar: Grammar, stop: Stopper, row: int = 0) -> Tree:
-    """The tree of a source, or of what follows ``row`` lines of it.
+    """Parse a source, or what follows its first ``row`` lines.
 
     Raises:
-        GrammarMissing: the grammar is not installed.
-        Stopped: it was told to stop.
+        GrammarMissing: The grammar is not installed.
+        Stopped: It was stopped.
     """
     language = _language(grammar)
     room = len(source)
@@ -88,23 +88,23 @@ def _parser(language: Language, source: bytes, row: int) -> Parser:
 
 @dataclass(frozen=True, slots=True)
 class NodeFilter:
-    """Which nodes are looked for, and inside which types; None looks everywhere."""
+    """Which nodes to collect, and inside which types; None searches everywhere."""
 
     types: frozenset[str]
     inside: frozenset[str] | None = None
 
     def enters(self, kind: str) -> bool:
-        """Whether nodes of this type are looked into."""
+        """Return whether to search inside nodes of this type."""
         return self.inside is None or kind in self.inside or kind == "ERROR"
 
 
 def collected(root: Node, wanted: NodeFilter, stop: Stopper) -> list[Node]:
-    """The nodes of the wanted types, in the order of the source.
+    """Return the nodes of the requested types, in the order of the source.
 
-    A walk of our own, and no query: in the binding's queries a callback that could stop them ends the process.
+    It does not use a query, because a callback that stops one ends the process in this binding.
 
     Raises:
-        Stopped: it was told to stop.
+        Stopped: It was stopped.
     """
     cursor, found = root.walk(), []
     while True:
@@ -122,7 +122,7 @@ def collected(root: Node, wanted: NodeFilter, stop: Stopper) -> list[Node]:
 
 
 def first_damage(root: Node) -> int | None:
-    """The first line that the grammar does not know."""
+    """Return the first line with a syntax error."""
     node = root
     while node.has_error and not (node.is_error or node.is_missing):
         inner = next((child for child in node.children if child.has_error or child.is_missing), None)

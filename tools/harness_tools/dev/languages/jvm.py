@@ -1,4 +1,4 @@
-"""Java, Kotlin and Scala: what a file declares and imports."""
+"""Java, Kotlin and Scala: declarations and imports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEVELS = ("public", "protected", "private", "internal")
 
 
 def _modifier(node: Node) -> str:
-    """The level of access among the modifiers; empty when there is none."""
+    """Return the access level among the modifiers; empty without one."""
     words = text_of(child_of(node, "modifiers")).replace("[", " ").split()
     return next((word for word in words if word in LEVELS), "")
 
@@ -69,7 +69,7 @@ def _java_type(kind: str) -> Handler:
 
 
 def package_of(root: Node) -> str:
-    """The package that a file says it belongs to."""
+    """Return the package that a file declares."""
     clause = child_of(root, "package_declaration", "package_header", "package_clause")
     names = ("scoped_identifier", "identifier", "qualified_identifier", "package_identifier")
     return "".join(text_of(child_of(clause, *names)).split()) if clause is not None else ""
@@ -216,11 +216,11 @@ SCALA = Outline(
 )
 
 
-# -- imports of all three
+# -- imports of all three languages
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The imports of the nodes: a class or a package each, with ``.*`` for all of a package."""
+    """Yield the imports of the nodes: a class or a package each, with ``.*`` for a whole package."""
     for node in found:
         text = text_of(node).strip().rstrip(";").removeprefix("import")
         words = text.split(" as ")[0].replace("static ", " ", 1)
@@ -228,7 +228,7 @@ def imports_of(found: list[Node]) -> Iterator[Import]:
 
 
 def _selected(path: str) -> Iterator[str]:
-    """``a.b.{C, D => E}`` is ``a.b.C`` and ``a.b.D``."""
+    """Yield ``a.b.C`` and ``a.b.D`` for ``a.b.{C, D => E}``."""
     before, brace, rest = path.partition("{")
     if not brace:
         yield from (part for part in path.split(",") if part)

@@ -1,4 +1,4 @@
-"""Lua: what a file defines and requires."""
+"""Lua: definitions and requires."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ OUTLINE = Outline(
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The modules and files of the calls."""
+    """Yield the modules and files of the calls."""
     for node in found:
         how, arguments = field_text(node, "name"), node.child_by_field_name("arguments")
         if how in ("require", "dofile", "loadfile") and arguments is not None:

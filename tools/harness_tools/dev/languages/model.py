@@ -1,4 +1,4 @@
-"""Declarations and imports of a source file, and how a worker writes them. Plain values, without the parser."""
+"""Declarations and imports of a source file, and their JSON form; independent of the parser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 
-# -- What is found in a source file: declarations and imports. Plain values, without the parser.
+# -- Declarations and imports.
 
 
 Group = Literal["type", "function", "constant", "variable", "field"]
@@ -24,11 +24,11 @@ Group = Literal["type", "function", "constant", "variable", "field"]
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """One declared name. ``line`` and ``end_line`` count from 1.
+    """One declared name; ``line`` and ``end_line`` count from 1.
 
-    ``signature`` is the declaration on one line, without its body. ``container`` is the dotted name of what it is
-    declared in, and ``depth`` how many of those there are. ``type`` and ``value`` are as written, where they are.
-    ``receiver`` is the type that a function belongs to without being declared inside it.
+    ``signature`` is the declaration on one line, without its body. ``container`` is the dotted name of the enclosing
+    declarations, and ``depth`` their number. ``type`` and ``value`` are as written, if present. ``receiver`` is the
+    type of a function that is declared outside it.
     """
 
     group: Group
@@ -47,9 +47,9 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class FileOutline:
-    """The declarations of one file, in the order of the source. ``complete`` is False when a limit ended the search.
+    """The declarations of one file, in the order of the source.
 
-    ``damage`` is the first line that the grammar does not know, None when it knows all of the file.
+    ``complete`` is False if a limit was reached. ``damage`` is the first line with a syntax error, or None.
     """
 
     language: str
@@ -64,8 +64,8 @@ class FileOutline:
 class Import:
     """One import as the source has it.
 
-    ``form`` is what the syntax alone tells: ``relative``, ``system`` (``<stdio.h>``), ``quoted`` (``"x.h"``),
-    ``path`` (a file, not a module), ``declared`` (the file itself says that it is a part of the program); else empty.
+    ``form`` is what the syntax tells: ``relative``, ``system`` (``<stdio.h>``), ``quoted`` (``"x.h"``), ``path`` (a
+    file instead of a module), ``declared`` (the file declares a part of the program); else empty.
     """
 
     module: str
@@ -74,13 +74,13 @@ class Import:
     names: tuple[str, ...] = ()
 
     def at(self, line: int) -> Import:
-        """The same on another line."""
+        """Return the import on another line."""
         return replace(self, line=line)
 
 
 @dataclass(frozen=True, slots=True)
 class FileImports:
-    """What one file says of its neighbours: what it imports, and the package or namespaces that it declares."""
+    """Facts about one file: its imports, and the packages or namespaces that it declares."""
 
     language: str
     imports: tuple[Import, ...] = ()
@@ -88,11 +88,11 @@ class FileImports:
     damage: int | None = None
 
 
-# -- What is found in a file, as JSON and back: it comes from a process of its own.
+# -- The JSON form, because the result comes from a separate process.
 
 
 def to_json(found: FileOutline | FileImports) -> dict[str, Any]:
-    """As a JSON object."""
+    """Return the result as a JSON object."""
     return asdict(found)
 
 
@@ -101,11 +101,11 @@ def _imports(items: list[dict[str, Any]]) -> tuple[Import, ...]:
 
 
 def outlined_from(value: dict[str, Any]) -> FileOutline:
-    """What :func:`to_json` made of declarations."""
+    """Restore declarations from the JSON form."""
     declarations = tuple(Declaration(**item) for item in value["declarations"])
     return FileOutline(**{**value, "declarations": declarations, "imports": _imports(value["imports"])})
 
 
 def facts_from(value: dict[str, Any]) -> FileImports:
-    """What :func:`to_json` made of imports."""
+    """Restore imports from the JSON form."""
     return FileImports(**{**value, "imports": _imports(value["imports"]), "packages": tuple(value["packages"])})

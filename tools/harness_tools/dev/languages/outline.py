@@ -1,4 +1,4 @@
-"""From a syntax tree to its declarations: one walk for all languages, with rules for each."""
+"""Extracting declarations from a syntax tree: one walk for all languages, with rules for each."""
 
 from __future__ import annotations
 
@@ -33,52 +33,52 @@ __all__ = [
 
 
 SIGNATURE = 400
-"""Characters of a signature."""
+"""Maximum characters of a signature."""
 VALUE = 120
-"""Characters of a name, a type or a value."""
+"""Maximum characters of a name, a type or a value."""
 LOOKED_AT = 2_000
-"""Nodes that are searched for comments inside one signature."""
+"""Maximum nodes that are searched for comments in one signature."""
 
 
 def text_of(node: Node | None) -> str:
-    """The node's text as it is, with marks for bytes that are no text."""
+    """Return the node's text, with replacement characters for invalid bytes."""
     data = node.text if node is not None else None
     return data.decode("utf-8", "replace") if data else ""
 
 
 def one_line(text: str, limit: int = VALUE) -> str:
-    """The text with single blanks for all white space, cut at the limit."""
+    """Return the text with white space collapsed, truncated at the limit."""
     joined = " ".join(text[: limit * 8].split())
     return joined if len(joined) <= limit and len(text) <= limit * 8 else joined[: limit - 1] + "…"
 
 
 def field_text(node: Node, name: str) -> str:
-    """The text of a field of the node on one line; empty when it has none."""
+    """Return the text of a field of the node on one line; empty if it has none."""
     return one_line(text_of(node.child_by_field_name(name)))
 
 
 def line_of(node: Node) -> int:
-    """The line that it begins on, from 1."""
+    """Return the line that the node starts on, from 1."""
     return node.start_point.row + 1
 
 
 def child_of(node: Node, *types: str) -> Node | None:
-    """The first child of one of the types."""
+    """Return the first child of one of the types."""
     return next((child for child in node.children if child.type in types), None)
 
 
 def children_of(node: Node, *types: str) -> list[Node]:
-    """The children of one of the types."""
+    """Return the children of one of the types."""
     return [child for child in node.children if child.type in types]
 
 
 def unquoted(text: str) -> str:
-    """A string literal without its quotes."""
+    """Return a string literal without its quotes."""
     return text.strip("\"'`<>")
 
 
 def signature(node: Node, end: Node | None = None, *, start: Node | None = None, prefix: str = "") -> str:
-    """The source from ``start`` (or the node) to ``end`` (or the node's end) on one line, without comments."""
+    """Return the source from ``start`` (or the node) to ``end`` (or the node's end) on one line, without comments."""
     first = start or node
     begin, stop = first.start_byte, end.start_byte if end is not None else node.end_byte
     data = _text_between(first if start is not None else node, node, begin, stop)
@@ -98,7 +98,7 @@ def _text_between(first: Node, node: Node, begin: int, stop: int) -> bytes:
 
 
 def _covering(first: Node, node: Node) -> tuple[bytes, int]:
-    """The text of the outer one of two nodes, and where it begins."""
+    """Return the text of the outer one of two nodes, and where it starts."""
     outer = first if first.start_byte <= node.start_byte and first.end_byte >= node.end_byte else node
     return outer.text or b"", outer.start_byte
 
@@ -117,27 +117,27 @@ def _comments(nodes: Iterable[Node], stop: int) -> list[Node]:
     return sorted(found, key=lambda comment: comment.start_byte)
 
 
-# -- From a tree to its declarations: one walk for all languages, with rules for each.
+# -- The walk.
 #
-# Only what can hold declarations is entered, so the bodies of functions cost nothing. The walk is bounded in nodes
+# Only nodes that can contain declarations are entered, so function bodies cost nothing. The walk is limited in nodes
 # and in depth.
 
 
 DEPTH = 24
-"""Declarations and blocks inside one another."""
+"""Maximum nesting of declarations and blocks."""
 NODES = 200_000
 DECLARATIONS = 20_000
 TYPES = ("type", "return_type", "returns", "result")
 LOOSE = frozenset(["", "namespace", "module"])
-"""What a function can be declared in without being a method."""
+"""Scopes in which a function is not a method."""
 
 
 @dataclass(slots=True)
 class Scope:
-    """What is being looked into: the file itself, a class, a namespace. ``node`` is its declaration.
+    """The scope that is walked: the file, a class, a namespace; ``node`` is its declaration.
 
-    ``access`` is the visibility of what follows, in languages that set it by a line of its own.
-    ``exported`` are names that the file exports elsewhere than where they are declared.
+    ``access`` is the visibility of what follows, in languages that set it with a separate statement. ``exported`` are
+    names that the file exports separately from their declarations.
     """
 
     kind: str = ""
@@ -150,7 +150,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class DeclarationMatch:
-    """A declaration as a rule finds it. ``inside`` is where its members are."""
+    """A declaration as a rule finds it; ``inside`` is the node with its members."""
 
     node: Node
     group: Group
@@ -170,7 +170,7 @@ Visibility = Callable[["Node", str, Scope], str]
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The rules of a language: what declares, and what is looked through to find declarations."""
+    """The rules of a language: which nodes declare something, and which are searched for declarations."""
 
     handlers: Mapping[str, Handler]
     through: frozenset[str] = frozenset()
@@ -179,7 +179,7 @@ class Outline:
 
 
 def always_public(node: Node, name: str, scope: Scope) -> str:
-    """The visibility in languages without one."""
+    """Return the visibility in languages without one."""
     return "public"
 
 
@@ -192,12 +192,12 @@ def declared(
     body: tuple[str, ...] = ("body",),
     members: bool = False,
 ) -> Handler:
-    """The rule for a node that declares one name.
+    """Return the rule for a node that declares one name.
 
     Args:
-        name: the field, or the type of the child, that holds the name.
-        body: the fields, or the types of children, at the first of which the signature ends.
-        members: there are declarations in the body.
+        name: The field, or the type of the child, with the name.
+        body: Fields, or types of children; the signature ends at the first of them.
+        members: Whether the body contains declarations.
     """
 
     def find(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
@@ -221,7 +221,7 @@ def declared(
 
 
 def _type_of(node: Node) -> str:
-    """The type of a value, or of what a function returns, under the names that grammars give it."""
+    """Return the type of a value, or the return type of a function, with the field names of all grammars."""
     return next((text for name in TYPES if (text := field_text(node, name))), "").removeprefix(":").strip()
 
 
@@ -230,7 +230,7 @@ def _text_of_child(node: Node, kind: str) -> str:
 
 
 def first_of(node: Node, names: tuple[str, ...]) -> Node | None:
-    """The first child that is one of these fields, or of one of these types."""
+    """Return the first child in one of these fields, or of one of these types."""
     for name in names:
         found = node.child_by_field_name(name) or next(iter(children_of(node, name)), None)
         if found is not None:
@@ -240,7 +240,7 @@ def first_of(node: Node, names: tuple[str, ...]) -> Node | None:
 
 @dataclass(slots=True)
 class Walk:
-    """One walk through one tree. ``stop`` is asked at every node."""
+    """One walk through one tree; ``stop`` is polled at every node."""
 
     outline: Outline
     stop: Callable[[], bool]
@@ -249,7 +249,7 @@ class Walk:
     _left: int = NODES
 
     def file(self, root: Node) -> None:
-        """Take the declarations of a file."""
+        """Collect the declarations of a file."""
         self._inside(root, self.outline.prepare(root), (), 0)
 
     def _inside(self, node: Node, scope: Scope, path: tuple[str, ...], depth: int) -> None:
@@ -264,7 +264,7 @@ class Walk:
             handler = self.outline.handlers.get(child.type)
             if handler is not None:
                 for found in handler(child, scope):
-                    if found.name:  # none is left of some in damaged sources
+                    if found.name:  # in damaged sources the name may be missing
                         self._take(found, scope, path, depth)
             elif child.type in self.outline.through or child.type == "ERROR":
                 self._inside(child, scope, path, depth + 1)

@@ -1,7 +1,7 @@
-"""Parsing sources in a process of its own: a source can be made to keep any parser busy, or to take all memory.
+"""Parsing sources in a separate process, because a source can be designed to exhaust time or memory.
 
-The process ends by itself what takes too long, one file at a time. When it ends with a file unanswered, that file is
-the one to blame, and the others go to another process.
+The process aborts each file that takes too long. If it exits without an answer for a file, that file failed, and the
+others go to another process.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["EXTRA", "Parsed", "Source", "facts_in", "outline_in"]
 
 SCRIPT = "harness_tools.dev.languages.worker"
 MEMORY = 2 << 30
-"""Bytes of address space of the process."""
+"""Maximum bytes of address space of the process."""
 PROCESSES = 6
-"""How many files may end their process before the rest is left alone."""
+"""Maximum processes: if so many files ended theirs, the rest is not parsed."""
 WAIT = 4.0
-"""How many times the limit of the processor's time may pass on the clock of a busy machine."""
+"""Factor from CPU time to wall-clock time on a busy machine."""
 EXTRA = "harness-ops[parsers]"
 
 Found = TypeVar("Found")
@@ -41,19 +41,19 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[Found]):
-    """What was found, or why nothing was: no grammar (``missing``), too ``hard``, or never its turn (``late``)."""
+    """The result, or why there is none: no grammar (``missing``), too ``hard``, or not reached (``late``)."""
 
     found: Found | None = None
     problem: Literal["", "missing", "hard", "late"] = ""
 
 
 async def outline_in(source: Source, seconds: float) -> Parsed[FileOutline]:
-    """The declarations of a source; ``seconds`` are of the processor."""
+    """Return the declarations of a source; ``seconds`` are CPU time."""
     return (await _parsed("outline", [source], seconds, outlined_from))[0]
 
 
 async def facts_in(sources: Sequence[Source], seconds: float) -> list[Parsed[FileImports]]:
-    """The imports of sources, in their order; ``seconds`` are of the processor, for each."""
+    """Return the imports of sources, in order; ``seconds`` are CPU time for each."""
     return await _parsed("facts", sources, seconds, facts_from)
 
 
@@ -80,11 +80,11 @@ def _answer(line: bytes, decode: Callable[[dict[str, Any]], Found]) -> Parsed[Fo
 
 
 async def _run(task: str, sources: Sequence[Source], seconds: float) -> list[bytes]:
-    """The lines that the process wrote before it ended, one for each of the first sources."""
+    """Return the lines that the process printed before it exited, one for each of the first sources."""
     spec = find_spec(SCRIPT)
     assert spec is not None
     assert spec.origin is not None
-    command = [sys.executable, "-P", spec.origin, task, str(seconds), str(MEMORY)]  # by its path: it loads nothing else
+    command = [sys.executable, "-P", spec.origin, task, str(seconds), str(MEMORY)]  # by its path, to load nothing else
     sizes = [[source.language, len(source.data)] for source in sources]
     sent = b"".join([json.dumps(sizes).encode(), b"\n", *(source.data for source in sources)])
     written = b""
@@ -92,5 +92,5 @@ async def _run(task: str, sources: Sequence[Source], seconds: float) -> list[byt
         try:
             written = (await anyio.run_process(command, input=sent, check=False)).stdout
         except* anyio.BrokenResourceError:
-            pass  # it ended before it had read all, so it found no room to begin in
+            pass  # it exited before it read everything
     return written.split(b"\n")[:-1][: len(sources)]

@@ -1,4 +1,4 @@
-"""PHP: what a file declares, uses and includes."""
+"""PHP: declarations, uses and includes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _namespace(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
 
 
 def package_of(root: Node) -> tuple[str, ...]:
-    """The namespaces that a file declares."""
+    """Return the namespaces that a file declares."""
     return tuple(field_text(node, "name") for node in children_of(root, "namespace_definition"))
 
 
@@ -98,7 +98,7 @@ OUTLINE = Outline(
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The names and files of the nodes."""
+    """Yield the names and files of the nodes."""
     for node in found:
         if node.type == "namespace_use_declaration":
             yield from (Import(name, line_of(node)) for name in _used(one_line(text_of(node), 2_000)))
@@ -113,7 +113,7 @@ def _included(node: Node, path: Node) -> Import:
 
 
 def _used(text: str) -> Iterator[str]:
-    r"""``use A\{B, C as D}, E;`` is ``A\B``, ``A\C`` and ``E``."""
+    r"""Yield ``A\B``, ``A\C`` and ``E`` for ``use A\{B, C as D}, E;``."""
     words = text.rstrip("; ").removeprefix("use ").strip()
     before, brace, rest = words.partition("{")
     names = rest.partition("}")[0] if brace else words

@@ -1,4 +1,4 @@
-"""Python: what a module declares and imports."""
+"""Python: declarations and imports of a module."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _targets(node: Node, scope: Scope) -> Iterator[DeclarationMatch]:
 
 
 def _names(assignment: Node) -> Iterator[Node]:
-    """The plain names that are assigned to, also in ``a, b = c = …``."""
+    """Yield the plain names that are assigned to, also in ``a, b = c = …``."""
     following: Node | None = assignment
     for _ in range(MOST_TARGETS):
         left = following.child_by_field_name("left") if following is not None else None
@@ -117,7 +117,7 @@ OUTLINE = Outline(
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The imports of the nodes."""
+    """Yield the imports of the nodes."""
     for node in found:
         if node.type == "import_statement":
             for part in children_of(node, "dotted_name", "aliased_import"):

@@ -1,4 +1,4 @@
-"""Ruby: what a file declares and requires."""
+"""Ruby: declarations and requires."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _type(kind: str) -> Handler:
 
 
 def _own(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
-    """``class << self``: its methods are those of the class."""
+    """Yield ``class << self``, whose methods are those of the class."""
     body = node.child_by_field_name("body")
     yield DeclarationMatch(node, "type", "singleton", "self", "class << self", inside=body)
 
@@ -83,7 +83,7 @@ def _constant(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
 
 
 def _word(node: Node, scope: Scope) -> Iterable[DeclarationMatch]:
-    """``private`` on a line of its own holds for what follows."""
+    """Apply ``private`` on a line of its own to what follows."""
     if text_of(node) in LEVELS:
         scope.access = text_of(node)
     return ()
@@ -120,7 +120,7 @@ OUTLINE = Outline(
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The files of the calls."""
+    """Yield the files of the calls."""
     for node in found:
         how, arguments = field_text(node, "method"), node.child_by_field_name("arguments")
         if how in FORMS and arguments is not None and field_text(node, "receiver") in ("", "Kernel"):

@@ -1,4 +1,4 @@
-"""Rust: what a file declares and uses."""
+"""Rust: declarations and uses."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _HOLDERS = [
 ]
 IMPORTS = NodeFilter(frozenset(["use_declaration", "extern_crate_declaration", "mod_item"]), frozenset(_HOLDERS))
 MOST_NAMES = 200
-"""Paths that one ``use`` is taken apart into."""
+"""Maximum paths of one ``use``."""
 
 
 def _visibility(node: Node, name: str, scope: Scope) -> str:
     if scope.kind in ("trait", "enum", "trait impl"):
-        return "public"  # as the trait or the enum that it belongs to
+        return "public"  # like its trait or enum
     modifier = text_of(child_of(node, "visibility_modifier"))
     return "public" if modifier == "pub" else "crate" if modifier else "private"
 
@@ -81,7 +81,7 @@ OUTLINE = Outline(
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The imports of the nodes; ``mod name;`` is one, too."""
+    """Yield the imports of the nodes, including ``mod name;``."""
     for node in found:
         path = node.child_by_field_name("argument")
         if path is not None:
@@ -94,7 +94,7 @@ def imports_of(found: list[Node]) -> Iterator[Import]:
 
 
 def _paths(node: Node, prefix: str, depth: int = 0) -> Iterator[str]:
-    """The paths of a tree of uses: ``a::{b, c::d}`` is ``a::b`` and ``a::c::d``."""
+    """Yield the paths of a use tree: ``a::b`` and ``a::c::d`` for ``a::{b, c::d}``."""
     if node.type == "scoped_use_list" and depth < 20:
         before = _joined(prefix, field_text(node, "path"))
         inner = node.child_by_field_name("list")

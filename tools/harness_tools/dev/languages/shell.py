@@ -1,4 +1,4 @@
-"""Shell scripts: what they define and what they source."""
+"""Shell scripts: definitions and sourced files."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ OUTLINE = Outline(
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The files of ``source`` and ``.``, as the script has them."""
+    """Yield the files of ``source`` and ``.``, as written."""
     for node in found:
         path = node.child_by_field_name("argument")
         if path is not None and field_text(node, "name") in ("source", "."):

@@ -1,4 +1,4 @@
-"""Swift: what a file declares and imports."""
+"""Swift: declarations and imports."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ OUTLINE = Outline(
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The modules of the nodes: of ``import struct Foundation.URL`` it is ``Foundation``."""
+    """Yield the modules of the nodes: ``Foundation`` of ``import struct Foundation.URL``."""
     for node in found:
         path = one_line(text_of(child_of(node, "identifier")))
         yield Import(path.partition(".")[0], line_of(node), "", (path,) if "." in path else ())

@@ -24,7 +24,7 @@ Packages = Callable[["Node"], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One language. ``names`` are whole names of files, ``programs`` what a first line ``#!`` names."""
+    """One language; ``names`` are whole file names, ``programs`` are interpreters in a ``#!`` line."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -144,17 +144,17 @@ _PROGRAM = re.compile(rb"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-S[ \t]+)?)?(?:\S*/)?([
 
 
 def suffixes() -> tuple[str, ...]:
-    """Every suffix that a language is known by."""
+    """Return every suffix of a known language."""
     return tuple(_BY_SUFFIX)
 
 
 def language_named(name: str) -> Language:
-    """The language of a name of :data:`LANGUAGES`."""
+    """Return the language of a name of :data:`LANGUAGES`."""
     return _BY_NAME[name]
 
 
 def language_of(path: str, head: bytes = b"") -> Language | None:
-    """The language of a file by its name, else by its first line ``#!``; None when it is none that is known. Pure."""
+    """Return the language of a file by its name, else by its ``#!`` line; None if it is unknown. Pure."""
     name = posixpath.basename(path)
     known = _BY_FILE.get(name) or _BY_SUFFIX.get(posixpath.splitext(name)[1]) or _BY_SUFFIX.get(_lower_suffix(name))
     match = _PROGRAM.match(head[:200]) if known is None else None

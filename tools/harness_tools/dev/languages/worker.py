@@ -1,11 +1,11 @@
-"""A program: sources on standard input, what is in them on standard output, a line of JSON for each.
+"""Worker process: reads sources from standard input, prints a line of JSON for each.
 
-``worker.py TASK SECONDS MEMORY``: the task is ``outline`` or ``facts``, the seconds are of the processor for each file,
+Usage: ``worker.py TASK SECONDS MEMORY``: the task is ``outline`` or ``facts``, the seconds are CPU time for each file,
 the memory is in bytes for all. The first line of the input is a list of ``[language, size]``; the contents follow.
 
-It is run by its path, apart from whoever wants to know, because a source may be made to take all time and memory. What
-takes too long is given up by itself, and where the parser does not even ask, a signal ends the process. So the line
-that is missing is that of the file which did it.
+It is run by its path in a separate process, because a source may be designed to exhaust time and memory. It aborts
+files that take too long; if the parser does not poll, a signal ends the process. So the first missing line is that of
+the file that caused it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any
 __all__ = ["answers", "main"]
 
 MAX_OUTPUT_BYTES = 64 << 20
-"""Characters of all lines; the sources after that are given up."""
+"""Maximum characters of all lines; later sources are not parsed."""
 GRACE = 2.0
-"""How much longer a file may take that does not end by itself."""
+"""Factor on the CPU time after which a signal ends the process."""
 
 
 def answers(task: str, sources: Iterable[tuple[str, bytes]], limit: Callable[[], Callable[[], bool]]) -> Iterator[str]:
-    """The line of each source; ``limit`` begins the time of one and returns what tells that it is over."""
+    """Yield the line of each source; ``limit`` starts the time of one and returns a check for its end."""
     package = __package__ or "languages"
     analysis = importlib.import_module(f"{package}.analysis")
     grammar = importlib.import_module(f"{package}.grammar")
@@ -64,14 +64,14 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def main() -> int:
-    """Do it; returns the exit code."""
+    """Answer all sources, and return the exit code."""
     task, seconds, memory = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
-    with suppress(ValueError, OSError):  # some systems have no such limit; the one of time holds
+    with suppress(ValueError, OSError):  # some systems lack this limit; the CPU limit remains
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.path.insert(0, __file__.rpartition("/languages/")[0])
-    sources = list(_sources())  # all, before the first one may end the process: nobody writes into a closed pipe
+    sources = list(_sources())  # all first: the parent must not write into a closed pipe
     for line in answers(task, sources, lambda: _limit(seconds)):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()

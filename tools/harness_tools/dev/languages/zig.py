@@ -1,4 +1,4 @@
-"""Zig: what a file declares and imports."""
+"""Zig: declarations and imports."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ OUTLINE = Outline(
 
 
 def imports_of(found: list[Node]) -> Iterator[Import]:
-    """The modules and files of the calls of ``@import``."""
+    """Yield the modules and files of the calls of ``@import``."""
     for node in found:
         arguments = child_of(node, "arguments")
         path = child_of(arguments, "string") if arguments is not None else None
