@@ -32,7 +32,7 @@ from tests.support.model_server import (
 
 from harness import connect
 from harness.agent.agent import Agent
-from harness.agent.events import AnswerCompleted, TurnCompleted
+from harness.agent.events import AgentPaused, AnswerCompleted, RequestStarted, TurnCompleted
 from harness.agent.models import ModelTable, Price
 from harness.agent.opening import HumanHandlers, open_agent, with_agent_pack
 from harness.agent.settings import AgentSettings
@@ -407,6 +407,31 @@ async def test_a_pause_holds_sub_agents_too(tmp_path: Path, monkeypatch: pytest.
         assert not (tmp_path / "made").exists()
         house.agent.resume("operator")
     assert (tmp_path / "made").exists()
+
+
+@pytest.mark.usefixtures("needs_process")
+async def test_a_paused_sub_agent_sends_no_model_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = {
+        "go": [Answer((task("steps"),)), say("Done.")],
+        "steps": [call("run_shell", {"command": "touch made", **WHY}), say("made")],
+    }
+    async with household(tmp_path, monkeypatch, scripts) as house, anyio.create_task_group() as tasks:
+
+        def pause_after_call(event: Event) -> None:
+            if isinstance(event, ToolCallCompleted) and event.outcome.call.name == "run_shell":
+                house.agent.pause("operator")
+
+        with house.agent.events.listening(pause_after_call), anyio.fail_after(LIMIT):
+            tasks.start_soon(house.say, "go")
+            await house.until(AgentPaused, 1)
+            await anyio.wait_all_tasks_blocked()
+        assert len(house.scripts.asked["steps"]) == 1
+        requests = sum(isinstance(one, RequestStarted) for one in house.seen)
+        house.agent.resume("operator")
+        with anyio.fail_after(LIMIT):
+            await house.until(TurnCompleted, 1)
+    assert requests == 2  # the parent's first and the sub-agent's first
+    assert len(house.scripts.asked["steps"]) == 2
 
 
 @dataclass
