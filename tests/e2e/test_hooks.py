@@ -50,4 +50,4 @@ def test_a_prompt_that_a_hook_refuses_fails_and_nothing_is_asked(program: Progra
         done = program.run("exec", "go")
         assert server.asked == []
     assert done.returncode != 0
-    assert b"a hook refused the message: not now" in done.stderr
+    assert b"a hook denied the message: not now" in done.stderr

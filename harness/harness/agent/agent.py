@@ -1,6 +1,6 @@
-"""One conversation of a model with tools on a target: its queue of prompts, its turns, and what may be done to them.
+"""The agent: one conversation of a model with tools on a target, with its prompt queue and its turns.
 
-Front ends watch ``agent.events`` and call what is here; nothing here knows a terminal.
+UIs listen to ``agent.events`` and call the methods of :class:`Agent`; nothing here depends on a terminal.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ __all__ = ["Agent", "AgentCompactor", "AgentState", "Doing", "QueuedPrompt"]
 
 Doing = Literal["idle", "thinking", "calling", "waiting", "paused", "closed"]
 STOP_LIMIT = 30.0
-"""Seconds for which the hooks of a turn's end hold up the next turn, at most."""
+"""Maximum seconds for which the ``stop`` hooks of a turn delay the next turn."""
 NEWS_KEPT = 50
-"""Pieces of news that wait for the next request; of more, the first are forgotten."""
+"""Notices that wait for the next request; the oldest are dropped when there are more."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedPrompt:
-    """A prompt that waits. ``place`` names it."""
+    """A prompt in the queue, identified by ``place``."""
 
     place: int
     prompt: str
@@ -74,7 +74,7 @@ class QueuedPrompt:
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """What an agent does now. ``limit`` and ``context`` are tokens; a ``limit`` of 0 is not known."""
+    """The current state of an agent. ``context`` and ``limit`` are tokens; a ``limit`` of 0 is unknown."""
 
     doing: Doing
     turn_id: str
@@ -88,7 +88,7 @@ class AgentState:
 
 
 class AgentCompactor(Compactor):
-    """What the tool ``compact`` finds; :class:`Agent` puts itself in when it is there."""
+    """The compactor that the tool ``compact`` uses; ``agent`` is set once the agent is open."""
 
     def __init__(self) -> None:
         self.agent: Agent | None = None
@@ -99,11 +99,11 @@ class AgentCompactor(Compactor):
 
 
 class Agent:
-    """A conversation. Made by :func:`.opening.open_agent`.
+    """One conversation; :func:`.opening.open_agent` creates it.
 
     Args:
-        open_model: opens the model of a profile, or finds it open.
-        spent: what the conversation has used before it was taken up again.
+        open_model: opens the model of a profile, or returns the open one.
+        spent: usage of the conversation before it was resumed.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Agent:
         self.transcript = transcript
         self.settings = settings
         self.jobs = RunningJobs()
-        """The commands that its calls have left running."""
+        """Commands that its calls left running."""
         self._log = log
         self._gate = gate
         self._instructions = instructions
@@ -144,11 +144,11 @@ class Agent:
         self._paused_by = ""
         self._closed = False
         self.hand_back: Callable[[str], None] | None = None
-        """Looks at what people did while it was paused, and then calls :meth:`resume_now`."""
+        """Reads what operators did while the agent was paused, then calls :meth:`resume_now`."""
         self.before_turn: Callable[[], Awaitable[None]] | None = None
-        """Looks at what people did between two turns, and tells it."""
+        """Reads what operators did between two turns, and notifies the model."""
 
-    # -- what it is, and does
+    # -- state
 
     @property
     def session_id(self) -> str:
@@ -157,22 +157,22 @@ class Agent:
 
     @property
     def execution(self) -> ExecutionContext:
-        """Its target."""
+        """The execution context of its target."""
         return self.executor.execution
 
     @property
     def events(self) -> EventBus:
-        """Everything that happens."""
+        """The bus of all events of the agent and its calls."""
         return self.executor.events
 
     @property
     def profile(self) -> ModelProfile:
-        """The model that answers next."""
+        """The profile of the model that sends the next response."""
         return self._profile
 
     @property
     def state(self) -> AgentState:
-        """What it does now."""
+        """The current state."""
         turn_id = self._turn.turn_id if self._turn is not None else ""
         return AgentState(
             self._doing(),
@@ -200,7 +200,11 @@ class Agent:
     # -- prompts
 
     def submit(self, prompt: str, *, origin: Origin = "operator") -> int:
-        """Put a prompt behind those that wait; :meth:`serve` works on it. Returns its place, by which it is named."""
+        """Append a prompt to the queue that :meth:`serve` works on.
+
+        Returns:
+            The prompt's ``place``, which identifies it in events and for :meth:`withdraw`.
+        """
         self._places += 1
         self._queue.append(QueuedPrompt(self._places, prompt, origin))
         self.events.publish(PromptQueued(place=self._places, prompt=self.executor.services.redactor.text(prompt)))
@@ -208,7 +212,11 @@ class Agent:
         return self._places
 
     def withdraw(self, place: int) -> bool:
-        """Take a prompt back; False when it does not wait any more."""
+        """Remove a prompt from the queue.
+
+        Returns:
+            False if the prompt is no longer in the queue.
+        """
         for waiting in self._queue:
             if waiting.place == place:
                 self._queue.remove(waiting)
@@ -217,18 +225,18 @@ class Agent:
         return False
 
     async def turn(self, prompt: str, *, origin: Origin = "operator") -> TurnResult:
-        """Work on a prompt now, or as soon as the turn that runs has ended; what waits in the queue waits on."""
+        """Work on a prompt once the current turn has ended, ahead of the prompts in the queue."""
         self._places += 1
         return await self._worked(QueuedPrompt(self._places, prompt, origin))
 
     async def serve(self) -> None:
-        """Work on what is submitted, one prompt after the other, until this is cancelled."""
+        """Work on submitted prompts, one after the other, until cancelled."""
         while True:
             await self._more.wait()
             while self._queue:
                 if self._gate.paused:
                     await self._gate.wait_until_open()
-                    continue  # it may have been withdrawn
+                    continue  # the prompt may have been withdrawn
                 if self._shortening:
                     async with self._one:
                         continue
@@ -241,7 +249,7 @@ class Agent:
                 await self.before_turn()
             turn = self._turn = Turn(uuid.uuid4().hex, self._surroundings())
             self._of_turn = Usage()
-            result = TurnResult("cancelled", failure="harness was ended")
+            result = TurnResult("cancelled", failure="harness exited")
             started = anyio.current_time()
             try:
                 result = self._told(await self._logged(turn, queued))
@@ -253,7 +261,7 @@ class Agent:
                 await tell_hooks(self.executor, "stop", STOP_LIMIT, words, turn=turn.turn_id, **facts)
 
     async def _logged(self, turn: Turn, queued: QueuedPrompt) -> TurnResult:
-        """The turn, between its beginning and its end in the log."""
+        """Run the turn, recording its start and end in the log."""
         redacted = self.executor.services.redactor.text(queued.prompt)
         self.events.publish(
             TurnStarted(turn_id=turn.turn_id, prompt=redacted, origin=queued.origin, place=queued.place)
@@ -261,9 +269,9 @@ class Agent:
         try:
             prompt = await self._admitted(queued)
             await self._log.turn_started(turn.turn_id, self.executor.services.redactor.text(prompt), queued.origin)
-        except HarnessError as error:  # what is not kept is not worked on
+        except HarnessError as error:  # a prompt that cannot be stored is not worked on
             return TurnResult("failed", failure=str(error), error=error)
-        result = TurnResult("cancelled", failure="harness was ended")
+        result = TurnResult("cancelled", failure="harness exited")
         try:
             result = await turn.run(prompt)
         finally:
@@ -272,21 +280,21 @@ class Agent:
         return result
 
     async def _admitted(self, queued: QueuedPrompt) -> str:
-        """The prompt as the operator's hooks leave it.
+        """Return the prompt as the operator's ``pre_message`` hooks leave it.
 
         Raises:
-            HarnessError: one of them denies it.
+            HarnessError: a hook denied it.
         """
         answer = await ask_hooks(self.executor, "pre_message", queued.prompt, origin=queued.origin)
         if answer.decision == "deny":
-            raise HarnessError(f"a hook refused the message: {answer.reason or 'it gave no reason'}")
+            raise HarnessError(f"a hook denied the message: {answer.reason or 'no reason given'}")
         return queued.prompt if answer.message is None else answer.message
 
     async def _keep_end(self, turn: Turn, result: TurnResult) -> None:
         try:
             await self._log.turn_ended(turn.turn_id, result.status, turn.spent.json())
         except HarnessError as error:
-            self._notice(f"the end of the turn could not be kept: {error}")
+            self._notice(f"cannot store the end of the turn: {error}")
 
     def _told(self, result: TurnResult) -> TurnResult:
         redact = self.executor.services.redactor.text
@@ -322,12 +330,13 @@ class Agent:
             over=lambda steps: self.over(self.settings, steps),
         )
 
-    # -- what may be done to it
+    # -- control
 
     def cancel(self) -> bool:
-        """End the turn that runs and interrupt its command, and forget about :meth:`compact_between`.
+        """Cancel the current turn, interrupting its command, and any :meth:`compact_between`; the queue is kept.
 
-        What waits in the queue stays. False: there was nothing to end.
+        Returns:
+            False if there was nothing to cancel.
         """
         shortening = tuple(self._shortening)
         for scope in shortening:
@@ -337,21 +346,26 @@ class Agent:
         return self._turn is not None or bool(shortening)
 
     def pause(self, by: str, reason: str = "") -> None:
-        """Let nothing begin; an answer that comes and a command that runs go on."""
+        """Start no calls and send no model requests; a response being received and running commands continue."""
         if not self._gate.paused:
             self._gate.pause()
             self._paused_by = by
             self.events.publish(AgentPaused(by=by, reason=reason))
 
     def resume(self, by: str) -> None:
-        """Go on, when what was done meanwhile has been looked at, where somebody does that."""
+        """Resume once :attr:`hand_back`, where it is set, has read what operators did during the pause."""
         if self._gate.paused and self.hand_back is not None:
             self.hand_back(by)
         else:
             self.resume_now(by)
 
     def resume_now(self, by: str, meanwhile: str = "") -> None:
-        """Go on now. The model is told ``meanwhile``, what was done while it was paused."""
+        """Resume at once.
+
+        Args:
+            by: the name of the operator or UI that resumes it.
+            meanwhile: what was done while the agent was paused; the model is notified of it.
+        """
         if not self._gate.paused:
             return
         if meanwhile:
@@ -361,14 +375,14 @@ class Agent:
         self._gate.resume()
 
     def notify_model(self, text: str) -> None:
-        """Let the model know something with its next request, such as what the operator ran. It begins no turn."""
+        """Add a text to the model's next request, such as what the operator ran. Starts no turn."""
         self._news.append(text)
 
     async def switch_model(self, profile: ModelProfile) -> None:
-        """Go on with another model, from the next answer on.
+        """Use another model from the next response on.
 
         Raises:
-            HarnessError: it cannot be opened; the other one stays.
+            HarnessError: the model cannot be opened; the current one is kept.
         """
         await self._open_model(profile)
         self._profile = profile
@@ -376,23 +390,26 @@ class Agent:
         self.events.publish(ModelChanged(name=profile.name, model=profile.model))
 
     async def compact(self) -> Compaction | None:
-        """Put the older messages together now; None: there is nothing to put together.
+        """Compact the older messages now.
+
+        Returns:
+            The sizes and the summary, or None if there was nothing to compact.
 
         Raises:
-            HarnessError: it could not be done; the conversation is as it was.
+            HarnessError: compaction failed; the conversation is unchanged.
         """
         return await self._compacted(await self._opened(), "request")
 
     @property
     def is_compacting(self) -> bool:
-        """Whether :meth:`compact_between` waits, or works."""
+        """Whether :meth:`compact_between` is waiting or running."""
         return bool(self._shortening)
 
     async def compact_between(self) -> Compaction | None:
-        """As :meth:`compact`, but after the turn that runs, and before the next one. :meth:`cancel` ends it.
+        """Compact like :meth:`compact`, after the current turn and before the next; :meth:`cancel` stops it.
 
         Raises:
-            HarnessError: as for :meth:`compact`, or it was cancelled.
+            HarnessError: compaction failed, as for :meth:`compact`, or was cancelled.
         """
         done: Compaction | None = None
         with anyio.CancelScope() as scope:
@@ -405,14 +422,14 @@ class Agent:
             finally:
                 self._shortening.discard(scope)
         if scope.cancelled_caught:
-            raise HarnessError("cancelled; the conversation is as it was")
+            raise HarnessError("cancelled; the conversation is unchanged")
         return done
 
     def close(self) -> None:
-        """Say that no more comes; made by whoever opened it."""
+        """Mark the agent as closed; called by the code that opened it."""
         self._closed = True
 
-    # -- what its turns ask for
+    # -- callbacks of its turns
 
     async def _opened(self) -> OpenModel:
         opened = await self._open_model(self._profile)
@@ -432,10 +449,11 @@ class Agent:
         self.charge(spent, turn_id)
 
     def charge(self, spent: Usage, turn_id: str = "") -> None:
-        """Count what was used, also by a sub-agent, and keep it with whatever is kept next.
+        """Count usage, also that of a sub-agent, and store it with the next write to the log.
 
         Args:
-            turn_id: the turn, of this conversation or of a sub-agent, with whose end it is kept once more; empty: none.
+            spent: the usage to add.
+            turn_id: the turn, of this conversation or of a sub-agent, whose stored total will include it; empty: none.
         """
         self._spent += spent
         self._of_turn += spent
@@ -451,10 +469,14 @@ class Agent:
         )
 
     def over(self, settings: AgentSettings, steps: int) -> str:
-        """Why no further answer may be asked for in the turn that runs, by it or by a sub-agent; empty: one may.
+        """Return why the current turn, or a sub-agent in it, may send no further model request.
 
         Args:
-            settings: the limits that hold for whoever asks, who has had so many ``steps``.
+            settings: the limits that apply to the requester.
+            steps: model responses that the requester has had.
+
+        Returns:
+            The reason, or an empty string if a request may be sent.
         """
         return over_limit(settings, steps, self._of_turn, self._spent)
 
@@ -466,7 +488,7 @@ class Agent:
         try:
             return await self._compacted(opened, "auto") is not None
         except HarnessError as error:
-            self._notice(f"the conversation could not be made shorter: {error}")
+            self._notice(f"cannot compact the conversation: {error}")
             return False
 
     async def _compacted(self, opened: OpenModel, trigger: str) -> Compaction | None:
@@ -482,7 +504,7 @@ class Agent:
         await self.transcript.replace(done.messages, done.summary)
         self._context = estimate(done.messages)
         if done.failure:
-            self._notice(f"the older messages were put together without the model: {done.failure}")
+            self._notice(f"older messages were compacted without a summary from the model: {done.failure}")
         summary = self.executor.services.redactor.text(done.summary)
         self.events.publish(ConversationCompacted(before=done.before, after=done.after, summary=summary))
         return Compaction(done.before, done.after, summary)
@@ -493,10 +515,10 @@ class Agent:
             turn.spent += spent
         self.charge(spent, turn.turn_id if turn is not None else "")
 
-    # -- what it hears
+    # -- events
 
     def heard(self, event: Event) -> None:
-        """Listen to its own events: who waits for an answer of the operator, and which jobs run and have ended."""
+        """Keep track of open questions to the operator and of running jobs."""
         self.jobs.heard(event)
         if isinstance(event, PermissionAsked | QuestionAsked):
             self._asked.add(event.request_id)

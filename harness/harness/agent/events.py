@@ -1,7 +1,7 @@
-"""What happens in a conversation, on the same bus as what happens to its calls.
+"""Events of a conversation, published on the same bus as those of its tool calls.
 
-A turn is everything between a prompt and the end of the work on it: answers of the model, and calls. Texts of the
-model are as it wrote them, redacted; whoever shows them spells out control characters.
+A turn is everything between a prompt and the end of the work on it: model responses and calls. Texts of the model are
+redacted and otherwise unchanged; UIs must escape control characters.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 Origin = Literal["operator", "jobs", "resume", "agent"]
-"""Who asked for a turn: a person, jobs that have ended, a session that was taken up again, or a parent agent."""
+"""Origin of a turn: an operator, jobs that have ended, a resumed conversation, or a parent agent."""
 TurnStatus = Literal["completed", "cancelled", "failed", "limit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptQueued(Event):
-    """A prompt waits for the turns before it; ``place`` is its number, by which it can be withdrawn."""
+    """A prompt was added to the queue; ``place`` identifies it, for example to withdraw it."""
 
     place: int
     prompt: str
@@ -46,14 +46,14 @@ class PromptQueued(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptWithdrawn(Event):
-    """A prompt that waited will not be worked on."""
+    """A prompt was removed from the queue before its turn."""
 
     place: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnStarted(Event):
-    """Work on a prompt begins. ``place`` is its number in the queue."""
+    """The turn of a prompt starts. ``place`` identifies the prompt in the queue."""
 
     turn_id: str
     prompt: str
@@ -63,7 +63,7 @@ class TurnStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStarted(Event):
-    """A request goes to the model: the ``step``-th of the turn, from 1, with about this many tokens."""
+    """A model request is sent: the ``step``-th of the turn, from 1, with about ``tokens`` tokens."""
 
     turn_id: str
     step: int
@@ -72,7 +72,7 @@ class RequestStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerDelta(Event):
-    """A piece of the answer as it comes."""
+    """A part of the response, published as it is received."""
 
     turn_id: str
     text: str
@@ -80,7 +80,7 @@ class AnswerDelta(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningDelta(Event):
-    """A piece of what the model thinks before it answers."""
+    """A part of the model's reasoning."""
 
     turn_id: str
     text: str
@@ -88,18 +88,18 @@ class ReasoningDelta(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCompleted(Event):
-    """One answer of the model is there, with ``calls`` calls to do. ``text`` is all of its text."""
+    """A model response is complete, with all of its ``text`` and the number of its ``calls``."""
 
     turn_id: str
     text: str
     calls: int = 0
     seconds: float = 0.0
-    """From the request to the end of the answer."""
+    """From the request to the end of the response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRetry(Event):
-    """The provider failed, and is asked again in ``seconds``; what had come of the answer does not count."""
+    """The request failed, and is retried in ``seconds``; the received part of the response is discarded."""
 
     turn_id: str
     attempt: int
@@ -109,10 +109,10 @@ class ModelRetry(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageChanged(Event):
-    """What the conversation has used so far.
+    """The conversation's usage so far.
 
-    ``context`` is the tokens of the last request and its answer, ``limit`` what the model takes (0: not known),
-    ``cost`` is in US dollars, None where no price is known.
+    ``context`` is the tokens of the last request and its response, ``limit`` the model's context limit (0: unknown),
+    ``cost`` is in US dollars, None if no price is known.
     """
 
     input_tokens: int
@@ -124,7 +124,7 @@ class UsageChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnCompleted(Event):
-    """The end of a turn. ``failure`` says what happened, and what to do, when it is not ``completed``."""
+    """The end of a turn. ``failure`` gives the reason and the remedy when the status is not ``completed``."""
 
     turn_id: str
     status: TurnStatus
@@ -145,7 +145,7 @@ class ConversationCompacted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChanged(Event):
-    """Another model goes on with the conversation."""
+    """Another model continues the conversation."""
 
     name: str
     model: str
@@ -153,7 +153,7 @@ class ModelChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPaused(Event):
-    """Nothing more is asked of the model, and no call begins, until it is resumed."""
+    """The agent was paused: it starts no calls and sends no model requests until it is resumed."""
 
     by: str
     reason: str = ""
@@ -161,7 +161,7 @@ class AgentPaused(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentResumed(Event):
-    """The agent goes on. ``meanwhile`` is what the operator did, as the model is told."""
+    """The agent was resumed. ``meanwhile`` is the operator's activity, as the model is notified of it."""
 
     by: str
     meanwhile: str = ""
@@ -169,10 +169,10 @@ class AgentResumed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Event):
-    """Something that whoever watches should know."""
+    """A message for the operators and UIs that watch the agent."""
 
     text: str
 
     def notification(self) -> tuple[str, str] | None:
-        """The same, for hooks."""
+        """Return the event's kind and text for notification hooks."""
         return "notice", self.text

@@ -49,22 +49,22 @@ if not TYPE_CHECKING:
     )
 
 
-# -- Which tools an agent is offered beside the usual ones: those that only an agent has a use for.
+# -- The tools that only agents are offered.
 
 
 AGENTS = "agents"
-"""The pack of ``task`` and ``tool_search``."""
+"""The pack with ``task`` and ``tool_search``."""
 
 
 def with_agent_pack(settings: ToolkitSettings) -> ToolkitSettings:
-    """The settings with that pack, where the operator has not chosen the tools. Pure."""
+    """Return the settings with the agents pack, unless the operator has chosen the tools. Pure."""
     tools = settings.tools
     if tools.packs or tools.include or AGENTS in tools.extra_packs:
         return settings
     return replace(settings, tools=replace(tools, extra_packs=(*tools.extra_packs, AGENTS)))
 
 
-# -- An agent from its parts: the executor of its session, its model, and the log of its conversation.
+# -- Opening an agent
 
 
 OpenOne = Callable[[ModelProfile], AbstractAsyncContextManager[OpenModel]]
@@ -72,7 +72,7 @@ OpenOne = Callable[[ModelProfile], AbstractAsyncContextManager[OpenModel]]
 
 @dataclass(frozen=True, slots=True)
 class HumanHandlers:
-    """Who answers for the agent: whoever approves its calls, answers its questions, and approved in advance."""
+    """The handlers of approval requests and questions, and the approvals given in advance."""
 
     approver: Approver | None = None
     questioner: Questioner | None = None
@@ -81,14 +81,14 @@ class HumanHandlers:
 
 @dataclass(frozen=True, slots=True)
 class ResumedConversation:
-    """A conversation that is taken up again: its messages as they were stored, and what it had used."""
+    """A conversation to resume: its messages as stored, and its usage."""
 
     messages: Sequence[str] = ()
     spent: Usage | None = None
 
 
 def load_agent() -> None:
-    """Import what an agent needs, which takes a second or two; done in a thread, a prompt can be there meanwhile.
+    """Import the agent's libraries, which takes a second or two; call it in a thread to keep a prompt responsive.
 
     Raises:
         ConfigError: a library is not installed.
@@ -103,9 +103,9 @@ def load_agent() -> None:
 
 
 def preload(agent: Agent) -> None:
-    """Load and make what the agent's first request needs and later ones have; in a thread, while nothing is asked yet.
+    """Prepare what the agent's first request needs; call it in a thread while the agent is idle.
 
-    No key is read, and nothing is sent.
+    Reads no keys and sends nothing.
     """
     from .messages.instructions import definitions
     from .models.opening import load_libraries
@@ -115,7 +115,7 @@ def preload(agent: Agent) -> None:
 
 
 class _OpenModels:
-    """The models of one agent, each opened when it is first asked, and open until the agent is closed."""
+    """The models of one agent, opened on first use and kept open until the agent is closed."""
 
     def __init__(self, stack: AsyncExitStack, open_one: OpenOne) -> None:
         self._stack = stack
@@ -148,21 +148,29 @@ async def open_agent(
     open_one: OpenOne = open_model,
     observers: Sequence[Observer] = (),
 ) -> AsyncIterator[Agent]:
-    """An agent on a target. Its turns run where :meth:`Agent.turn` is called, or where :meth:`Agent.serve` runs.
+    """Open an agent on a target; its turns run in :meth:`Agent.turn` or :meth:`Agent.serve`.
 
     Args:
-        handlers: without them, what would be asked is denied.
-        log: where the conversation is kept; by default in memory.
-        resumed: a stored conversation to continue.
-        session_id: the id of the conversation to continue; empty starts a new one.
-        tool_profile: the tools as this profile shows them.
-        spawner: who runs sub-agents; a :class:`.sub_agents.Subagents` is told of the agent.
+        execution: the execution context of the target.
+        toolkit: the tools, permissions and audit log.
+        profile: the model to start with.
+        settings: the ``[agent]`` settings; by default :class:`AgentSettings`.
+        handlers: the operator's handlers; without them, calls that need approval are denied.
+        log: where the conversation is stored; by default in memory.
+        session_id: the id of the conversation to resume; empty starts a new one.
+        resumed: the stored conversation to resume.
+        tool_profile: the tool profile: names and formats of the tools.
+        spawner: runs sub-agents; a :class:`.sub_agents.Subagents` is given the agent as their parent.
+        middleware: more middleware around tool calls, inside the agent's own.
         open_one: opens the model of a profile.
-        observers: who sees what happens, and what models are sent and answer: a trace, telemetry.
+        observers: receive events, and requests to and responses of models: a trace, telemetry.
+
+    Yields:
+        The open agent.
 
     Raises:
         ConfigError: a setting is wrong.
-        HarnessError: the target is gone, or a message that is taken up is damaged.
+        HarnessError: the target is not available, or a stored message is damaged.
     """
     await to_thread.run_sync(load_agent)
     from .agent import Agent, AgentCompactor
@@ -214,9 +222,9 @@ def _transcript(log: ConversationLog, toolkit: Toolkit, resumed: ResumedConversa
     try:
         messages = [loaded(text) for text in resumed.messages]
     except ValueError as error:
-        what = "a message of the stored conversation is damaged: no model could be given it"
+        what = "a message of the stored conversation is damaged and cannot be sent to a model"
         raise HarnessError(
-            what, hint="harness resume ID --export FILE keeps what is there, --delete removes it"
+            what, hint="harness resume ID --export FILE saves what is left, --delete removes it"
         ) from error
     return Transcript(log, toolkit.redactor, messages)
 
@@ -229,7 +237,7 @@ def _instructions(executor: Executor, mode: Mode, settings: AgentSettings) -> st
 
 @contextmanager
 def _heard(agent: Agent, log: ConversationLog, observers: Sequence[Observer]) -> Iterator[None]:
-    """The agent, its log and its observers hear what happens inside; then it is closed."""
+    """Send events to the agent, its log and its observers inside the block, then close the agent."""
     events = agent.events
     with watching(events, observers), events.listening(JobNotes(log).heard), events.listening(agent.heard):
         try:

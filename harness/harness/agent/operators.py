@@ -1,9 +1,9 @@
-"""People at the agent's tmux session: they see what it does, and it stops when they take over.
+"""Operators at the agent's tmux session: the status line that they see, and pausing the agent when they take over.
 
-The agent is paused by a key (F12), by ``/pause``, or by whoever types at its shell's prompt while it works. It goes on
-with the key again or with ``/resume``, and its model is told what was on the pane meanwhile. It never goes on by
-itself: nobody can know whether a person who has stopped typing is done. Between two turns typing pauses nothing; the
-next turn is told of it.
+A key (F12), ``/pause``, or typing at its shell's prompt while it works pauses the agent. The key again or ``/resume``
+resumes it, and its model is notified of what was on the pane during the pause. It never resumes by itself, because
+harness cannot know whether an operator who stopped typing is done. Typing between two turns pauses nothing; the model
+is notified with the next turn.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["OPERATOR", "after_last_job", "operator_activity_note", "watched_by_o
 
 OPERATOR = "operator"
 MAX_ACTIVITY_CHARS = 2_000
-"""Characters of what an operator did that the model is told."""
+"""Maximum characters of an operator's activity that the model is shown."""
 SILENT = (AnswerDelta, ReasoningDelta, ToolCallProgress)
-"""Events that change nothing of what an agent does."""
+"""Events that do not change what an agent is doing."""
 WORDS: dict[Doing, str] = {
     "idle": "waits for a prompt",
     "thinking": "thinking",
@@ -44,20 +44,20 @@ WHY = {
     "typing": "an operator types in the pane {pane}",
 }
 EARLIER = 60
-"""Lines before the mark in which a person's first command may stand."""
+"""Lines before the mark in which the operator's first command may be."""
 _TAG = re.compile(r"^\[harness (\d+): -?\d+\] ", re.MULTILINE)
 log = logging.getLogger(__name__)
 
 
 def words_of(doing: Doing) -> str:
-    """What the status line says. Pure."""
+    """Return the text of the status line. Pure."""
     return WORDS[doing]
 
 
 def operator_activity_note(text: str) -> str:
-    """What the model is told of what an operator did: the end of it, where it is much, marked as data.
+    """Return the notice for the model about an operator's activity: the end of a long text, marked as data.
 
-    It begins as all that harness says: compaction would else keep it as a prompt of the operator.
+    It starts like all notices of harness: compaction would otherwise keep it as a prompt of the operator.
     """
     if not text.strip():
         return "[harness: an operator had the session, and ran nothing in the pane.]"
@@ -73,7 +73,7 @@ def operator_activity_note(text: str) -> str:
 
 
 def after_last_job(text: str) -> str:
-    """The lines of a pane from the first prompt after the last job on; empty where prompts have no tag. Pure."""
+    """Return a pane's lines from the first prompt after the last job on; empty if prompts have no tag. Pure."""
     tags = list(_TAG.finditer(text))
     last = tags[-1][1] if tags else ""
     return next((text[tag.start() :] for tag in tags if tag[1] == last), "")
@@ -81,10 +81,12 @@ def after_last_job(text: str) -> str:
 
 @asynccontextmanager
 async def watched_by_operators(agent: Agent) -> AsyncIterator[bool]:
-    """Let the people at the agent's session see what it does, and take over. False: this target cannot tell of them.
+    """Show operators at the agent's session what it does, and let them take over.
+
+    Yields False if this target does not support it.
 
     Raises:
-        HarnessError: the link was lost.
+        HarnessError: the connection was lost.
     """
     async with AsyncExitStack() as stack:
         desk = _OperatorHandover(agent)
@@ -105,7 +107,7 @@ async def watched_by_operators(agent: Agent) -> AsyncIterator[bool]:
 
 
 class _OperatorHandover:
-    """Carries what happens from one side to the other. What the target is asked is asked in one task."""
+    """Connects the agent and the operators of its session; a single task sends the requests to the target."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -114,12 +116,12 @@ class _OperatorHandover:
         self._mark: ScreenMark | None = None
         self._pane: str | None = None
         self._between = False
-        """Somebody has typed since the last turn."""
+        """Whether an operator has typed since the last turn."""
         self._by = ""
-        """Who gives back; empty: nobody does."""
+        """The name for the pending resume of the agent; empty: none is pending."""
 
     def noticed(self, activity: OperatorActivity) -> None:
-        """Somebody at the session did something."""
+        """Handle an operator's activity at the session."""
         if activity.kind == "returned":
             self.resume_agent(OPERATOR)
             return
@@ -131,21 +133,21 @@ class _OperatorHandover:
         self._agent.pause(OPERATOR, WHY[activity.kind].format(pane=activity.pane))
 
     def heard(self, event: Event) -> None:
-        """The agent did something: the status line may be another."""
+        """Update the status line after an event of the agent."""
         if not isinstance(event, SILENT):
             self._wake()
 
     def resume_agent(self, by: str) -> None:
-        """Look at what was done meanwhile, and let the agent go on."""
+        """Read what was done during the pause, then resume the agent."""
         self._by = by
         self._wake()
 
     async def before_turn(self, people: Operators) -> None:
-        """Tell the agent what was done since its last turn."""
+        """Notify the model of what was done since its last turn."""
         if not self._between:
             return
         self._between = False
-        with suppress(HarnessError):  # the turn finds out that the link is down
+        with suppress(HarnessError):  # the turn itself reports a lost connection
             text = await self._meanwhile(people)
             self._agent.notify_model(operator_activity_note(self._agent.executor.services.redactor.text(text)))
         self._mark = None
@@ -166,11 +168,15 @@ class _OperatorHandover:
                     await people.set_status(words)
                     shown = words
             except HarnessError as error:
-                log.debug("the session could not be told: %s", error)
+                log.debug("cannot update the session: %s", error)
                 self._let_go("")
 
     async def _settled(self, people: Operators, taken: bool) -> bool:
-        """Mark where the agent was paused, or read from there on; returns whether it is paused."""
+        """Mark where the agent was paused, or read from there on.
+
+        Returns:
+            Whether the agent is paused.
+        """
         if self._by:
             text = await self._meanwhile(people)
             self._let_go(operator_activity_note(self._agent.executor.services.redactor.text(text)))
@@ -183,7 +189,7 @@ class _OperatorHandover:
         return paused
 
     async def _meanwhile(self, people: Operators) -> str:
-        """What was written since: by a person, who may have been faster than the mark, not by the job before."""
+        """Return what operators wrote since the mark, or shortly before it, without the output of the last job."""
         if self._mark is None:
             return ""
         earlier = replace(self._mark, line=max(0, self._mark.line - EARLIER))

@@ -1,4 +1,4 @@
-"""The providers, and the environment variables of their keys; known without loading the agent."""
+"""Model providers and the environment variables of their keys; importing this loads nothing of the agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 
-# -- The variables that hold keys of models. Importing this loads nothing of the agent.
+# -- Environment variables of model keys
 
 
 KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
@@ -49,13 +49,13 @@ KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "xai": ("XAI_API_KEY",),
     "zai": ("ZAI_API_KEY",),
 }
-"""Where a provider's key is usually kept, the first that is set. It is sent to the provider's own address only."""
+"""The usual variables of each provider's key; the first that is set is used, and sent only to that provider."""
 
 
 def withhold_keys(choices: CommandLineChoices | None = None) -> None:
-    """Let no command on this machine inherit the keys of models: before the target is connected.
+    """Remove the keys of models from the environment of local commands; call it before connecting to the target.
 
-    Settings that are wrong are told when the models are loaded; here the usual variables count then.
+    Invalid settings are reported when the models are loaded; here they leave only the usual variables.
     """
     try:
         tables = load_tables("models", choices)
@@ -65,7 +65,7 @@ def withhold_keys(choices: CommandLineChoices | None = None) -> None:
 
 
 def key_names(tables: Iterable[SettingsTable]) -> frozenset[str]:
-    """The usual variables, and those that profiles name in files that are trusted. Pure."""
+    """Return the usual variables and those that profiles in trusted files name. Pure."""
     usual = {name for names in KEY_VARIABLES.values() for name in names}
     keys = (_key(profile) for table in tables if table.trusted for profile in table.values.values())
     return frozenset(usual | {name for key in keys if isinstance(name := key.get("env"), str)})
@@ -76,22 +76,22 @@ def _key(profile: object) -> Mapping[str, object]:
     return key if isinstance(key, Mapping) else {}
 
 
-# -- What is known of providers without asking their libraries: their usual key variables, and which need no key.
+# -- Facts about providers that need no library
 
 
 COMPATIBLE = "openai-compatible"
-"""Any service that speaks OpenAI's chat completions, at a ``base_url``."""
+"""Any service with OpenAI's chat completions API, at a ``base_url``."""
 
 KEYLESS = frozenset({COMPATIBLE, "ollama", "vllm", "litellm"})
-"""Providers that may need no key."""
+"""Providers that may work without a key."""
 
 PROVIDERS = (*sorted({*KEY_VARIABLES, *KEYLESS, "bedrock", "google-cloud"}),)
-"""The names for messages and completion; others that pydantic-ai knows work too."""
+"""Provider names for messages and completion; others that pydantic-ai supports work too."""
 
 _LOCAL = {"ollama": ("OLLAMA_BASE_URL", "http://127.0.0.1:11434/v1")}
 
 
 def local_url(provider: str, environ: Mapping[str, str]) -> str:
-    """Where a provider that runs on this machine usually is; empty for one that does not."""
+    """Return the usual address of a provider on this machine; empty if the provider is not local."""
     variable, url = _LOCAL.get(provider, ("", ""))
     return environ.get(variable) or url

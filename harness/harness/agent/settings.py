@@ -1,6 +1,6 @@
 """Settings of the agent: the ``[agent]`` table of the settings files.
 
-A file of a directory that is not trusted may set none of it: it would choose who is paid and what the model is told.
+Files in untrusted directories cannot set it: they could choose which provider is paid and what the model is told.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ JobEnd = Literal["start_turn", "next_turn"]
 )
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What the operator has set about the agent."""
+    """The operator's settings of the agent."""
 
     model: str = ""
-    """The profile that conversations begin with; empty: the only one there is, or none."""
+    """The model profile of new conversations; empty: the only profile, if there is exactly one."""
     instructions: str = ""
-    """What the model is told besides our own rules."""
+    """Instructions for the model in addition to those of harness."""
     max_steps: int = 50
-    """Answers of the model in one turn."""
+    """Maximum model responses in one turn."""
     turn_budget_usd: float | None = None
-    """US dollars for one turn, where prices are known."""
+    """Maximum US dollars for one turn; needs known prices."""
     conversation_budget_usd: float | None = None
-    """US dollars for one conversation."""
+    """Maximum US dollars for one conversation; needs known prices."""
     conversation_max_tokens: int | None = None
-    """Tokens of one conversation, in and out."""
+    """Maximum tokens of one conversation, input plus output."""
     compaction_threshold: float = 0.85
-    """The share of the model's context at which older messages are put together."""
+    """The fraction of the model's context at which older messages are compacted."""
     on_job_exit: JobEnd = "start_turn"
-    """When a command that was left running has ended: begin a turn, or tell it with the next one."""
+    """When a background command ends: start a turn, or notify the model with the next one (``next_turn``)."""
     theme: str = ""
-    """How the prompt looks; empty chooses by the terminal."""
+    """Colors of the prompt; empty chooses by the terminal."""
     show_reasoning: bool = False
-    """Reasoning is shown as it comes; else one line says that there is some."""
+    """Show the model's reasoning as it is received; otherwise one line says that there is some."""
     telemetry: bool = False
-    """OpenTelemetry spans and metrics, also without the variables of its own."""
+    """Send OpenTelemetry spans and metrics, even if OpenTelemetry's own environment variables are not set."""
     telemetry_content: bool = False
-    """Spans hold prompts, commands and results."""
+    """Include prompts, commands and results in spans."""
     conversations_max_age: float = 366 * 86400.0
-    """Seconds after its last change for which a conversation is stored: ``90d``."""
+    """Seconds for which a conversation is stored after its last change; set as a duration such as ``90d``."""
     conversations_max_bytes: int = 1 << 30
-    """Bytes of all stored conversations, such as ``256MiB``; the oldest go first."""
+    """Maximum bytes of all stored conversations, such as ``256MiB``; the oldest are deleted first."""
 
 
 class _Table(BaseModel):
@@ -86,19 +86,19 @@ class _Table(BaseModel):
 
 
 def load_agent_settings(choices: CommandLineChoices | None = None) -> AgentSettings:
-    """The agent's table of the settings files.
+    """Return the settings of the ``[agent]`` tables of the settings files.
 
     Raises:
-        ConfigError: a file cannot be read, a key is unknown, a value is wrong, or a file that is not trusted sets one.
+        ConfigError: a file is unreadable, a key is unknown, a value is wrong, or an untrusted file sets one.
     """
     return agent_settings_of(load_tables("agent", choices))
 
 
 def agent_settings_of(tables: Iterable[SettingsTable]) -> AgentSettings:
-    """The settings of all files, in their order: what comes later counts.
+    """Return the settings of all tables; later tables override earlier ones.
 
     Raises:
-        ConfigError: as :func:`load_agent_settings`.
+        ConfigError: as for :func:`load_agent_settings`.
     """
     settings = AgentSettings()
     for table in tables:

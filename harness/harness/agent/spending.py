@@ -1,4 +1,4 @@
-"""What a conversation has used and spent, as its log has it, with the notes of its sub-agents."""
+"""Usage and cost of a stored conversation, and the notes of its sub-agents."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = [
 ]
 
 
-# -- What is kept of sub-agents: notes in the log of the agent that they work for.
+# -- Sub-agents in the log of their parent agent: as notes.
 
 
 KIND = "subagent"
-"""Of the notes."""
+"""The kind of those notes."""
 
 
 class SubagentLog(ConversationLog):
-    """The log of a sub-agent, in that of its parent: so they are kept, exported and deleted together."""
+    """The log of a sub-agent within its parent's, so that they are stored, exported and deleted together."""
 
     def __init__(self, parent: ConversationLog, session_id: str) -> None:
         self._parent = parent
@@ -61,7 +61,7 @@ class SubagentLog(ConversationLog):
 
 
 def texts_of(notes: Iterable[ConversationNote]) -> Mapping[str, Sequence[str]]:
-    """The messages of the sub-agents, by their sessions, as they were handed over. Pure."""
+    """Return the stored messages of the sub-agents, by session. Pure."""
     found: dict[str, list[str]] = {}
     for facts in _facts(notes):
         session, messages = str(facts["agent"]), facts.get("messages")
@@ -72,7 +72,7 @@ def texts_of(notes: Iterable[ConversationNote]) -> Mapping[str, Sequence[str]]:
 
 
 def is_running(stored: StoredConversation) -> Mapping[str, str]:
-    """The turns of the sub-agents that were at work when harness died, by their sessions. Pure."""
+    """Return the turns of the sub-agents that were running when harness exited, by session. Pure."""
     turn = stored.unfinished
     open_turns: dict[str, str] = {}
     for facts in _facts(note for note in stored.notes if turn is not None and note.at >= turn.started):
@@ -84,7 +84,7 @@ def is_running(stored: StoredConversation) -> Mapping[str, str]:
 
 
 def usages_of(notes: Iterable[ConversationNote]) -> Iterator[tuple[str, JsonObject]]:
-    """The turns of sub-agents that have an end, and what each took. Pure."""
+    """Return the ended turns of sub-agents with their usage. Pure."""
     for facts in _facts(notes):
         usage = facts.get("usage")
         if facts["what"] == "turn_ended" and isinstance(usage, dict):
@@ -92,7 +92,7 @@ def usages_of(notes: Iterable[ConversationNote]) -> Iterator[tuple[str, JsonObje
 
 
 def _facts(notes: Iterable[ConversationNote]) -> Iterator[dict[str, Json]]:
-    """What the notes of sub-agents say; what is none of ours is left out."""
+    """Return the content of the sub-agent notes, skipping invalid ones."""
     for note in notes:
         if note.kind == KIND:
             try:
@@ -103,27 +103,27 @@ def _facts(notes: Iterable[ConversationNote]) -> Iterator[dict[str, Json]]:
                 yield facts
 
 
-# -- What a conversation has used, as its log has it: by the end of each turn, and until then by a note for each
-# request.
+# -- Usage in the log: a total at the end of each turn, and a note for each request.
 #
 # A turn that was cut off has no end, and a compaction between two turns belongs to none: there the notes count.
 
 
 SPENT = "spent"
-"""Of the notes."""
+"""The kind of the notes for requests."""
 
 
 def note_of(spent: Usage, turn_id: str) -> str:
-    """What is kept of a request. Pure.
+    """Return the text of the note for a request. Pure.
 
     Args:
-        turn_id: the turn in whose sum it will be; empty: none.
+        spent: usage of the request.
+        turn_id: the turn whose total will include it; empty: none.
     """
     return json.dumps({"turn": turn_id, "usage": dict(spent.json())})
 
 
 def spent_in(stored: StoredConversation) -> Usage:
-    """What a stored conversation has used, with its sub-agents. Pure."""
+    """Return the usage of a stored conversation, including its sub-agents. Pure."""
     turns = ((turn.turn_id, turn.usage) for turn in stored.turns)
     sums = [(turn_id, usage) for turn_id, usage in (*turns, *usages_of(stored.notes)) if usage]
     summed = {turn_id for turn_id, _ in sums}
@@ -132,7 +132,7 @@ def spent_in(stored: StoredConversation) -> Usage:
 
 
 def _noted(notes: Iterable[ConversationNote]) -> Iterator[tuple[str, JsonObject]]:
-    """The turn and the usage of each note; what is none of ours is left out."""
+    """Return the turn and the usage of each note, skipping invalid ones."""
     for note in notes:
         if note.kind == SPENT:
             try:

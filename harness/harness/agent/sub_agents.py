@@ -1,4 +1,4 @@
-"""Sub-agents: their turns below the turn of another agent, and the targets that they may use."""
+"""Sub-agents: their turns within a turn of their parent agent, and the targets that they may use."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ __all__ = [
 ]
 
 
-# -- The targets that an agent may send another one to: those that the operator has named, and no other.
+# -- The targets that a sub-agent may be sent to: those that the settings name.
 
 
 class NamedTargets:
     """The ``[targets.NAME]`` tables of the settings.
 
     Args:
-        config_file: the file of ``--config``, if there is one.
+        config_file: the file of ``--config``, if given.
     """
 
     def __init__(self, config_file: str | None = None) -> None:
@@ -57,11 +57,11 @@ class NamedTargets:
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[ExecutionContext]:
-        """Connect to one, by its name or its URL. Nobody is asked for a password or a host key.
+        """Connect to a target, by its name or its URL, without prompting for a password or a host key.
 
         Raises:
             TargetNotFound: the settings do not name it.
-            ConnectError: it cannot be reached.
+            ConnectError: it is not reachable.
         """
         settings = await to_thread.run_sync(self._settings, name)
         with use_prompter(None):
@@ -75,13 +75,13 @@ class NamedTargets:
         if chosen is None:
             names = ", ".join(one for one, _ in known) or "none"
             raise TargetNotFound(
-                f"no agent can be sent to {name!r}: the settings name: {names}", hint="leave backend out"
+                f"sub-agents cannot use {name!r}: the settings name: {names}", hint="leave backend out"
             )
         return load_settings(CommandLineChoices(config_file=self._config_file, target=chosen))
 
 
 def _url(text: str) -> str:
-    """A URL as it is compared; what is none stays as it is."""
+    """Return a target URL in normal form; other text is returned unchanged."""
     try:
         return str(Target.parse(text))
     except (HarnessError, ValueError):
@@ -90,12 +90,12 @@ def _url(text: str) -> str:
 
 # -- Sub-agents: the conversations of a model that the tool ``task`` starts.
 #
-# A sub-agent begins without its parent's conversation, works with the executor that it is handed, and its last
-# words are the result. Its messages are kept with its parent's, so that it can go on, also with a later harness.
+# A sub-agent starts without its parent's conversation and uses the executor that it is given; its last text is the
+# result. Its messages are stored with its parent's, so that it can be resumed, also by a later harness process.
 
 
 KEPT = 32
-"""Sub-agents whose conversations are held, to go on with."""
+"""Maximum number of sub-agents whose conversations are kept in memory to be resumed."""
 RULES = (
     "You work for another agent, and not for a person: nobody answers questions. Your last message is all that it gets."
 )
@@ -103,14 +103,14 @@ RULES = (
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """What sub-agents have of the agent that they work for."""
+    """What sub-agents use of their parent agent."""
 
     profile: Callable[[], ModelProfile]
     open_model: Callable[[ModelProfile], Awaitable[OpenModel]]
     charge: Callable[[Usage, str], None]
-    """Count what was used in a turn of a sub-agent, which has that id."""
+    """Counts the usage of the sub-agent's turn with that id."""
     over: Callable[[AgentSettings, int], str]
-    """Why, with these limits and after so many answers, no further one may be asked for; empty when one may."""
+    """Returns why, with these limits and after that many responses, no request may be sent; empty if one may."""
     gate: Gate
     log: ConversationLog
     settings: Callable[[], AgentSettings]
@@ -121,9 +121,9 @@ class Subagents(Spawner):
     """Runs the sub-agents of one agent.
 
     Args:
-        models: the models that may be asked for by name; without them there is the parent's alone.
-        targets: the targets that they may be sent to.
-        notes: those of a stored conversation, whose sub-agents can then go on.
+        models: the models that may be requested by name; without them, only the parent's.
+        targets: the targets that sub-agents may be sent to.
+        notes: the notes of a stored conversation, whose sub-agents can then be resumed.
     """
 
     def __init__(
@@ -134,22 +134,22 @@ class Subagents(Spawner):
         notes: Iterable[ConversationNote] = (),
     ) -> None:
         self.parent: Parent | None = None
-        """Set when the agent is there."""
+        """Set once the agent is open."""
         self._models = models or ModelTable()
         self._targets = targets
         self._messages: dict[str, Sequence[ModelMessage]] = dict(messages_of(notes))
         self._running: dict[str, ModelProfile] = {}
-        """The sub-agents at work, by their sessions, with the models that they have."""
+        """The models of the running sub-agents, by session."""
 
     async def spawn(self, request: SpawnRequest, executor: Executor) -> SpawnResult:
         """See :class:`Spawner`."""
         if self.parent is None:
-            raise HarnessError("there is no agent yet that it could work for")
+            raise HarnessError("sub-agents need a running parent agent")
         session = request.session_id
         if session in self._running:
-            raise HarnessError(f"{session} is at work already", hint="wait for it, or start a new agent")
+            raise HarnessError(f"sub-agent {session} is already running", hint="wait for it, or start a new agent")
         if request.resume and request.resume not in self._messages:
-            raise HarnessError(f"the conversation of {request.resume} is not known any more", hint="start a new agent")
+            raise HarnessError(f"the conversation of {request.resume} is no longer available", hint="start a new agent")
         profile = self._profile(request, self.parent)
         log = SubagentLog(self.parent.log, session)
         transcript = Transcript(log, executor.services.redactor, self._messages.get(session, ()))
@@ -162,14 +162,14 @@ class Subagents(Spawner):
 
     def _profile(self, request: SpawnRequest, parent: Parent) -> ModelProfile:
         above = request.session_id.rpartition(".")[0]
-        current = self._running.get(above) or parent.profile()  # a sub-agent's own sub-agents have its model
+        current = self._running.get(above) or parent.profile()  # nested sub-agents use their parent's model
         if not request.model or request.model in (current.name, current.model, current.label):
             return current
         known = {name: one for one in self._models.profiles for name in (one.model, one.label, one.name)}
         if request.model not in known:
             names = ", ".join(one.name for one in self._models.profiles) or current.name
             raise ConfigError(
-                f"no model {request.model!r} may be asked for; there are: {names}", hint="leave model out"
+                f"model {request.model!r} is not available; available models: {names}", hint="leave model out"
             )
         return known[request.model]
 
@@ -182,18 +182,20 @@ class Subagents(Spawner):
     def open_target(self, url: str) -> AbstractAsyncContextManager[ExecutionContext]:
         """See :class:`Spawner`."""
         if self._targets is None:
-            raise UnsupportedOperation(f"no agent can be sent to {url} from here", hint="leave backend out")
+            raise UnsupportedOperation(
+                f"no sub-agent can be sent to {url}: no targets are configured", hint="leave backend out"
+            )
         return self._targets.open(url)
 
 
 def set_parent(spawner: Spawner | None, parent: Parent) -> None:
-    """Tell who runs sub-agents of the agent that they work for; another spawner than ours needs to know nothing."""
+    """Give the parent agent to the spawner of sub-agents; other spawners than :class:`Subagents` do not use it."""
     if isinstance(spawner, Subagents):
         spawner.parent = parent
 
 
 class _SharedGate(Gate):
-    """Closed while that of the parent is. What is refused by this one is the sub-agent's own matter."""
+    """A gate that is paused while the parent's is; cancellation refuses only the sub-agent's calls."""
 
     def __init__(self, outer: Gate) -> None:
         super().__init__()
@@ -211,7 +213,7 @@ class _SharedGate(Gate):
 
 @dataclass(slots=True)
 class _SubagentRun:
-    """One run of a sub-agent."""
+    """One turn of a sub-agent."""
 
     parent: Parent
     request: SpawnRequest
@@ -221,7 +223,7 @@ class _SubagentRun:
     _turn: Turn = field(init=False)
 
     async def run_to_completion(self, log: ConversationLog) -> SpawnResult:
-        """Work on the prompt, between a beginning and an end in the log."""
+        """Run the turn on the prompt, recording its start and end in the log."""
         turn = self._turn = Turn(uuid.uuid4().hex, self._surroundings())
         redact = self.executor.services.redactor.text
         await log.turn_started(turn.turn_id, redact(self.request.prompt), "agent")
@@ -269,14 +271,14 @@ class _SubagentRun:
             if done is not None:
                 await self.transcript.replace(done.messages, done.summary)
         except HarnessError as error:
-            text = self.executor.services.redactor.text(f"the conversation could not be made shorter: {error}")
+            text = self.executor.services.redactor.text(f"cannot compact the conversation: {error}")
             self.executor.events.publish(Notice(text=text))
             return False
         return done is not None
 
 
 def said(result: TurnResult, spent: Usage) -> SpawnResult:
-    """What the parent is told. Pure."""
+    """Return the result for the parent agent. Pure."""
     if result.status == "completed":
         return SpawnResult(result.text, usage=spent.json())
     why = result.failure.replace("say 'go on' to continue", "resume it to continue") or result.status
@@ -285,9 +287,9 @@ def said(result: TurnResult, spent: Usage) -> SpawnResult:
 
 
 def messages_of(notes: Iterable[ConversationNote]) -> Mapping[str, Sequence[ModelMessage]]:
-    """The conversations of sub-agents, by their sessions, as the log of their parent has them. Pure.
+    """Return the conversations of sub-agents, by session, from the notes in their parent's log. Pure.
 
-    One with a message that nobody can read is left out: half of a conversation would mislead.
+    Conversations with an unreadable message are omitted: an incomplete one would mislead the model.
     """
     found: dict[str, Sequence[ModelMessage]] = {}
     for session, texts in texts_of(notes).items():

@@ -1,4 +1,4 @@
-"""One turn: requests to the model, the transcript they make, and the gate at which it pauses."""
+"""One turn: model requests, the message history, and the gate that pauses and cancels calls."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ __all__ = [
 ]
 
 
-# -- Where every call of an agent passes: nothing begins while it is paused, or once its turn is cancelled.
+# -- The gate that every tool call passes: closed while the agent is paused, refusing once its turn is cancelled.
 
 
 class Gate:
-    """A middleware around the calls of an agent and of its sub-agents."""
+    """Middleware that holds or refuses the calls of an agent and of its sub-agents."""
 
     def __init__(self) -> None:
         self._open = anyio.Event()
@@ -78,28 +78,28 @@ class Gate:
 
     @property
     def paused(self) -> bool:
-        """Nothing begins."""
+        """Whether calls are held."""
         return not self._open.is_set()
 
     def pause(self) -> None:
-        """Let nothing begin until :meth:`resume`; what runs goes on."""
+        """Hold new calls until :meth:`resume`; running calls continue."""
         if self._open.is_set():
             self._open = anyio.Event()
 
     def resume(self) -> None:
-        """Let what waits begin."""
+        """Let held calls start."""
         self._open.set()
 
     def refuse(self, *, cancelled: bool) -> None:
-        """Refuse whatever would begin, until it is told otherwise: the turn that asked for it is cancelled."""
+        """Set whether calls are refused because their turn was cancelled."""
         self._cancelled = cancelled
 
     async def wait_until_open(self) -> None:
-        """Wait until it is open."""
+        """Wait until the gate is not paused."""
         await self._open.wait()
 
     async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
-        """Take a call through."""
+        """Run a call, waiting while paused; refuse it if its turn was cancelled."""
         if not self._cancelled and self.paused:
             began = anyio.current_time()
             await self.wait_until_open()
@@ -111,7 +111,7 @@ class Gate:
 
 
 class GatedApprover(Approver):
-    """Asks somebody else; what was allowed while the agent is paused begins when it goes on."""
+    """Passes approval requests on; a call approved while the agent is paused starts when it resumes."""
 
     def __init__(self, approver: Approver, gate: Gate) -> None:
         self._approver = approver
@@ -140,16 +140,16 @@ class GatedApprover(Approver):
         return await self._approver.ask(question)
 
 
-# -- One answer of the model: streamed, asked for again where that can help, and kept as far as it came.
+# -- One model response: streamed, requested again where that can help, and kept as far as it was received.
 
 
 GUESS = r"The provider sent a `function_call_arguments\.done`"
-"""How the library begins to say that the arguments of a call came in two versions, and that it took one of them."""
+"""The start of the library's warning that a call's arguments came in two versions, of which it chose one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequestOptions:
-    """What is asked of a model."""
+    """The content of a model request."""
 
     messages: Sequence[ModelMessage]
     instructions: str
@@ -157,23 +157,23 @@ class ModelRequestOptions:
 
     @property
     def parameters(self) -> ModelRequestParameters:
-        """The same, less the messages, in the library's words."""
+        """Instructions and tools as pydantic-ai's request parameters."""
         parts = [InstructionPart(content=self.instructions)] if self.instructions else []
         return ModelRequestParameters(function_tools=list(self.tools), instruction_parts=parts)
 
     @property
     def size(self) -> int:
-        """Tokens, estimated."""
+        """Estimated tokens of the whole request."""
         return overhead(self.instructions, self.tools) + estimate(self.messages)
 
 
 @dataclass(slots=True)
 class ModelRequester:
-    """Asks a model for the answers of one turn.
+    """Sends the model requests of one turn.
 
     Args:
-        count: is called once for each request that was answered, cut off or cancelled.
-        may_ask: whether there is a budget left to ask again.
+        count: called once for each request that was answered, cut off or cancelled.
+        may_ask: whether the budget allows a retry.
     """
 
     events: EventBus
@@ -182,32 +182,32 @@ class ModelRequester:
     count: UsageRecorder = lambda response, opened, asked: None
     may_ask: Callable[[], bool] = lambda: True
     partial: ModelResponse | None = None
-    """What had come of an answer that was cancelled."""
+    """The received part of a cancelled response."""
     _random: random.Random = field(default_factory=random.Random)
 
     async def ask(self, opened: OpenModel, wanted: ModelRequestOptions) -> ModelResponse:
-        """The whole answer; its pieces are published as they come.
+        """Return the complete response, publishing its parts as they are received.
 
         Raises:
-            ModelFailure: there is none, and to ask again does not help.
+            ModelFailure: the request failed, and a retry would not help or is not allowed.
         """
         attempt = 0
         while True:
             try:
                 return await self._once(opened, wanted)
-            except Exception as error:  # every provider has errors of its own
+            except Exception as error:  # every provider has its own errors
                 self.partial = None
                 failure = error if isinstance(error, ModelFailure) else model_failure(error, opened.profile)
                 attempt += 1
                 seconds = backoff(failure, attempt, opened.profile.retries, jitter=self._random.random())
                 if seconds is None or not self.may_ask():
-                    raise failure from None  # a provider's error may hold the key that it refuses
+                    raise failure from None  # a provider's error may contain the rejected key
             reason = self.redactor.text(failure.message)
             self.events.publish(ModelRetry(turn_id=self.turn_id, attempt=attempt, seconds=seconds, reason=reason))
             await anyio.sleep(seconds)
 
     async def _once(self, opened: OpenModel, wanted: ModelRequestOptions) -> ModelResponse:
-        """One request; an answer that is not whole is a failure."""
+        """Send one request; an incomplete response is a failure."""
         self.partial = None
         _reject_guessed_calls()
         request = Request(wanted.messages, wanted.parameters, wanted.size)
@@ -222,7 +222,7 @@ class ModelRequester:
         self.count(response, opened, asked)
 
     async def _publish(self, stream: StreamedResponse) -> None:
-        """Show what comes, redacted: a model may say a secret that its user told it."""
+        """Publish received text, redacted: a model may repeat a secret from its prompt."""
         text, reasoning = StreamRedactor(self.redactor), StreamRedactor(self.redactor)
         async for event in stream:
             if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart | ThinkingPart):
@@ -245,15 +245,15 @@ class ModelRequester:
 
 
 def _reject_guessed_calls() -> None:
-    """Make an error of it when the library takes one of two versions of a call: the other one may be what was meant."""
-    warnings.filterwarnings("error", message=GUESS, category=UserWarning)  # the same filter again takes its own place
+    """Turn the library's warning about a guessed call into an error: the other version may have been meant."""
+    warnings.filterwarnings("error", message=GUESS, category=UserWarning)  # repeated calls add no second filter
 
 
-# -- The messages of a conversation, in memory and on the disk. The disk comes first, and holds no secrets.
+# -- The message history, in memory and on disk; messages are redacted before they are written.
 
 
 class Transcript:
-    """All messages so far. Not for several tasks at once."""
+    """The messages of a conversation. Not for concurrent use by several tasks."""
 
     def __init__(self, log: ConversationLog, redactor: Redactor, messages: Sequence[ModelMessage] = ()) -> None:
         self._log = log
@@ -261,20 +261,20 @@ class Transcript:
         self.messages: list[ModelMessage] = list(messages)
 
     async def append(self, *messages: ModelMessage) -> None:
-        """Keep messages; when this returns they are on the disk. A cancel does not come between.
+        """Add messages, and store them on disk before returning; cancellation waits for that.
 
         Raises:
-            HarnessError: they could not be kept; they are in memory all the same.
+            HarnessError: they could not be stored; they are in memory nevertheless.
         """
         self.messages.extend(messages)
         with anyio.CancelScope(shield=True):
             await self._log.append([self._kept(message) for message in messages])
 
     async def replace(self, messages: Sequence[ModelMessage], summary: str) -> None:
-        """Put shorter ones in the place of all.
+        """Replace all messages by shorter ones.
 
         Raises:
-            HarnessError: they could not be kept; nothing is changed.
+            HarnessError: they could not be stored; nothing is changed.
         """
         with anyio.CancelScope(shield=True):
             await self._log.replaced([self._kept(message) for message in messages], self._redactor.text(summary))
@@ -285,7 +285,7 @@ class Transcript:
 
 
 def with_words(response: ModelResponse, text: str) -> ModelResponse:
-    """The answer with other words, in the place of its first ones. Pure."""
+    """Return the response with its text replaced; the first text part holds the new one. Pure."""
     parts: list[ModelResponsePart] = []
     said = False
     for part in response.parts:
@@ -298,11 +298,11 @@ def with_words(response: ModelResponse, text: str) -> ModelResponse:
 
 
 def text_of(response: ModelResponse) -> str:
-    """The words of an answer, without its reasoning. Pure."""
+    """Return the text of a response, without its reasoning. Pure."""
     return "".join(part.content for part in response.parts if isinstance(part, TextPart))
 
 
-# -- One turn: answers of the model and calls, until it has nothing more to do, is cancelled, or reaches a limit.
+# -- One turn: model responses and calls, until the model makes no more calls, or a cancel or a limit ends the turn.
 
 
 log = logging.getLogger(__name__)
@@ -316,7 +316,7 @@ NOTHING = "(the model said nothing)"
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """How a turn ended. ``text`` is the last words of the model; ``failure`` says why it is not ``completed``."""
+    """How a turn ended. ``text`` is the model's last text; ``failure`` says why the status is not ``completed``."""
 
     status: TurnStatus
     text: str = ""
@@ -328,7 +328,7 @@ class TurnResult:
 
 @dataclass(frozen=True, slots=True)
 class TurnContext:
-    """What a turn needs of the agent that it belongs to."""
+    """What a turn uses of its agent."""
 
     executor: Executor
     transcript: Transcript
@@ -336,20 +336,20 @@ class TurnContext:
     settings: AgentSettings
     instructions: str
     model: Callable[[], Awaitable[OpenModel]]
-    """The model that answers next: it may be another one with each answer."""
+    """Returns the model for the next response; it may differ each time."""
     news: Callable[[], Sequence[str]]
-    """What has happened since this was asked last, and the model should know."""
+    """Returns the notices for the model since the last call."""
     situation: Callable[[], Awaitable[str]]
     shorten: Callable[[OpenModel, int], Awaitable[bool]]
-    """Make the conversation shorter when a request of so many tokens is too long; 0 makes it so in any case."""
+    """Compacts the conversation if a request of that many tokens is too long; with 0, in any case."""
     charge: Callable[[Usage, str], None]
-    """Count what a request of the turn of that id has used."""
+    """Counts the usage of a request of the turn with that id."""
     over: Callable[[int], str]
-    """Why, after so many answers of the turn, no further one may be asked for; empty when one may."""
+    """Returns why, after that many responses in the turn, no further request may be sent; empty if one may."""
 
 
 class Turn:
-    """The work on one prompt. :meth:`cancel` ends it from another task."""
+    """The work on one prompt; :meth:`cancel` ends it from another task."""
 
     def __init__(self, turn_id: str, around: TurnContext) -> None:
         self.turn_id = turn_id
@@ -360,14 +360,14 @@ class Turn:
         self._asking: anyio.CancelScope | None = None
         self._steps = 0
         self.spent = Usage()
-        """What its answers and its compactions have used so far."""
+        """Usage of its responses and compactions so far."""
         self._context = 0
         self.calling = False
-        """Calls are running."""
+        """Whether calls are running."""
         self.cancelled = False
 
     def cancel(self) -> None:
-        """End it: the answer that comes is stopped, calls that run are interrupted, and no other begins."""
+        """Cancel the turn: stop the response being received, interrupt running calls, and start no others."""
         self.cancelled = True
         self._around.gate.refuse(cancelled=True)
         if self._asking is not None:
@@ -375,14 +375,14 @@ class Turn:
         self._around.executor.cancel()
 
     async def run(self, prompt: str) -> TurnResult:
-        """Work on the prompt. Whatever fails is in the result; only a cancel of the caller is raised."""
+        """Work on the prompt; failures are in the result, and only the caller's cancellation is raised."""
         self._around.gate.refuse(cancelled=self.cancelled)
         try:
             await self._say([*self._news(), UserPromptPart(prompt)])
             return await self._answers()
         except HarnessError as error:
             return self._result("failed", failure=str(error), error=error)
-        except Exception as error:  # a conversation is worth more than one turn of it
+        except Exception as error:  # the conversation must survive a failed turn
             log.exception("the turn failed")
             known = HarnessError(f"internal error: {type(error).__name__}: {error}", hint="please report it")
             return self._result("failed", failure=str(known), error=known)
@@ -399,7 +399,7 @@ class Turn:
                 return self._result("limit", text, failure=reason)
             try:
                 response = await self._answer()
-            except ModelFailure:  # what is lost is spent, too
+            except ModelFailure:  # a failed request may have used up the budget
                 if reason := self._over():
                     return self._result("limit", text, failure=reason)
                 raise
@@ -422,14 +422,18 @@ class Turn:
         self._around.charge(spent, self.turn_id)
 
     async def _pause(self) -> None:
-        """Wait until the agent is not paused; a cancel gets through."""
+        """Wait until the agent is not paused, or the turn is cancelled."""
         if self._around.gate.paused and not self.cancelled:
             with anyio.CancelScope() as self._asking:
                 await self._around.gate.wait_until_open()
             self._asking = None
 
     async def _answer(self) -> ModelResponse | None:
-        """The next answer, kept and counted; None when the turn was cancelled meanwhile."""
+        """Return the next response, stored and counted.
+
+        Returns:
+            None if the turn was cancelled in the meantime.
+        """
         opened = await self._around.model()
         response: ModelResponse | None = None
         started = anyio.current_time()
@@ -451,7 +455,7 @@ class Turn:
         return response
 
     async def _heard_by_hooks(self, response: ModelResponse) -> ModelResponse:
-        """The answer with the words that the operator's hooks leave of it; its calls are not theirs to change here."""
+        """Return the response with its text as the operator's hooks leave it; hooks here cannot change its calls."""
         said = text_of(response)
         if not said:
             return response
@@ -463,7 +467,7 @@ class Turn:
         return response if words is None else with_words(response, words)
 
     async def _asked(self, opened: OpenModel) -> ModelResponse:
-        """Ask; a conversation that turns out too long for the model is made shorter, once."""
+        """Send a request; if the conversation is too long for the model, compact it once and retry."""
         try:
             return await self._request(opened)
         except ModelFailure as failure:
@@ -500,7 +504,7 @@ class Turn:
             self.calling = False
 
     async def _keep_partial(self) -> None:
-        """What had been said of a cancelled answer; calls that were not whole never existed."""
+        """Store the received text of a cancelled response, without its incomplete calls."""
         partial = self._requester.partial
         said = [part for part in partial.parts if isinstance(part, TextPart) and part.content] if partial else []
         if partial is not None and said:

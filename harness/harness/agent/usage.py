@@ -1,4 +1,4 @@
-"""What a conversation has used, and what it may use. Pure."""
+"""Usage and cost of a conversation, and their limits. Pure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["Usage", "over_limit", "spent_on"]
 
 MAX_REQUEST_TOKENS = 1 << 40
-"""Tokens of one request."""
+"""Maximum tokens of one request that are counted; a larger number is a provider's error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens in and out, of them read from and written to the provider's cache, and US dollars.
+    """Input and output tokens, how many of them used the provider's cache, and the cost in US dollars.
 
-    ``cost`` counts what has a known price; ``unpriced`` is how many answers had none. ``estimated`` is how many of the
-    tokens no provider counted, and ``estimated_cost`` what they cost: the provider may never count the tokens of a
-    cancelled answer.
+    ``cost`` counts responses with a known price; ``unpriced`` is the number of responses without. ``estimated`` is the
+    number of tokens that no provider counted, and ``estimated_cost`` their cost: a provider may not count the tokens
+    of a cancelled response.
     """
 
     input_tokens: int = 0
@@ -55,16 +55,16 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """All of them."""
+        """Input plus output tokens."""
         return self.input_tokens + self.output_tokens
 
     @property
     def known_cost(self) -> float | None:
-        """US dollars; None when nothing that was used has a price."""
+        """US dollars; None if no response has a known price."""
         return None if self.unpriced and self.unpriced == self.answers else self.cost
 
     def json(self) -> JsonObject:
-        """As it is stored and printed; ``estimated_tokens`` only where there are some."""
+        """Return the stored and printed form; ``estimated_tokens`` and its cost only if some are estimated."""
         estimated: dict[str, Json] = {}
         if self.estimated:
             estimated = {"estimated_tokens": self.estimated, "estimated_cost": self.estimated_cost}
@@ -80,7 +80,7 @@ class Usage:
 
     @classmethod
     def of(cls, value: JsonObject) -> Usage:
-        """What :meth:`json` made; what is missing there is 0."""
+        """Return the usage from the form of :meth:`json`; missing values are 0."""
 
         def number(name: str) -> int:
             found = value.get(name)
@@ -101,15 +101,19 @@ class Usage:
 
 
 def over_limit(settings: AgentSettings, steps: int, turn: Usage, session: Usage) -> str:
-    """Why no further answer may be asked for; empty when one may. Pure.
+    """Return why no further model request may be sent. Pure.
 
-    A limit of the conversation closes it for good, so only what a provider counted reaches one. A turn that an estimate
-    has ended can be continued.
+    A limit of the conversation ends it permanently, so only tokens that a provider counted count towards it. A turn
+    that an estimate has ended can be continued.
 
     Args:
-        steps: answers of this turn so far.
-        turn: what this turn has used.
-        session: what the conversation has used, this turn included.
+        settings: the limits.
+        steps: model responses in this turn so far.
+        turn: usage of this turn.
+        session: usage of the conversation, including this turn.
+
+    Returns:
+        The reason, or an empty string if a request may be sent.
     """
     about = ", in part by an estimate" if turn.estimated else ""
     if steps >= settings.max_steps:
@@ -127,18 +131,19 @@ def over_limit(settings: AgentSettings, steps: int, turn: Usage, session: Usage)
             f"the conversation has used {tokens} tokens; conversation_max_tokens is {settings.conversation_max_tokens}"
         )
     if (settings.turn_budget_usd is not None or settings.conversation_budget_usd is not None) and turn.unpriced:
-        return "a budget is set, and the model has no known price: set prices in its profile"
+        return "a budget is set, but the model has no known price: set prices in its profile"
     return ""
 
 
 def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> Usage:
-    """What one request has used, also one whose answer was cancelled or cut off. Pure.
+    """Return the usage of one request, also of one whose response was cancelled or cut off. Pure.
 
-    What the provider counted counts; where it counted nothing, or not to the end, an estimate does.
+    The provider's counts are used; where they are missing or incomplete, an estimate is.
 
     Args:
-        response: the answer as far as it came; None: nothing of it came.
-        asked: tokens of the request, as they are estimated.
+        response: the response as far as it was received; None: nothing was received.
+        opened: the model.
+        asked: estimated tokens of the request.
     """
     from pydantic_ai.messages import ModelResponse
 
@@ -168,6 +173,6 @@ def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> U
 
 
 def _sane(usage: RequestUsage) -> RequestUsage:
-    """What a provider counted, where it is a number of tokens: it may send anything."""
+    """Return a provider's counts, limited to plausible values."""
     named = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
     return replace(usage, **{name: min(max(0, getattr(usage, name)), MAX_REQUEST_TOKENS) for name in named})

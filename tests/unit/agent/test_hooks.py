@@ -55,7 +55,7 @@ async def test_a_message_that_a_hook_denies_reaches_neither_the_model_nor_the_lo
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, [], log=log, hooks=hooks) as desk:
             result = await desk.agent.turn("restart the database")
-            assert (result.status, result.failure) == ("failed", "a hook refused the message: not on fridays")
+            assert (result.status, result.failure) == ("failed", "a hook denied the message: not on fridays")
             assert desk.server.asked == []
     (one,) = told(seen)
     assert (one["event"], one["message"], one["data"]) == (
@@ -231,7 +231,7 @@ async def test_a_compaction_that_a_hook_refuses_is_not_done(tmp_path: Path, monk
                 for number in range(6):
                     await desk.agent.turn(f"request {number}")
                 assert await compacted(desk.agent) == (
-                    "a hook refused to compact the conversation: keep it all" if answer else "done"
+                    "a hook denied compacting the conversation: keep it all" if answer else "done"
                 )
         (one,) = told(place / "seen")
         assert (one["event"], one["data"]) == ("pre_compact", {"trigger": "request", "messages": 12})

@@ -344,7 +344,7 @@ async def test_a_sub_agent_goes_on_later_and_with_a_later_harness(
         texts = [one.outcome.result.text for one in house.of_calls("task")]
         (asked,) = house.scripts.asked["count"]
     assert "two" in texts
-    assert any("is not known any more" in text for text in texts)
+    assert any("is no longer available" in text for text in texts)
     assert [one["content"] for one in asked.body["messages"] if one["role"] == "assistant"] == ["one"]
     assert "and next?" in asked.text
 
@@ -472,7 +472,7 @@ async def test_another_model_is_asked_for_by_name_and_only_one_that_is_configure
         assert house.scripts.asked["one"][0].model == "other-model"
     texts = [one.outcome.result.text for one in house.of_calls("task")]
     assert "from the other" in texts
-    assert any("no model 'openai:dear-model' may be asked for; there are: test, other" in text for text in texts)
+    assert any("model 'openai:dear-model' is not available; available models: test, other" in text for text in texts)
 
 
 @pytest.mark.usefixtures("needs_process")

@@ -168,7 +168,7 @@ async def test_a_turn_that_cannot_be_kept_is_not_worked_on_and_the_conversation_
     assert (first.status, second.status) == ("failed", "completed")
     assert "no space left" in first.failure
     assert [event.text for event in desk.of(Notice)] == [
-        "the end of the turn could not be kept: the conversation could not be kept: no space left on device"
+        "cannot store the end of the turn: the conversation could not be kept: no space left on device"
     ]
     assert len(desk.server.asked) == 1
 

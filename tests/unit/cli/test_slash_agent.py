@@ -186,7 +186,7 @@ async def test_compacting_that_waits_or_runs_is_cancelled_with_the_turn(
                         assert other.warnings == ["/session: not while /compact works: C-c cancels it"]
                     await anyio.wait_all_tasks_blocked()
                     assert agent.cancel()
-                assert said[0].endswith("! /compact: cancelled; the conversation is as it was")
+                assert said[0].endswith("! /compact: cancelled; the conversation is unchanged")
                 await here.behind.until(lambda: agent.state.doing == "idle")
             assert not agent.cancel()
     assert here.behind.of(ConversationCompacted) == []
