@@ -1,4 +1,4 @@
-"""Single messages as every provider takes them: nothing empty, no bytes that JSON cannot hold, and no secrets."""
+"""Cleans single messages so that every provider accepts them: no empty parts, no invalid text, no secrets."""
 
 from __future__ import annotations
 
@@ -46,30 +46,30 @@ __all__ = [
 ]
 
 
-# -- Texts with bytes that were no UTF-8, in a form that JSON can hold, and the way back.
+# -- Text with bytes that are not UTF-8: escaped for JSON, and unescaped
 
 
 MARK = "\ufdd0"
-"""No character, and never will be: it begins the four hexadecimal digits of what it stands for."""
+"""A Unicode noncharacter, followed by the four hexadecimal digits of the code point that it escapes."""
 UNFIT = re.compile(rf"[\ud800-\udfff{MARK}]")
 MARKED = re.compile(rf"{MARK}([0-9a-f]{{4}})")
 T = TypeVar("T")
 
 
 def escaped(value: T) -> T:
-    """A copy of a dataclass in which every text can be written as UTF-8."""
+    """Return a copy of a dataclass in which every text can be encoded as UTF-8."""
     found: T = _mapped(value, lambda text: UNFIT.sub(lambda one: f"{MARK}{ord(one[0]):04x}", text))
     return found
 
 
 def unescaped(value: T) -> T:
-    """What :func:`escaped` made a copy of."""
+    """Return a copy with the texts restored that :func:`escaped` changed."""
     found: T = _mapped(value, lambda text: MARKED.sub(lambda one: chr(int(one[1], 16)), text))
     return found
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """The value with each text in it changed, at any depth."""
+    """Return the value with ``change`` applied to each text in it, at any depth."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list | tuple):
@@ -80,17 +80,17 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
         return value
     found = copy.copy(value)
     for one in fields(value):
-        object.__setattr__(found, one.name, _mapped(getattr(value, one.name), change))  # some are frozen
+        object.__setattr__(found, one.name, _mapped(getattr(value, one.name), change))  # some dataclasses are frozen
     return found
 
 
-# -- Messages without secrets: as they may be kept, and as notes are made of them.
+# -- Redacted messages, for storage and for summaries
 
 
 def without_secrets(message: ModelMessage, redact: Callable[[str], str]) -> ModelMessage:
-    """A message as it may be kept. Pure, as far as ``redact`` is.
+    """Return a message with secrets redacted, as it may be stored. Pure, if ``redact`` is.
 
-    Reasoning that holds a secret loses its signature, which was for other words.
+    Redacted reasoning loses its signature, which was made for the original text.
     """
     if isinstance(message, ModelRequest):
         return replace(message, parts=[_request_part(part, redact) for part in message.parts])
@@ -98,7 +98,7 @@ def without_secrets(message: ModelMessage, redact: Callable[[str], str]) -> Mode
 
 
 def _whole(parts: Sequence[ModelResponsePart], redact: Callable[[str], str]) -> Sequence[ModelResponsePart]:
-    """The parts; where a secret begins in one text and ends in another, both are one."""
+    """Return the parts; if a secret is split over several text parts, those become one part."""
     texts = [part.content for part in parts if isinstance(part, TextPart)]
     if len(texts) < 2 or redact("".join(texts)) == "".join(map(redact, texts)):
         return parts
@@ -109,7 +109,7 @@ def _whole(parts: Sequence[ModelResponsePart], redact: Callable[[str], str]) -> 
 
 def _request_part(part: ModelRequestPart, redact: Callable[[str], str]) -> ModelRequestPart:
     if not isinstance(part, UserPromptPart):
-        return part  # results come redacted
+        return part  # results are redacted already
     if isinstance(part.content, str):
         return replace(part, content=redact(part.content))
     return replace(part, content=[redact(one) if isinstance(one, str) else one for one in part.content])
@@ -127,7 +127,7 @@ def _response_part(part: ModelResponsePart, redact: Callable[[str], str]) -> Mod
 
 
 def _arguments(value: Any, redact: Callable[[str], str]) -> Any:
-    """Arguments, as the text or the object that the provider sent."""
+    """Return redacted arguments, as text or object like the provider sent them."""
     if isinstance(value, str):
         return redact(value)
     if not isinstance(value, dict):
@@ -136,7 +136,7 @@ def _arguments(value: Any, redact: Callable[[str], str]) -> Any:
 
 
 def without_secret_names(response: ModelResponse, redact: Callable[[str], str], known: Container[str]) -> ModelResponse:
-    """An answer whose calls have no secret for an id, or for the name of a tool that is not ``known``. Pure."""
+    """Return the response with secrets redacted in ids of calls, and in names of tools that are not ``known``. Pure."""
 
     def clean(part: ModelResponsePart) -> ModelResponsePart:
         if not isinstance(part, ToolCallPart):
@@ -148,41 +148,45 @@ def without_secret_names(response: ModelResponse, redact: Callable[[str], str], 
     return replace(response, parts=[clean(part) for part in response.parts]) if response.tool_calls else response
 
 
-# -- Single messages as every provider takes them: nothing empty, nothing that is no character, no half reasoning.
+# -- Single messages that every provider accepts: no empty parts, no invalid text, no incomplete reasoning
 
 
 NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-"""What every provider takes as the name of a tool."""
+"""The names of tools that every provider accepts."""
 FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 INFINITE = re.compile(r"NaN|Infinity")
 STORED = "rs_"
-"""How ids of reasoning begin that only a provider knows which keeps it, and ours are asked to keep nothing."""
+"""Prefix of ids of reasoning that only the provider stores; harness asks providers to store nothing."""
 FROM_TAGS = "content"
-"""The id of reasoning that stood between tags in an answer's text: it would be sent as words of the answer."""
+"""The id of reasoning that was between tags in the text of a response: it would be sent back as normal text."""
 
 
 def cleaned_request(request: ModelRequest) -> ModelRequest | None:
-    """The request without what no provider takes; None when nothing is left. The same object when that is all of it."""
+    """Return the request without parts that providers reject.
+
+    Returns:
+        The same object if nothing was removed, None if nothing is left.
+    """
     parts = [part for one in request.parts if (part := _cleaned_request_part(one)) is not None]
     return request if same(parts, request.parts) else replace(request, parts=parts) if parts else None
 
 
 def cleaned_response(response: ModelResponse) -> ModelResponse | None:
-    """As :func:`cleaned_request`, for an answer; reasoning is kept only where the provider can have it back."""
+    """Clean a response like :func:`cleaned_request`; reasoning is kept only if the provider accepts it back."""
     kept = [part for one in response.parts if (part := _cleaned_response_part(one, has_ended(response))) is not None]
     parts = settled_parts(kept, lost_reasoning=_reasoning(kept) != _reasoning(response.parts))
     return response if same(parts, response.parts) else replace(response, parts=parts) if parts else None
 
 
 def has_ended(response: ModelResponse) -> bool:
-    """Whether the answer is all that the model wanted to say, or as much of it as its limits allowed."""
+    """Return whether the response is complete, or ended at a limit of the model."""
     return response.state == "complete"
 
 
 def settled_parts(parts: Sequence[ModelResponsePart], *, lost_reasoning: bool = False) -> list[ModelResponsePart]:
-    """The parts of an answer without reasoning at its end, which a provider refuses.
+    """Return the parts of a response without reasoning at the end, which providers reject.
 
-    Items that belong to reasoning which is gone lose the ids under which the provider would look for it.
+    Items that belong to removed reasoning lose their ids, under which the provider would look for it.
     """
     kept = list(parts)
     while kept and isinstance(kept[-1], ThinkingPart):
@@ -192,7 +196,7 @@ def settled_parts(parts: Sequence[ModelResponsePart], *, lost_reasoning: bool = 
 
 
 def same(some: Sequence[object], others: Sequence[object]) -> bool:
-    """Whether these are the same objects in the same order."""
+    """Return whether both sequences have the same objects in the same order."""
     return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
@@ -205,7 +209,7 @@ def _cleaned_request_part(part: ModelRequestPart) -> ModelRequestPart | None:
             return _prompt(part)
         case ToolReturnPart():
             return _result(part)
-        case SystemPromptPart() | RetryFeedbackPart():  # instructions are no messages, so that this is somebody's note
+        case SystemPromptPart() | RetryFeedbackPart():  # harness puts no instructions into messages: this is a note
             return _prompt(UserPromptPart(str(part.content), timestamp=part.timestamp))
         case CompactionPart() if part.content:
             return _prompt(UserPromptPart(part.content))
@@ -239,7 +243,7 @@ def _result(part: ToolReturnPart[Any]) -> ToolReturnPart[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A JSON value, with other things in it left alone, as it can be sent."""
+    """Return a JSON value that can be sent; other values in it are unchanged."""
     match value:
         case str():
             return well_formed(value)
@@ -253,7 +257,7 @@ def _plain(value: Any) -> Any:
             return value
 
 
-# -- parts of answers
+# -- parts of responses
 
 
 def _cleaned_response_part(part: ModelResponsePart, ended: bool) -> ModelResponsePart | None:
@@ -298,7 +302,7 @@ def _name(name: str) -> str:
 
 
 def _cleaned_arguments(arguments: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-    """The same object when it can be sent."""
+    """Return the arguments in a form that can be sent; the same object if they are already."""
     if isinstance(arguments, dict):
         clean = _plain(arguments)
         return arguments if clean == arguments else clean

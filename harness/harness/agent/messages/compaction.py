@@ -1,4 +1,4 @@
-"""Making a conversation shorter: where it is cut, the summary that replaces what was before, and what is kept whole."""
+"""Compaction: replaces older messages of a conversation by a summary, and keeps the last ones unchanged."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ __all__ = [
 ]
 
 
-# -- Texts of a compaction: what a model is shown of the older messages, what it is asked, and what takes their
-# place.
+# -- Texts of a compaction: the transcript and the prompt for the model, and the replacement of the older messages
 
 
 RULES = """\
@@ -75,17 +74,17 @@ HEAD = (
     "They are told by harness: the operator did not write them.]"
 )
 CANCELLED = "[The operator cancelled"
-"""How the note begins that says so, in the place of further results."""
+"""Prefix of the message that says so, which takes the place of further results."""
 BY_HAND = "The model could not be asked for a summary; these are the last of the older messages, shortened."
 PROMPTS = 4_000
-"""Characters of earlier prompts that are kept word for word."""
+"""Maximum characters of earlier prompts that are kept verbatim."""
 NOTES = 16_000
-"""Characters of earlier notes that later ones are made from."""
+"""Maximum characters of an earlier summary in the transcript for a later one."""
 FAILED_KEPT = 3
 FAILED_TEXT = 700
 CALL_TEXT = 500
 CAPS = (6_000, 2_000, 800, 300, 100)
-"""Characters of one text in a transcript: the first with which all of it fits."""
+"""Maximum characters of one text in a transcript: the first with which the transcript fits its limit."""
 DIGEST_LINES, DIGEST_TEXT = 60, 300
 MARKS = re.compile(r"\[untrusted output [0-9a-f]+\]\n|\n\[end of output [0-9a-f]+\]")
 MARKED = re.compile(r"(\[untrusted output [0-9a-f]+\]\n)(.*)(\n\[end of output [0-9a-f]+\])", re.DOTALL)
@@ -94,24 +93,24 @@ CUT = " [...] "
 
 @dataclass(frozen=True, slots=True)
 class FailedCall:
-    """A call that failed, and what came back."""
+    """A failed call and its result."""
 
     call: str
     result: str
 
 
 def is_prompt(text: str) -> bool:
-    """Whether a person wrote it: what harness says begins with a bracket. Pure."""
+    """Return whether the text is an operator's prompt: texts of harness start with a bracket. Pure."""
     return not text.startswith(("[harness", "[situation", CANCELLED, "[The answer"))
 
 
 def prompts_in(messages: Sequence[ModelMessage]) -> list[str]:
-    """What people wrote, in its order. Pure."""
+    """Return the operator's prompts, in order. Pure."""
     return [text for message in messages for text in prompt_texts(message) if is_prompt(text)]
 
 
 def failed_in(messages: Sequence[ModelMessage]) -> list[FailedCall]:
-    """The last operations that failed. Pure."""
+    """Return the last failed calls. Pure."""
     calls = {part.tool_call_id: _call(part) for one in messages for part in one.parts if isinstance(part, ToolCallPart)}
     found = [
         FailedCall(calls[part.tool_call_id], shortened(_words(part.content), FAILED_TEXT))
@@ -123,11 +122,13 @@ def failed_in(messages: Sequence[ModelMessage]) -> list[FailedCall]:
 
 
 def replacement(summary: str, prompts: Sequence[str], failed: Sequence[FailedCall], mark: str) -> str:
-    """What takes the place of the older messages. Pure.
+    """Return the text that replaces the older messages. Pure.
 
     Args:
-        prompts: what people wrote in them.
-        mark: with which results are marked as data.
+        summary: the summary of these messages.
+        prompts: the operator's prompts in them.
+        failed: the last failed calls in them.
+        mark: the mark around results, which are data.
     """
     parts = [HEAD, summary.strip()]
     if prompts:
@@ -140,7 +141,7 @@ def replacement(summary: str, prompts: Sequence[str], failed: Sequence[FailedCal
 
 
 def _fitting(prompts: Sequence[str]) -> list[str]:
-    """The last of them that fit, each shortened when it is long."""
+    """Return the last prompts that fit, long ones shortened."""
     found: list[str] = []
     left = PROMPTS
     for prompt in reversed(prompts):
@@ -153,18 +154,18 @@ def _fitting(prompts: Sequence[str]) -> list[str]:
 
 
 def shortened(text: str, limit: int) -> str:
-    """The beginning and the end of a text. Pure."""
+    """Return the start and the end of a text that is longer than ``limit``. Pure."""
     if len(text) <= limit:
         return text
     half = max(0, limit - len(CUT)) // 2
     return f"{text[:half]}{CUT}{text[len(text) - half :] if half else ''}"
 
 
-# -- what a model is shown
+# -- the transcript for the model
 
 
 def transcript(messages: Sequence[ModelMessage], limit: int) -> str:
-    """The messages as a text of ``limit`` characters at most. Pure."""
+    """Return the messages as a text of at most ``limit`` characters. Pure."""
     for cap in CAPS:
         text = "\n".join(_lines(messages, cap))
         if len(text) <= limit:
@@ -188,7 +189,7 @@ def _lines(messages: Sequence[ModelMessage], cap: int) -> Iterator[str]:
 
 
 def shortened_inside(text: str, limit: int) -> str:
-    """As :func:`shortened`, but for the marks of data around it, which stay. Pure."""
+    """Shorten a text like :func:`shortened`, keeping the marks of untrusted data around it. Pure."""
     found = MARKED.fullmatch(text)
     if found is None:
         return shortened(text, limit)
@@ -196,7 +197,7 @@ def shortened_inside(text: str, limit: int) -> str:
 
 
 def prompt_texts(message: ModelMessage) -> Iterator[str]:
-    """What a request says besides results: words of people, and of harness. Pure."""
+    """Return the texts of a request other than results: of operators and of harness. Pure."""
     for part in message.parts if isinstance(message, ModelRequest) else ():
         if isinstance(part, UserPromptPart):
             yield _text(part.content)
@@ -219,11 +220,11 @@ def _text(content: Any) -> str:
     return json.dumps(content, default=str)
 
 
-# -- without a model
+# -- a summary without a model
 
 
 def digest(messages: Sequence[ModelMessage], mark: str) -> str:
-    """Notes that need no model: what was said and called at last, and how it went. Pure."""
+    """Return a summary made without a model: the last texts and calls, and their outcomes. Pure."""
     outcomes = {
         part.tool_call_id: part.outcome for one in messages for part in one.parts if isinstance(part, ToolReturnPart)
     }
@@ -248,43 +249,43 @@ def _earlier_notes(messages: Sequence[ModelMessage]) -> list[str]:
     return [f"Notes of before:\n{shortened(notes[-1].removeprefix(HEAD).strip(), PROMPTS)}"] if notes else []
 
 
-# -- Makes a conversation shorter: its older messages give way to notes about them.
+# -- Compaction: a summary replaces the older messages.
 #
-# The last turns stay as they are. A call and its result always stay, or go, together.
+# The last turns stay unchanged. A call and its result are kept or replaced together.
 
 
 NEAR = 0.85
-"""Of the model's limit: from here on a conversation is made shorter before the next request."""
+"""The fraction of the model's limit from which a conversation is compacted before the next request."""
 TURNS = 3
-"""The last turns, which stay as they are if there is room."""
+"""The number of last turns that stay unchanged if they fit."""
 KEPT = 0.25
-"""Of the model's limit: what may stay as it is."""
+"""The fraction of the model's limit that may stay unchanged."""
 KEPT_UNKNOWN = 25_000
-"""Tokens that stay where the limit is not known."""
+"""Tokens that stay unchanged if the limit is unknown."""
 MIN_TOKENS = 400
-"""Tokens of older messages that are worth notes."""
+"""Minimum tokens of older messages that are worth a summary."""
 SHOWN = 0.6
-"""Of the model's limit: what it is shown of the older messages."""
+"""The fraction of the model's limit for the transcript of the older messages."""
 SHOWN_UNKNOWN = 60_000
 MAX_SUMMARY_SHARE = 0.5
-"""Of the model's limit: what stays may not be more, so that long results in it are shortened."""
+"""The maximum fraction of the model's limit for what stays; longer results in it are shortened."""
 RESULTS = (20_000, 8_000, 3_000, 1_000, 300)
-"""Characters of one result, when it has to be shortened."""
+"""Maximum characters of one result, if results have to be shortened: the first that is enough is used."""
 TRIMMED = "[harness: long results were shortened, to make room.]"
 CHARACTERS = 2.5
-"""Of a token, at the least, in what a model is shown."""
+"""Minimum characters per token in a transcript."""
 SUMMARY_TIMEOUT = 180.0
-"""Seconds that the notes may take."""
+"""Maximum seconds for the model's summary."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """A shorter conversation. ``before`` and ``after`` count its messages.
+    """A compacted conversation. ``before`` and ``after`` count its messages.
 
-    ``answer`` is what the model said, with what it used; None when it could not write the notes: ``failure`` says why,
-    and they were made without it.
+    ``answer`` is the model's response with its usage. It is None if there is no summary from the model; ``failure``
+    then says why, if one was requested.
     """
 
     messages: tuple[ModelMessage, ...]
@@ -296,34 +297,38 @@ class CompactionResult:
 
 
 async def admit_compaction(executor: Executor, trigger: str, messages: int) -> None:
-    """Ask the operator's hooks before a conversation is made shorter; ``trigger`` is ``auto`` or ``request``.
+    """Ask the operator's hooks before compacting; ``trigger`` is ``auto`` or ``request``.
 
     Raises:
-        HarnessError: one of them denies it; the conversation stays as it is.
+        HarnessError: a hook denied it; the conversation is unchanged.
     """
     answer = await ask_hooks(executor, "pre_compact", trigger=trigger, messages=messages)
     if answer.decision == "deny":
-        raise HarnessError(f"a hook refused to compact the conversation: {answer.reason or 'it gave no reason'}")
+        raise HarnessError(f"a hook denied compacting the conversation: {answer.reason or 'no reason given'}")
 
 
 def needed(messages: Sequence[ModelMessage], used: int, limit: int, share: float = NEAR) -> bool:
-    """Whether to compact before the next request. Pure.
+    """Return whether to compact before the next request. Pure.
 
     Args:
-        used: tokens of the last request and its answer, as the provider counted; 0: not known.
-        limit: what the model takes; 0: not known, then never.
-        share: of the limit that is near enough.
+        messages: the message history.
+        used: tokens of the last request and its response, as the provider counted them; 0: unknown.
+        limit: the model's context limit in tokens; 0: unknown, and the result is False.
+        share: the fraction of the limit from which to compact.
     """
     whole = estimate(messages)
     last = max((place for place, one in enumerate(messages) if isinstance(one, ModelResponse)), default=-1)
     now = used + estimate(messages[last + 1 :]) if used else whole
-    return limit > 0 and max(now, whole // 2) >= share * limit  # some servers count nothing
+    return limit > 0 and max(now, whole // 2) >= share * limit  # some servers count no tokens
 
 
 def cut_at(messages: Sequence[ModelMessage], budget: int, turns: int = TURNS) -> int | None:
-    """Where the part begins that stays: the last turns, or as much of the last one as ``budget`` tokens are. Pure.
+    """Return where the unchanged part starts: the last turns, or as much of the last one as fits ``budget`` tokens.
 
-    None: there is nothing before it that is worth notes. Results stay with their calls in any case.
+    Pure. Results stay with their calls in any case.
+
+    Returns:
+        The index of the first unchanged message, or None if nothing before it is worth a summary.
     """
     sizes = [estimate([one]) for one in messages]
     after = [*reversed(list(accumulate(reversed(sizes)))), 0]
@@ -337,7 +342,7 @@ def cut_at(messages: Sequence[ModelMessage], budget: int, turns: int = TURNS) ->
 
 
 def _may_begin(messages: Sequence[ModelMessage], place: int) -> bool:
-    """Whether no result from there on belongs to a call before."""
+    """Return whether no result from there on belongs to an earlier call."""
     for message in messages[place:]:
         if isinstance(message, ModelResponse):
             return True
@@ -347,14 +352,14 @@ def _may_begin(messages: Sequence[ModelMessage], place: int) -> bool:
 
 
 def _is_start(message: ModelMessage) -> bool:
-    """Whether a turn begins with it: what is told during one comes with results, or says that it was cancelled."""
+    """Return whether the message starts a turn; notices during a turn come with results, or report its cancellation."""
     if isinstance(message, ModelResponse) or any(isinstance(part, ToolReturnPart) for part in message.parts):
         return False
     return any(not text.startswith(CANCELLED) for text in prompt_texts(message))
 
 
 def _worked_on(older: Sequence[ModelMessage], later: Sequence[ModelMessage]) -> list[str]:
-    """The prompt of a turn that began in ``older`` and goes on in ``later``; nothing when it was a job that ended."""
+    """Return the prompt of a turn that starts in ``older`` and continues in ``later``; empty if a job started it."""
     start = next((message for message in reversed(older) if _is_start(message)), None)
     goes_on = bool(later) and isinstance(later[0], ModelResponse)
     return prompts_in([start]) if goes_on and start is not None else []
@@ -364,11 +369,10 @@ class ConversationCompactor:
     """Compacts conversations.
 
     Args:
-        open_model: opens the model that writes the notes.
-        count: is called with what was answered, as far as it came, by whom, and the tokens of the request, estimated;
-            also when the answer is cancelled or of no use.
-        redact: takes secrets out of the older messages before they are shortened: half of one would not be known any
-            more.
+        open_model: opens the model that writes the summary.
+        count: called with the received response, its model and the estimated tokens of the request; also if the
+            response was cancelled or is unusable.
+        redact: redacts the older messages before they are shortened: half a secret would not be recognized.
     """
 
     def __init__(
@@ -382,13 +386,17 @@ class ConversationCompactor:
         self._redact = redact
 
     async def compact(self, messages: Sequence[ModelMessage], limit: int = 0) -> CompactionResult | None:
-        """The conversation, shorter; None when there is nothing that could go.
+        """Return the compacted conversation.
 
-        One request goes to the model. When it fails, the notes are made without it: to go on matters more. Results that
-        are too long even for what stays are shortened.
+        One request is sent to the model. If it fails, the summary is made without the model, so that the conversation
+        can continue. Results that are too long even for the unchanged part are shortened.
 
         Args:
-            limit: tokens that the model takes; 0: not known.
+            messages: the message history.
+            limit: the model's context limit in tokens; 0: unknown.
+
+        Returns:
+            The result, or None if there is nothing to compact.
         """
         place = cut_at(messages, int(KEPT * limit) or KEPT_UNKNOWN)
         if place is None:
@@ -406,7 +414,7 @@ class ConversationCompactor:
         return CompactionResult(tuple(shorter), notes, len(messages), len(shorter), answer, failure)
 
     async def _asked(self, older: Sequence[ModelMessage], limit: int) -> tuple[ModelResponse | None, str]:
-        """What the model says, or why it says nothing."""
+        """Return the model's response, or None and the reason."""
         shown = transcript(older, int((SHOWN * limit or SHOWN_UNKNOWN) * CHARACTERS))
         try:
             with anyio.fail_after(SUMMARY_TIMEOUT):
@@ -415,18 +423,18 @@ class ConversationCompactor:
         except TimeoutError:
             return None, f"it took longer than {SUMMARY_TIMEOUT:g} s"
         except HarnessError as error:
-            log.debug("no notes could be had: %s", self._redact(str(error)))
+            log.debug("no summary from the model: %s", self._redact(str(error)))
             return None, error.message
 
     async def _answer(self, opened: OpenModel, prompt: str) -> ModelResponse:
-        """What the model writes.
+        """Return the response with the model's summary.
 
         Raises:
-            ModelFailure: it writes nothing.
+            ModelFailure: the request failed, or the response has no text.
         """
         try:
             answer = await self._whole(opened, prompt)
-        except Exception as error:  # every provider has errors of its own
+        except Exception as error:  # every provider has its own errors
             raise model_failure(error, opened.profile) from None
         if failure := unfinished(answer, opened.profile):
             raise failure
@@ -447,7 +455,7 @@ async def _read(stream: StreamedResponse) -> None:
 
 
 def trimmed(messages: Sequence[ModelMessage], budget: int) -> list[ModelMessage]:
-    """The messages with long results shortened until all are ``budget`` tokens, or the results are short. Pure."""
+    """Shorten long results until all messages fit ``budget`` tokens, or the results are short. Pure."""
     found = list(messages)
     for longest in RESULTS:
         if estimate(found) <= budget:

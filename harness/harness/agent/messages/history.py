@@ -1,4 +1,4 @@
-"""The messages of a conversation: valid for every provider, as text that is stored, and about how many tokens."""
+"""The message history of a conversation: repaired for every provider, stored as text, and its estimated tokens."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ __all__ = [
 ]
 
 
-# -- About how many tokens a text or a conversation is: no provider's own count is at hand before it has answered.
+# -- Estimated tokens of texts and conversations; providers count them only in their responses.
 
 
 CHARACTERS = 3.3
-"""Of ASCII in one token: prose has four, logs and code three."""
+"""ASCII characters per token: prose has four, logs and code three."""
 PICTURE = 1_600
 MESSAGE, PART, CALL = 4, 2, 12
-"""Tokens around a message, a part and a call."""
+"""Tokens in addition to the content of a message, a part and a call."""
 
 
 def estimate(what: str | Sequence[ModelMessage]) -> int:
-    """Tokens of a text or of messages, rather too many than too few. Pure."""
+    """Return the estimated tokens of a text or of messages, rather too many than too few. Pure."""
     return _text(what) if isinstance(what, str) else sum(map(_message, what))
 
 
 def overhead(instructions: str, tools: Sequence[ToolDefinition]) -> int:
-    """Tokens that each request has besides its messages. Pure."""
+    """Return the tokens of a request in addition to its messages. Pure."""
     return _text(instructions) + sum(map(_tool, tools))
 
 
@@ -78,7 +78,7 @@ def _tool(tool: ToolDefinition) -> int:
 def _text(text: str) -> int:
     if text.isascii():
         return int(len(text) / CHARACTERS) + 1
-    further = len(text.encode("utf-8", "surrogatepass")) - len(text)  # bytes that a character has beyond its first
+    further = len(text.encode("utf-8", "surrogatepass")) - len(text)  # bytes of characters after their first
     return int(len(text) / CHARACTERS + further / 2) + 1
 
 
@@ -110,7 +110,7 @@ def _content(content: Any) -> int:
     return PICTURE if isinstance(content, BinaryContent) else _text(str(content))
 
 
-# -- The messages of a conversation: valid for every provider whatever happened to it, and as text that is stored.
+# -- The message history: repaired for every provider, and stored as text
 
 
 NO_RESULT = (
@@ -122,11 +122,11 @@ NO_BEGINNING = "[harness: the beginning of this conversation is no longer there.
 ANSWERED_BY = "answered_by"
 FAILED = "[failed]"
 TELLS_ERRORS = frozenset({"anthropic", "bedrock", "google"})
-"""Providers whose protocol can say that a result is an error."""
+"""Providers whose protocol can mark a result as an error."""
 SIGNS = frozenset({"anthropic", "bedrock"})
-"""Providers that take no reasoning back without its signature."""
+"""Providers that accept no reasoning back without its signature."""
 ID_LENGTH = 40
-"""The longest id of a call that every provider takes."""
+"""The maximum length of a call's id that every provider accepts."""
 
 _MESSAGE: TypeAdapter[ModelMessage] = TypeAdapter(
     ModelMessage,
@@ -138,14 +138,14 @@ _MESSAGE: TypeAdapter[ModelMessage] = TypeAdapter(
 
 
 def repaired(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """The messages as every provider takes them, after a cancel, a crash, or an answer that was cut off. Pure.
+    """Return the messages repaired after a cancel, a crash or a cut-off response, so that every provider accepts them.
 
-    Requests and answers alternate, beginning with a request. Each call of an answer has exactly one result, in the
-    order of the calls at the beginning of the next request: one without says that nobody knows what came of it, and
-    calls of an answer that was cut off are left out, because they did not run. Results without a call, and further
-    ones of the same call, are left out. No two calls have the same id. Nothing is empty; nothing that a user wrote is
-    lost. Repairing again changes nothing, and further messages do not change how the earlier ones were repaired,
-    except the last. Messages that need no change are the same objects.
+    Pure. Requests and responses alternate, starting with a request. Each call has exactly one result, at the start of
+    the next request and in the order of the calls. A call without a result gets one that says its outcome is unknown;
+    calls of a cut-off response are removed, because they did not run. Results without a call, and further results of
+    the same call, are removed. Ids of calls are unique, no part is empty, and no text of a user is dropped. Repairing
+    twice changes nothing, and later messages do not change how earlier ones were repaired, except the last. Messages
+    that need no change are the same objects.
     """
     return _with_own_ids(_alternating(_cleaned(messages)))
 
@@ -158,7 +158,7 @@ def _cleaned(messages: Sequence[ModelMessage]) -> Iterator[ModelMessage]:
 
 
 def _alternating(messages: Iterator[ModelMessage]) -> list[ModelMessage]:
-    """Requests and answers in turn, with each call answered."""
+    """Return alternating requests and responses, with a result for each call."""
     found: list[ModelMessage] = []
     for response, requests in _answers(messages):
         results: list[ToolReturnPart[Any]] = []
@@ -172,7 +172,7 @@ def _alternating(messages: Iterator[ModelMessage]) -> list[ModelMessage]:
 
 
 def _append(found: list[ModelMessage], message: ModelMessage) -> None:
-    """Put a message behind the others; one that follows its like becomes one with it."""
+    """Append a message; one that follows a message of its kind is merged with it."""
     last = found[-1] if found else None
     if not message.parts:
         return
@@ -186,7 +186,7 @@ def _append(found: list[ModelMessage], message: ModelMessage) -> None:
 
 
 def _merged(requests: Sequence[ModelRequest], results: Sequence[ToolReturnPart[Any]]) -> ModelRequest:
-    """One request of some: these results, and what else the requests say."""
+    """Return one request with these results and the other parts of the requests."""
     parts = [*results, *(part for one in requests for part in one.parts if not isinstance(part, ToolReturnPart))]
     if not requests:
         return ModelRequest(parts)
@@ -198,7 +198,7 @@ def _merged(requests: Sequence[ModelRequest], results: Sequence[ToolReturnPart[A
 
 
 def _answers(messages: Iterator[ModelMessage]) -> Iterator[tuple[ModelResponse | None, list[ModelRequest]]]:
-    """Each answer with the requests up to the next one; first those before any answer."""
+    """Return each response with the requests up to the next one, starting with those before any response."""
     response: ModelResponse | None = None
     requests: list[ModelRequest] = []
     for message in messages:
@@ -213,7 +213,7 @@ def _answers(messages: Iterator[ModelMessage]) -> Iterator[tuple[ModelResponse |
 def _settled(
     response: ModelResponse, requests: Sequence[ModelRequest]
 ) -> tuple[ModelResponse, list[ToolReturnPart[Any]]]:
-    """The answer with the calls that count, and their results in its order."""
+    """Return the response with the calls to keep, and their results in the same order."""
     given: defaultdict[str, deque[ToolReturnPart[Any]]] = defaultdict(deque)
     for result in _results(requests):
         given[result.tool_call_id].append(result)
@@ -246,7 +246,7 @@ def _results(requests: Sequence[ModelRequest]) -> Iterator[ToolReturnPart[Any]]:
 
 
 def _with_own_ids(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """No two calls under one id, and their results under the ids and names of their calls."""
+    """Make the ids of calls unique, and give results the ids and names of their calls."""
     taken: dict[str, int] = {}
     found: list[ModelMessage] = []
     calls: list[ToolCallPart] = []
@@ -266,7 +266,7 @@ def _named(response: ModelResponse, taken: dict[str, int]) -> tuple[ModelRespons
 
 
 def _own(call: ToolCallPart, taken: dict[str, int]) -> ToolCallPart:
-    """The call under an id that is not taken. ``taken`` has with each id how many there are by now that begin so."""
+    """Return the call with a unique id; ``taken`` counts for each id how many start with it."""
     simple = FOREIGN.sub("_", call.tool_call_id)[:ID_LENGTH] or "call"
     own, number = simple, taken.get(simple, 1)
     while own in taken:
@@ -278,7 +278,7 @@ def _own(call: ToolCallPart, taken: dict[str, int]) -> ToolCallPart:
 
 
 def _answering(request: ModelRequest, calls: Sequence[ToolCallPart]) -> ModelRequest:
-    """The request with the ids and names of the calls that its first parts answer."""
+    """Return the request with its first parts given the ids and names of the calls that they answer."""
     parts = list(request.parts)
     for place, (part, call) in enumerate(zip(parts, calls, strict=False)):
         if isinstance(part, ToolReturnPart):
@@ -296,25 +296,24 @@ def _renamed(part: ToolReturnPart[Any], call: ToolCallPart[Any]) -> ToolReturnPa
 
 
 def answered_by(response: ModelResponse, model: Model) -> ModelResponse:
-    """The answer with the model that gave it, by which :func:`suited` knows it again."""
+    """Return the response with a mark of its model, by which :func:`suited` recognizes it."""
     return replace(response, metadata={**(response.metadata or {}), ANSWERED_BY: _mark_of(model)})
 
 
 def _mark_of(model: Model) -> str:
-    """One model at one address in one protocol: a provider may speak several, with different forms of reasoning."""
+    """Return a mark of one model at one address in one protocol; forms of reasoning differ between protocols."""
     while isinstance(model, WrapperModel):
         model = model.wrapped
     told = f"{type(model).__name__} {model.model_id} {model.base_url or ''}"
-    return hashlib.sha256(told.encode()).hexdigest()[:16]  # an address may hold a password
+    return hashlib.sha256(told.encode()).hexdigest()[:16]  # the address may contain a password
 
 
 def suited(messages: Sequence[ModelMessage], model: Model) -> list[ModelMessage]:
-    """Repaired messages for the model that is asked next. Pure.
+    """Return repaired messages adapted to the model that is asked next. Pure.
 
-    Answers of another provider, at another address, or of another model come without their reasoning and without
-    signatures, ids and details, which are for their own provider alone. What this model cannot take at all, such as
-    pictures where it sees none, is replaced by a note. Where the protocol has no place for it, the text of a result
-    says that it is an error.
+    Responses of another provider, address or model lose their reasoning, signatures, ids and details, which only their
+    own provider accepts. Content that this model does not accept, such as images, is replaced by a note. Where the
+    protocol cannot mark a result as an error, the text of the result says so.
     """
     suit = _ModelAdapter(_mark_of(model), model.system, (model.base_url or "").rstrip("/"))
     found = [suit.of(message) for message in messages]
@@ -323,7 +322,7 @@ def suited(messages: Sequence[ModelMessage], model: Model) -> list[ModelMessage]
 
 @dataclass(frozen=True, slots=True)
 class _ModelAdapter:
-    """What makes a message suit one model."""
+    """Adapts messages to one model."""
 
     mark: str
     system: str
@@ -352,7 +351,7 @@ class _ModelAdapter:
 
 
 def _needs_preparing(messages: Sequence[ModelMessage], model: Model) -> bool:
-    """Whether the library has something to do, which takes it longer than everything else here."""
+    """Return whether the library has to change the messages, which is slower than everything else here."""
     if model.profile.get("tool_call_id_length") is not None:
         return True
     results = (part for message in messages for part in message.parts if isinstance(part, ToolReturnPart))
@@ -365,7 +364,7 @@ def _with_errors_in_words(request: ModelRequest) -> ModelRequest:
 
 
 def _error_in_words(part: ToolReturnPart[Any]) -> ToolReturnPart[Any]:
-    """Else it would become a JSON object, in which an output of many lines is hard to read."""
+    """Put the error into the text; the library would send a JSON object, in which long output is hard to read."""
     if part.outcome != "failed":
         return part
     content = part.content
@@ -399,30 +398,30 @@ def _portable(part: TextPart | ToolCallPart) -> TextPart | ToolCallPart:
 
 
 def dumped(message: ModelMessage) -> str:
-    """A message as JSON text; :func:`loaded` makes the same of it again."""
+    """Return a message as JSON text, which :func:`loaded` reads."""
     try:
         text = _MESSAGE.dump_json(message, warnings=False).decode()
-    except PydanticSerializationError:  # a text holds bytes that were no UTF-8
+    except PydanticSerializationError:  # a text contains bytes that are not UTF-8
         return _MESSAGE.dump_json(escaped(message), warnings=False).decode()
-    if MARK in text or "\ufffd" in text:  # names of arguments come so that held such bytes
+    if MARK in text or "\ufffd" in text:  # argument names with such bytes were serialized without an error
         return _MESSAGE.dump_json(escaped(message), warnings=False).decode()
     return text
 
 
 def loaded(text: str) -> ModelMessage:
-    """The message that :func:`dumped` wrote.
+    """Return the message that :func:`dumped` wrote.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a message.
     """
     message = _MESSAGE.validate_json(text)
     return unescaped(message) if MARK in text else message
 
 
 def checked(response: ModelResponse) -> None:
-    """Look whether an answer is one that can be kept: some providers' libraries pass on numbers where a text belongs.
+    """Check that a response can be stored; some providers' libraries pass numbers on in place of texts.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it cannot be stored.
     """
     loaded(dumped(response))

@@ -28,30 +28,29 @@ __all__ = [
 ]
 
 
-# -- Between the toolkit and the messages of a conversation: tools, calls and results.
+# -- Conversion between the toolkit and messages: tools, calls and results
 #
-# What a tool brings from the target, a page or another program may hold anything, also words that look like the
-# operator's. It stands between two lines with a mark that nobody there can know; the instructions say what they
-# mean.
+# Results from the target, a web page or another program may contain anything, also text that imitates the operator.
+# They are put between two lines with a mark that cannot be guessed there; the instructions explain the marks.
 
 
 PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-"""What every provider takes as a picture, if it takes any."""
+"""Image types that every provider with image support accepts."""
 MAX_IMAGE_BYTES = 3_500_000
-"""Bytes of a picture that every provider takes: one that is refused would be refused with each further request."""
+"""Maximum bytes of an image that every provider accepts: a rejected one would be rejected in every later request."""
 OUR_TOOLS = frozenset({"ask_user_question", "compact", "forget", "remember", "time", "todo_write"})
-"""Tools whose results are words of harness and of its user."""
+"""Tools whose results are texts of harness and of its operator."""
 OPERATOR = "operator ("
-"""How it begins who decided, when the operator answered; what follows is the answer."""
+"""Prefix of ``decided_by`` if the operator decided; the decision follows it."""
 MARK_LENGTH = 8
 
 
 _told: WeakKeyDictionary[Registry, tuple[list[Tool[Any]], list[ToolDefinition]]] = WeakKeyDictionary()
-"""What was made of the tools of a registry when it was last asked for: making it takes 5 ms, and each request asks."""
+"""The last definitions of each registry: every request needs them, and building them takes 5 ms."""
 
 
 def definitions(registry: Registry) -> list[ToolDefinition]:
-    """The tools as a request names them, by name: the same tools give the same text."""
+    """Return the tool definitions for a request, by name; the same tools give the same text."""
     tools = registry.list()
     before, made = _told.get(registry, ([], []))
     if len(before) != len(tools) or any(one is not other for one, other in zip(before, tools, strict=True)):
@@ -65,7 +64,7 @@ def _definition(tool: Tool[Any]) -> ToolDefinition:
 
 
 def calls_of(response: ModelResponse, message_id: str) -> list[ToolCall]:
-    """The calls of an answer, in its order. Arguments that are no JSON object stay the text that came."""
+    """Return the calls of a response, in its order; arguments that are not a JSON object stay text."""
     return [
         ToolCall(
             part.tool_name,
@@ -78,9 +77,10 @@ def calls_of(response: ModelResponse, message_id: str) -> list[ToolCall]:
 
 
 def refuse_incomplete_calls(response: ModelResponse, calls: Sequence[ToolCall]) -> list[CallOutcome]:
-    """The outcomes of calls that must not run, because their answer did not come to its proper end; else none.
+    """Return refused outcomes for the calls of an incomplete response, which may contain half a command.
 
-    What is missing may be the half of a command.
+    Returns:
+        One outcome per call, or an empty list if the response is complete and the calls may run.
     """
     reason = _why_not(response)
     return [not_run(call, reason) for call in calls] if reason else []
@@ -97,10 +97,11 @@ def _why_not(response: ModelResponse) -> str:
 
 
 def returns_of(outcomes: Sequence[CallOutcome], registry: Registry | None = None) -> list[ModelRequestPart]:
-    """The results for the model: one part for each call, in the order of the calls.
+    """Return the results for the model: one part per call, in the order of the calls.
 
     Args:
-        registry: the tools; the results of those that bring nothing from outside are not marked.
+        outcomes: the outcomes of the calls.
+        registry: the tools; results of those that return nothing from outside are not marked as untrusted.
     """
     return [_result(outcome, registry) for outcome in outcomes]
 
@@ -121,10 +122,10 @@ def _result(outcome: CallOutcome, registry: Registry | None) -> ToolReturnPart[A
 
 
 def _is_ours(outcome: CallOutcome, registry: Registry | None) -> bool:
-    """Whether harness or its user wrote all of it.
+    """Return whether the result was written entirely by harness or its operator.
 
-    A refusal holds the words of a rule, a hook or a server, but for one that the operator gave. What is wrong with
-    arguments is said in words of the tool's schema, which may be a server's.
+    A denial contains text of a rule, a hook or a server, except the operator's own. Errors about arguments contain text
+    of the tool's schema, which may come from a server.
     """
     result = outcome.result
     if result.error_code == "not_run" and outcome.status is CallStatus.ERROR:
@@ -141,10 +142,10 @@ def _marked(text: str, call: ToolCall) -> str:
     return marked(text, hashlib.sha256(f"{call.call_id} {call.provider_id}".encode()).hexdigest()[:MARK_LENGTH])
 
 
-# -- What the model is told once: where it works, by which rules, and how to behave on a host that people depend on.
+# -- The system prompt: where the model works, by which rules, and how to behave on a production host.
 #
-# It is the same text from the first request of a session to the last, so that providers can keep what they made of
-# it. What changes is told by :mod:`.situation` and in messages.
+# The text is the same in all requests of a session, so that providers can cache it. What changes is in the
+# :mod:`.situation` and in messages.
 
 
 ROLE = """\
@@ -192,12 +193,13 @@ would do harm, ask; else go on until it is done."""
 
 
 def instructions(execution: ExecutionContext, registry: Registry, mode: Mode, extra: str = "") -> str:
-    """The system prompt. It stays the same for a session, so that providers can keep it. Pure.
+    """Return the system prompt, which stays the same for a session so that providers can cache it. Pure.
 
     Args:
-        registry: the tools that are offered, under the names by which they are offered.
-        mode: what happens to what no rule decides.
-        extra: the operator's own instructions, from the settings.
+        execution: the execution context of the target.
+        registry: the offered tools, with the names under which they are offered.
+        mode: the permission mode for calls that no rule decides.
+        extra: the operator's instructions, from the settings.
     """
     names = {tool.own.name: tool.name for tool in registry.list()}
     parts = (
@@ -227,7 +229,7 @@ def _target(execution: ExecutionContext) -> Iterator[str]:
 
 
 def _work(execution: ExecutionContext, names: Mapping[str, str]) -> Iterator[str]:
-    """How to use what there is; of tools that are not offered, nothing is said."""
+    """Return advice on the offered tools; other tools are not mentioned."""
     if shell := names.get("run_shell"):
         yield from _commands(shell, has_terminal=execution.has_terminal)
     if reader := names.get("bash_output"):
@@ -258,5 +260,5 @@ def _commands(shell: str, *, has_terminal: bool) -> Iterator[str]:
 
 
 def _line(text: str) -> str:
-    """What the target says of itself, on one line: it may be anybody's words."""
+    """Return a text of the target, which may be anything, as one line."""
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:200]

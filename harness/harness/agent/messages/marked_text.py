@@ -1,4 +1,4 @@
-"""The two lines between which stands what came from outside: data, whatever it says."""
+"""The two lines that mark untrusted text from outside as data."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ __all__ = ["marked", "new_mark"]
 
 
 def new_mark() -> str:
-    """A mark that nobody who wrote the data can know."""
+    """Return a random mark, which the author of the data cannot guess."""
     return os.urandom(4).hex()
 
 
 def marked(text: str, mark: str = "") -> str:
-    """The text between a line that begins it and one that ends it.
+    """Return the text between a start line and an end line.
 
     Args:
-        mark: what both lines hold; without one it is a new one.
+        text: the untrusted text.
+        mark: the mark in both lines; empty makes a new one.
     """
     mark = mark or new_mark()
     return f"[untrusted output {mark}]\n{text}\n[end of output {mark}]"

@@ -1,7 +1,7 @@
-"""What holds for one request alone: what the target's terminal shows, and what runs there.
+"""The situation: current screens and running jobs of the target, valid for one request only.
 
-It is the last thing in a request and is never kept: it would be wrong a moment later, and everything before it stays as
-it was, which is what providers can keep.
+It is the last part of a request and is never stored, because it is soon outdated; all messages before it stay
+unchanged, so that providers can cache them.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ from .marked_text import marked
 __all__ = ["RunningJobs", "TargetSnapshot", "described", "situation", "with_situation"]
 
 SCREEN = 2_500
-"""Characters of screens in one request."""
+"""Maximum characters of screens in one request."""
 SCREENS = 2
 LIMIT = 1.0
 LINE = 200
-"""Characters of a name, a directory or a command."""
+"""Maximum characters of a name, a directory or a command."""
 JOBS = 20
 SHELLS = frozenset({"", "sh", "bash", "zsh", "dash", "ash", "fish", "ksh", "mksh", "busybox", "tcsh", "csh"})
 CAPTURE = "capture_pane"
-"""The tool that shows a screen: who may not call it unasked does not see one here either."""
+"""The tool that shows a screen; a model that may not call it without approval gets no screens here."""
 
 
 class RunningJobs:
-    """The commands that calls of one session have left running, and whose end was not heard of."""
+    """The running jobs that calls of one session left in the background."""
 
     def __init__(self) -> None:
         self._running: dict[str, str] = {}
 
     def heard(self, event: Event) -> None:
-        """Take note of a job that begins or ends."""
+        """Record the start or the end of a job."""
         if isinstance(event, JobStarted):
             self._running[event.job_id] = event.command
         elif isinstance(event, JobExited):
             self._running.pop(event.job_id, None)
 
     def now(self) -> tuple[tuple[str, str], ...]:
-        """Their ids and commands, the oldest first."""
+        """Return their ids and commands, the oldest first."""
         return tuple(self._running.items())
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSnapshot:
-    """What was seen of a target. ``screens`` are names of panes with what they show; ``own`` is the usual pane."""
+    """The state of a target. ``screens`` are pane names with their screens; ``own`` is the name of the default pane."""
 
     panes: tuple[PaneInfo, ...] = ()
     own: str = ""
@@ -71,44 +71,48 @@ class TargetSnapshot:
 
 
 async def situation(executor: Executor, jobs: RunningJobs | None = None, *, limit: float = LIMIT) -> str:
-    """How things stand on the target, as text for the next request; empty when there is nothing to say.
+    """Return the current state of the target as text for the next request.
 
-    The screen of a pane is shown where something runs in it, and where the policy lets the model look without being
-    asked. It never raises for the target, and asks nobody for a password.
+    A pane's screen is included if a program runs in it and the policy lets the model capture it without approval.
+    Errors of the target are not raised, and no password is prompted for.
 
     Args:
-        jobs: what calls have left running.
-        limit: seconds that it may take; what is not known by then is left out.
+        executor: the executor of the session.
+        jobs: the jobs that calls left running.
+        limit: maximum seconds; what is not known by then is omitted.
+
+    Returns:
+        The text, or an empty string if there is nothing to report.
     """
     running = jobs.now() if jobs is not None else ()
     seen = TargetSnapshot(jobs=running)
     if executor.execution.has_terminal:
         with anyio.move_on_after(limit), suppress(HarnessError), use_prompter(None):
-            seen = await _seen(executor, running)  # who calls next is told when the link is lost
+            seen = await _seen(executor, running)  # the next call reports a lost connection
     return executor.services.redactor.text(described(seen, os.urandom(4).hex()))
 
 
 def with_situation(messages: Sequence[ModelMessage], text: str, model: Model | None = None) -> list[ModelMessage]:
-    """The messages with ``text`` as the last part of the last request; a copy, which is never stored.
+    """Return a copy of the messages with ``text`` as the last part of the last request; the copy is never stored.
 
-    Some models of Anthropic give their reasoning back only when everything before it is as it was, so that each
-    situation costs them the reasoning so far: ``model``, if it is one of these, is told only of what runs.
+    Some models of Anthropic accept their reasoning back only if everything before it is unchanged, so each situation
+    costs them the reasoning so far. A ``model`` of that kind gets a situation only if something is running.
     """
     if not text or not messages or not isinstance(last := messages[-1], ModelRequest):
         return list(messages)
     if model is not None and model.profile.get("anthropic_binds_thinking_blocks", False) and is_idle(text):
         return list(messages)
-    part = UserPromptPart([CachePoint(), text])  # what is before it will be the same next time
+    part = UserPromptPart([CachePoint(), text])  # the messages before it can be cached
     return [*messages[:-1], replace(last, parts=[*last.parts, part])]
 
 
 def is_idle(text: str) -> bool:
-    """Whether a situation says no more than where a terminal is at its prompt. Pure."""
+    """Return whether a situation only reports a terminal at its prompt. Pure."""
     lines = text.splitlines()[2:-1]  # between the marks
     return len(lines) == 1 and ": at the prompt" in lines[0]
 
 
-# -- looking
+# -- reading the target
 
 
 async def _seen(executor: Executor, jobs: tuple[tuple[str, str], ...]) -> TargetSnapshot:
@@ -129,7 +133,7 @@ def _is_own(pane: PaneInfo, chosen: str | None) -> bool:
 
 
 def is_busy(pane: PaneInfo) -> bool:
-    """Whether something else than a shell's prompt is in a pane. Pure."""
+    """Return whether a pane runs something other than a shell at its prompt. Pure."""
     return bool(pane.busy) or pane.foreground.lstrip("-") not in SHELLS
 
 
@@ -156,14 +160,15 @@ def _context(executor: Executor) -> ToolContext:
     )
 
 
-# -- telling
+# -- text for the model
 
 
 def described(seen: TargetSnapshot, mark: str) -> str:
-    """What was seen, in words for the model; empty for nothing. Pure.
+    """Return the situation as text for the model, or an empty string if there is nothing to report. Pure.
 
     Args:
-        mark: what begins and ends what the target says, names and directories too; nothing there knows it.
+        seen: the state of the target.
+        mark: the mark around text from the target, including names and directories; it must be unknown there.
     """
     lines = [f"- {line}" for line in (*_of_panes(seen), *_of_jobs(seen.jobs))]
     if not lines:
@@ -204,7 +209,7 @@ def _of_screens(screens: Sequence[tuple[str, str]], mark: str) -> list[str]:
 
 
 def last_lines(screen: str, limit: int) -> str:
-    """The end of a screen, whole lines as far as they fit into ``limit`` characters. Pure."""
+    """Return the end of a screen: as many whole lines as fit into ``limit`` characters. Pure."""
     text = _shown(screen, keep="\n").strip("\n")
     lines = [line.rstrip() for line in text.split("\n")]
     text = "\n".join(lines).strip("\n")
@@ -222,5 +227,5 @@ def _line(text: str) -> str:
 
 
 def _shown(text: str, keep: str = "") -> str:
-    """The text without what moves a cursor or is no character."""
+    """Return the text with control characters and unprintable characters replaced by spaces."""
     return "".join(one if one.isprintable() or one in keep else " " for one in well_formed(text))
