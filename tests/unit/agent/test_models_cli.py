@@ -80,8 +80,8 @@ def test_names_of_models_are_completed(program: Program) -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("nope", "no model is named 'nope'"),
-        ("nobody:m", "model nobody:m: no provider is named 'nobody'"),
+        ("nope", "unknown model 'nope'"),
+        ("nobody:m", "model nobody:m: unknown provider 'nobody'"),
         ("anthropic:m", "model anthropic:m: the variable ANTHROPIC_API_KEY is not set"),
     ],
 )

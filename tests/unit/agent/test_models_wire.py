@@ -294,8 +294,8 @@ async def test_no_key_of_the_provider_goes_to_another_address(monkeypatch: pytes
         (ModelProfile("a", "litellm", "m"), "model a: litellm needs a base_url"),
         (ModelProfile("a", "vllm", "m"), "model a: Set the `VLLM_BASE_URL` environment variable"),
         (ModelProfile("a", "azure", "m", key=EnvironmentKey("K")), "model a: Must provide the `azure_endpoint`"),
-        (ModelProfile("a", "google-cloud", "m"), "model a (google-cloud:m): there are no credentials"),
-        (ModelProfile("a", "nobody", "m", base_url="http://localhost:1"), "model a: no provider is named 'nobody'"),
+        (ModelProfile("a", "google-cloud", "m"), "model a (google-cloud:m): no credentials found"),
+        (ModelProfile("a", "nobody", "m", base_url="http://localhost:1"), "model a: unknown provider 'nobody'"),
     ],
 )
 async def test_a_model_that_cannot_be_opened_says_why(

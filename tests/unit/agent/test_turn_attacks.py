@@ -272,7 +272,7 @@ async def test_values_of_another_kind_than_the_protocol_says_are_an_answer_that_
         async with agent_desk(tmp_path, monkeypatch, [*map(odd, ODD_CALLS), say("whole")]) as desk:
             result = await desk.agent.turn("go")
     assert (result.status, result.text, len(desk.of(ModelRetry))) == ("completed", "whole", 2), result.failure
-    assert "not understood" in desk.of(ModelRetry)[0].reason
+    assert "invalid response" in desk.of(ModelRetry)[0].reason
     assert result.spent.input_tokens > 0 < result.spent.output_tokens
     assert isinstance(desk.log, MemoryLog)
     assert [loaded(text).kind for text in desk.log.messages] == ["request", "response"]
@@ -310,4 +310,4 @@ async def test_a_value_of_another_kind_in_a_stream_is_an_answer_that_is_asked_fo
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, script, provider="openai-responses") as desk:
             assert (await desk.agent.turn("go")).text == "whole"
-            assert "not understood" in desk.of(ModelRetry)[0].reason
+            assert "invalid response" in desk.of(ModelRetry)[0].reason

@@ -240,7 +240,7 @@ async def test_models_are_listed_and_switched(tmp_path: Path, monkeypatch: pytes
         assert "other (anthropic:test-model) answers from now on" in await here.type("/model other")
         await here.behind.agent.turn("second")
         assert here.behind.server.asked[1].dialect == "anthropic"
-        assert "no model is named 'oter'" in await here.type("/model oter")
+        assert "unknown model 'oter'" in await here.type("/model oter")
         without = here.desk.with_(agent=None)
         await without.type("/model other")
         assert here.desk.front.done == [("model", "other")]

@@ -1,4 +1,4 @@
-"""Models: profiles from the settings, their keys, opening them, what their failures mean, and what they cost.
+"""Models: profiles from the settings, keys, opening, failures and costs.
 
 Importing this loads no provider's library; :func:`open_model` does, in a thread.
 """

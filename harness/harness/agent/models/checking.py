@@ -1,4 +1,4 @@
-"""Trying a model out: one short request with a tool, and what came of it."""
+"""Checks a model with one short request that offers a tool."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TOOL = "harness_test"
 
 @dataclass(frozen=True, slots=True)
 class ModelCheck:
-    """What one request to a model showed. ``failure`` None: it answered."""
+    """The result of one request to a model. ``failure`` None: it succeeded."""
 
     profile: ModelProfile
     failure: ModelFailure | None = None
     answer: str = ""
     first: float = 0.0
-    """Seconds to the first piece of the answer."""
+    """Seconds to the first part of the response."""
     seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -38,7 +38,7 @@ class ModelCheck:
 
 
 async def check_model(profile: ModelProfile) -> ModelCheck:
-    """Send one short request, which costs what it costs; it is not sent again.
+    """Send one short request, which may be billed, without retries.
 
     Raises:
         ConfigError: the model cannot be opened.
@@ -46,7 +46,7 @@ async def check_model(profile: ModelProfile) -> ModelCheck:
     async with open_model(profile) as opened:
         try:
             return await _asked(opened)
-        except Exception as error:  # every provider has errors of its own
+        except Exception as error:  # every provider has its own errors
             return ModelCheck(profile, failure=model_failure(error, profile))
 
 

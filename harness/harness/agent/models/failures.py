@@ -1,4 +1,4 @@
-"""What goes wrong with a provider, told in one way, and whether the request may have cost something."""
+"""Failures of model requests: their classification, and whether a failed request may be billed."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ __all__ = [
 ]
 
 
-# -- Whether a request that failed may have cost something: whoever has sent it, and waits, may pay for it.
+# -- Whether a failed request may be billed: a provider may charge for a request that the client stopped waiting for.
 
 
 NEVER_SENT = frozenset(
     {"ConnectError", "ConnectTimeout", "ConnectTimeoutError", "PoolTimeout", "EndpointConnectionError"}
 )
-"""Errors of the libraries underneath: there was no connection."""
+"""Names of errors of HTTP libraries that were raised before there was a connection."""
 SENT = frozenset(
     {
         *("ReadTimeout", "ReadTimeoutError", "ReadError", "RemoteProtocolError", "ConnectionClosedError"),
         *("WriteTimeout", "WriteError", "IncompleteRead", "ServerDisconnectedError", "SocketTimeoutError"),
     }
 )
-"""There was one, and the answer did not come to its beginning."""
+"""Names of errors of HTTP libraries that were raised on a connection, before a response started."""
 GATEWAY_TIMEOUT_CODES = frozenset({504, 524})
-"""Codes of whoever stands before a provider, and has waited for it in vain."""
+"""HTTP codes of a gateway that got no response from the provider in time."""
 
 
 def may_be_billed(error: BaseException) -> bool:
-    """Whether the provider may have worked on a request that failed before its answer began. Pure.
+    """Return whether the provider may have processed a request that failed before its response started. Pure.
 
-    What it refused costs nothing, and neither does what never reached it.
+    Rejected requests, and those that never reached the provider, are not billed.
     """
     found = tuple(exception_chain(error))
     codes = {code for one in found if isinstance(code := getattr(one, "status_code", None), int)}
@@ -63,7 +63,7 @@ def may_be_billed(error: BaseException) -> bool:
 
 
 def exception_chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what it comes from."""
+    """Yield an error and all of its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -73,10 +73,10 @@ def exception_chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-# -- What went wrong with a provider, in words for the operator, and whether it helps to ask again.
+# -- Classification of failures, for the operator and for retries.
 #
-# The providers' own errors become one class here. No text of it holds a key that this process has read, or anything
-# that looks like one: some providers send back what they refuse.
+# All errors of providers become a :class:`ModelFailure`. Its texts contain no key that this process has read, and
+# nothing that looks like one: some providers quote what they reject.
 
 
 FailureKind = Literal[
@@ -84,15 +84,15 @@ FailureKind = Literal[
 ]
 
 MAX_BACKOFF = 120.0
-"""Seconds. A provider that asks for more is not waited for."""
+"""Maximum seconds; if a provider asks for more, the request is not retried."""
 INITIAL_BACKOFF = 1.0
 SAY_THE_END = frozenset({"anthropic", "bedrock", "google", "google-cloud", "openai-responses"})
-"""Providers whose streams always say why they end."""
+"""Providers whose streams always give the reason for their end."""
 LONGEST_WORD = 6
-"""Characters of a word or an escape of JSON, of which a part may be there."""
+"""Maximum characters of a JSON word or escape, of which only a part may have been received."""
 LOOKED_AT = 8 << 10
 SAID = 300
-"""Characters of a provider's own words."""
+"""Maximum characters of a provider's own message."""
 
 _TOO_LONG = re.compile(
     r"context[ _-]?(length|window|size)|maximum context|prompt is too long|input is too long|too many (input )?tokens"
@@ -109,10 +109,10 @@ class ModelFailure(HarnessError):
 
     Args:
         message: what happened, with the model's name.
-        kind: what sort of failure it is.
-        retryable: the same request may succeed later.
-        retry_after: seconds after which the provider wants to be asked again; None: it did not say.
-        hint: what the operator can do.
+        kind: the kind of failure.
+        retryable: whether the same request may succeed later.
+        retry_after: seconds after which the provider asks for a retry; None: not given.
+        hint: the remedy.
     """
 
     def __init__(
@@ -139,12 +139,16 @@ class _Classification:
 
 
 def backoff(failure: ModelFailure, attempt: int, retries: int, jitter: float = 0.5) -> float | None:
-    """Seconds to wait before the request is sent again; None: not again.
+    """Return the seconds to wait before the next attempt.
 
     Args:
-        attempt: how many attempts have failed, from 1.
-        retries: how many may follow the first one.
-        jitter: from 0 to 1, spreads the requests of many harnesses.
+        failure: the failure of the last attempt.
+        attempt: the number of failed attempts, from 1.
+        retries: maximum attempts after the first.
+        jitter: from 0 to 1, spreads the requests of many processes.
+
+    Returns:
+        The seconds, or None if the request must not be retried.
     """
     if not failure.retryable or attempt > retries:
         return None
@@ -155,13 +159,13 @@ def backoff(failure: ModelFailure, attempt: int, retries: int, jitter: float = 0
 
 
 def model_failure(error: Exception, profile: ModelProfile) -> ModelFailure:
-    """What a provider's error means."""
+    """Classify a provider's error."""
     error = _innermost(error)
     if isinstance(error, ModelFailure):
         return error
     said = _said(error)
     if said.startswith("<") and hasattr(error, "status_code"):
-        said = f"HTTP {error.status_code}"  # the page of a proxy
+        said = f"HTTP {error.status_code}"  # a proxy's HTML page
     verdict = _verdict(error, said, profile)
     after = _retry_after(error)
     wait = f"; it asks to wait {round(after, 1):g} s" if after else ""
@@ -175,9 +179,10 @@ def model_failure(error: Exception, profile: ModelProfile) -> ModelFailure:
 
 
 def unfinished(response: ModelResponse, profile: ModelProfile) -> ModelFailure | None:
-    """The failure of an answer whose stream stopped before its end, as that of a proxy may; None when it is whole.
+    """Return the failure of an incomplete response, such as one that a proxy cut off; None if it is complete.
 
-    A server that need not say why an answer ends is believed, unless a call is in the middle of its arguments.
+    A response from a server that need not give a reason for the end counts as complete, unless the arguments of a call
+    are incomplete.
     """
     if profile.provider in SAY_THE_END:
         ends = response.finish_reason is not None
@@ -185,11 +190,11 @@ def unfinished(response: ModelResponse, profile: ModelProfile) -> ModelFailure |
         ends = "finish_reason" in (response.provider_details or {}) or not _has_half_a_call(response)
     if response.state == "complete" and ends:
         return None
-    return ModelFailure(f"model {_name(profile)}: the answer stopped before its end", kind="connection", retryable=True)
+    return ModelFailure(f"model {_name(profile)}: the response was cut off", kind="connection", retryable=True)
 
 
 def _has_half_a_call(response: ModelResponse) -> bool:
-    """Whether the arguments of a call are the beginning of a JSON object, and no more."""
+    """Return whether the arguments of a call are an incomplete JSON object."""
     return any(isinstance(call.args, str) and _is_half(call.args) for call in response.tool_calls)
 
 
@@ -217,7 +222,7 @@ def _innermost(error: Exception) -> Exception:
     return error
 
 
-# -- what the error is
+# -- kinds of errors
 
 
 def _verdict(error: Exception, said: str, profile: ModelProfile) -> _Classification:
@@ -234,13 +239,13 @@ def _verdict(error: Exception, said: str, profile: ModelProfile) -> _Classificat
 
 
 _CONTEXT = _Classification(
-    "context_length", False, "the conversation is longer than the model takes", "compact it, or choose another model"
+    "context_length", False, "the conversation exceeds the model's context limit", "compact it, or choose another model"
 )
 _AUTH = _Classification("auth", False, "the provider does not accept the key")
-_NO_CREDENTIALS = _Classification("auth", False, "there are no credentials")
+_NO_CREDENTIALS = _Classification("auth", False, "no credentials found")
 _CONNECTION = _Classification("connection", True, "the connection failed", "check base_url and the network")
 _SILENT = _Classification(
-    "connection", True, "the provider fell silent", "a higher timeout in the profile waits longer"
+    "connection", True, "the provider stopped responding", "increase timeout in the profile to wait longer"
 )
 _QUOTA = _Classification(
     "rate_limit", False, "the account's quota or credit is used up", "see the provider's billing page"
@@ -251,15 +256,15 @@ _BROKEN = _Classification("other", True, "the provider failed")
 _MISSING = _Classification(
     "bad_request", False, "the provider has no such model", "check model and base_url of the profile"
 )
-_REJECTED = _Classification("bad_request", False, "the provider refuses the request")
-_REFUSED = _Classification("refused", False, "the provider's filter refuses an answer", "say it in other words")
-_NONSENSE = _Classification("other", True, "the provider's answer is not understood")
-_MISUSED = _Classification("bad_request", False, "the request cannot be made")
+_REJECTED = _Classification("bad_request", False, "the provider rejected the request")
+_REFUSED = _Classification("refused", False, "the provider's filter blocked the response", "rephrase the prompt")
+_NONSENSE = _Classification("other", True, "the provider sent an invalid response")
+_MISUSED = _Classification("bad_request", False, "the request is invalid")
 
 
 @cache
 def _verdicts() -> tuple[tuple[type[Exception], _Classification], ...]:
-    """The first that fits counts. The library is loaded by whoever had such an error."""
+    """Return the classification by class of error; the first match is used. An error implies a loaded library."""
     from pydantic_ai import exceptions as known
 
     return (
@@ -282,16 +287,16 @@ def _verdicts() -> tuple[tuple[type[Exception], _Classification], ...]:
 
 
 def _of_others(error: Exception) -> _Classification:
-    """An error that the library let through."""
+    """Classify an error that the library did not convert."""
     if isinstance(error, TimeoutError):
         return _SILENT
     if "Credential" in type(error).__name__:
-        return _NO_CREDENTIALS  # as the libraries of clouds say it
+        return _NO_CREDENTIALS  # errors of cloud libraries
     module = type(error).__module__.partition(".")[0]
     if isinstance(error, OSError) or module in {"httpx", "httpx2", "httpcore", "httpcore2", "anyio"}:
         return _CONNECTION
     if isinstance(error, ValueError | TypeError | AttributeError | LookupError | UserWarning):
-        return _NONSENSE  # values of another kind than the protocol says
+        return _NONSENSE  # values that violate the protocol
     return _Classification("other", False, f"failed: {type(error).__name__}")
 
 
@@ -301,13 +306,13 @@ def _connection(error: Exception, found: _Classification, profile: ModelProfile)
 
     found_in = tuple(exception_chain(error))
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in found_in):
-        hint = "SSL_CERT_FILE names the certificates of your own authority"
+        hint = "set SSL_CERT_FILE to the certificates of your own authority"
         return _Classification("connection", False, "the server's certificate is not trusted", hint)
     if any(isinstance(cause, socket.gaierror) for cause in found_in):
-        return _Classification("connection", True, "the server's name is not found", found.hint)
+        return _Classification("connection", True, "cannot resolve the server's name", found.hint)
     if any(isinstance(cause, ConnectionRefusedError) for cause in found_in):
         where = profile.base_url or "its usual address"
-        return _Classification("connection", True, f"nothing listens at {where}", "check base_url, and whether it runs")
+        return _Classification("connection", True, f"nothing listens at {where}", "check base_url and that it runs")
     return found
 
 
@@ -316,11 +321,11 @@ def _about_key(profile: ModelProfile) -> str:
     if sources:
         return f"check {' or '.join(str(source) for source in sources)}"
     if profile.base_url:
-        return 'a profile with a base_url names its key: key = { env = "NAME" }'
+        return 'a profile with a base_url needs its own key: key = { env = "NAME" }'
     return "check the provider's credentials on this machine"
 
 
-# -- what the provider says
+# -- the provider's message
 
 
 def _said(error: Exception) -> str:
@@ -328,11 +333,11 @@ def _said(error: Exception) -> str:
     try:
         return _clean(str(error) if body is None else _words_of(body))
     except RecursionError:
-        return ""  # nobody writes such a body to be understood
+        return ""  # a body that is nested this deep is not a message
 
 
 def _words_of(body: object) -> str:
-    """The message in an error's body, whichever form it has."""
+    """Return the message in an error's body, in any of the common forms."""
     import json
 
     if isinstance(body, str):
@@ -348,7 +353,7 @@ def _words_of(body: object) -> str:
 
 
 def _passed_on(metadata: object) -> str:
-    """What the provider behind a router said, which the router's own words leave out."""
+    """Return the message of the provider behind a router, which the router's message omits."""
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
     return f": {_words_of(raw)}" if raw else ""
 
@@ -364,17 +369,17 @@ def _parsed(text: str) -> dict[str, object] | list[object] | None:
 
 
 def _clean(text: str) -> str:
-    """One line of it, without keys."""
+    """Return the text as one line, without keys."""
     import os
 
     from ...toolkit.redaction.redactor import PatternRedactor
 
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:LOOKED_AT]).split())
-    redactor = PatternRedactor.with_environment(os.environ, secrets=known_keys())  # now: half a secret is not known
+    redactor = PatternRedactor.with_environment(os.environ, secrets=known_keys())  # before half a key is cut off
     return redactor.text(line)[:SAID].rstrip(". ")
 
 
-# -- when it wants to be asked again
+# -- the provider's retry delay
 
 
 def _retry_after(error: Exception) -> float | None:
@@ -390,11 +395,11 @@ def _retry_after(error: Exception) -> float | None:
 
 
 def retry_after_of(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds from ``retry-after-ms`` or ``retry-after`` (a number or a date); None when neither says.
+    """Return the seconds in ``retry-after-ms`` or ``retry-after`` (a number or a date); None if there are none.
 
     Args:
-        headers: with names in lower case. Their ``date`` is what a date is counted from, for clocks differ.
-        now: the time, for a server that sends none.
+        headers: with names in lower case. A date is relative to their ``date``, because clocks differ.
+        now: the time, for a server that sends no ``date``.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:

@@ -1,6 +1,6 @@
-"""Where the key of a provider comes from, and how it is read: at the moment of use, and never shown.
+"""Sources of provider keys, which are read at the moment of use and never shown.
 
-A key is never an argument of a program, and no settings file holds one: a profile names where it is kept.
+A key is never an argument of a program, and settings files contain no keys: a profile says where its key is stored.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ __all__ = [
 ]
 
 MAX_KEY_BYTES = 64 << 10
-"""Bytes of the longest key that is read."""
+"""Maximum bytes of a key."""
 MIN_SECRET_LENGTH = 12
-"""Characters. What is shorter, such as the word that local servers take for a key, is part of ordinary texts."""
+"""Minimum characters of a redacted key; shorter ones, such as dummy keys of local servers, occur in normal text."""
 SHORT = 4
-"""Characters of a word that is not taken out of what a program says because the program printed it."""
+"""Minimum characters of a printed word that is redacted in the error of the key command."""
 KEYRING_TIMEOUT = 120.0
-"""Seconds for the system's keyring, in which a person may unlock it."""
+"""Maximum seconds for the system's keyring, which the operator may have to unlock."""
 FILE_TIMEOUT = 30.0
-"""Seconds for a file, which may be on another machine that does not answer."""
+"""Maximum seconds for a file, which may be on an unresponsive network file system."""
 HIDDEN = "[key]"
 LIKE_A_KEY = re.compile(r"(?=[^\s/]*[0-9])(?=[^\s/]*[A-Za-z])[A-Za-z0-9_+=.~-]{10,}")
-"""A word that may be a key, in what a program says that failed to give one."""
+"""A word that may be a key, in the error output of a failed key command."""
 SAID = 200
-"""Characters of that."""
+"""Maximum characters of such error output."""
 
 _known: set[str] = set()
 
@@ -65,7 +65,7 @@ class EnvironmentKey:
 
 @dataclass(frozen=True, slots=True)
 class FileKey:
-    """A file that nobody else may read."""
+    """A file that only its owner may read."""
 
     path: str
 
@@ -75,11 +75,11 @@ class FileKey:
 
 @dataclass(frozen=True, slots=True)
 class CommandKey:
-    """What a program of this machine prints. It is run without a shell and without standard input."""
+    """The output of a local program, which is run without a shell and without standard input."""
 
     argv: tuple[str, ...]
     timeout: float = 30.0
-    """Seconds until it is ended."""
+    """Seconds until it is killed."""
 
     def __str__(self) -> str:
         return f"the command {self.argv[0]}"
@@ -100,22 +100,26 @@ KeySource = EnvironmentKey | FileKey | CommandKey | KeyringKey
 
 
 def known_keys() -> tuple[str, ...]:
-    """Every key that this process has read, longest first: texts from a provider are searched for them."""
+    """Return all keys that this process has read, longest first, to redact texts of providers."""
     return tuple(sorted(_known, key=lambda key: (-len(key), key)))
 
 
 def hide_keys(text: str) -> str:
-    """The text without any key that this process has read."""
+    """Return the text with all keys that this process has read replaced."""
     for key in known_keys():
         text = text.replace(key, HIDDEN)
     return text
 
 
 async def read_key(source: KeySource, environ: Mapping[str, str] | None = None) -> str:
-    """The key, without the white space around it.
+    """Read a key, without surrounding white space.
+
+    Args:
+        source: where the key is stored.
+        environ: the variables; by default ``os.environ``.
 
     Raises:
-        ConfigError: it cannot be had, or it is none. The message does not hold it.
+        ConfigError: the key is unavailable or invalid. The message does not contain it.
     """
     match source:
         case EnvironmentKey(name):
@@ -135,10 +139,10 @@ async def read_key(source: KeySource, environ: Mapping[str, str] | None = None) 
 
 def _checked(key: str, source: KeySource) -> str:
     if not key:
-        verb = "is not set" if isinstance(source, EnvironmentKey) else "holds no key"
-        raise ConfigError(f"{source} {verb}", hint="key in the profile says where it is kept")
+        verb = "is not set" if isinstance(source, EnvironmentKey) else "contains no key"
+        raise ConfigError(f"{source} {verb}", hint="set key in the profile to where the key is stored")
     if not (key.isascii() and key.isprintable()) or " " in key:
-        raise ConfigError(f"{source} holds more than a key: a key is one word of ASCII characters")
+        raise ConfigError(f"{source} contains no valid key: a key is one word of ASCII characters")
     return key
 
 
@@ -148,31 +152,31 @@ def _checked(key: str, source: KeySource) -> str:
 async def _from_slow_file(path: str) -> str:
     with anyio.move_on_after(FILE_TIMEOUT):
         return await anyio.to_thread.run_sync(_from_file, path, abandon_on_cancel=True)
-    raise ConfigError(f"the key file {path} could not be read in {FILE_TIMEOUT:g} s")
+    raise ConfigError(f"the key file {path} could not be read within {FILE_TIMEOUT:g} s")
 
 
 def _from_file(path: str) -> str:
     place = expand_home(path)
     if str(place).startswith("~"):
-        raise ConfigError(f"the key file {path}: its home directory is not known")
+        raise ConfigError(f"the key file {path}: its home directory is unknown")
     try:
         with open(place, "rb", opener=_open_at_once) as file:
             check_file(place, os.fstat(file.fileno()))
             return _decoded(file.read(MAX_KEY_BYTES + 1), f"the key file {place}")
-    except (OSError, ValueError) as error:  # a NUL in its name
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         said = getattr(error, "strerror", None) or str(error).rstrip(".")
         raise ConfigError(f"the key file {place}: {said.lower()}") from None
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe must not make us wait
+    return os.open(path, flags | os.O_NONBLOCK)  # a named pipe must not block
 
 
 def check_file(place: Path, info: os.stat_result) -> None:
-    """Refuse what is no file, or one that others own, read or write. Pure but for who we are.
+    """Refuse a file that is not regular, or that other users own, read or write. Pure except for the process's user.
 
     Raises:
-        ConfigError: it is such a one.
+        ConfigError: the file is refused.
     """
     if not stat.S_ISREG(info.st_mode):
         raise ConfigError(f"the key file {place} is not a regular file")
@@ -184,10 +188,10 @@ def check_file(place: Path, info: os.stat_result) -> None:
 
 def _decoded(raw: bytes, what: str) -> str:
     if len(raw) > MAX_KEY_BYTES:
-        raise ConfigError(f"{what}: more than {MAX_KEY_BYTES >> 10} KiB is no key")
+        raise ConfigError(f"{what}: the key is larger than {MAX_KEY_BYTES >> 10} KiB")
     with suppress(UnicodeDecodeError):
         return raw.decode()
-    raise ConfigError(f"{what}: this is not UTF-8")
+    raise ConfigError(f"{what}: not valid UTF-8")
 
 
 # -- commands
@@ -197,13 +201,13 @@ async def _from_command(argv: Sequence[str], timeout: float) -> str:
     what = f"the key command {argv[0]}"
     try:
         done = await printed_by(argv, timeout, MAX_KEY_BYTES)
-    except (OSError, ValueError) as error:  # such as a word with a NUL
+    except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
         raise ConfigError(f"{what}: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
     if len(done.stdout) > MAX_KEY_BYTES:
         return _decoded(done.stdout, what)
     if done.code is None:
         raise ConfigError(
-            f"{what} gave no key in {timeout:g} s, and was ended", hint="set key.timeout if it needs more"
+            f"{what} printed no key within {timeout:g} s and was killed", hint="increase key.timeout if it needs more"
         )
     if done.code:
         raise ConfigError(f"{what} failed with exit code {done.code}{_complaint(done)}")
@@ -211,14 +215,14 @@ async def _from_command(argv: Sequence[str], timeout: float) -> str:
 
 
 def _complaint(done: CommandOutput) -> str:
-    """The last line that it wrote as an error, if there is one, without anything that may be a key."""
+    """Return the last line of its error output, if there is one, without anything that may be a key."""
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     printed = done.stdout.decode("utf-8", "replace").split()
     return f": {_harmless(lines[-1], printed)}" if lines else ""
 
 
 def _harmless(text: str, secrets: Iterable[str] = ()) -> str:
-    """One line for people, without these and whatever looks like a secret or may be one."""
+    """Return one printable line without these secrets and anything that may be a secret."""
     from ...toolkit.redaction.redactor import PatternRedactor
 
     line = " ".join("".join(one if one.isprintable() else " " for one in text).split())
@@ -233,7 +237,7 @@ def _harmless(text: str, secrets: Iterable[str] = ()) -> str:
 async def _from_keyring(service: str, user: str) -> str:
     with anyio.move_on_after(KEYRING_TIMEOUT):
         return await anyio.to_thread.run_sync(_ask_keyring, service, user, abandon_on_cancel=True)
-    raise ConfigError(f"the keyring did not answer in {KEYRING_TIMEOUT:g} s", hint="unlock it")
+    raise ConfigError(f"the keyring did not answer within {KEYRING_TIMEOUT:g} s", hint="unlock it")
 
 
 def _ask_keyring(service: str, user: str) -> str:
@@ -243,5 +247,5 @@ def _ask_keyring(service: str, user: str) -> str:
         raise ConfigError("the keyring needs a library", hint=install_extra("keyring")) from None
     try:
         return str(keyring.get_password(service, user) or "")
-    except Exception as error:  # every keyring has errors of its own
+    except Exception as error:  # every keyring has its own errors
         raise ConfigError(f"the keyring failed: {type(error).__name__}: {_harmless(str(error))}") from None

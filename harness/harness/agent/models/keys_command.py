@@ -1,4 +1,4 @@
-"""Running the program that prints a key: without a shell, without input, without our terminal, and not for ever."""
+"""Runs the key command: without a shell, input or terminal, and with a timeout."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from anyio.abc import Process
 __all__ = ["CommandOutput", "printed_by"]
 
 LINGER = 0.25
-"""Seconds that output may take to end after the program has: an agent that it started may hold it open."""
+"""Maximum seconds for output after the program's exit: a daemon that it started may keep the pipe open."""
 ENDING = 2.0
-"""Seconds that the end of what was killed may take."""
+"""Maximum seconds to wait for a killed program."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """What a program printed, at most one byte more than the limit; ``code`` None: it was ended."""
+    """Output of a program, at most one byte longer than the limit; ``code`` None: it was killed."""
 
     code: int | None
     stdout: bytes
@@ -30,12 +30,13 @@ class CommandOutput:
 
 
 async def printed_by(argv: Sequence[str], timeout: float, limit: int) -> CommandOutput:
-    """Run it in a session of its own, so that it cannot take keys from our terminal.
+    """Run a program in its own session, so that it cannot read from harness's terminal.
 
     Args:
-        timeout: seconds after which it, and its process group, are killed.
-        limit: bytes of each output. When there is more on standard output it is killed, too; of errors the rest is
-            read and forgotten.
+        argv: the program and its arguments.
+        timeout: seconds after which the program and its process group are killed.
+        limit: maximum bytes of each output. More on standard output kills the program; more on standard error is read
+            and dropped.
 
     Raises:
         OSError: it could not be started.
@@ -59,7 +60,7 @@ async def _until_enough(stdout: _Pipe, scope: anyio.CancelScope) -> None:
 
 
 class _Pipe:
-    """A pipe of which we keep the reading end."""
+    """A pipe whose reading end harness keeps."""
 
     def __init__(self, limit: int, *, ends_full: bool) -> None:
         self.reading, self.writing = os.pipe()
@@ -70,31 +71,31 @@ class _Pipe:
 
     @property
     def is_full(self) -> bool:
-        """More has come than is kept."""
+        """Whether more than the limit was received."""
         return len(self._data) > self._limit
 
     async def read(self) -> None:
-        """Read to the end, or where it ends when it is full until it is."""
+        """Read to the end, or with ``ends_full`` until the limit is exceeded."""
         more = True
         while more:
             await anyio.wait_readable(self.reading)
             more = self._take() and not (self._ends_full and self.is_full)
 
     def rest(self) -> bytes:
-        """What has come, with what nobody had the time to read yet."""
+        """Return everything received, including what has not been read yet."""
         with suppress(BlockingIOError):
             while len(self._data) <= self._limit and self._take():
                 pass
         return self._data
 
     def _take(self) -> bool:
-        """Take what is there; False at the end."""
+        """Read available data; return False at the end."""
         chunk = os.read(self.reading, 1 << 16)
         self._data = (self._data + chunk)[: self._limit + 1]
         return bool(chunk)
 
     def given(self) -> None:
-        """The program has the writing end now."""
+        """Close the writing end, which the program has inherited."""
         if self.writing >= 0:
             os.close(self.writing)
             self.writing = -1

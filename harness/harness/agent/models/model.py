@@ -1,4 +1,4 @@
-"""A model that is ready to be asked: what its requests cost, and how much it takes."""
+"""An open model, its costs and its context limit."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ __all__ = [
 ]
 
 
-# -- A model that is ready to be asked.
+# -- The open model
 
 
 @dataclass(frozen=True, slots=True)
 class OpenModel:
-    """A profile's model with its HTTP client. ``settings`` go with every request."""
+    """A profile's model with its HTTP client; ``settings`` are sent with every request."""
 
     profile: ModelProfile
     model: Model = field(repr=False)
     settings: ModelSettings
     context_limit: int = 0
-    """Tokens that the model takes: the profile's, or what is known of the model; 0: not known."""
+    """Maximum tokens: from the profile, else from the list of genai-prices; 0: unknown."""
 
 
-# -- What a request cost, and how much a model takes: from the profile, else from the list of genai-prices.
+# -- Cost and context limit: from the profile, else from the list of genai-prices
 
 
 MILLION = 1_000_000
@@ -46,11 +46,14 @@ LISTED = {
     "openai-responses": "openai",
     "xai": "x-ai",
 }
-"""Providers that have another name in the list."""
+"""Providers that have a different name in the list."""
 
 
 def cost_of(usage: RequestUsage, profile: ModelProfile) -> Decimal | None:
-    """US dollars; None when no price is known. Input tokens hold those that were read from a cache or written to it."""
+    """Return the US dollars, or None if no price is known.
+
+    Input tokens include those read from or written to a cache.
+    """
     if profile.prices is not None:
         return _by(profile.prices, usage)
     return None if profile.base_url else _listed_cost(usage, profile)
@@ -75,7 +78,7 @@ def _listed_cost(usage: RequestUsage, profile: ModelProfile) -> Decimal | None:
 
 
 def context_limit_of(profile: ModelProfile) -> int:
-    """Tokens that the model takes: as the profile says, else as the list knows; 0 when neither does."""
+    """Return the model's maximum tokens: from the profile, else from the list; 0 if unknown."""
     if profile.context_limit or profile.base_url:
         return profile.context_limit
     try:

@@ -1,4 +1,4 @@
-"""Opening a model by the library of its provider, and streams that end as they should."""
+"""Opens a model with its provider's library, and detects cut-off streams."""
 
 from __future__ import annotations
 
@@ -39,27 +39,28 @@ __all__ = [
 ]
 
 
-# -- Noticing that a stream of chat completions was cut off, where the server need not say why an answer ends.
+# -- Detects cut-off streams of chat completions from servers that need not give a reason for the end.
 #
-# OpenAI's own API always gives a ``finish_reason``; some servers that are compatible with it never do, and most of
-# these end with ``[DONE]``. What has neither, over a connection whose close is the only end that HTTP knows of, may
-# be half.
+# OpenAI's own API always sends a ``finish_reason``; some compatible servers never do, but most of these end with
+# ``[DONE]``. A stream with neither, whose end HTTP signals only by closing the connection, may be incomplete.
 
 
 TOLD = re.compile(rb'"finish_reason"\s*:\s*"|[\r\n]data:\s*\[DONE\]')
-"""What says that an answer has come to its end; in the text of an answer the quotes would be escaped."""
+"""Marks the end of a response; within the text of a response the quotes would be escaped."""
 OVERLAP = 64
-"""Bytes that are looked at again with the next ones: more than what is looked for."""
+"""Bytes that are searched again together with the next ones: more than the longest match."""
 LIBRARIES = ("httpx2", "httpx")
-"""What OpenAI's library may be built on."""
-CUT = "the stream ended before the answer did"
+"""HTTP libraries that OpenAI's library may use."""
+CUT = "the stream ended before the response was complete"
 
 
 def may_be_cut(status: int, version: str, headers: Mapping[str, str]) -> bool:
-    """Whether a body is a stream of events that ends when the connection does, however that came about. Pure.
+    """Return whether a body is an event stream that only the end of the connection terminates. Pure.
 
     Args:
-        headers: with names in lower case. What is compressed is not looked at.
+        status: the HTTP status code.
+        version: the HTTP version, such as ``HTTP/1.1``.
+        headers: with names in lower case. Compressed bodies are not examined.
     """
     streamed = headers.get("content-type", "").lower().startswith("text/event-stream")
     framed = "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()
@@ -68,14 +69,14 @@ def may_be_cut(status: int, version: str, headers: Mapping[str, str]) -> bool:
 
 
 class StreamEndDetector:
-    """Looks for the end of an answer in the bytes of a stream, which come in pieces of any size."""
+    """Searches for the end of a response in the bytes of a stream, which are fed in parts of any size."""
 
     def __init__(self) -> None:
         self.told = False
         self._last = b"\n"
 
     def feed(self, data: bytes) -> None:
-        """Look at the next bytes."""
+        """Search the next bytes."""
         if not self.told:
             seen = self._last + data
             self.told = TOLD.search(seen) is not None
@@ -84,11 +85,11 @@ class StreamEndDetector:
 
 @cache
 def _watched_by(library: ModuleType) -> Callable[[Any], Any]:
-    """Makes of a body one that fails at its end when that is not the answer's."""
+    """Return a class that wraps a body and fails if the body ends before the response does."""
 
     base: Any = library.AsyncByteStream
 
-    class Watched(base):  # type: ignore[misc]  # of whichever library is there
+    class Watched(base):  # type: ignore[misc]  # the base is chosen at run time
         def __init__(self, stream: Any) -> None:
             self._stream = stream
             self._end = StreamEndDetector()
@@ -107,7 +108,7 @@ def _watched_by(library: ModuleType) -> Callable[[Any], Any]:
 
 
 def watch_ends(client: Any) -> None:
-    """Let streams of a client of OpenAI's library fail where they were cut off; another client is left alone."""
+    """Make cut-off streams of a client of OpenAI's library fail; other clients are unchanged."""
     http = getattr(client, "_client", None)
     loaded = (sys.modules[name] for name in LIBRARIES if name in sys.modules)
     library = next((one for one in loaded if isinstance(http, one.AsyncClient)), None)
@@ -123,25 +124,25 @@ def watch_ends(client: Any) -> None:
     http.event_hooks = {**hooks, "response": [*hooks.get("response", ()), look_at]}
 
 
-# -- Profiles become models of pydantic-ai: any provider that it knows, and whatever is compatible with OpenAI's.
+# -- Models of pydantic-ai from profiles: every provider that it supports, and services compatible with OpenAI's API
 
 
 NEED_URL = frozenset({COMPATIBLE, "litellm"})
 NO_KEY = "none"
-"""Sent where there is no key, so that no library looks for one: it would be another provider's."""
+"""Sent where there is no key, so that no library looks for another provider's key."""
 CLOSING = 5.0
-"""Seconds for the connections to be closed."""
+"""Maximum seconds for closing the connections."""
 WIRE = {"openai": "openai-chat"}
-"""Providers that pydantic-ai has under another name."""
+"""Providers that have a different name in pydantic-ai."""
 STORING = frozenset({"azure-responses", "openai-responses"})
-"""Providers that keep what hosts say unless they are asked not to."""
+"""Providers that store requests and responses unless told not to."""
 THINKING = {"off": False, "low": "low", "medium": "medium", "high": "high"}
 
 
 def load_libraries(profile: ModelProfile) -> None:
-    """Import what the profile's provider needs: half a second that its first request need not wait for.
+    """Import the libraries of the profile's provider, which takes about half a second, before its first request.
 
-    What is wrong is not said here, but by :func:`opened`.
+    Errors are ignored here; :func:`opened` reports them.
     """
     kind = "openai" if profile.provider == COMPATIBLE else profile.provider
     with suppress(Exception):
@@ -152,7 +153,7 @@ def load_libraries(profile: ModelProfile) -> None:
 
 @asynccontextmanager
 async def opened(profile: ModelProfile, key: str) -> AsyncIterator[OpenModel]:
-    """The model of a profile; its connections are closed at the end.
+    """Open the model of a profile, and close its connections at the end.
 
     Raises:
         ConfigError: the profile does not fit its provider, or the provider's library is not installed.
@@ -176,7 +177,7 @@ def _made(profile: ModelProfile, key: str) -> tuple[Provider[Any], OpenModel]:
         raise ConfigError(f"model {profile.name}: {error.msg}") from None
     except ConfigError:
         raise
-    except Exception as error:  # every provider's library has errors of its own
+    except Exception as error:  # every provider's library has its own errors
         said = str(model_failure(error, profile))
         _let_go(error)
         raise ConfigError(said) from None
@@ -184,7 +185,7 @@ def _made(profile: ModelProfile, key: str) -> tuple[Provider[Any], OpenModel]:
 
 
 def _let_go(error: BaseException | None) -> None:
-    """Drop what was half made now, in this thread: in one with an event loop its end would begin a task that fails."""
+    """Release partly created objects in this thread: in one with an event loop their cleanup would start a task."""
     while error is not None:
         clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
@@ -209,7 +210,7 @@ def _provider(profile: ModelProfile, key: str) -> Provider[Any]:
     taken = inspect.signature(made.__init__).parameters
     arguments: dict[str, Any] = {"api_key": key} if key else {}
     if key and "api_key" not in taken:
-        raise ConfigError(f"model {profile.name}: {profile.provider} takes no key from a profile")
+        raise ConfigError(f"model {profile.name}: {profile.provider} does not accept a key from a profile")
     named = next((name for name in ("base_url", "azure_endpoint") if name in taken), "")
     if base_url and named:
         arguments[named] = base_url
@@ -226,11 +227,11 @@ def _class_of(profile: ModelProfile) -> type[Provider[Any]]:
     try:
         return infer_provider_class(WIRE.get(profile.provider, profile.provider))
     except ValueError:
-        raise ConfigError(f"model {profile.name}: no provider is named {profile.provider!r}") from None
+        raise ConfigError(f"model {profile.name}: unknown provider {profile.provider!r}") from None
 
 
 def _amazon(provider: Provider[Any]) -> Provider[Any]:
-    """Amazon's library logs keys, and takes the number of its retries from files and variables only; ours are shown."""
+    """Stop botocore from logging keys, and from its own retries, which only its files and variables configure."""
     logging.getLogger("botocore").setLevel(logging.INFO)
     client = provider.client.meta
     service = client.service_model.service_id.hyphenize()
@@ -239,9 +240,9 @@ def _amazon(provider: Provider[Any]) -> Provider[Any]:
 
 
 def _redirect(provider: Provider[Any], base_url: str, profile: ModelProfile) -> None:
-    """For a provider whose address is no argument of it."""
+    """Set the address of a provider that does not accept one as an argument."""
     if not hasattr(provider.client, "base_url"):
-        raise ConfigError(f"model {profile.name}: {profile.provider} takes no base_url")
+        raise ConfigError(f"model {profile.name}: {profile.provider} does not accept base_url")
     provider.client.base_url = base_url
 
 
@@ -262,7 +263,7 @@ def _model(profile: ModelProfile, provider: Provider[Any]) -> Model:
 
 
 def _strict(profile: ModelProfile) -> PydanticProfile | None:
-    """A stream without a proper end was cut off. Some servers that are only compatible never send one."""
+    """Require a proper end of streams, except from compatible servers, some of which never send one."""
     if profile.provider == COMPATIBLE:
         return None
     from pydantic_ai.profiles.openai import OpenAIModelProfile
@@ -277,7 +278,7 @@ def _settings(profile: ModelProfile, model: Model) -> ModelSettings:
         "top_p": profile.top_p,
         "thinking": THINKING.get(profile.reasoning),
         "timeout": profile.timeout,
-        "max_retries": 0,  # ours are shown to the operator
+        "max_retries": 0,  # harness retries itself, and shows it to the operator
         "cache": True,
         "openai_store": False if profile.provider in STORING else None,
     }

@@ -1,4 +1,4 @@
-"""Which models there are: the ``[models.NAME]`` tables of the settings files, and ``provider:model`` texts."""
+"""The configured models: ``[models.NAME]`` tables of the settings files, and ``provider:model`` texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Reasoning = Literal["", "off", "low", "medium", "high"]
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens. None: such tokens cost as other input does."""
+    """US dollars per million tokens. None: such tokens cost as much as other input."""
 
     input: Decimal
     output: Decimal
@@ -39,26 +39,26 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """One model, where it is served, and how it is asked. Zero and empty leave a choice to the provider."""
+    """A model, its address and its parameters. Zero and empty leave the choice to the provider."""
 
     name: str
     provider: str
     model: str
     base_url: str = ""
     key: KeySource | None = None
-    """None: the provider's usual variable, when ``base_url`` is empty too; else no key."""
+    """None: the provider's usual variable, or no key if ``base_url`` is set."""
     context_limit: int = 0
-    """Tokens that the model takes."""
+    """Maximum tokens of a request and its response."""
     max_output: int = 0
-    """Tokens of one answer."""
+    """Maximum tokens of one response."""
     temperature: float | None = None
     top_p: float | None = None
     reasoning: Reasoning = ""
     prices: Price | None = None
     timeout: float = TIMEOUT
-    """Seconds of silence after which a request has failed."""
+    """Seconds without data after which a request fails."""
     retries: int = RETRIES
-    """How often a request is sent again after a failure that may pass."""
+    """Maximum retries of a request after a temporary failure."""
 
     @property
     def label(self) -> str:
@@ -67,31 +67,31 @@ class ModelProfile:
 
     @property
     def key_sources(self) -> tuple[KeySource, ...]:
-        """Where its key may be; the first that is there counts. Empty: it has none, or its provider finds one."""
+        """The possible sources of its key, of which the first that is set is used; empty: no key is read here."""
         if self.key is not None:
             return (self.key,)
         if self.base_url:
-            return ()  # a usual key is for the provider, not for whoever serves another address
+            return ()  # a provider's usual key must not be sent to another address
         return tuple(EnvironmentKey(name) for name in KEY_VARIABLES.get(self.provider, ()))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTable:
-    """The models that are configured. ``default`` is the name of the one to begin with; empty: there is none."""
+    """The configured models. ``default`` is the name of the one for new conversations; empty: none."""
 
     profiles: tuple[ModelProfile, ...] = ()
     default: str = ""
 
     @property
     def setup(self) -> str:
-        """How a model is configured, in one line."""
+        """How to configure a model, in one line."""
         return SETUP
 
     def profile(self, name: str = "") -> ModelProfile:
-        """The profile of that name, or of a ``provider:model`` text; without a name the default.
+        """Return the profile with that name, or of a ``provider:model`` text; by default the default profile.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: there is no such profile, or no default.
         """
         wanted = name or self.default
         if not wanted:
@@ -103,7 +103,7 @@ class ModelTable:
             return _profile_of_text(wanted)
         names = tuple(profile.name for profile in self.profiles)
         known = f"the models are {', '.join(names)}; or write provider:model" if names else SETUP
-        raise ConfigError(f"no model is named {wanted!r}", hint=suggest(wanted, names) or known)
+        raise ConfigError(f"unknown model {wanted!r}", hint=suggest(wanted, names) or known)
 
     def _nothing_chosen(self) -> ConfigError:
         names = ", ".join(profile.name for profile in self.profiles)
@@ -118,13 +118,13 @@ def load_models(
     environ: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> ModelTable:
-    """The models of the settings files; arguments as for :func:`harness.settings.load_settings`.
+    """Load the models of the settings files; arguments as for :func:`harness.settings.load_settings`.
 
-    ``HARNESS_MODEL`` chooses before ``[agent] model``; where neither does, the only profile is the default.
+    ``HARNESS_MODEL`` overrides ``[agent] model``; without either, the only profile is the default.
 
     Raises:
-        ConfigError: a file cannot be read, a key is unknown, a value is wrong, a file that is not trusted sets any of
-            it, or the chosen model is none.
+        ConfigError: a file is unreadable, a key is unknown, a value is wrong, an untrusted file sets one, or the chosen
+            model is invalid.
     """
     env = os.environ if environ is None else environ
     tables = load_tables("models", choices, environ=env, directory=directory)
@@ -133,14 +133,14 @@ def load_models(
 
 
 def models_of(tables: Iterable[SettingsTable], agent: Iterable[SettingsTable] = (), chosen: str = "") -> ModelTable:
-    """The models of these tables. A later file's profile takes the place of an earlier one of its name, as a whole.
+    """Return the models of these tables; a later profile replaces an earlier one of the same name entirely.
 
     Raises:
-        ConfigError: as :func:`load_models`.
+        ConfigError: as for :func:`load_models`.
     """
     profiles: dict[str, ModelProfile] = {}
     for table in tables:
-        from .table import profiles_in  # pydantic, which most programs do not need
+        from .table import profiles_in  # imports pydantic, which most programs do not need
 
         _check_trust(table, "models")
         profiles.update({profile.name: profile for profile in profiles_in(table)})
@@ -157,7 +157,7 @@ def _model_of(tables: Iterable[SettingsTable]) -> str:
         _check_trust(table, "agent")
         value = table.values.get("model", model)
         if not isinstance(value, str):
-            raise ConfigError(f"{table.origin}: agent.model: write the name of a model")
+            raise ConfigError(f"{table.origin}: agent.model: must be the name of a model")
         model = value
     return model
 
@@ -173,7 +173,7 @@ def _check_trust(table: SettingsTable, name: str) -> None:
 def _profile_of_text(text: str) -> ModelProfile:
     provider, _, model = text.partition(":")
     if not provider or not model or not text.isprintable() or " " in text:
-        raise ConfigError(f"{text!r} names no model", hint="write provider:model, such as anthropic:NAME")
+        raise ConfigError(f"invalid model {text!r}", hint="write provider:model, such as anthropic:NAME")
     if provider not in PROVIDERS and (close := suggest(provider, PROVIDERS)):
-        raise ConfigError(f"{text!r}: no provider is named {provider!r}", hint=close)
+        raise ConfigError(f"{text!r}: unknown provider {provider!r}", hint=close)
     return ModelProfile(text, provider, model)

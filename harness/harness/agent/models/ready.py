@@ -1,4 +1,4 @@
-"""Opening a model: its key is read, and its provider's library loaded, where nothing waits for it."""
+"""Opens a model: reads its key and loads its provider's library, in a thread."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ MISSING = "the agent needs a library that is not installed"
 
 @asynccontextmanager
 async def open_model(profile: ModelProfile, *, environ: Mapping[str, str] | None = None) -> AsyncIterator[OpenModel]:
-    """The model of a profile, with an HTTP client that is closed at the end. Nothing is sent to the provider.
+    """Open the model of a profile, with an HTTP client that is closed at the end. Sends nothing to the provider.
 
     Args:
-        environ: where key variables are looked up; ``os.environ`` when not given.
+        profile: the profile of the model.
+        environ: the variables in which keys are looked up; by default ``os.environ``.
 
     Raises:
         ConfigError: there is no key, no such provider, or its library is not installed.

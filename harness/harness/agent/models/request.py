@@ -1,4 +1,4 @@
-"""One request to a model, which is counted however it ends."""
+"""One model request, whose usage is counted however it ends."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["Request", "UsageRecorder"]
 
 
 class UsageRecorder(Protocol):
-    """Counts what a request has used: its answer, as far as it came, the model, and its own tokens, estimated."""
+    """Counts the usage of a request: the response as far as it was received, its model, and the estimated tokens."""
 
     def __call__(self, response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
-        """Count it."""
+        """Count the usage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent.
+    """A model request.
 
     Args:
-        tokens: how many it is, estimated.
+        tokens: the estimated tokens of the request.
     """
 
     messages: Sequence[ModelMessage]
@@ -40,15 +40,17 @@ class Request:
     async def answer(
         self, opened: OpenModel, count: UsageRecorder, read: Callable[[StreamedResponse], Awaitable[None]]
     ) -> ModelResponse:
-        """The whole answer.
+        """Send the request and return the complete response.
 
-        It is counted once, also when it is cancelled or cut off, or when none came of a request that was sent. What
-        is refused, or never sent, costs nothing.
+        The usage is counted once, also if the request was cancelled or cut off, or was sent and got no response.
+        Rejected and unsent requests cost nothing.
 
         Args:
-            read: reads the answer to its end.
+            opened: the model.
+            count: counts the usage.
+            read: reads the response to its end.
         """
-        await anyio.lowlevel.checkpoint()  # a cancel before it is sent costs nothing either
+        await anyio.lowlevel.checkpoint()  # a request that is cancelled before it is sent costs nothing
         stream: StreamedResponse | None = None
         try:
             async with model_request_stream(

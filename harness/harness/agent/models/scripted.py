@@ -1,4 +1,4 @@
-"""A model that plays a script: for demonstrations and tests that have no provider. Its name says what it is."""
+"""A model that plays a script, for demonstrations and tests without a provider."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Delta = str | DeltaToolCalls | DeltaThinkingCalls
 
 @dataclass(frozen=True, slots=True)
 class ScriptedCall:
-    """A call of a tool."""
+    """A tool call."""
 
     name: str
     arguments: JsonObject = field(default_factory=dict)
@@ -43,20 +43,20 @@ CallMaker = Callable[[Sequence[ModelMessage]], Sequence[ScriptedCall]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One answer: what is thought, then said, then called."""
+    """One response: reasoning, text and calls."""
 
     text: str = ""
     reasoning: str = ""
     calls: Sequence[ScriptedCall] | CallMaker = ()
-    """Calls, or a function that makes them of the conversation so far."""
+    """Calls, or a function that creates them from the conversation so far."""
     wait_for: Callable[[], Awaitable[None]] | None = None
-    """Awaited before the answer begins."""
+    """Awaited before the response starts."""
     pace: float = 0.0
-    """Seconds between two words, for people to watch."""
+    """Seconds between two words, for a readable demonstration."""
 
 
 class ScriptedModel(FunctionModel):
-    """Answers the first request with the first step, the second with the second, whatever was asked."""
+    """Answers each request with the next step of the script, whatever the request is."""
 
     def __init__(self, script: Sequence[Step], *, name: str = SCRIPTED) -> None:
         super().__init__(self._whole, stream_function=self._streamed, model_name=name)
@@ -87,7 +87,7 @@ class ScriptedModel(FunctionModel):
         if step.wait_for is not None:
             await step.wait_for()
         if not (step.text or step.reasoning or calls):
-            yield ""  # an empty step is an answer too
+            yield ""  # an empty step is a response too
         for delta in _deltas(step, calls):
             yield delta
             if step.pace:
@@ -104,7 +104,7 @@ def _deltas(step: Step, calls: Sequence[ToolCallPart]) -> Iterator[Delta]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Words, each with the space after it."""
+    """Yield the words, each with the space after it."""
     words = text.split(" ")
     yield from (f"{word} " for word in words[:-1])
     if words[-1]:
@@ -112,6 +112,6 @@ def _words(text: str) -> Iterator[str]:
 
 
 def open_scripted(script: Sequence[Step], *, name: str = SCRIPTED, context_limit: int = 0) -> OpenModel:
-    """A scripted model as :func:`harness.agent.models.open_model` gives real ones."""
+    """Return a scripted model in the form that :func:`harness.agent.models.open_model` yields."""
     profile = ModelProfile(name, SCRIPTED, name, context_limit=context_limit)
     return OpenModel(profile, ScriptedModel(script, name=name), ModelSettings(), context_limit)

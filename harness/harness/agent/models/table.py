@@ -1,4 +1,4 @@
-"""The ``[models.NAME]`` tables as they are written in a settings file."""
+"""Validates the ``[models.NAME]`` tables of settings files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Table(BaseModel):
 
 
 class _Prices(_Table):
-    """``prices``, for a million tokens."""
+    """``prices``, per million tokens."""
 
     input: Dollars = Field(strict=False)
     output: Dollars = Field(strict=False)
@@ -47,12 +47,12 @@ class _Prices(_Table):
     cache_write: Dollars | None = Field(None, strict=False)
 
     def price(self) -> Price:
-        """What it stands for."""
+        """Return the validated value."""
         return Price(self.input, self.output, self.cache_read, self.cache_write)
 
 
 class _Key(_Table):
-    """``key``: one of four places."""
+    """``key``: one of four sources."""
 
     env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     file: Annotated[str, Field(min_length=1)] | None = None
@@ -73,7 +73,7 @@ class _Key(_Table):
         return self
 
     def source(self) -> KeySource:
-        """What it stands for."""
+        """Return the validated value."""
         if self.env is not None:
             return EnvironmentKey(self.env)
         if self.file is not None:
@@ -103,7 +103,7 @@ class _Profile(_Table):
     @classmethod
     def _known(cls, provider: str) -> str:
         if provider not in PROVIDERS and (close := suggest(provider, PROVIDERS)):
-            raise ValueError(f"no provider is named {provider!r}; {close}")
+            raise ValueError(f"unknown provider {provider!r}; {close}")
         return provider
 
     @field_validator("base_url")
@@ -113,7 +113,7 @@ class _Profile(_Table):
         if url and (parts.scheme not in {"http", "https"} or not parts.hostname or not url.isprintable()):
             raise ValueError("write http://host or https://host")
         if "@" in parts.netloc or parts.query or parts.fragment:
-            raise ValueError("a URL with a password or a query would be shown; use key")
+            raise ValueError("a URL must not contain a password, a query or a fragment; use key for secrets")
         return url
 
     @model_validator(mode="after")
@@ -124,10 +124,10 @@ class _Profile(_Table):
 
 
 def profiles_in(table: SettingsTable) -> tuple[ModelProfile, ...]:
-    """The profiles of one file.
+    """Return the profiles of one file.
 
     Raises:
-        ConfigError: a key is unknown, or a value is wrong. The message holds no value of ``key``.
+        ConfigError: a key is unknown, or a value is wrong. The message contains no value of ``key``.
     """
     return tuple(_profile(name, values, table.origin) for name, values in table.values.items())
 
@@ -135,11 +135,11 @@ def profiles_in(table: SettingsTable) -> tuple[ModelProfile, ...]:
 def _profile(name: str, values: object, origin: str) -> ModelProfile:
     where = f"{origin}: models.{name}"
     if NAME.fullmatch(name) is None:
-        raise ConfigError(f"{origin}: models: {name!r} is no name", hint="use letters, digits, '_', '-' and '.'")
+        raise ConfigError(f"{origin}: models: invalid name {name!r}", hint="use letters, digits, '_', '-' and '.'")
     if not isinstance(values, Mapping):
         raise ConfigError(f"{where} is not a table", hint=f"write [models.{name}]")
     if isinstance(values.get("key"), str):
-        raise ConfigError(f"{where}.key: settings hold no keys", hint=PLAIN_KEY)
+        raise ConfigError(f"{where}.key: settings files must not contain keys", hint=PLAIN_KEY)
     try:
         return _made(name, _Profile.model_validate(dict(values)))
     except ValidationError as error:
