@@ -273,9 +273,9 @@ async def test_conversations_are_listed_and_found(store: ConversationStore) -> N
     renamed = await store.rename(first, " the  disk ")
     assert renamed.name == "the disk"
     assert (await store.find("the disk")).session_id == first
-    with pytest.raises(HarnessError, match="another conversation is called 'the disk'"):
+    with pytest.raises(HarnessError, match="another conversation has the name 'the disk'"):
         await store.rename(second, "the disk")
-    with pytest.raises(ConversationNotFound, match="there is no conversation 'nothing'"):
+    with pytest.raises(ConversationNotFound, match="conversation 'nothing' not found"):
         await store.find("nothing")
     with pytest.raises(ConversationNotFound):
         await store.find("")
@@ -303,7 +303,7 @@ async def test_an_ambiguous_beginning_names_what_it_could_be(
     monkeypatch.setattr("harness.agent.storage.store.new_session_id", lambda: next(ids))
     await begun(store, "one")
     await begun(store, "two")
-    with pytest.raises(ConversationNotFound, match=r"'aaaa' could be any of 2.*aaaa-bbbb-0002, aaaa-bbbb-0001"):
+    with pytest.raises(ConversationNotFound, match=r"'aaaa' matches 2.*aaaa-bbbb-0002, aaaa-bbbb-0001"):
         await store.find("aaaa")
     assert (await store.find("aaaabbbb0002")).title == "two"
 
@@ -457,15 +457,15 @@ async def test_an_exported_conversation_can_be_imported_anywhere(store: Conversa
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda doc: {}, "no conversation of harness"),
-        (lambda doc: {**doc, "format": "another"}, "no conversation of harness"),
-        (lambda doc: {**doc, "version": 2}, "a newer harness made the document"),
+        (lambda doc: {}, "not a harness conversation"),
+        (lambda doc: {**doc, "format": "another"}, "not a harness conversation"),
+        (lambda doc: {**doc, "version": 2}, "a newer harness wrote the document"),
         (lambda doc: {**doc, "version": "1"}, "damaged: version"),
         (lambda doc: {**doc, "more": 1}, "damaged: more"),
         (lambda doc: {**doc, "messages": ["text"]}, "damaged: messages.0"),
         (lambda doc: {**doc, "turns": [{**doc["turns"][0], "status": "odd"}]}, "damaged: turns.0.status"),
         (lambda doc: {**doc, "session": {**doc["session"], "target": 1}}, "damaged: session.target"),
-        (lambda doc: [doc], "no conversation of harness"),
+        (lambda doc: [doc], "not a harness conversation"),
     ],
 )
 async def test_what_is_no_document_of_ours_is_refused(change: object, said: str, store: ConversationStore) -> None:

@@ -114,7 +114,7 @@ REFUSED: list[tuple[Change, str]] = [
     (put("turns", 0, "started", value=NAN), "turns.0.started: "),
     (put("turns", 0, "ended", value=-0.5), "turns.0.ended: "),
     (put("turns", 0, "ended", value=None), "turns.0: ended and status"),
-    (put("turns", 1, "turn_id", value="t1"), "turns.1.turn_id: another turn has it"),
+    (put("turns", 1, "turn_id", value="t1"), "turns.1.turn_id: duplicate id"),
     *((put("turns", 1, "turn_id", value=name), "turns.1.turn_id: ") for name in ("", "a/b", "x; y", "\ud800", "t\n")),
     (put("turns", 0, "origin", value="nobody"), "turns.0.origin: "),
     (put("turns", 0, "prompt", value=["x"]), "turns.0.prompt: a text"),
@@ -124,9 +124,9 @@ REFUSED: list[tuple[Change, str]] = [
     ),
     (put("turns", value={}), "turns: "),
     (put("messages", 1, value=None), "messages.1: "),
-    (put("messages", 0, value={"kind": "strange"}), "message 1 is none"),
-    (put("messages", 0, value=with_content([URL])), "message 1 is none: it refers to a file elsewhere (image-url)"),
-    (put("messages", 0, value=with_content("half \ud800")), "message 1 is none"),
+    (put("messages", 0, value={"kind": "strange"}), "message 1 is invalid"),
+    (put("messages", 0, value=with_content([URL])), "message 1 is invalid: it refers to an external file (image-url)"),
+    (put("messages", 0, value=with_content("half \ud800")), "message 1 is invalid"),
     (put("messages", 0, value=with_content(nested(400))), "it is nested too deeply"),
     (put("notes", 0, "at", value=INF), "notes.0.at: "),
     (put("notes", 0, "kind", value="A b"), "notes.0.kind: "),
@@ -143,10 +143,10 @@ REFUSED: list[tuple[Change, str]] = [
     (put("notes", 0, "text", value=subagent(what="odd")), "notes.0: what: "),
     (put("notes", 0, "text", value=subagent(agent=1)), "notes.0: agent: "),
     (put("notes", 0, "text", value=subagent(messages=[{}])), "notes.0: messages.0: a text"),
-    (put("notes", 0, "text", value=subagent(messages=["{}"])), "message 1 of notes.0 is none"),
+    (put("notes", 0, "text", value=subagent(messages=["{}"])), "message 1 of notes.0 is invalid"),
     (
         put("notes", 0, "text", value=subagent(messages=[json.dumps(with_content([URL]))])),
-        "message 1 of notes.0 is none",
+        "message 1 of notes.0 is invalid",
     ),
     (put("notes", 0, "text", value=subagent(what="turn_ended", usage={"cost": -1})), "notes.0: usage: cost: a number"),
     (put("notes", 0, "text", value=subagent(usage={"cost": {"of": 1}})), "notes.0: usage: cost: a number"),
@@ -170,7 +170,7 @@ async def test_what_is_damaged_or_hostile_is_refused_with_its_place_and_leaves_n
         assert len(refused.value.message) < 500
     twice = json.dumps(document).replace('"origin"', '"prompt": "x", "origin"', 1)
     for text, said in (
-        (twice, "'prompt' is there twice"),
+        (twice, "duplicate name 'prompt'"),
         ("\ufeff{}", "BOM"),
         ("1" * 5000, "not JSON"),
         ("NaN", "no conversation"),

@@ -149,12 +149,12 @@ async def test_a_file_that_is_no_trace_is_left_as_it_is(content: bytes, tmp_path
     path = tmp_path / "hosts"
     path.write_bytes(content)
     path.chmod(0o644)
-    with pytest.raises(HarnessError, match="holds something else than a trace"):
+    with pytest.raises(HarnessError, match="is not a trace file"):
         async with open_trace(path, REDACTOR):
             raise AssertionError
     assert path.read_bytes() == content
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    with pytest.raises(HarnessError, match="is no trace"):
+    with pytest.raises(HarnessError, match="is not a trace file"):
         read_trace(path)
 
 
@@ -314,7 +314,7 @@ def test_figures_that_nothing_can_have_are_none(figure: str, tmp_path: Path) -> 
 
 
 def test_what_is_no_trace_is_refused_before_all_of_it_is_read() -> None:
-    with pytest.raises(HarnessError, match="is no trace"):
+    with pytest.raises(HarnessError, match="is not a trace file"):
         read_trace(Path("/dev/zero"))
 
 

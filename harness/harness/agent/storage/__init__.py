@@ -1,4 +1,4 @@
-"""Conversations on the disk: written as they happen, listed, taken up again, exported and imported.
+"""Stored conversations: written as they happen, listed, resumed, exported and imported.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A conversation as one JSON document: its form, and the way there and back. Pure."""
+"""A conversation as one JSON document: its validation, export and import. Pure."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ __all__ = [
 ]
 
 
-# -- The form of a conversation as a document, and what each of its values may be. Pure.
+# -- The form of the document, and validation of its values. Pure.
 
 
 FORMAT = "harness conversation"
 VERSION = 1
 SIZE_LIMIT = 256 << 20
-"""Characters of a document."""
+"""Maximum characters of a document."""
 DEPTH_LIMIT = 150
 LINE = 1_000
-"""Characters of a name."""
+"""Maximum characters of a name."""
 SHOWN = 60
-"""Characters of what an error quotes."""
+"""Maximum characters of a quotation in an error."""
 SUBAGENT = "subagent"
-"""The notes of :mod:`..spending`."""
+"""The kind of the notes about sub-agents, of :mod:`..spending`."""
 SPENT = "spent"
-"""The notes of :mod:`..spending`."""
+"""The kind of the notes about usage, of :mod:`..spending`."""
 
 
 # -- values
@@ -66,17 +66,17 @@ SPENT = "spent"
 
 def _line(text: str) -> str:
     if len(text) > LINE or not text.isprintable():
-        raise ValueError(f"one printable line of at most {LINE} characters is expected")
+        raise ValueError(f"expected one printable line of at most {LINE} characters")
     return text
 
 
 def _matching(name: str) -> AfterValidator:
-    """Empty, or what the settings take for that."""
+    """Return a validator for an empty text, or one that matches a pattern of the settings."""
     pattern, what = PATTERNS[name]
 
     def check(text: str) -> str:
         if text and re.fullmatch(pattern, text, re.ASCII) is None:
-            raise ValueError(f"{what} is expected")
+            raise ValueError(f"expected {what}")
         return text
 
     return AfterValidator(check)
@@ -84,7 +84,7 @@ def _matching(name: str) -> AfterValidator:
 
 def _id(text: str) -> str:
     if not is_session_id(text):
-        raise ValueError("the id of a conversation is expected")
+        raise ValueError("expected the id of a conversation")
     return text
 
 
@@ -92,7 +92,7 @@ def _target(text: str) -> str:
     try:
         return str(Target.parse(_line(text)))
     except HarnessError:
-        raise ValueError("a target is expected, such as local: or ssh://user@host") from None
+        raise ValueError("expected a target, such as local: or ssh://user@host") from None
 
 
 def _identity(text: str) -> str:
@@ -103,7 +103,7 @@ def _identity(text: str) -> str:
 def _usage(usage: JsonObject) -> JsonObject:
     for name, value in usage.items():
         if value is not None and not _is_amount(value):
-            raise ValueError(f"{_short(name)}: a number that is not below 0 is expected")
+            raise ValueError(f"{_short(name)}: expected a number of at least 0")
     return usage
 
 
@@ -115,18 +115,18 @@ def _is_amount(value: Json) -> bool:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError("a text is expected")
+        raise ValueError("expected a text")
     return value
 
 
 def _short_text(value: object) -> str:
     if len(text := _text(value)) > LINE:
-        raise ValueError(f"at most {LINE} characters are expected")
+        raise ValueError(f"expected at most {LINE} characters")
     return text
 
 
 Text = Annotated[str, PlainValidator(_text)]
-"""Any text, also one with halves of surrogate pairs, which are bytes that were no UTF-8."""
+"""Any text, also one with surrogates, which represent bytes that are not UTF-8."""
 ShortText = Annotated[str, PlainValidator(_short_text)]
 Line = Annotated[str, AfterValidator(_line)]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")]
@@ -139,7 +139,7 @@ class _Strict(BaseModel):
 
 
 class Session(_Strict):
-    """What is said of the conversation as a whole."""
+    """The properties of the whole conversation."""
 
     session_id: Annotated[str, AfterValidator(_id)]
     created: Time
@@ -166,12 +166,12 @@ class Turn(_Strict):
     @model_validator(mode="after")
     def _check(self) -> Turn:
         if (self.ended is None) != (self.status is None):
-            raise ValueError("ended and status go together")
+            raise ValueError("ended and status must both be set or both be null")
         return self
 
 
 class _Subagent(_Strict):
-    """What a note of a sub-agent says."""
+    """The content of a note about a sub-agent."""
 
     agent: Line
     what: Literal["turn_started", "messages", "replaced", "turn_ended", "noted"]
@@ -189,14 +189,14 @@ Said = TypeVar("Said", bound=_Strict)
 
 
 class _UsageNote(_Strict):
-    """What a note of a request says."""
+    """The content of a note about the usage of a request."""
 
     turn: Literal[""] | Word
     usage: Usage
 
 
 class Note(_Strict):
-    """Something else that happened."""
+    """Another event of the conversation."""
 
     at: Time
     kind: Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,39}$")]
@@ -207,7 +207,7 @@ class Note(_Strict):
         if self.kind == "model":
             _line(self.text)
         if self.kind in (JOB_LEFT, JOB_ENDED) and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}", self.text):
-            raise ValueError("the id of a job is expected")
+            raise ValueError("expected the id of a job")
         if self.kind == SUBAGENT:
             self.subagent_messages()
         if self.kind == SPENT:
@@ -215,19 +215,19 @@ class Note(_Strict):
         return self
 
     def subagent_messages(self) -> list[str]:
-        """The messages that the note of a sub-agent holds, as texts.
+        """Return the messages in a note about a sub-agent, as texts; other notes have none.
 
         Raises:
-            ValueError: it is no note of a sub-agent.
+            ValueError: the note is invalid.
         """
         return _said_in(_Subagent, self.text).messages if self.kind == SUBAGENT else []
 
 
 def _said_in(kind: type[Said], text: str) -> Said:
-    """What the text of a note says.
+    """Return the content of a note.
 
     Raises:
-        ValueError: it is of another kind.
+        ValueError: it is not of that kind.
     """
     try:
         return kind.model_validate(read_json(text))
@@ -238,7 +238,7 @@ def _said_in(kind: type[Said], text: str) -> Said:
 
 
 class Document(_Strict):
-    """The whole."""
+    """The whole document."""
 
     format: Literal["harness conversation"]
     version: int = Field(ge=1)
@@ -252,19 +252,19 @@ class Document(_Strict):
 
 
 def read_document(text: str) -> Document:
-    """The document that a text is.
+    """Return the validated document in a text.
 
     Raises:
-        InvalidDocument: it is none of ours, it is damaged, or a newer harness made it.
+        InvalidDocument: it is not a document of harness, it is damaged, or a newer harness wrote it.
     """
     if len(text) > SIZE_LIMIT:
         raise InvalidDocument(f"the document is too large: {len(text)} characters")
     value = read_json(text)
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise InvalidDocument("the document is no conversation of harness", hint="harness resume --export makes one")
+        raise InvalidDocument("the document is not a harness conversation", hint="harness resume --export writes one")
     version = value.get("version")
     if isinstance(version, int) and version > VERSION:
-        made = f"a newer harness made the document (version {_short(str(version), 20)})"
+        made = f"a newer harness wrote the document (version {_short(str(version), 20)})"
         raise InvalidDocument(made, hint="use that harness")
     try:
         document = Document.model_validate(value)
@@ -273,16 +273,16 @@ def read_document(text: str) -> Document:
     seen: set[str] = set()
     for place, turn in enumerate(document.turns):
         if turn.turn_id in seen:
-            raise InvalidDocument(f"the document is damaged: turns.{place}.turn_id: another turn has it")
+            raise InvalidDocument(f"the document is damaged: turns.{place}.turn_id: duplicate id")
         seen.add(turn.turn_id)
     return document
 
 
 def read_json(text: str) -> Json:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
-        InvalidDocument: it is none, names something twice, or is nested too deeply.
+        InvalidDocument: it is not JSON, has a duplicate name, or is nested too deeply.
     """
     try:
         value: Json = json.loads(text, object_pairs_hook=_once)
@@ -299,12 +299,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{_short(next(name for name in names if names.count(name) > 1))!r} is there twice")
+        raise ValueError(f"duplicate name {_short(next(name for name in names if names.count(name) > 1))!r}")
     return found
 
 
 def _depths(value: Json) -> Iterator[int]:
-    """How deep each part of a value is."""
+    """Yield the depth of each part of a value."""
     waiting: list[tuple[Json, int]] = [(value, 1)]
     while waiting:
         one, depth = waiting.pop()
@@ -316,7 +316,7 @@ def _depths(value: Json) -> Iterator[int]:
 
 
 def _first(error: ValidationError) -> str:
-    """Where the first mistake is, and what it is."""
+    """Return the location and the message of the first error."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(_short(str(part)) for part in first["loc"])
     what = first["msg"].removeprefix("Value error, ")
@@ -329,7 +329,7 @@ def _short(text: str, limit: int = SHOWN) -> str:
 
 
 # -- A conversation as one JSON document, to be kept elsewhere or taken to another machine, and back. Pure.
-
+# -- Export of a conversation as one JSON document, and import. Pure.
 
 Check = Callable[[str], object]
 
@@ -338,6 +338,7 @@ Check = Callable[[str], object]
 class Imported:
     """What a document holds."""
 
+    """The content of an imported document."""
     start: NewConversation
     messages: tuple[str, ...]
     turns: tuple[StoredTurn, ...]
@@ -345,7 +346,7 @@ class Imported:
 
 
 def portable(stored: StoredConversation) -> str:
-    """A conversation as a document. Secrets were taken out when it was stored."""
+    """Return a conversation as a document; its secrets were redacted before it was stored."""
     session = stored.session
     kept = {name: getattr(session, name) for name in Session.model_fields}
     document = {
@@ -370,10 +371,14 @@ def _message(text: str, number: int) -> JsonObject:
 
 
 def parsed(document: str, check: Check | None = None) -> Imported:
-    """What a document holds. ``check`` raises a ValueError for the text of a message that is none.
+    """Return the content of a document.
+
+    Args:
+        document: the text of the document.
+        check: raises ValueError for the text of an invalid message.
 
     Raises:
-        InvalidDocument: it is none of ours, or it is damaged, or a newer harness made it.
+        InvalidDocument: it is not a document of harness, it is damaged, or a newer harness wrote it.
     """
     found = read_document(document)
     session = found.session
@@ -406,16 +411,16 @@ def _check_subagents(document: Document, check: Check | None) -> None:
 def _check(text: str, which: str, check: Check | None) -> None:
     try:
         if (place := _elsewhere(read_json(text))) is not None:
-            raise ValueError(f"it refers to a file elsewhere ({place}), which harness never writes")
+            raise ValueError(f"it refers to an external file ({place}), which harness never writes")
         if check is not None:
             check(text)
     except (ValueError, RecursionError, InvalidDocument) as error:
         said = " ".join(str(error).split())[:200]
-        raise InvalidDocument(f"the document is damaged: {which} is none: {said}") from None
+        raise InvalidDocument(f"the document is damaged: {which} is invalid: {said}") from None
 
 
 def _elsewhere(message: Any) -> str | None:
-    """Whether a part of a message would be fetched from an address when it is sent: that is nobody's to choose."""
+    """Return the kind of a part that would be fetched from an address of the document's choice; None without one."""
     parts = message.get("parts") if isinstance(message, dict) else None
     for part in parts if isinstance(parts, list) else ():
         content = part.get("content") if isinstance(part, dict) else None

@@ -1,4 +1,4 @@
-"""The log of a conversation: every message on disk before it counts."""
+"""The log of a conversation, which stores every message before it is used."""
 
 from __future__ import annotations
 
@@ -32,24 +32,23 @@ __all__ = [
 ]
 
 
-# -- Where an agent writes its conversation down as it happens.
+# -- The interface of a log
 
 
 JOB_LEFT, JOB_ENDED = "job_left", "job_ended"
-"""Kinds of notes: a command was left running on the target, and it has ended. Their text is its id."""
+"""Kinds of notes: a job was left running on the target, or has ended. Their text is the job's id."""
 
 
 class ConversationLog(ABC):
-    """The log of one conversation, for one agent. What was handed over is kept when a method returns.
+    """The log of one conversation, for one agent. Data is stored when a method returns.
 
-    Texts are redacted by whoever hands them over. Every method raises :class:`~harness.errors.HarnessError` when it
-    could not be kept; what a failed method was to keep, :meth:`replaced` excepted, is kept as soon as that is possible:
-    it is not handed over again.
+    Callers redact the texts. Every method raises :class:`~harness.errors.HarnessError` if the data could not be stored;
+    the data of a failed method, except :meth:`replaced`, is stored as soon as possible and must not be passed again.
     """
 
     @abstractmethod
     async def turn_started(self, turn_id: str, prompt: str, origin: Origin = "operator") -> None:
-        """A turn begins. One that has no end yet gets none any more."""
+        """Record the start of a turn; an earlier turn without an end stays without one."""
 
     @abstractmethod
     async def append(self, messages: Sequence[str]) -> None:
@@ -57,7 +56,7 @@ class ConversationLog(ABC):
 
     @abstractmethod
     async def replaced(self, messages: Sequence[str], summary: str) -> None:
-        """Put other messages in the place of all there are; those stay on the disk, and count no more.
+        """Replace all messages; the old ones stay on disk and are no longer used.
 
         Raises:
             HarnessError: nothing is changed.
@@ -65,25 +64,25 @@ class ConversationLog(ABC):
 
     @abstractmethod
     async def turn_ended(self, turn_id: str, status: TurnStatus, usage: JsonObject | None = None) -> None:
-        """A turn has ended; ``usage`` is what it took."""
+        """Record the end of a turn with its ``usage``."""
 
     @abstractmethod
     async def noted(self, kind: str, text: str) -> None:
-        """Keep something else that happened."""
+        """Store a note about another event."""
 
     @abstractmethod
     def note(self, kind: str, text: str) -> None:
-        """As :meth:`noted`, kept with whatever is written next. Never waits or raises."""
+        """Store a note with the next write. Never waits or raises."""
 
 
 class JobNotes:
-    """Keeps in a log which commands are left running, as a listener of the session's events."""
+    """Records in a log which jobs are left running; listens to the session's events."""
 
     def __init__(self, log: ConversationLog) -> None:
         self._log = log
 
     def heard(self, event: Event) -> None:
-        """Take note of a command that was left running, or that has ended."""
+        """Record a job that was left running, or that has ended."""
         if isinstance(event, JobStarted):
             self._log.note(JOB_LEFT, event.job_id)
         elif isinstance(event, JobExited):
@@ -91,7 +90,7 @@ class JobNotes:
 
 
 class MemoryLog(ConversationLog):
-    """A log that is gone with its process: for tests, and where nothing is to be kept."""
+    """A log in memory, for tests and for conversations that are not stored."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -121,11 +120,11 @@ class MemoryLog(ConversationLog):
         self.notes.append(ConversationNote(at=time(), kind=kind, text=text))
 
 
-# -- The log of a stored conversation: what is handed over is on the disk when that returns.
+# -- The log of a stored conversation: data is on disk when a method returns.
 
 
 WRITE_LIMIT = 15.0
-"""Seconds that a write may take before whoever waits for it is told; it may still come to its end."""
+"""Maximum seconds that a caller waits for a write; the write may still succeed later."""
 CLOSE_LIMIT = 5.0
 
 Work = Callable[[sqlite3.Connection, int], None]
@@ -135,11 +134,11 @@ Work = Callable[[sqlite3.Connection, int], None]
 class _Item:
     work: Work
     kept: bool = True
-    """When it could not be written, it is tried again with the next one."""
+    """Whether a failed write is repeated with the next one."""
 
 
 class StoredLog(ConversationLog):
-    """The log of a stored conversation. Obtained from :meth:`.ConversationStore.writing`."""
+    """The log of a stored conversation, from :meth:`.ConversationStore.writing`."""
 
     def __init__(self, session_id: str, database: PrivateDatabase, db: sqlite3.Connection, number: int) -> None:
         self.session_id = session_id
@@ -177,13 +176,13 @@ class StoredLog(ConversationLog):
         """Write what could not be written before.
 
         Raises:
-            HarnessError: it still cannot be; it is lost.
+            HarnessError: it could not be written, and is dropped.
         """
         if self._waiting:
             await to_thread.run_sync(self._flush, abandon_on_cancel=True)
 
     async def _write(self, work: Work, *, kept: bool = True) -> None:
-        """Write it with all that waits; who is cancelled meanwhile has it written all the same."""
+        """Write an item with all pending ones; cancellation of the caller does not stop it."""
         item = _Item(work, kept)
         self._waiting.append(item)
         with anyio.CancelScope(shield=True):
@@ -192,14 +191,14 @@ class StoredLog(ConversationLog):
                     await to_thread.run_sync(self._flush, abandon_on_cancel=True)
             except TimeoutError:
                 self._withdraw(item)
-                raise self._database.failure(f"the disk gave no answer for {WRITE_LIMIT:g} s") from None
+                raise self._database.failure(f"the disk did not respond for {WRITE_LIMIT:g} s") from None
 
     def _withdraw(self, item: _Item) -> None:
         if not item.kept and item in self._waiting:
             self._waiting.remove(item)
 
     def _flush(self) -> None:
-        """Write everything that waits, in its order, or nothing of it."""
+        """Write all pending items in order, or none."""
         with self._turn:
             items = tuple(self._waiting)
             if not items:
@@ -221,11 +220,11 @@ class StoredLog(ConversationLog):
 
     def _failure(self, error: sqlite3.Error | UnicodeDecodeError) -> HarnessError:
         if isinstance(error, sqlite3.IntegrityError):
-            return HarnessError(f"the conversation {self.session_id} is not stored any more: it was deleted")
+            return HarnessError(f"the conversation {self.session_id} is no longer stored: it was deleted")
         return self._database.unusable(error)
 
 
 def _may_be_tried_again(error: BaseException) -> bool:
-    """Whether it failed for what is around it, and not for itself: too large, or nothing that can be kept."""
+    """Return whether the error may be temporary, and is not caused by the data itself."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(error, sqlite3.Error) and code not in (sqlite3.SQLITE_TOOBIG, None)

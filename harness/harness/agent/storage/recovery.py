@@ -1,4 +1,4 @@
-"""What a conversation was doing when its harness ended, and how it goes on."""
+"""Finds out what an interrupted conversation was doing when its harness exited, and prepares its resumption."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 
-# -- Calls that an answer asks for and that have no result: which of them never ran, as the audit knows it. Pure.
+# -- Calls of the last response without a result: which of them never ran, according to the audit log. Pure.
 
 
 OPEN = frozenset({"", "running", "unknown"})
-"""What the audit says of a call whose end nobody has written."""
+"""Statuses in the audit log of calls without a recorded end."""
 
 
 def pending_calls(messages: Sequence[str]) -> tuple[JsonObject, ...]:
-    """The calls of the last message, as ``tool`` and ``arguments``; none when it is a request, or cannot be read."""
+    """Return the calls of the last message, as ``tool`` and ``arguments``; none if it is a request or unreadable."""
     try:
         message = json.loads(messages[-1]) if messages else None
     except ValueError:
@@ -49,18 +49,18 @@ def pending_calls(messages: Sequence[str]) -> tuple[JsonObject, ...]:
 
 
 def of_the_kill(calls: Iterable[AuditCall], turn_id: str, changed: float) -> list[AuditCall]:
-    """The calls that were made since the conversation was last written, and those of the turn that have no end.
+    """Return the calls since the conversation was last written, and those of the turn without a recorded end.
 
-    The second are the same as the first, but for a clock that was set back meanwhile.
+    The latter are a subset of the former, unless the clock was set back in the meantime.
     """
     return [call for call in calls if _at(call) >= changed or (_is_of(call, turn_id) and call.status in OPEN)]
 
 
 def calls_not_started(pending: Sequence[JsonObject], calls: Iterable[AuditCall]) -> list[JsonObject]:
-    """The pending calls that the audit would know if they had begun.
+    """Return the pending calls that the audit log would contain if they had started.
 
-    A call that changes something is in the audit before it runs. Where the audit has a call that is none of the
-    pending ones as they were asked for, it may be any of them in another form: then nothing is said of any.
+    A mutating call is in the audit log before it runs. If the audit log contains a call that matches none of the
+    pending ones, it may be any of them in another form, and nothing is returned.
     """
     known = [(call.call.get("tool"), call.call.get("arguments")) for call in calls]
     left = []
@@ -95,17 +95,17 @@ def _arguments(value: Any) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
-# -- What was running when a harness died, and what became of it, as a person and a model are told.
+# -- What was running when harness exited, and its outcome, for the operator and the model.
 
 
 TELLING = ("command", "cmd", "path", "file_path", "file", "url", "literal_text")
-"""Arguments that say what a call is about."""
+"""Arguments that describe a call best."""
 SHOWN = 120
-"""Characters of a call."""
+"""Maximum characters of a call."""
 LISTED = 20
-"""Calls, and jobs, that are named."""
+"""Maximum number of listed calls, and of listed jobs."""
 READ = 200
-"""Of the newest calls in the audit, so many are looked at."""
+"""The number of newest calls in the audit log that are examined."""
 QUESTION = "ask_user_question"
 NO_AGENTS: Mapping[str, str] = MappingProxyType({})
 NEVER = "it never ran: harness ended before it began"
@@ -116,7 +116,7 @@ ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class CallOutcomeGuess:
-    """A call, and what is known of its end."""
+    """A call and the known facts about its outcome."""
 
     what: str
     became: str
@@ -124,16 +124,16 @@ class CallOutcomeGuess:
 
 @dataclass(frozen=True, slots=True)
 class InterruptedWork:
-    """What was found out. The texts are empty when nothing was going on."""
+    """What was found out; the texts are empty if nothing was running."""
 
     operator: str = ""
-    """Lines for the person at the prompt."""
+    """Lines for the operator at the prompt."""
     model: str = ""
-    """The same for the model, to be told before the next prompt."""
+    """The same for the model, sent before the next prompt."""
     running: tuple[Job, ...] = ()
-    """Commands of the conversation that still run."""
+    """Jobs of the conversation that are still running."""
     ended: tuple[str, ...] = ()
-    """The ids of those that were left running and have ended."""
+    """The ids of jobs that were left running and have ended."""
 
 
 async def in_flight(
@@ -144,20 +144,23 @@ async def in_flight(
     *,
     redact: Callable[[str], str],
 ) -> InterruptedWork:
-    """What was running in a conversation when its harness died, and what is known of it now.
+    """Return what was running in a conversation when its harness exited, and what is known of it now.
 
-    For after the executor of the session was opened: it asks the target what came of calls whose harness is gone. On
-    another target nothing is known but that the turn was cut off.
+    Call it after the executor of the session was opened, which asks the target for the outcomes of interrupted calls.
+    On another target, only the interrupted turn is known.
 
     Args:
-        agents: the turns of sub-agents that were at work, by their sessions.
-        redact: takes secrets out of commands, which the target has as they were given.
+        stored: the conversation.
+        ledger: the audit log.
+        execution: the execution context of the target.
+        agents: the turns of running sub-agents, by session.
+        redact: redacts commands, which the target returns as they were given.
 
     Raises:
-        HarnessError: the ledger or the target could not be asked.
+        HarnessError: the audit log or the target could not be read.
     """
     notes = stored.notes[_imported(stored, "notes") :]
-    if stored.session.identity != execution.identity:  # ids of jobs mean something else here
+    if stored.session.identity != execution.identity:  # ids of jobs are not valid on another target
         return replace(_told(stored, None, ()), ended=tuple(sorted(jobs_left(stored.notes))))
     calls = await _calls(stored, ledger)
     theirs = [] if calls is None else await _calls_of_agents(stored, ledger, agents)
@@ -174,7 +177,7 @@ async def in_flight(
 
 
 async def _calls(stored: StoredConversation, ledger: SqliteAuditLog | DiskFullAuditLog) -> list[AuditCall] | None:
-    """The calls that were going on; None when nobody here can know them."""
+    """Return the calls that were running; None if the audit log of this machine cannot know them."""
     turn = stored.unfinished
     if turn is None:
         return []
@@ -197,18 +200,18 @@ async def _calls_of_agents(
 
 
 def resume_messages(found: InterruptedWork, log: ConversationLog, events: EventBus) -> None:
-    """Let a conversation go on with what was found out: it is told when what runs ends, and of the rest only once."""
+    """Resume with these findings: store the ended jobs, and watch the running ones."""
     for job_id in found.ended:
         log.note(JOB_ENDED, job_id)
     for job in found.running:
         events.publish(JobStarted(job_id=job.job_id, command=job.command))
 
 
-# -- what is known. Pure
+# -- evaluation of the records. Pure
 
 
 def _imported(stored: StoredConversation, what: str) -> int:
-    """How many turns or notes came with a document: the audit and the jobs of this machine know nothing of them."""
+    """Return how many turns or notes were imported: the audit log and jobs of this machine do not know them."""
     counts = stored.session.options.get(IMPORTED)
     count = counts.get(what) if isinstance(counts, dict) else 0
     return count if isinstance(count, int) else 0
@@ -231,7 +234,7 @@ def _agent(call: AuditCall) -> str:
 
 
 def _became_there(call: AuditCall, identity: str) -> str:
-    """On another target than this one nobody has asked yet, and its jobs have other ids."""
+    """Return the outcome of a sub-agent's call; on another target it is unknown, and job ids differ."""
     there = call.call.get("backend")
     if there == identity or call.outcome or call.call.get("kind") == "refused":
         return _outcome_text(call)
@@ -239,7 +242,7 @@ def _became_there(call: AuditCall, identity: str) -> str:
 
 
 def jobs_left(notes: Iterable[ConversationNote]) -> frozenset[str]:
-    """The ids of commands that were left running, and of whose end nobody was told."""
+    """Return the ids of jobs that were left running without a note of their end."""
     left: set[str] = set()
     for note in notes:
         if note.kind == JOB_LEFT:

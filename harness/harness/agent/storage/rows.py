@@ -1,4 +1,4 @@
-"""The tables of stored conversations, and what is done with them in one transaction. Everything here blocks."""
+"""The tables of stored conversations, and the operations on them within one transaction. Everything here blocks."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ __all__ = [
 ]
 
 
-# -- The tables of stored conversations.
+# -- The tables
 
 
 VERSION = 1
-"""``PRAGMA user_version`` of the file."""
+"""``PRAGMA user_version`` of the database."""
 
 SCHEMA = (
-    # ``epoch`` is one more each time that messages were put together into a summary: those of earlier ones stay.
+    # ``epoch`` grows with each compaction; messages of earlier epochs are kept.
     """CREATE TABLE sessions (
       number INTEGER PRIMARY KEY AUTOINCREMENT,
       session_id TEXT NOT NULL UNIQUE,
@@ -104,7 +104,7 @@ SCHEMA = (
 )
 
 
-# -- What is done with the tables of conversations, inside one transaction. Everything here blocks.
+# -- Operations on the tables, within one transaction. Everything here blocks.
 
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ STATUSES: Sequence[TurnStatus] = get_args(TurnStatus)
 LATEST = 253_402_300_799.0
 """The last second of the year 9999."""
 TITLE = 100
-"""Characters of a title."""
+"""Maximum characters of a title."""
 COLUMNS = (
     *("session_id", "created", "changed", "target", "identity", "tmux", "pane", "model", "name", "title"),
     *("turns", "messages", "unfinished", "options"),
@@ -127,12 +127,12 @@ INSERT = (
 
 
 class DamagedRow(sqlite3.DatabaseError):
-    """A row holds what nobody wrote."""
+    """A row with an invalid value."""
 
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
-# -- texts: SQLite takes no half of a surrogate pair in a TEXT, and a BLOB takes everything
+# -- texts: SQLite accepts no surrogates in a TEXT, so such texts are stored as a BLOB
 
 
 def _in(text: str) -> str | bytes:
@@ -148,26 +148,26 @@ def _out(value: object) -> str:
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogatepass")
-    raise DamagedRow("what should be a text is none")
+    raise DamagedRow("a value is not a text")
 
 
 def _time(value: object) -> float:
-    """Seconds since the epoch, which a clock can show."""
+    """Return a valid time in seconds since the epoch."""
     if isinstance(value, float) and 0 <= value <= LATEST:
         return value
-    raise DamagedRow("what should be a time is none")
+    raise DamagedRow("a value is not a valid time")
 
 
 def _count(value: object) -> int:
     if isinstance(value, int) and value >= 0:
         return value
-    raise DamagedRow("what should be a number is none")
+    raise DamagedRow("a value is not a valid number")
 
 
 def _one_of(value: object, known: Sequence[T]) -> T:
     found = next((one for one in known if one == value), None)
     if found is None:
-        raise DamagedRow("what should be a word that is known is none")
+        raise DamagedRow("a value is not one of the known words")
     return found
 
 
@@ -177,12 +177,12 @@ def _object(text: str | bytes) -> JsonObject:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise DamagedRow("what should be an object is none")
+        raise DamagedRow("a value is not a JSON object")
     return cast(JsonObject, value)
 
 
 def title_of(prompt: str) -> str:
-    """What a conversation is called in lists: the first line of its first prompt. Pure."""
+    """Return the title of a conversation: the first line of its first prompt. Pure."""
     line = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
     return line if len(line) <= TITLE else f"{line[: TITLE - 3]}..."
 
@@ -191,7 +191,7 @@ def title_of(prompt: str) -> str:
 
 
 def insert(db: sqlite3.Connection, session_id: str, start: NewConversation, at: float) -> ConversationSummary:
-    """Begin a conversation."""
+    """Create a conversation."""
     values = (start.target, start.identity, start.tmux, start.pane, start.model, start.name)
     db.execute(INSERT, (session_id, at, at, *map(_in, values), json.dumps(dict(start.options))))
     found = summary_of(db, session_id)
@@ -200,13 +200,13 @@ def insert(db: sqlite3.Connection, session_id: str, start: NewConversation, at: 
 
 
 def number_of(db: sqlite3.Connection, session_id: str) -> int | None:
-    """The number under which the other tables know a conversation."""
+    """Return the row number of a conversation, which the other tables refer to."""
     row = db.execute("SELECT number FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
     return int(row[0]) if row else None
 
 
 def add_messages(db: sqlite3.Connection, session: int, messages: Sequence[str], at: float) -> None:
-    """Add messages at the end."""
+    """Append messages."""
     (epoch,) = db.execute("SELECT epoch FROM sessions WHERE number = ?", (session,)).fetchone()
     rows = [(session, epoch, _in(body)) for body in messages]
     db.executemany("INSERT INTO messages (session, epoch, body) VALUES (?, ?, ?)", rows)
@@ -216,14 +216,14 @@ def add_messages(db: sqlite3.Connection, session: int, messages: Sequence[str], 
 
 
 def replace_messages(db: sqlite3.Connection, session: int, messages: Sequence[str], summary: str, at: float) -> None:
-    """Let these be all messages from now on."""
+    """Replace all current messages."""
     db.execute("UPDATE sessions SET epoch = epoch + 1, messages = 0 WHERE number = ?", (session,))
     add_messages(db, session, messages, at)
     add_note(db, session, "compacted", summary, at)
 
 
 def start_turn(db: sqlite3.Connection, session: int, turn: StoredTurn) -> None:
-    """A turn begins."""
+    """Record the start of a turn."""
     db.execute(
         "INSERT INTO turns (session, turn_id, prompt, origin, started, ended, status, usage)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -242,14 +242,14 @@ def start_turn(db: sqlite3.Connection, session: int, turn: StoredTurn) -> None:
 def end_turn(
     db: sqlite3.Connection, session: int, turn_id: str, status: TurnStatus, usage: JsonObject, at: float
 ) -> None:
-    """A turn has ended."""
+    """Record the end of a turn."""
     change = "UPDATE turns SET status = ?, usage = ?, ended = ? WHERE session = ? AND turn_id = ? AND status IS NULL"
     db.execute(change, (status, json.dumps(dict(usage)), at, session, _in(turn_id)))
     db.execute("UPDATE sessions SET unfinished = 0, changed = ? WHERE number = ?", (at, session))
 
 
 def add_note(db: sqlite3.Connection, session: int, kind: str, text: str, at: float) -> None:
-    """Keep something else that happened."""
+    """Store a note about another event."""
     row = (session, at, _in(kind), _in(text))
     db.execute("INSERT INTO notes (session, at, kind, text) VALUES (?, ?, ?, ?)", row)
     if kind == "model":
@@ -257,18 +257,18 @@ def add_note(db: sqlite3.Connection, session: int, kind: str, text: str, at: flo
 
 
 def touch(db: sqlite3.Connection, session: int, at: float) -> None:
-    """A conversation was changed now, whatever its turns say."""
+    """Set the time of the last change, whatever the times of the turns are."""
     db.execute("UPDATE sessions SET changed = ? WHERE number = ?", (at, session))
 
 
 def rename(db: sqlite3.Connection, session_id: str, name: str) -> ConversationSummary | None:
-    """Give a conversation another name."""
+    """Set the name of a conversation."""
     db.execute("UPDATE sessions SET name = ? WHERE session_id = ?", (_in(name), session_id))
     return summary_of(db, session_id)
 
 
 def move(db: sqlite3.Connection, session_id: str, place: NewConversation) -> ConversationSummary | None:
-    """Let a conversation be with another target."""
+    """Move a conversation to another target."""
     db.execute(
         "UPDATE sessions SET target = ?, identity = ?, tmux = ?, pane = ?, options = ? WHERE session_id = ?",
         (
@@ -280,7 +280,7 @@ def move(db: sqlite3.Connection, session_id: str, place: NewConversation) -> Con
 
 
 def delete(db: sqlite3.Connection, session_id: str) -> bool:
-    """Remove a conversation with everything that belongs to it; False when there is none."""
+    """Delete a conversation with everything that belongs to it; False if it does not exist."""
     return bool(db.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,)).rowcount)
 
 
@@ -288,14 +288,14 @@ def delete(db: sqlite3.Connection, session_id: str) -> bool:
 
 
 def summary_of(db: sqlite3.Connection, session_id: str) -> ConversationSummary | None:
-    """One conversation."""
+    """Return the summary of a conversation, or None if it does not exist."""
     return next(iter(_found(db, "WHERE session_id = ?", (session_id,))), None)
 
 
 def listed(
     db: sqlite3.Connection, *, identity: str | None = None, limit: int | None = None, text: str = ""
 ) -> ConversationList:
-    """Conversations, the one that was changed last first, and those that cannot be read."""
+    """Return conversations, the last changed first, and the damaged ones."""
     where = (
         "WHERE (:identity IS NULL OR identity = :identity)"
         " AND (:text = '' OR instr(lower(name), :text) OR instr(lower(title), :text))"
@@ -313,7 +313,7 @@ def listed(
 
 
 def last(db: sqlite3.Connection, *, identity: str | None = None, target: str = "") -> ConversationSummary | None:
-    """The conversation whose turn began last, in the order of writing: a clock may have been set back meanwhile."""
+    """Return the conversation whose turn started last, by order of writing: the clock may have been set back."""
     values = {"identity": identity, "target": target}
     where = "(:identity IS NULL OR identity = :identity) AND (:target = '' OR target = :target)"
     latest = "(SELECT max(number) FROM turns WHERE session = sessions.number)"
@@ -321,12 +321,12 @@ def last(db: sqlite3.Connection, *, identity: str | None = None, target: str = "
 
 
 def named(db: sqlite3.Connection, name: str) -> tuple[ConversationSummary, ...]:
-    """The conversations of that name."""
+    """Return the conversations with that name."""
     return _found(db, "WHERE name = ? ORDER BY changed DESC, number DESC", (_in(name),))
 
 
 def begun_with(db: sqlite3.Connection, prefix: str) -> tuple[ConversationSummary, ...]:
-    """The conversations whose ids begin so."""
+    """Return the conversations whose ids start with ``prefix``."""
     where = "WHERE session_id >= ? AND session_id < ? ORDER BY changed DESC, number DESC"
     return _found(db, where, (prefix, f"{prefix}~"))
 
@@ -337,7 +337,7 @@ def _numbers(db: sqlite3.Connection, where: str, values: Values) -> list[int]:
 
 
 def _found(db: sqlite3.Connection, where: str, values: Values) -> tuple[ConversationSummary, ...]:
-    """Raises :class:`ConversationCorrupt` for the first that cannot be read."""
+    """Return matching conversations. Raises :class:`ConversationCorrupt` for the first damaged one."""
     return tuple(_at(db, number) for number in _numbers(db, where, values))
 
 
@@ -348,18 +348,18 @@ def _at(db: sqlite3.Connection, number: int) -> ConversationSummary:
 
 @contextmanager
 def _damage_of(db: sqlite3.Connection, number: int) -> Iterator[None]:
-    """Name the conversation whose rows hold what nobody wrote; damage of the file is another matter."""
+    """Raise :class:`ConversationCorrupt` for invalid rows of a conversation; damage of the file is raised unchanged."""
     try:
         yield
     except (DamagedRow, UnicodeError, sqlite3.OperationalError) as error:
         if isinstance(error, sqlite3.OperationalError) and not str(error).startswith("Could not decode"):
             raise
-        what = error if isinstance(error, DamagedRow) else "a text in it is none"
+        what = error if isinstance(error, DamagedRow) else "a text is not valid UTF-8"
         raise ConversationCorrupt(_id_at(db, number), what) from error
 
 
 def _id_at(db: sqlite3.Connection, number: int) -> str:
-    """Its id, whatever that is by now."""
+    """Return the id of a conversation, even if it is damaged."""
     (found,) = db.execute("SELECT CAST(session_id AS BLOB) FROM sessions WHERE number = ?", (number,)).fetchone()
     return bytes(found).decode("utf-8", "backslashreplace")
 
@@ -386,7 +386,7 @@ def _summary(row: tuple[Any, ...]) -> ConversationSummary:
 
 
 def conversation(db: sqlite3.Connection, session_id: str) -> StoredConversation | None:
-    """Everything that counts of one conversation. Raises :class:`ConversationCorrupt`."""
+    """Return a conversation with its current messages. Raises :class:`ConversationCorrupt`."""
     session = summary_of(db, session_id)
     number = number_of(db, session_id)
     if session is None or number is None:

@@ -1,4 +1,4 @@
-"""The store of conversations: files, locks between processes, and how long conversations are kept."""
+"""The store of conversations: its database, locks between processes, and retention."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-# -- Where conversations are kept on this machine.
+# -- The database
 
 
 CONTENT = DatabaseSchema(
@@ -59,20 +59,20 @@ CONTENT = DatabaseSchema(
 
 
 def sessions_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """``$XDG_STATE_HOME/harness/sessions``, or ``~/.local/state/harness/sessions``."""
+    """Return ``$XDG_STATE_HOME/harness/sessions``, or ``~/.local/state/harness/sessions``."""
     return state_home(environ) / "sessions"
 
 
 def sessions_database(directory: Path | None = None) -> PrivateDatabase:
-    """All conversations in a directory; in :func:`sessions_directory` when not given."""
+    """Return the database of a directory, by default :func:`sessions_directory`."""
     return PrivateDatabase(directory or sessions_directory(), CONTENT)
 
 
-# -- Which process goes on with a conversation: a lock that ends with its owner, however that ends. Blocks.
+# -- A lock per conversation, so that one process continues it; it ends with its owner. Blocks.
 
 
 LOCKS = "locks"
-"""A directory beside the database, with one file for each conversation that a process writes."""
+"""A directory next to the database, with one file for each conversation that a process writes."""
 HELD = (errno.EAGAIN, errno.EACCES)
 
 
@@ -82,7 +82,7 @@ def locked(database: PrivateDatabase, session_id: str) -> Iterator[None]:
 
     Raises:
         ConversationInUse: another process, or another part of this one, holds it.
-        HarnessError: there can be no locks in that directory.
+        HarnessError: the directory does not support locks.
     """
     path = database.directory / LOCKS / session_id
     try:
@@ -94,8 +94,8 @@ def locked(database: PrivateDatabase, session_id: str) -> Iterator[None]:
         _sign(held)
         yield
     finally:
-        with suppress(OSError):  # a disk that has become read-only: the lock ends all the same
-            path.unlink()  # before it is let go: whoever has opened it already sees that it is gone
+        with suppress(OSError):  # on a read-only disk the file stays; closing it releases the lock
+            path.unlink()  # before the release, so that a process that has opened it sees that it was deleted
         os.close(held)
 
 
@@ -116,7 +116,7 @@ def _acquired(path: Path, session_id: str) -> int:
 
 
 def _is_there(held: int, path: Path) -> bool:
-    """Whether that is still the file of that name: its last owner may have removed it meanwhile."""
+    """Return whether the open file still has that name: its last owner may have deleted it."""
     try:
         return os.path.samestat(os.fstat(held), path.lstat())
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def _is_there(held: int, path: Path) -> bool:
 
 
 def _sign(held: int) -> None:
-    """Say who holds it, for others to read; a full disk does not keep it from being held."""
+    """Write the owner into the file, for other processes to read; errors are ignored."""
     try:
         os.ftruncate(held, 0)
         os.pwrite(held, f"{this_process().owner}\n".encode(), 0)
@@ -134,11 +134,11 @@ def _sign(held: int) -> None:
 
 def _in_use(session_id: str, owner: str) -> ConversationInUse:
     who = f"process {owner.rpartition(':')[2]} ({owner.rpartition(':')[0]})" if ":" in owner else "another process"
-    hint = "end that one, or begin a new conversation"
+    hint = "exit that process, or start a new conversation"
     return ConversationInUse(f"the conversation {session_id} is open in {who}", hint=hint)
 
 
-# -- How long conversations are kept.
+# -- Retention
 
 
 DAY = 86400.0
@@ -146,22 +146,22 @@ DAY = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class ConversationRetention:
-    """How much is kept: seconds since the last change, and bytes of all messages.
+    """Limits of the stored conversations: seconds since the last change, and bytes of all messages.
 
-    One that is open is kept, and so is the newest, however large it is.
+    Open conversations are kept, and so is the newest, whatever its size.
     """
 
     max_age: float = 366 * DAY
     max_bytes: int = 1 << 30
     least: int = 20
-    """So many of the newest stay whatever their age is: a clock may be wrong."""
+    """The number of newest conversations that are kept at any age: the clock may be wrong."""
 
 
 def expired(db: sqlite3.Connection, limits: ConversationRetention, now: float) -> tuple[str, ...]:
-    """The conversations that are to go: those that are too old, and the oldest ones while there is too much."""
+    """Return the conversations to delete: those that are too old, and the oldest if all are too large."""
     rows = db.execute(
         "SELECT session_id, changed, bytes FROM sessions"
-        " WHERE typeof(changed) = 'real' AND typeof(bytes) = 'integer'"  # what is damaged is left for who looks into it
+        " WHERE typeof(changed) = 'real' AND typeof(bytes) = 'integer'"  # damaged rows are kept for inspection
         " ORDER BY changed DESC, number DESC"
     )
     kept, going = 0, []
@@ -174,15 +174,15 @@ def expired(db: sqlite3.Connection, limits: ConversationRetention, now: float) -
 
 
 def freed(db: sqlite3.Connection) -> None:
-    """Give room that nothing needs any more back to the disk."""
-    db.executescript("PRAGMA incremental_vacuum")  # as a script: execute() would free one page only
+    """Return unused space of the database to the disk."""
+    db.executescript("PRAGMA incremental_vacuum")  # execute() would free one page only
 
 
-# -- The conversations of this machine: one database that all processes of a user share.
+# -- The store: one database that all processes of a user share
 
 
 SHOWN = 5
-"""Conversations that are named when one is asked for that could be any of them."""
+"""Conversations that an error about an ambiguous name lists."""
 
 T = TypeVar("T")
 
@@ -190,13 +190,13 @@ T = TypeVar("T")
 class ConversationStore:
     """Stored conversations.
 
-    Every method raises :class:`~harness.errors.HarnessError` when the database cannot be read or written. Nothing is
-    made on the disk before the first conversation is created.
+    Every method raises :class:`~harness.errors.HarnessError` if the database cannot be read or written. Nothing is
+    created on disk before the first conversation.
 
     ::
 
         summary = await store.create(NewConversation(target=str(ctx.target), identity=ctx.identity))
-        async with store.writing(summary.session_id) as log:      # ConversationInUse: another process goes on with it
+        async with store.writing(summary.session_id) as log:      # ConversationInUse: another process has it open
             await log.append([dumped(message)])
 
     Args:
@@ -206,21 +206,21 @@ class ConversationStore:
     def __init__(self, directory: Path | None = None) -> None:
         self._database = sessions_database(directory)
 
-    # -- one that is written
+    # -- writing
 
     async def create(self, start: NewConversation) -> ConversationSummary:
-        """Begin a conversation; returns it with its id."""
+        """Create a conversation and return it with its id."""
         at = time()
 
         return await self._write(lambda db: rows.insert(db, new_session_id(), start, at))
 
     @asynccontextmanager
     async def writing(self, session_id: str) -> AsyncIterator[StoredLog]:
-        """The log of a conversation, for this process alone as long as it is open.
+        """Open the log of a conversation, exclusively for this process.
 
         Raises:
-            ConversationNotFound: there is none of that id.
-            ConversationInUse: another process goes on with it; the message names it.
+            ConversationNotFound: no conversation has that id.
+            ConversationInUse: another process has it open; the message names it.
         """
         held = ExitStack()
         try:
@@ -248,10 +248,10 @@ class ConversationStore:
         return StoredLog(session_id, self._database, db, number)
 
     async def check_free(self, session_id: str) -> None:
-        """Whether :meth:`writing` could have it now, for who is to be told before anything else is opened.
+        """Check that :meth:`writing` could open the conversation now, before anything else is opened.
 
         Raises:
-            ConversationInUse: another process goes on with it; the message names it.
+            ConversationInUse: another process has it open; the message names it.
         """
 
         def look() -> None:
@@ -260,36 +260,36 @@ class ConversationStore:
 
         await to_thread.run_sync(look)
 
-    # -- finding them
+    # -- finding
 
     async def list(
         self, *, identity: str | None = None, limit: int | None = None, text: str = ""
     ) -> tuple[ConversationSummary, ...]:
-        """Conversations that can be read, as :meth:`listed` has them."""
+        """Return the readable conversations; arguments as for :meth:`listed`."""
         return (await self.listed(identity=identity, limit=limit, text=text)).found
 
     async def listed(
         self, *, identity: str | None = None, limit: int | None = None, text: str = ""
     ) -> ConversationList:
-        """Conversations, the one that was changed last first, and which cannot be read.
+        """Return conversations, the last changed first, and the damaged ones.
 
         Args:
             identity: only those on that target (``ExecutionContext.identity``).
-            limit: as many at most.
+            limit: the maximum number.
             text: only those with this text in their name or title.
         """
         return await self._read(partial(rows.listed, identity=identity, limit=limit, text=text), ConversationList())
 
     async def find(self, text: str) -> ConversationSummary:
-        """The conversation of that name, or whose id is, or begins with, ``text``.
+        """Return the conversation whose name or id is ``text``, or whose id starts with it.
 
         Raises:
             ConversationNotFound: there is none, or there are several.
-            ConversationCorrupt: it cannot be read.
+            ConversationCorrupt: it is damaged.
         """
         nothing: tuple[ConversationSummary, ...] = ()
         found, name, prefix = nothing, text.strip(), normalize_id_prefix(text)
-        if is_session_id(name):  # before a conversation that somebody called so
+        if is_session_id(name):  # an id has precedence over an equal name
             found = await self._read(lambda db: rows.begun_with(db, name), nothing)
         if name and not found:
             found = await self._read(lambda db: rows.named(db, name), nothing)
@@ -300,29 +300,29 @@ class ConversationStore:
         return found[0]
 
     async def last(self, identity: str | None = None, *, target: str = "") -> ConversationSummary | None:
-        """The one that was worked on last, on that target (its identity, or its URL) or anywhere; None without one."""
+        """Return the last used conversation, or None; with ``identity`` or ``target`` (a URL), only on that target."""
         return await self._read(lambda db: rows.last(db, identity=identity, target=target), None)
 
     async def load(self, session_id: str) -> StoredConversation:
-        """Everything of a conversation.
+        """Return a whole conversation.
 
         Raises:
-            ConversationNotFound: there is none of that id.
-            ConversationCorrupt: it cannot be read.
+            ConversationNotFound: no conversation has that id.
+            ConversationCorrupt: it is damaged.
         """
         found = await self._read(lambda db: rows.conversation(db, session_id), None)
         if found is None:
             raise self._missing(session_id)
         return found
 
-    # -- keeping order
+    # -- managing
 
     async def rename(self, session_id: str, name: str) -> ConversationSummary:
-        """Give a conversation a name, by which it can be found; empty takes it away.
+        """Set the name of a conversation, by which it can be found; an empty name removes it.
 
         Raises:
-            ConversationNotFound: there is none of that id.
-            HarnessError: another one has that name.
+            ConversationNotFound: no conversation has that id.
+            HarnessError: another conversation has that name.
         """
         name = " ".join(name.split())
         found = await self._write(lambda db: _renamed(db, session_id, name))
@@ -331,10 +331,10 @@ class ConversationStore:
         return found
 
     async def move(self, session_id: str, place: NewConversation) -> ConversationSummary:
-        """Let a conversation be with the target of ``place``, in its tmux session; model and name stay.
+        """Move a conversation to the target and tmux session of ``place``; its model and name are kept.
 
         Raises:
-            ConversationNotFound: there is none of that id.
+            ConversationNotFound: no conversation has that id.
         """
         found = await self._write(lambda db: rows.move(db, session_id, place))
         if found is None:
@@ -342,17 +342,17 @@ class ConversationStore:
         return found
 
     async def delete(self, session_id: str) -> None:
-        """Remove a conversation; what it said is overwritten on the disk.
+        """Delete a conversation; its content is overwritten on disk.
 
         Raises:
-            ConversationNotFound: there is none of that id.
-            ConversationInUse: a process goes on with it.
+            ConversationNotFound: no conversation has that id.
+            ConversationInUse: a process has it open.
         """
         if not is_session_id(session_id) or not await to_thread.run_sync(self._delete, session_id):
             raise self._missing(session_id)
 
     async def prune(self, limits: ConversationRetention) -> int:
-        """Remove what is too old or too much, but none that is open; returns how many went."""
+        """Delete conversations beyond the limits, except open ones, and return their number."""
         nothing: tuple[str, ...] = ()
         going = await self._read(lambda db: expired(db, limits, time()), nothing)
         count = 0
@@ -379,24 +379,25 @@ class ConversationStore:
             except (sqlite3.Error, UnicodeError) as error:
                 raise self._database.unusable(error) from error
 
-    # -- in files
+    # -- export and import
 
     async def exported(self, session_id: str) -> str:
-        """A conversation as one JSON document. Raises :class:`ConversationNotFound`."""
+        """Return a conversation as one JSON document. Raises :class:`ConversationNotFound`."""
         from .document import portable
 
         return portable(await self.load(session_id))
 
     async def imported(self, document: str, *, check: Callable[[str], object] | None = None) -> ConversationSummary:
-        """Keep what :meth:`exported` made, under a new id.
+        """Store the content of a document from :meth:`exported` under a new id.
 
         Args:
-            check: raises for the text of a message that no model could be given.
+            document: the text of the document.
+            check: raises an error for the text of a message that cannot be sent to a model.
 
         Raises:
-            InvalidDocument: it is none of ours, or damaged, or a newer harness made it; nothing is kept.
+            InvalidDocument: it is not harness's document, is damaged, or is from a newer harness; nothing is stored.
         """
-        from .document import parsed  # its models take time to build
+        from .document import parsed  # building its pydantic models takes time
 
         given = await to_thread.run_sync(parsed, document, check)
         at = time()
@@ -404,11 +405,9 @@ class ConversationStore:
 
     def _missing(self, text: str, *found: ConversationSummary) -> ConversationNotFound:
         if not found:
-            return ConversationNotFound(f"there is no conversation {text!r}", hint="harness resume --list shows them")
+            return ConversationNotFound(f"conversation {text!r} not found", hint="harness resume --list shows them")
         names = ", ".join(one.session_id for one in found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
-        return ConversationNotFound(
-            f"{text!r} could be any of {len(found)} conversations: {names}", hint="write more of it"
-        )
+        return ConversationNotFound(f"{text!r} matches {len(found)} conversations: {names}", hint="write more of it")
 
     async def _read(self, work: Callable[[sqlite3.Connection], T], empty: T) -> T:
         return await to_thread.run_sync(self._database.read, work, empty)
@@ -419,7 +418,7 @@ class ConversationStore:
 
 def _renamed(db: sqlite3.Connection, session_id: str, name: str) -> ConversationSummary | None:
     if name and any(one.session_id != session_id for one in rows.named(db, name)):
-        raise HarnessError(f"another conversation is called {name!r}", hint="choose another name")
+        raise HarnessError(f"another conversation has the name {name!r}", hint="choose another name")
     return rows.rename(db, session_id, name)
 
 
@@ -433,13 +432,13 @@ def _insert_whole(db: sqlite3.Connection, given: Imported, at: float) -> Convers
     for note in given.notes:
         rows.add_note(db, number, note.kind, note.text, note.at)
     rows.add_messages(db, number, given.messages, at)
-    rows.touch(db, number, at)  # turns of another clock may be of tomorrow
+    rows.touch(db, number, at)  # imported turns may have times in the future
     found = rows.summary_of(db, session_id)
     assert found is not None
     return found
 
 
 def _is_free(db: sqlite3.Connection, name: str) -> bool:
-    """Whether a name finds no other conversation."""
+    """Return whether a name matches no other conversation."""
     prefix = normalize_id_prefix(name)
     return not rows.named(db, name) and (prefix is None or not rows.begun_with(db, prefix))

@@ -1,4 +1,4 @@
-"""Values of the conversation store, and ids that sort by time."""
+"""Values of the conversation store, and the ids of conversations."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ if not TYPE_CHECKING:
     )
 
 
-# -- Ids of conversations: short enough to be typed, and never alike by chance. Pure, but for the making of new ones.
+# -- Ids of conversations: short enough to type, and unique.
 
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-"""No i, l, o and u: what is read aloud or copied by hand stays the same."""
+"""Without i, l, o and u, so that an id survives being read aloud or copied by hand."""
 GROUPS, LENGTH = 3, 4
 _ID = re.compile(rf"[{ALPHABET}]{{{LENGTH}}}(?:-[{ALPHABET}]{{{LENGTH}}}){{{GROUPS - 1}}}", re.ASCII)
 _ALIKE = str.maketrans("ilo", "110")
 
 
 def new_session_id() -> str:
-    """A new one: ``k3f9-02mx-7yqa``."""
+    """Return a new random id, such as ``k3f9-02mx-7yqa``."""
     import secrets
 
     return _grouped("".join(secrets.choice(ALPHABET) for _ in range(GROUPS * LENGTH)))
 
 
 def is_session_id(text: str) -> bool:
-    """Whether that is a whole id, safe as the name of a file."""
+    """Return whether the text is a complete id, which is safe as a file name."""
     return _ID.fullmatch(text) is not None
 
 
 def normalize_id_prefix(text: str) -> str | None:
-    """The beginning of an id as people write it, with or without its dashes; None when no id begins so."""
+    """Return the start of an id in normal form, typed with or without dashes; None if no id can start like that."""
     letters = text.strip().lower().replace("-", "").translate(_ALIKE)
     if not letters or len(letters) > GROUPS * LENGTH or set(letters) - set(ALPHABET):
         return None
@@ -71,23 +71,23 @@ def _grouped(letters: str) -> str:
     return "-".join(letters[start : start + LENGTH] for start in range(0, len(letters), LENGTH))
 
 
-# -- What is stored of conversations, as values.
+# -- Values
 
 
 IMPORTED = "imported"
-"""Among the options of a conversation: how many turns and notes came with a document, from another place."""
+"""The option with the numbers of turns and notes that were imported with a document."""
 
 
 class ConversationNotFound(HarnessError):
-    """No stored conversation has that id, or more than one could be meant."""
+    """No stored conversation matches, or more than one does."""
 
 
 class ConversationInUse(HarnessError):
-    """Another process goes on with that conversation."""
+    """Another process has the conversation open."""
 
 
 class ConversationCorrupt(HarnessError):
-    """A stored conversation holds what nobody wrote. The others are not harmed."""
+    """A stored conversation has invalid data; the others are not affected."""
 
     def __init__(self, session_id: str, what: object) -> None:
         said = " ".join(str(what).split())
@@ -99,26 +99,26 @@ class ConversationCorrupt(HarnessError):
 
 
 class InvalidDocument(HarnessError):
-    """What is to be imported is no conversation that harness exported, or not any more."""
+    """The document to import is not a conversation that harness exported, or it is damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConversation:
-    """What is known of a conversation when it begins."""
+    """The properties of a new conversation."""
 
     target: str
     """The target's URL."""
     identity: str
-    """``ExecutionContext.identity``: another container of the same name has another."""
+    """``ExecutionContext.identity``; another container of the same name has a different one."""
     tmux: str = ""
-    """The tmux session; empty is a target without one."""
+    """The tmux session; empty for a target without one."""
     pane: str = ""
     model: str = ""
     """The name of the model's profile."""
     name: str = ""
-    """What the operator calls it."""
+    """The operator's name for it."""
     options: JsonObject = field(default_factory=dict)
-    """How the target was chosen on the command line, to choose it so again."""
+    """Command-line options that selected the target, to select it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,18 +135,18 @@ class ConversationSummary:
     model: str = ""
     name: str = ""
     title: str = ""
-    """The beginning of the first prompt, in one line."""
+    """The start of the first prompt, on one line."""
     turns: int = 0
     messages: int = 0
-    """How many there are now; those that were put together into a summary do not count."""
+    """The current messages, without those that were compacted."""
     unfinished: bool = False
-    """Its last turn has no end: it runs, or the harness that ran it is gone."""
+    """Whether its last turn has no end: it is running, or its harness process exited."""
     options: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationList:
-    """Conversations, the one that was changed last first; ``damaged`` says which cannot be read, and why."""
+    """Conversations, the last changed first; ``damaged`` are the errors of unreadable ones."""
 
     found: tuple[ConversationSummary, ...] = ()
     damaged: tuple[ConversationCorrupt, ...] = ()
@@ -154,7 +154,7 @@ class ConversationList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurn:
-    """One turn. ``status`` is empty as long as it has no end."""
+    """One turn. ``status`` is None until it ends."""
 
     turn_id: str
     prompt: str
@@ -167,7 +167,7 @@ class StoredTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationNote:
-    """Something else that happened in a conversation: ``kind`` is one word (``compacted``, ``model``, ``paused``)."""
+    """Another event of a conversation; ``kind`` is one word (``compacted``, ``model``, ``paused``)."""
 
     at: float
     kind: str
@@ -176,7 +176,7 @@ class ConversationNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredConversation:
-    """One conversation as it is on the disk. ``messages`` are texts as they were handed over, oldest first."""
+    """A conversation from disk. ``messages`` are texts as they were stored, oldest first."""
 
     session: ConversationSummary
     messages: tuple[str, ...] = ()
@@ -185,5 +185,5 @@ class StoredConversation:
 
     @property
     def unfinished(self) -> StoredTurn | None:
-        """The turn that was going on when its harness died; None when the last one has an end."""
+        """The turn that was running when harness exited; None if the last one has an end."""
         return self.turns[-1] if self.turns and self.turns[-1].status is None else None

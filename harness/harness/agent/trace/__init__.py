@@ -1,4 +1,4 @@
-"""Who watches a conversation without taking part in it: traces in a file, and OpenTelemetry.
+"""Observers of a conversation: traces in a file, and OpenTelemetry.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Models whose requests are lines of a trace, or spans of the turn that makes them."""
+"""Model wrappers that record requests: as lines of a trace, or as spans of their turn."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 
-# -- A model whose requests are spans of the turn that makes them.
+# -- Requests as spans of their turn
 
 
 class TurnSpanModel(WrapperModel):
-    """The library's own instrumentation, below the span of the turn."""
+    """The library's own instrumentation, with the span of the turn as parent."""
 
     def __init__(
         self, wrapped: Model, spans: TracerProvider, metrics: MeterProvider, telemetry: Telemetry, *, content: bool
@@ -81,17 +81,17 @@ class TurnSpanModel(WrapperModel):
             yield stream
 
 
-# -- What a model is sent and answers, as lines of a trace.
+# -- Requests and responses as lines of a trace
 #
-# Most of what is sent was sent before: a line holds how many messages are the same as in the request before, and
-# the others.
+# Most of a request was sent before: its line has the number of messages that are the same as in the previous request,
+# and the new ones.
 
 
 _NUMBERS = count(1)
 
 
 class TracedModel(WrapperModel):
-    """A model whose requests are traced."""
+    """A model whose requests and responses are written to a trace."""
 
     def __init__(self, wrapped: Model, trace: Trace) -> None:
         super().__init__(wrapped)
@@ -204,7 +204,7 @@ class TracedModel(WrapperModel):
 
 
 def common(before: Sequence[object], after: Sequence[object]) -> int:
-    """How many at the beginning of both are the same. Pure."""
+    """Return how many items at the start of both are the same. Pure."""
     number = 0
     for one, other in zip(before, after, strict=False):
         if one is not other and one != other:
@@ -219,6 +219,6 @@ def _usage(response: ModelResponse) -> Json:
 
 
 def _shown(settings: ModelSettings | None) -> Json:
-    """The settings; headers may hold keys, and objects of the library say nothing."""
+    """Return the plain settings; headers may contain keys, and other objects have no useful text."""
     plain = {name: value for name, value in (settings or {}).items() if "header" not in name and "body" not in name}
     return {name: json_of(value) for name, value in plain.items() if isinstance(value, bool | int | float | str)}

@@ -1,4 +1,4 @@
-"""Who watches an agent: the interface, which request a task makes, events as lines of JSON, news of lost links."""
+"""The interface of observers, events as lines of JSON, and reports of reconnected links."""
 
 from __future__ import annotations
 
@@ -37,41 +37,41 @@ __all__ = [
 ]
 
 
-# -- Which request of which turn a task makes: set by what it publishes, read when the model is asked.
+# -- The current request of a task: set when its start is published, read when the model is called.
 
 
 CURRENT: ContextVar[tuple[str, int]] = ContextVar("harness_current_request", default=("", 0))
 """The turn's id, and the number of the request in it."""
 
 
-# -- What happens, as lines of JSON. Pure.
+# -- Events as lines of JSON. Pure.
 
 
 VERSION = 1
-"""Of the form of the lines."""
+"""The version of the line format."""
 PIECES = frozenset({"AnswerDelta", "ReasoningDelta", "ToolCallProgress"})
 _BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 DEPTH = 40
 
 
 def is_piece(event: Event) -> bool:
-    """Whether it is a piece of something that comes again as a whole."""
+    """Return whether an event is a part of something that is published again as a whole."""
     return type(event).__name__ in PIECES
 
 
 def type_of(event: Event) -> str:
-    """The name of an event in a trace: ``tool_call_completed``."""
+    """Return the name of an event in a trace, such as ``tool_call_completed``."""
     return _BORDER.sub("_", type(event).__name__).lower()
 
 
 def event_fields(event: Event) -> JsonObject:
-    """An event as an object; what is empty is left out."""
+    """Return an event as an object without empty values."""
     values = {item.name: json_of(getattr(event, item.name)) for item in fields(event)}
     return {name: value for name, value in values.items() if value not in ("", None, {}, [])}
 
 
 def json_of(value: object, depth: int = DEPTH) -> Json:
-    """Any value as JSON: of bytes only how many they are, of what is unknown its text."""
+    """Return any value as JSON: bytes as their number, unknown objects as text."""
     if isinstance(value, Enum):
         return json_of(value.value, depth)
     if value is None or isinstance(value, bool | int | float | str):
@@ -92,19 +92,19 @@ def _compound(value: object, depth: int) -> Json:
 
 
 def line_of(kind: str, at: float, values: JsonObject, redactor: Redactor) -> bytes:
-    """One line of a trace, without secrets."""
+    """Return one line of a trace, redacted."""
     whole = {"type": kind, "at": round(at, 6), **redact_object(values, redactor.text)}
     return json.dumps(whole, separators=(",", ":")).encode() + b"\n"
 
 
-# -- News of links to targets that were lost and are back, which the backends log.
+# -- Reconnected links to targets, which the backends log
 
 
 LOGGER = "harness_backends.links"
 
 
 class _Listener(logging.Handler):
-    """Hands on what the news is about: the target's URL, and the seconds that it was out of reach."""
+    """Reports the target's URL and the seconds without connection from a log record."""
 
     def __init__(self, report: Callable[[str, float], None]) -> None:
         super().__init__(logging.INFO)
@@ -119,9 +119,9 @@ class _Listener(logging.Handler):
 
 @contextmanager
 def link_news(report: Callable[[str, float], None]) -> Iterator[None]:
-    """Call ``report`` with the target and the seconds whenever a link is back; it may not raise.
+    """Call ``report`` with the target and the seconds after each reconnect; it must not raise.
 
-    What is shown of it on the screen stays as the operator chose.
+    The operator's choice of which log records are shown is unchanged.
     """
     logger, listener = logging.getLogger(LOGGER), _Listener(report)
     level, propagate = logger.level, logger.propagate
@@ -136,29 +136,29 @@ def link_news(report: Callable[[str, float], None]) -> Iterator[None]:
         logger.propagate = propagate
 
 
-# -- The seam to those who watch.
+# -- Observers
 
 
 OpenOne = Callable[["ModelProfile"], AbstractAsyncContextManager["OpenModel"]]
 
 
 class Observer:
-    """Hears of every event, and sees what a model is sent and answers. It never waits and never raises.
+    """Receives every event, and the requests to and responses of models. It must not block or raise.
 
-    ``heard`` is called by the task that publishes: what a :class:`.events.RequestStarted` says holds for the request
-    that this task makes next.
+    ``heard`` is called by the publishing task: a :class:`.events.RequestStarted` describes the next request of this
+    task.
     """
 
     def heard(self, event: Event) -> None:
-        """An event was published."""
+        """Handle a published event."""
 
     def model(self, model: Model) -> Model:
-        """The model that is to be used instead; the default is the same one."""
+        """Return the model to use instead; the default is the same one."""
         return model
 
 
 def observed(open_one: OpenOne, observers: Sequence[Observer]) -> OpenOne:
-    """Opens models as ``open_one`` does, so that all of these see their requests."""
+    """Return a variant of ``open_one`` whose models are wrapped by the observers."""
 
     @asynccontextmanager
     async def opened(profile: ModelProfile) -> AsyncIterator[OpenModel]:
@@ -173,7 +173,7 @@ def observed(open_one: OpenOne, observers: Sequence[Observer]) -> OpenOne:
 
 @contextmanager
 def watching(events: EventBus, observers: Sequence[Observer]) -> Iterator[None]:
-    """All of these hear what is published inside."""
+    """Send the events published inside the block to all observers."""
     with ExitStack() as stack:
         for observer in observers:
             stack.enter_context(events.listening(observer.heard))

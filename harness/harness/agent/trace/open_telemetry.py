@@ -1,4 +1,4 @@
-"""Events of a conversation as spans and metrics of OpenTelemetry, cleaned, and delivered by the standard exporters."""
+"""Events of a conversation as redacted OpenTelemetry spans and metrics, sent by the standard exporters."""
 
 from __future__ import annotations
 
@@ -62,24 +62,24 @@ __all__ = [
 ]
 
 
-# -- What leaves this machine in a span: without its content, unless that is switched on, and never with a secret.
+# -- Cleaning of spans before they leave this machine: no content unless it is switched on, and never a secret.
 
 
 OURS = "harness."
 CONTENT = "harness.content."
-"""Attributes of ours that hold content."""
+"""Prefix of harness's attributes with content."""
 KNOWN = (
     *("gen_ai.operation.name", "gen_ai.system", "gen_ai.provider.name", "gen_ai.tool.name", "gen_ai.tool.call.id"),
     *("gen_ai.request.", "gen_ai.response.", "gen_ai.usage.", "server.address", "server.port", "error.type"),
     *("operation.cost", "exception.type"),
 )
-"""Beginnings of other attributes that hold none."""
+"""Prefixes of other attributes without content."""
 
 Attributes = Mapping[str, AttributeValue]
 
 
 def without_content(attributes: Attributes | None) -> dict[str, AttributeValue]:
-    """The attributes that say nothing of what was said. Pure."""
+    """Return the attributes without content. Pure."""
     return {
         name: value
         for name, value in (attributes or {}).items()
@@ -88,7 +88,7 @@ def without_content(attributes: Attributes | None) -> dict[str, AttributeValue]:
 
 
 def cleaned(span: ReadableSpan, attributes: Callable[[Attributes | None], Attributes]) -> ReadableSpan:
-    """A span with other attributes, also in its events; links, and the words of its status, are left out. Pure."""
+    """Return a span with cleaned attributes, also in its events, without links and status description. Pure."""
     events = [SpanEvent(event.name, attributes(event.attributes), event.timestamp) for event in span.events]
     return ReadableSpan(
         name=span.name,
@@ -106,10 +106,11 @@ def cleaned(span: ReadableSpan, attributes: Callable[[Attributes | None], Attrib
 
 
 class RedactingSpanExporter(SpanExporter):
-    """Hands spans on as they may leave.
+    """Exports spans after cleaning them.
 
     Args:
-        redact: None leaves all content out; else what takes secrets out of it.
+        inner: the exporter that sends them.
+        redact: redacts content; None removes all content.
     """
 
     def __init__(self, inner: SpanExporter, redact: Callable[[str], str] | None) -> None:
@@ -139,54 +140,54 @@ class RedactingSpanExporter(SpanExporter):
         return self._inner.force_flush(timeout_millis)
 
 
-# -- What is measured beside what pydantic-ai measures of requests: ``gen_ai.client.token.usage`` and others.
+# -- Metrics in addition to those of pydantic-ai about requests, such as ``gen_ai.client.token.usage``
 
 
 class Meters:
-    """The instruments."""
+    """The instruments of the metrics."""
 
     def __init__(self, provider: MeterProvider) -> None:
         meter = provider.get_meter("harness.agent")
-        self.turn_seconds = meter.create_histogram("harness.turn.duration", "s", "Turns, by how they ended.")
-        self.call_seconds = meter.create_histogram("harness.tool_call.duration", "s", "Calls of tools.")
-        self.approval_seconds = meter.create_histogram("harness.approval.duration", "s", "Waiting for a person.")
-        self.retries = meter.create_counter("harness.model.retries", "1", "Requests that were made again.")
-        self.reconnects = meter.create_counter("harness.reconnects", "1", "Links that were lost, and are back.")
-        self.compactions = meter.create_counter("harness.compactions", "1", "Conversations made shorter.")
-        self._tokens = meter.create_counter("harness.tokens", "1", "Tokens that models read and wrote.")
-        self._cost = meter.create_counter("harness.cost", "USD", "What models cost, where prices are known.")
+        self.turn_seconds = meter.create_histogram("harness.turn.duration", "s", "Duration of turns, by status.")
+        self.call_seconds = meter.create_histogram("harness.tool_call.duration", "s", "Duration of tool calls.")
+        self.approval_seconds = meter.create_histogram("harness.approval.duration", "s", "Waiting for approval.")
+        self.retries = meter.create_counter("harness.model.retries", "1", "Retried model requests.")
+        self.reconnects = meter.create_counter("harness.reconnects", "1", "Reconnects to targets.")
+        self.compactions = meter.create_counter("harness.compactions", "1", "Compactions of conversations.")
+        self._tokens = meter.create_counter("harness.tokens", "1", "Input and output tokens of models.")
+        self._cost = meter.create_counter("harness.cost", "USD", "Cost of models with known prices.")
         self._input = self._output = 0
         self._spent = 0.0
 
     def used(self, event: UsageChanged) -> None:
-        """A conversation has used more: the event holds its sums."""
+        """Count the growth of a conversation's usage; the event has its totals."""
         self._tokens.add(max(0, event.input_tokens - self._input), {"harness.direction": "input"})
         self._tokens.add(max(0, event.output_tokens - self._output), {"harness.direction": "output"})
         self._cost.add(max(0.0, (event.cost or 0.0) - self._spent))
         self._input, self._output, self._spent = event.input_tokens, event.output_tokens, event.cost or 0.0
 
 
-# -- Events of a conversation as spans and metrics.
+# -- Events as spans and metrics
 #
-# A turn is a span; below it are the requests to the model, which pydantic-ai describes, and the calls of tools;
-# below a call are the approval that it waited for, and the turns of its sub-agent. A job is a span of its own,
-# which may outlive the turn that began it.
+# A turn is a span. Its children are the model requests, which pydantic-ai describes, and the tool calls; children of a
+# call are its approval and the turns of its sub-agent. A job is a separate span, which may outlive the turn that
+# started it.
 
 
 log = logging.getLogger(__name__)
 
 TEXT_LIMIT = 32_000
-"""Characters of one attribute."""
+"""Maximum characters of one attribute."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}", re.ASCII)
 
 
 def safe_name(name: str) -> str:
-    """The name of a tool, if it may be one: a model can call anything. Pure."""
+    """Return the name of a tool, or ``unknown`` for an invalid one: a model can call anything. Pure."""
     return name if _NAME.fullmatch(name) else "unknown"
 
 
 class Telemetry(Observer):
-    """Makes spans and metrics of what happens."""
+    """Creates spans and metrics from events."""
 
     def __init__(self, spans: TracerProvider, metrics: MeterProvider, *, content: bool = False) -> None:
         self._tracer = spans.get_tracer("harness.agent")
@@ -220,8 +221,8 @@ class Telemetry(Observer):
             return
         try:
             handle(event)
-        except Exception as error:  # whatever the library says, the agent goes on
-            log.debug("an event is not in the telemetry: %s", error)
+        except Exception as error:  # a failing library must not stop the agent
+            log.debug("an event is missing from the telemetry: %s", error)
 
     def model(self, model: Model) -> Model:
         """See :class:`.Observer`."""
@@ -230,7 +231,7 @@ class Telemetry(Observer):
         return TurnSpanModel(model, *self._providers, self, content=self._content)
 
     def link_back(self, target: str, seconds: float) -> None:
-        """A link was lost, and is back after ``seconds``."""
+        """Record a reconnect after ``seconds`` without connection."""
         self._meters.reconnects.add(1)
         above = self._open.get(("turn", self._turns[-1])) if self._turns else None
         parent = context.Context() if above is None else trace.set_span_in_context(above, context.Context())
@@ -238,7 +239,7 @@ class Telemetry(Observer):
         self._tracer.start_span("reconnect", parent, attributes={"harness.target": target}, start_time=began).end()
 
     def close(self) -> None:
-        """End what has no end."""
+        """End all open spans."""
         for span in list(self._open.values()):
             span.set_attribute("harness.unfinished", True)
             span.end()
@@ -246,7 +247,7 @@ class Telemetry(Observer):
 
     @asynccontextmanager
     async def inside(self, turn_id: str) -> AsyncGenerator[None]:
-        """What is begun inside belongs to that turn."""
+        """Make spans that are started inside the block children of that turn."""
         span = self._open.get(("turn", turn_id))
         if span is None:
             yield
@@ -276,7 +277,7 @@ class Telemetry(Observer):
         span.end()
 
     def _above(self, event: Event) -> Span | None:
-        """The call that made the sub-agent of this event, or the turn that runs."""
+        """Return the call that started the sub-agent of this event, or the current turn."""
         above = self._open.get(("call", event.parent_call)) if event.parent_call else None
         return above or (self._open.get(("turn", self._turns[-1])) if self._turns else None)
 
@@ -329,7 +330,7 @@ class Telemetry(Observer):
     def _call_completed(self, event: ToolCallCompleted) -> None:
         outcome = event.outcome
         key = ("call", outcome.call.call_id)
-        if key not in self._open:  # it never got as far as being requested
+        if key not in self._open:  # it ended before it was requested
             self._begin_late(key, event, outcome)
         failed = outcome.status in (CallStatus.ERROR, CallStatus.UNKNOWN, CallStatus.TIMEOUT)
         said = {"content.result": outcome.result.text[:TEXT_LIMIT]} if self._content else {}
@@ -377,27 +378,27 @@ class Telemetry(Observer):
             above.add_event("compaction", {"harness.before": event.before, "harness.after": event.after})
 
 
-# -- Where spans and metrics go: the standard exporters, as the standard variables say, without a word on the screen.
+# -- The standard exporters, configured by the standard variables, without output on the screen
 
 
 CLOSE_LIMIT = 3.0
-"""Seconds in which the last spans and metrics have to be delivered."""
+"""Maximum seconds to deliver the last spans and metrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """What makes spans and metrics; never the providers of the whole process, which may be another program's."""
+    """Providers of spans and metrics; never those of the whole process, which may belong to another program."""
 
     spans: SdkTracerProvider
     metrics: SdkMeterProvider
 
     def finish(self) -> None:
-        """Deliver what waits, and end. Blocks; may take long."""
+        """Deliver what is pending, and shut down. Blocks, possibly for long."""
         for step in (self.spans.force_flush, self.metrics.force_flush, self.spans.shutdown, self.metrics.shutdown):
             try:
                 step()
-            except Exception as error:  # nobody can do anything about it any more
-                log.debug("the end of the telemetry failed: %s", error)
+            except Exception as error:  # at exit, an error can only be logged
+                log.debug("shutting down the telemetry failed: %s", error)
 
 
 def providers_of(
@@ -408,11 +409,14 @@ def providers_of(
     *,
     processor: Callable[[SpanExporter], SpanProcessor] = BatchSpanProcessor,
 ) -> Providers:
-    """Providers with these ends; without one, what it would be given goes nowhere.
+    """Return providers with this exporter and reader; without one, its data is dropped.
 
     Args:
-        redact: None leaves all content out of spans.
-        about: attributes of the program. The standard variables count more.
+        exporter: sends spans.
+        reader: sends metrics.
+        redact: redacts content; None removes all content from spans.
+        about: attributes of the program, which the standard variables override.
+        processor: creates the span processor of the exporter.
     """
     own = Resource({"service.name": "harness", **{name: str(value) for name, value in about.items()}})
     resource = own.merge(OTELResourceDetector().detect())
@@ -425,7 +429,7 @@ def providers_of(
 
 @asynccontextmanager
 async def open_exporters(options: TelemetryOptions, redactor: Redactor, about: JsonObject) -> AsyncIterator[Telemetry]:
-    """Send what happens inside, as the standard variables say."""
+    """Send spans and metrics of what happens inside the block, as the standard variables say."""
     _make_quiet()
     spans = OTLPSpanExporter(timeout=_timeout("TRACES")) if options.spans else None
     metrics = OTLPMetricExporter(timeout=_timeout("METRICS")) if options.metrics else None
@@ -440,20 +444,20 @@ async def open_exporters(options: TelemetryOptions, redactor: Redactor, about: J
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(CLOSE_LIMIT) as late:
                 await to_thread.run_sync(made.finish, abandon_on_cancel=True)
-            if late.cancelled_caught:  # it would try again for long, and the process could not end
+            if late.cancelled_caught:  # its retries would keep the process from exiting
                 for exporter in (spans, metrics):
                     if exporter is not None:
                         exporter.shutdown()
 
 
 def _timeout(kind: str) -> float | None:
-    """Seconds for one delivery; None where the standard variables say it."""
+    """Return the seconds for one delivery; None if the standard variables set them."""
     names = ("OTEL_EXPORTER_OTLP_TIMEOUT", f"OTEL_EXPORTER_OTLP_{kind}_TIMEOUT")
     return None if any(os.environ.get(name) for name in names) else CLOSE_LIMIT
 
 
 class _WarnOnceHandler(logging.Handler):
-    """Says in one warning what the library would print again and again, with tracebacks."""
+    """Logs one warning in place of the library's repeated ones with tracebacks."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -467,7 +471,7 @@ class _WarnOnceHandler(logging.Handler):
 
 
 def _make_quiet() -> None:
-    """For good: the library's threads may still try to deliver when everything else has ended."""
+    """Silence the library permanently: its threads may still try to deliver during exit."""
     library = logging.getLogger("opentelemetry")
     if not any(isinstance(handler, _WarnOnceHandler) for handler in library.handlers):
         library.addHandler(_WarnOnceHandler())

@@ -1,4 +1,4 @@
-"""Reading traces: lines, the replay of a conversation, and figures."""
+"""Reads traces: their lines, the replay of a conversation, and statistics."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ __all__ = [
 ]
 
 
-# -- Reading a trace: its lines, and what they say of turns and requests. A line that is cut or foreign is counted.
+# -- Lines, turns and requests of a trace. Invalid and cut-off lines are counted.
 
 
 FIRST_LINE = 64 << 10
-"""Characters of the first line, at most."""
+"""Maximum characters of the first line."""
 TOO_LARGE = 1e15
 
 
 @dataclass(frozen=True, slots=True)
 class TraceLine:
-    """One line of a trace. ``kind`` is empty for one that is none."""
+    """One line of a trace. ``kind`` is empty for an invalid line."""
 
     kind: str
     at: float
@@ -51,7 +51,7 @@ class TraceLine:
 
 @dataclass(slots=True)
 class TracedTurn:
-    """The lines of one turn, from its beginning to its end. ``place`` is its number in the trace, from 1."""
+    """The lines of one turn, from its start to its end. ``place`` is its number in the trace, from 1."""
 
     place: int
     turn_id: str
@@ -59,26 +59,29 @@ class TracedTurn:
 
 
 def read_trace(path: Path) -> tuple[TraceLine, ...]:
-    """All lines of a trace.
+    """Return all lines of a trace.
+
+    Args:
+        path: the trace file.
 
     Raises:
-        HarnessError: it cannot be read, it is no trace, or a newer harness wrote it.
+        HarnessError: it is unreadable, it is not a trace, or a newer harness wrote it.
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            first = file.readline(FIRST_LINE)  # what is no trace may have no end
+            first = file.readline(FIRST_LINE)  # another kind of file may have no line ends
             found = tuple(lines_of(chain((first,), file))) if _line(first).kind == "trace" else ()
     except OSError as error:
         raise HarnessError(f"the trace {path} cannot be read: {(error.strerror or str(error)).lower()}") from error
     if not found:
-        raise HarnessError(f"{path} is no trace", hint="--trace FILE writes one")
+        raise HarnessError(f"{path} is not a trace file", hint="--trace FILE writes one")
     if any(number(line.values, "version") > VERSION for line in found if line.kind == "trace"):
         raise HarnessError(f"a newer harness wrote {path}", hint="use that harness")
     return found
 
 
 def lines_of(rows: Iterable[str]) -> Iterator[TraceLine]:
-    """The lines of a trace. Pure."""
+    """Yield the lines of a trace. Pure."""
     for row in rows:
         if row.strip():
             yield _line(row)
@@ -86,7 +89,7 @@ def lines_of(rows: Iterable[str]) -> Iterator[TraceLine]:
 
 def _line(row: str) -> TraceLine:
     try:
-        values: Json = json.loads(row, parse_constant=lambda _: None)  # NaN is no JSON
+        values: Json = json.loads(row, parse_constant=lambda _: None)  # NaN is not JSON
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict) or not isinstance(values.get("type"), str):
@@ -95,23 +98,23 @@ def _line(row: str) -> TraceLine:
 
 
 def number(values: JsonObject, name: str) -> float:
-    """A number of a line; 0 where there is none, or one that no time and no count can be. Pure."""
+    """Return a number of a line; 0 if it is missing or implausible. Pure."""
     value = values.get(name)
     return float(value) if isinstance(value, int | float) and abs(value) < TOO_LARGE else 0.0
 
 
 def text(values: JsonObject, name: str) -> str:
-    """A text of a line; empty where there is none. Pure."""
+    """Return a text of a line; empty if it is missing. Pure."""
     value = values.get(name)
     return value if isinstance(value, str) else ""
 
 
 def turns_of(lines: Iterable[TraceLine]) -> tuple[TracedTurn, ...]:
-    """The turns of a trace; what happens between two belongs to none. Pure."""
+    """Return the turns of a trace; events between turns are in none. Pure."""
     turns: list[TracedTurn] = []
     open_turn: TracedTurn | None = None
     for line in lines:
-        if line.kind == "trace":  # another harness went on with the file
+        if line.kind == "trace":  # another harness process continued the file
             open_turn = None
         elif line.kind == "turn_started" and not line.values.get("parent_call"):
             open_turn = TracedTurn(len(turns) + 1, text(line.values, "turn_id"))
@@ -124,9 +127,10 @@ def turns_of(lines: Iterable[TraceLine]) -> tuple[TracedTurn, ...]:
 
 
 def context_of(lines: Iterable[TraceLine], request: int) -> tuple[Json, ...] | None:
-    """All messages that a request sent; None when the trace does not have all of them. Pure.
+    """Return all messages that a request sent; None if the trace does not contain all of them. Pure.
 
-    The numbers of requests begin again with each harness that writes into a trace: the last of that number counts.
+    Each harness process that writes to a trace starts its request numbers at 1: the last request of that number is
+    used.
     """
     sent: dict[int, tuple[Json, ...] | None] = {}
     found: tuple[Json, ...] | None = None
@@ -148,20 +152,21 @@ def _messages(values: JsonObject, sent: dict[int, tuple[Json, ...] | None]) -> t
     return (*before[:same], *new)
 
 
-# -- A trace as people read it: what was asked, answered, called and decided, one after the other. Pure.
+# -- The replay: prompts, responses, calls and approvals in order. Pure.
 
 
 SHOWN = 12
-"""Lines of an output that are shown."""
+"""Maximum lines of an output."""
 WIDTH = 500
-"""Characters of one line that are shown."""
+"""Maximum characters of one line."""
 
 
 def replayed(turns: Sequence[TracedTurn], *, whole: bool = False) -> Iterator[str]:
-    """The lines of a replay. Texts are as they were traced: whoever prints them makes control characters visible.
+    """Yield the lines of a replay. Texts are as traced: the caller must escape control characters.
 
     Args:
-        whole: all of every output, else the beginning and the end.
+        turns: the turns to replay.
+        whole: yield complete outputs; otherwise only their start and end.
     """
     for turn in turns:
         began = turn.lines[0].at
@@ -174,7 +179,7 @@ def replayed(turns: Sequence[TracedTurn], *, whole: bool = False) -> Iterator[st
                 yield f"{line.at - began:9.3f} {'  ' if line.values.get('parent_call') else ''}{head}"
                 yield from (f"          | {part}" for part in _cut(body, whole=whole))
         if turn.lines[-1].kind != "turn_completed":
-            yield "          it has no end in this trace"
+            yield "          no end in this trace"
 
 
 Shown = tuple[str, str]
@@ -224,7 +229,7 @@ def _outcome(values: JsonObject) -> Shown:
     said = "\n".join(text(block, "text") or f"[{_media(block)}]" for block in blocks if isinstance(block, dict))
     name, call_id = text(call, "name"), text(call, "call_id")[:8]
     waited = number(outcome, "waited")
-    leave = f", of which {waited:.2f} s waiting for leave" if waited >= 0.01 else ""
+    leave = f", of which {waited:.2f} s waiting for approval" if waited >= 0.01 else ""
     return f"{name} [{call_id}] {text(outcome, 'status')} after {number(outcome, 'seconds'):.2f} s{leave}", said
 
 
@@ -257,7 +262,7 @@ def _job_ended(values: JsonObject) -> Shown:
 
 
 def _link(values: JsonObject) -> Shown:
-    return f"the link to {text(values, 'target')} was lost, and is back after {number(values, 'seconds'):.1f} s", ""
+    return f"reconnected to {text(values, 'target')} after {number(values, 'seconds'):.1f} s", ""
 
 
 def _plain(head: str, body: str = "") -> Callable[[JsonObject], Shown]:
@@ -278,11 +283,11 @@ SHOWERS: Mapping[str, Callable[[JsonObject], Shown]] = {
     "job_started": _job,
     "job_exited": _job_ended,
     "link_back": _link,
-    "subagent_started": _plain("a sub-agent begins", "prompt"),
+    "subagent_started": _plain("a sub-agent starts", "prompt"),
     "subagent_completed": _plain("the sub-agent has ended"),
     "agent_paused": _plain("paused", "reason"),
     "agent_resumed": _plain("resumed", "meanwhile"),
-    "conversation_compacted": _plain("older messages were put together", "summary"),
+    "conversation_compacted": _plain("older messages were compacted", "summary"),
     "model_changed": _plain("another model", "name"),
     "failure": _plain("failure", "message"),
     "notice": _plain("notice", "text"),
@@ -310,12 +315,12 @@ def _cut(body: str, *, whole: bool) -> list[str]:
     return [*lines[:half], f"[{len(lines) - 2 * half} lines]", *lines[-half:]]
 
 
-# -- What a trace says, in figures. Pure.
+# -- Statistics. Pure.
 
 
 @dataclass(slots=True)
 class ToolFigures:
-    """The calls of one tool. ``seconds`` are all of them together; ``cached`` calls got a result from the cache."""
+    """The calls of one tool. ``seconds`` is their total; ``cached`` calls got a result from the cache."""
 
     calls: int = 0
     errors: int = 0
@@ -326,7 +331,7 @@ class ToolFigures:
 
 @dataclass(slots=True)
 class TraceSummary:
-    """A whole trace. Times are seconds, cost is US dollars."""
+    """Statistics of a trace. Times are seconds, cost is US dollars."""
 
     target: str = ""
     sessions: tuple[str, ...] = ()
@@ -334,12 +339,12 @@ class TraceSummary:
     started: float = 0.0
     seconds: float = 0.0
     turns: dict[str, int] = field(default_factory=dict)
-    """How many ended how; ``unfinished`` has no end in the trace."""
+    """The number of turns by status; ``unfinished`` ones have no end in the trace."""
     requests: int = 0
     request_seconds: float = 0.0
     slowest_request: float = 0.0
     first_seconds: float = 0.0
-    """The mean time until an answer began."""
+    """The mean time to the first part of a response."""
     failures: int = 0
     retries: int = 0
     input_tokens: int = 0
@@ -348,20 +353,20 @@ class TraceSummary:
     cost: float | None = None
     tools: dict[str, ToolFigures] = field(default_factory=dict)
     asked: int = 0
-    """Approvals that somebody was asked for."""
+    """The number of approval requests."""
     refused: int = 0
     asked_seconds: float = 0.0
     jobs: int = 0
     compactions: int = 0
     reconnects: int = 0
     dropped: int = 0
-    """Lines that were left out because the disk was too slow."""
+    """Lines that were omitted because the disk was too slow."""
     damaged: int = 0
-    """Lines that are cut or foreign."""
+    """Invalid and cut-off lines."""
 
 
 def summary_of(lines: Sequence[TraceLine]) -> TraceSummary:
-    """The figures of a trace."""
+    """Return the statistics of a trace."""
     known = [line for line in lines if line.kind]
     kinds = Counter(line.kind for line in known)
     summary = TraceSummary(damaged=len(lines) - len(known))
@@ -405,7 +410,7 @@ def _requests(summary: TraceSummary, lines: Sequence[TraceLine]) -> None:
     usages = [usage for values in answers if isinstance(usage := values.get("usage"), dict)]
     for name in ("input_tokens", "output_tokens", "cache_read_tokens"):
         setattr(summary, name, int(sum(number(usage, name) for usage in usages)))
-    costs = {  # each conversation says what it has cost so far: its last word counts
+    costs = {  # costs are totals so far: the last one of each conversation is used
         text(line.values, "session_id"): number(line.values, "cost")
         for line in lines
         if line.kind == "usage_changed" and "cost" in line.values
@@ -438,12 +443,12 @@ def _approvals(summary: TraceSummary, lines: Sequence[TraceLine]) -> None:
             summary.asked_seconds = round(summary.asked_seconds + max(waited, 0.0), 6)
 
 
-# -- how the context grows
+# -- growth of the context
 
 
 @dataclass(frozen=True, slots=True)
 class ContextStep:
-    """One request: what it sent, and what of that was new. Sizes are of the messages as JSON."""
+    """One request, and which part of it was new. Sizes are those of the messages as JSON."""
 
     request: int
     at: float
@@ -453,7 +458,7 @@ class ContextStep:
     messages: int
     added: int
     removed: int
-    """Messages of the request before it that it did not send again."""
+    """Messages of the previous request that were not sent again."""
     new_bytes: int
     input_tokens: int = 0
     output_tokens: int = 0
@@ -462,10 +467,10 @@ class ContextStep:
 
 
 def context_steps(lines: Sequence[TraceLine]) -> tuple[ContextStep, ...]:
-    """The requests of a trace, in their order."""
+    """Return the requests of a trace, in order."""
     ends: dict[int, TraceLine] = {}
     steps: list[ContextStep] = []
-    for line in reversed(lines):  # numbers begin again with each harness: the end that comes next is the request's
+    for line in reversed(lines):  # request numbers repeat with each process: the next end is the request's
         if line.kind in ("model_response", "model_failure"):
             ends[int(number(line.values, "request"))] = line
         elif line.kind == "model_request":

@@ -1,8 +1,8 @@
-"""Whether spans and metrics are sent by OpenTelemetry, and the one place that opens it. Nothing of it is imported here.
+"""Decides whether OpenTelemetry is used, and opens it; the library is imported only then.
 
-It is on by ``[agent] telemetry``, or by the standard variables that name where to send to. Everything else of it is set
-by the standard variables: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME,
-OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER and so on.
+``[agent] telemetry`` or the standard variables for endpoints switch it on. All else is configured by the standard
+variables: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
+OTEL_TRACES_SAMPLER and so on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 @dataclass(frozen=True, slots=True)
 class TelemetryOptions:
-    """What is sent. ``content`` adds prompts, answers, commands and results, redacted."""
+    """What is sent. ``content`` adds redacted prompts, responses, commands and results."""
 
     spans: bool = False
     metrics: bool = False
@@ -47,22 +47,23 @@ class TelemetryOptions:
 
     @property
     def on(self) -> bool:
-        """Something is."""
+        """Whether anything is sent."""
         return self.spans or self.metrics
 
 
 def telemetry_options(
     *, wanted: bool = False, content: bool = False, environ: Mapping[str, str] | None = None, has_library: bool = True
 ) -> TelemetryOptions:
-    """What the settings and the variables say. Pure but for the defaults.
+    """Return what the settings and the variables select. Pure, except for the default of ``environ``.
 
     Args:
         wanted: ``[agent] telemetry``.
         content: ``[agent] telemetry_content``.
-        has_library: the extra ``otel`` is installed.
+        environ: the variables; by default ``os.environ``.
+        has_library: whether the extra ``otel`` is installed.
 
     Raises:
-        ConfigError: it is wanted, and cannot be had.
+        ConfigError: it is switched on in the settings, and is not available.
     """
     env = os.environ if environ is None else environ
     if env.get("OTEL_SDK_DISABLED", "").lower() == "true":
@@ -72,7 +73,7 @@ def telemetry_options(
         return TelemetryOptions()
     problem, hint = _problem(env, has_library=has_library)
     if problem and wanted:
-        raise ConfigError(f"telemetry is switched on, and cannot be sent: {problem}", hint=hint)
+        raise ConfigError(f"telemetry is switched on, but cannot be sent: {problem}", hint=hint)
     if problem:  # the variables may be meant for other programs
         log.info("no telemetry is sent: %s (%s)", problem, hint)
         return TelemetryOptions()
@@ -105,16 +106,16 @@ def _has_library() -> bool:
 async def open_telemetry(
     redactor: Redactor, *, wanted: bool = False, content: bool = False, about: JsonObject | None = None
 ) -> AsyncIterator[Observer | None]:
-    """Send what happens inside; gives None when telemetry is off.
+    """Send spans and metrics of what happens inside the block; yields None if telemetry is off.
 
     Args:
-        redactor: takes secrets out of what is sent.
+        redactor: redacts what is sent.
         wanted: ``[agent] telemetry``.
         content: ``[agent] telemetry_content``.
         about: attributes of the program, such as ``service.version``.
 
     Raises:
-        ConfigError: it is wanted, and cannot be had.
+        ConfigError: it is switched on in the settings, and is not available.
     """
     is_asked_for = wanted or any(name.startswith("OTEL_") for name in os.environ)
     has_library = is_asked_for and await to_thread.run_sync(_has_library)

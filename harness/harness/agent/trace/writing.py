@@ -1,4 +1,4 @@
-"""A trace in a file: everything that happens, one line each, written beside the agent and never in its way."""
+"""A trace in a file: one line per event, written in a thread so that it never delays the agent."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ __all__ = ["Trace", "open_trace"]
 log = logging.getLogger(__name__)
 
 PIECES_KEPT, KEPT = 4_000, 20_000
-"""Lines that wait for a slow disk: then pieces of answers and output are left out, and at last everything."""
+"""Maximum pending lines if the disk is slow: beyond them, first parts of texts are dropped, then all lines."""
 BATCH = 500
 CLOSE_LIMIT = 5.0
 FIRST = b'{"type":"trace",'
 
 Make = Callable[[], tuple[str, JsonObject]]
-"""Makes the type and the values of a line, in the writer's thread."""
+"""Returns the type and the values of a line; called in the writer's thread."""
 
 
 class Trace(Observer):
-    """A trace that is written. Obtained from :func:`open_trace`."""
+    """A trace that is being written, from :func:`open_trace`."""
 
     def __init__(self, file: int, path: Path, redactor: Redactor) -> None:
         self._file = file
@@ -69,7 +69,7 @@ class Trace(Observer):
         return TracedModel(model, self)
 
     def put(self, make: Make, room: int = KEPT) -> None:
-        """Have a line written soon; when ``room`` lines wait already it is left out, and counted."""
+        """Add a line to be written soon; if ``room`` lines are pending, it is dropped and counted."""
         if self._broken:
             return
         if len(self._waiting) >= room:
@@ -79,24 +79,24 @@ class Trace(Observer):
         self._more.set()
 
     def link_back(self, target: str, seconds: float) -> None:
-        """A link was lost, and is back after ``seconds``."""
+        """Record a reconnect after ``seconds`` without connection."""
         values: JsonObject = {"target": target, "seconds": round(seconds, 3)}
         self.put(lambda: ("link_back", values))
 
     async def run(self) -> None:
-        """Write what comes; run by the owner until it is cancelled."""
+        """Write lines as they are added; the owner runs and cancels it."""
         while True:
             await self._more.wait()
             self._more = anyio.Event()
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what waits."""
+        """Write the pending lines."""
         while self._waiting and not self._broken:
             await to_thread.run_sync(self._write_some, abandon_on_cancel=True)
 
     def close(self) -> None:
-        """Close the file; one on a disk that gives no answer stays open, for whoever still writes. Blocks."""
+        """Close the file, unless a write on an unresponsive disk still uses it. Blocks."""
         if self._turn.acquire(timeout=CLOSE_LIMIT):
             self._broken = True
             os.close(self._file)
@@ -122,7 +122,7 @@ class Trace(Observer):
         try:
             kind, values = make()
             return line_of(kind, at, values, self._redactor)
-        except Exception as error:  # a line less is better than an agent less
+        except Exception as error:  # an untraceable event must not stop the agent
             return line_of("untraceable", at, {"error": f"{type(error).__name__}: {error}"}, self._redactor)
 
 
@@ -134,13 +134,15 @@ def _write_all(file: int, data: bytes) -> None:
 
 @asynccontextmanager
 async def open_trace(path: Path, redactor: Redactor, about: JsonObject | None = None) -> AsyncIterator[Trace]:
-    """Open a trace, readable for its owner alone; one that is there already is continued.
+    """Open a trace that only its owner can read; an existing trace is continued.
 
     Args:
-        about: what the first line says: target, model, version.
+        path: the file.
+        redactor: redacts the lines.
+        about: values of the first line: target, model, version.
 
     Raises:
-        HarnessError: the file cannot be written, another harness writes it, or it holds something else than a trace.
+        HarnessError: the file is not writable, another harness process writes it, or it is not a trace.
     """
     trace = Trace(await to_thread.run_sync(_opened, path), path, redactor)
     try:
@@ -173,7 +175,7 @@ def _opened(path: Path) -> int:
 
 
 def _lock(file: int, path: Path) -> None:
-    """Two that write one would each count its requests, and what each sent could not be told apart any more."""
+    """Lock the trace: with two writers, the requests of each could not be told apart."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -187,10 +189,10 @@ def _check(file: int, path: Path) -> None:
     if not stat.S_ISREG(info.st_mode):
         raise HarnessError(f"the trace {path} cannot be written: it is not a regular file")
     if info.st_size and os.pread(file, len(FIRST), 0) != FIRST:
-        raise HarnessError(f"{path} holds something else than a trace", hint="name a new file")
+        raise HarnessError(f"{path} is not a trace file", hint="name a new file")
     if info.st_uid != os.geteuid():
         raise HarnessError(f"the trace {path} belongs to another user", hint="name a new file")
     _lock(file, path)
     os.fchmod(file, 0o600)
     if info.st_size and os.pread(file, 1, info.st_size - 1) != b"\n":
-        _write_all(file, b"\n")  # its last writer was killed in the middle of a line
+        _write_all(file, b"\n")  # its last writer was killed while writing a line
