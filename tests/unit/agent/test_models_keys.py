@@ -73,7 +73,7 @@ async def test_what_is_no_key_file_is_refused_and_nothing_waits_for_a_pipe(tmp_p
     assert "not a regular file" in await refusal(FileKey(str(tmp_path / "pipe")))
     assert "is a directory" in await refusal(FileKey(str(tmp_path)))
     assert "no such file" in await refusal(FileKey(str(tmp_path / "none")))
-    assert "not UTF-8" in await refusal(FileKey(str(tmp_path / "bytes")))
+    assert "not valid UTF-8" in await refusal(FileKey(str(tmp_path / "bytes")))
     assert "the key is larger than 64 KiB" in await refusal(FileKey(str(tmp_path / "large")))
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "gone").symlink_to(tmp_path / "none")
@@ -136,7 +136,7 @@ async def test_a_command_that_prints_nothing_in_time_is_ended() -> None:
 @pytest.mark.usefixtures("needs_process")
 async def test_a_command_that_prints_without_end_fills_no_memory() -> None:
     floods = "import sys\nfor _ in range(200): sys.stdout.write('x' * 65536)"
-    assert "more than 64 KiB" in await refusal(CommandKey((sys.executable, "-c", floods)))
+    assert "larger than 64 KiB" in await refusal(CommandKey((sys.executable, "-c", floods)))
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -172,7 +172,7 @@ async def test_a_command_that_never_stops_printing_is_ended_with_its_children(tm
     os.mkfifo(tmp_path / "life")
     endless = f"exec 3<>{tmp_path / 'life'}; yes no key >&1 & yes no key"
     with anyio.fail_after(100):
-        assert "more than 64 KiB" in await refusal(CommandKey(("sh", "-c", endless), timeout=90))
+        assert "larger than 64 KiB" in await refusal(CommandKey(("sh", "-c", endless), timeout=90))
         floods = "import sys\nwhile True: sys.stderr.write('x' * 65536)"
         assert "printed no key within 1 s and was killed" in await refusal(
             CommandKey((sys.executable, "-c", floods), timeout=1)

@@ -91,22 +91,22 @@ INF, NAN = float("inf"), float("nan")
 URL = {"kind": "image-url", "url": "http://169.254.169.254/"}
 REFUSED: list[tuple[Change, str]] = [
     *(
-        (put("session", "target", value=url), "session.target: a target")
+        (put("session", "target", value=url), "session.target: expected a target")
         for url in ("", "web1", "ssh://-oProxy=x", "ssh://")
     ),
-    (put("session", "target", value="ssh://web1; rm -rf /"), "session.target: a target"),
-    (put("session", "identity", value="../etc"), "session.identity: a target"),
-    (put("session", "identity", value="ssh://web1#\x1b[2J"), "session.identity: one printable line"),
-    (put("session", "identity", value="ssh://web1#\u202e"), "session.identity: one printable line"),
-    (put("session", "tmux", value="-x"), "session.tmux: a session name"),
-    (put("session", "tmux", value="$(id)"), "session.tmux: a session name"),
-    (put("session", "tmux", value="a\n"), "session.tmux: a session name"),
-    (put("session", "pane", value="%1;kill-server"), "session.pane: a pane's name"),
+    (put("session", "target", value="ssh://web1; rm -rf /"), "session.target: expected a target"),
+    (put("session", "identity", value="../etc"), "session.identity: expected a target"),
+    (put("session", "identity", value="ssh://web1#\x1b[2J"), "session.identity: expected one printable line"),
+    (put("session", "identity", value="ssh://web1#\u202e"), "session.identity: expected one printable line"),
+    (put("session", "tmux", value="-x"), "session.tmux: expected a session name"),
+    (put("session", "tmux", value="$(id)"), "session.tmux: expected a session name"),
+    (put("session", "tmux", value="a\n"), "session.tmux: expected a session name"),
+    (put("session", "pane", value="%1;kill-server"), "session.pane: expected a pane's name"),
     (put("session", "model", value="\ud800"), "session.model: "),
-    (put("session", "model", value="x" * 2000), "session.model: one printable line"),
-    (put("session", "name", value="x" * 2000), "session.name: at most"),
-    (put("session", "session_id", value="../../x"), "session.session_id: the id"),
-    (put("session", "session_id", value="K3F9-02MX-7YQA"), "session.session_id: the id"),
+    (put("session", "model", value="x" * 2000), "session.model: expected one printable line"),
+    (put("session", "name", value="x" * 2000), "session.name: expected at most"),
+    (put("session", "session_id", value="../../x"), "session.session_id: expected the id"),
+    (put("session", "session_id", value="K3F9-02MX-7YQA"), "session.session_id: expected the id"),
     *(
         (put("session", "created", value=at), "session.created: ")
         for at in (-1, INF, NAN, 1e300, 10**400, "1", True, None)
@@ -117,9 +117,9 @@ REFUSED: list[tuple[Change, str]] = [
     (put("turns", 1, "turn_id", value="t1"), "turns.1.turn_id: duplicate id"),
     *((put("turns", 1, "turn_id", value=name), "turns.1.turn_id: ") for name in ("", "a/b", "x; y", "\ud800", "t\n")),
     (put("turns", 0, "origin", value="nobody"), "turns.0.origin: "),
-    (put("turns", 0, "prompt", value=["x"]), "turns.0.prompt: a text"),
+    (put("turns", 0, "prompt", value=["x"]), "turns.0.prompt: expected a text"),
     *(
-        (put("turns", 0, "usage", value={"cost": value}), "turns.0.usage: cost: a number")
+        (put("turns", 0, "usage", value={"cost": value}), "turns.0.usage: cost: expected a number")
         for value in (-1, INF, NAN, True, "1", {"of": 1}, [1], 10**30)
     ),
     (put("turns", value={}), "turns: "),
@@ -130,26 +130,29 @@ REFUSED: list[tuple[Change, str]] = [
     (put("messages", 0, value=with_content(nested(400))), "it is nested too deeply"),
     (put("notes", 0, "at", value=INF), "notes.0.at: "),
     (put("notes", 0, "kind", value="A b"), "notes.0.kind: "),
-    (put("notes", 0, value={"at": 1, "kind": "job_left", "text": "1; rm x"}), "notes.0: the id of a job"),
-    (put("notes", 0, value={"at": 1, "kind": "model", "text": "\x1b]0;x\x07"}), "notes.0: one printable line"),
+    (put("notes", 0, value={"at": 1, "kind": "job_left", "text": "1; rm x"}), "notes.0: expected the id of a job"),
+    (put("notes", 0, value={"at": 1, "kind": "model", "text": "\x1b]0;x\x07"}), "notes.0: expected one printable line"),
     (put("notes", 0, value={"at": 1, "kind": "spent", "text": "{}"}), "notes.0: turn: "),
     (
         put("notes", 0, value={"at": 1, "kind": "spent", "text": '{"turn": "", "usage": {"cost": -1}}'}),
-        "notes.0: usage: cost: a number",
+        "notes.0: usage: cost: expected a number",
     ),
     (put("notes", 0, "text", value="no JSON"), "notes.0: the document is not JSON"),
     (put("notes", 0, "text", value="[" * 100_000), "notes.0: the document is not JSON"),
     (put("notes", 0, "text", value="[]"), "notes.0: "),
     (put("notes", 0, "text", value=subagent(what="odd")), "notes.0: what: "),
     (put("notes", 0, "text", value=subagent(agent=1)), "notes.0: agent: "),
-    (put("notes", 0, "text", value=subagent(messages=[{}])), "notes.0: messages.0: a text"),
+    (put("notes", 0, "text", value=subagent(messages=[{}])), "notes.0: messages.0: expected a text"),
     (put("notes", 0, "text", value=subagent(messages=["{}"])), "message 1 of notes.0 is invalid"),
     (
         put("notes", 0, "text", value=subagent(messages=[json.dumps(with_content([URL]))])),
         "message 1 of notes.0 is invalid",
     ),
-    (put("notes", 0, "text", value=subagent(what="turn_ended", usage={"cost": -1})), "notes.0: usage: cost: a number"),
-    (put("notes", 0, "text", value=subagent(usage={"cost": {"of": 1}})), "notes.0: usage: cost: a number"),
+    (
+        put("notes", 0, "text", value=subagent(what="turn_ended", usage={"cost": -1})),
+        "notes.0: usage: cost: expected a number",
+    ),
+    (put("notes", 0, "text", value=subagent(usage={"cost": {"of": 1}})), "notes.0: usage: cost: expected a number"),
     (put("version", value=10**400), "a newer harness"),
     (put("version", value=0), "version: "),
     (put("version", value=True), "version: "),
@@ -173,7 +176,7 @@ async def test_what_is_damaged_or_hostile_is_refused_with_its_place_and_leaves_n
         (twice, "duplicate name 'prompt'"),
         ("\ufeff{}", "BOM"),
         ("1" * 5000, "not JSON"),
-        ("NaN", "no conversation"),
+        ("NaN", "not a harness conversation"),
     ):
         with pytest.raises(InvalidDocument, match=said):
             await store.imported(text, check=loaded)
