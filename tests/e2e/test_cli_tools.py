@@ -217,7 +217,7 @@ def test_the_operator_is_asked_at_the_terminal(program: Program, typed: str, cod
     child.expect_exact("may run_shell run on local:")
     child.expect_exact("touch made # \\x1b[2J")  # shown, not obeyed
     child.expect_exact("why: to see")
-    child.expect_exact("y = yes, a = always this, to the letter, n = no: ")
+    child.expect_exact("y = yes, a = always exactly this, n = no: ")
     child.sendline(typed)
     child.expect(pexpect.EOF)
     child.close()

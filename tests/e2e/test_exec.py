@@ -88,13 +88,13 @@ def test_what_needs_an_approval_is_denied_and_the_exit_code_says_so(program: Pro
         configure(program, server)
         first = program.run("exec", "--approve", "touch allowed", "make both")
         assert (first.returncode, first.stdout) == (126, b"One of two.\n")
-        assert b"refused, because nobody is there to ask: run_shell touch denied" in first.stderr
+        assert b"denied, no approver available: run_shell touch denied" in first.stderr
         assert "denied: nobody to ask" in returned(server, 2)
         assert (program.home / "allowed").exists()
         assert not (program.home / "denied").exists()
         anything = program.run("exec", "--dangerously-auto-approve", "make it all")
         assert (anything.returncode, anything.stdout) == (0, b"All but one.\n")
-        assert b"everything that would be asked runs unasked on local" in anything.stderr
+        assert b"all approvals are disabled: calls that would ask run without asking on local" in anything.stderr
         assert (program.home / "more").exists()
         assert server.refused == []
     assert "not allowed" in returned(server, 5)
@@ -164,7 +164,7 @@ def test_limits_have_exit_codes_of_their_own(program: Program) -> None:
         configure(program, server, "prices = { input = 2, output = 10 }\n")
         steps = program.run("exec", "--max-steps", "1", "work")
         assert (steps.returncode, steps.stdout) == (3, b"")
-        assert b"to go on: harness exec --session" in steps.stderr
+        assert b"to resume: harness exec --session" in steps.stderr
         cost = program.run("exec", "--budget", "0.5", "work")
         assert (cost.returncode, cost.stdout) == (4, b"")
         assert b"its budget is $0.50" in cost.stderr
@@ -208,7 +208,7 @@ def test_the_time_limit_cancels_the_turn_and_a_reader_that_goes_ends_it(program:
         configure(program, server, '[permissions]\nmode = "auto"\n')
         late = program.run("exec", "--timeout", "3s", "answer")
         assert (late.returncode, late.stdout) == (124, b"")
-        assert b"the time was over (--timeout)" in late.stderr
+        assert b"the turn was cancelled: --timeout expired" in late.stderr
         with program.start("exec", "--json", "talk") as started:
             assert started.stdout is not None
             started.stdout.readline()
@@ -251,7 +251,7 @@ def test_over_ssh_in_tmux_it_does_what_an_operator_would(there: Program) -> None
     assert (folder / "made").read_text() == "from the pane\n"
     assert str(folder) in returned(server, 2)
     (job,) = result["jobs"]
-    assert f"job {job} goes on".encode() in done.stderr
+    assert f"job {job} is still running".encode() in done.stderr
     assert there.run("jobs", "kill", job).returncode == 0
 
 

@@ -86,7 +86,7 @@ async def test_ctrl_c_at_a_question_cancels_the_turn_and_ctrl_d_denies_the_call(
     assert "the operator left the question without an answer" in seat.history
     seat.press("C-c")
     assert await seat.ended() == 130
-    assert "to go on: harness exec --session" in seat.history
+    assert "to resume: harness exec --session" in seat.history
     assert not any((seats.home / name).exists() for name in ("one", "two"))
 
 
@@ -95,7 +95,7 @@ async def test_without_an_answer_in_time_it_is_denied_and_the_exit_code_says_so(
     script = [shell("touch made"), say("It was denied.")]
     seat = seats.take("exec", "go", script=script, settings=limit, size=(160, 50))
     assert await seat.ended() == 126
-    assert "refused, because nobody answered: run_shell touch made" in seat.history
+    assert "denied, no answer from the operator: run_shell touch made" in seat.history
     assert "nobody answered within 1 s" in results(seat)[0]
 
 
@@ -103,7 +103,7 @@ async def test_batch_and_streams_without_a_terminal_ask_nobody(seats: Seats) -> 
     script = [shell("touch made"), say("It was denied.")]
     batch = seats.take("--batch", "exec", "go", script=script)
     assert await batch.ended() == 126
-    assert "refused, because nobody is there to ask: run_shell touch made" in batch.history.replace("\n", "")
+    assert "denied, no approver available: run_shell touch made" in batch.history.replace("\n", "")
     assert "▲ may" not in batch.history
     away = seats.take("exec", "go", script=script, redirect="< /dev/null > out 2>&1")
     assert await away.ended() == 126

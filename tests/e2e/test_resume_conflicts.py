@@ -53,7 +53,7 @@ def test_a_run_goes_on_with_the_model_of_its_conversation(program: Program) -> N
 
         configure(program, server, "two", default="two")
         gone = answered(program, "exec", "--last", "go on")[1]
-        assert "was with the model one, which is not configured any more: two goes on" in gone
+        assert "model one is not configured any more: using two" in gone
         configure(program, server, "three", "four")
         assert "no model is chosen" in answered(program, "exec", "--last", "go on", code=125)[1]
         assert answered(program, "exec", "--session", "no such", "x", code=125)[1].count("\n") == 1

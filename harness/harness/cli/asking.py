@@ -1,4 +1,4 @@
-"""Asking the operator at the terminal: whether a call may run, and what a tool wants to know."""
+"""Ask the operator at the terminal: approvals of calls, and questions of tools."""
 
 from __future__ import annotations
 
@@ -34,20 +34,19 @@ __all__ = [
 ]
 
 
-# -- How the texts of a question stand on a terminal: every row of them is marked, so that none passes for one of
-# ours.
+# -- The layout of a question's texts: every row of a foreign text is marked, so that none passes for harness's.
 
 
 FIRST, FURTHER = "  | ", "  ¦ "
-"""Before a line of somebody else's text, and before each further row of the same line."""
+"""Prefixes of a foreign line's first row and of its further rows."""
 MAX_DESCRIPTION_CHARS = 300
-"""Characters of what a caller says of its call: more would only push the call off the screen."""
+"""Maximum number of characters of a call's description; more would push the call off the screen."""
 MIN_WIDTH = 20
-"""Columns that are used at least."""
+"""Minimum number of columns to use."""
 
 
 def quoted(text: str, width: int, *, first: str = FIRST, further: str = FURTHER) -> list[str]:
-    """The whole text in rows of at most ``width`` columns; only its line feeds end a line. Pure."""
+    """Return a foreign text in marked rows of at most ``width`` columns; only line feeds end a line. Pure."""
     room = max(width, MIN_WIDTH) - len(first) - 1
     lines = text.removesuffix("\n").split("\n")
     return [
@@ -56,7 +55,7 @@ def quoted(text: str, width: int, *, first: str = FIRST, further: str = FURTHER)
 
 
 def previewed(preview: str, width: int) -> list[str]:
-    """The rows of a preview: those of the caller's text, which begin with ``| ``, and ours. Pure."""
+    """Return the rows of a preview: lines of the caller's text, which start with ``| ``, and harness's. Pure."""
     rows: list[str] = []
     for line in preview.split("\n") if preview else []:
         if line.startswith("| "):
@@ -69,17 +68,17 @@ def previewed(preview: str, width: int) -> list[str]:
 
 
 def said(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> str:
-    """What somebody says, in one line, and how much of it is left out. Pure."""
+    """Return a foreign text in one line of at most ``limit`` characters, with the number of omitted ones. Pure."""
     joined = " ".join(_seen(" ".join(text.split())).split())
     left = len(joined) - limit
     return joined if left <= 0 else f"{joined[:limit]} … {left} more character{'' if left == 1 else 's'}"
 
 
 def fitted(text: str, width: int) -> str:
-    """Shorten what somebody says to one row of ``width`` columns, at a space where there is one. Pure.
+    """Shorten a foreign text to one row of ``width`` columns, at a space if there is one. Pure.
 
     Returns:
-        The whole text if it fits, else its beginning, and how much is left out.
+        The whole text if it fits, else its start and the number of omitted characters.
     """
     joined = " ".join(_seen(" ".join(text.split())).split())
     if columns_of(joined) <= width:
@@ -91,7 +90,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Break a text of harness at spaces; a word wider than ``width`` columns is broken where it must be. Pure."""
+    """Break a text of harness at spaces; words wider than ``width`` columns are broken inside. Pure."""
     rows: list[str] = []
     for word in text.split(" "):
         if rows and columns_of(rows[-1]) + 1 + columns_of(word) <= max(width, 1):
@@ -107,7 +106,7 @@ def columns_of(text: str) -> int:
 
 
 def _seen(line: str) -> str:
-    """What is no character to see is spelled out; a tab is blanks."""
+    """Return the line with invisible characters escaped and tabs expanded."""
     if line.isascii() and line.isprintable():
         return line
     safe = "".join(char if char == "\t" else _named(char) for char in line)
@@ -134,7 +133,7 @@ def _rows(line: str, room: int) -> Iterator[str]:
     yield row
 
 
-# -- What the model says of a call that somebody has to approve, in words.
+# -- The model's own description of a call that needs approval.
 
 
 CLAIM_WORDS = {
@@ -143,11 +142,11 @@ CLAIM_WORDS = {
     ("privesc", True): "with the rights of another user",
     ("privesc", False): "",
 }
-"""What a truth value means; empty is what needs no words."""
+"""Texts for boolean values; empty omits the value."""
 
 
 def claims_of(details: JsonObject) -> tuple[str, ...]:
-    """``risk: low``, ``changes something``: all but the reason, which may be long. It may hold anything. Pure."""
+    """Return the claims of a call, such as ``risk: low``, except the reason, which may be long. Pure."""
     return tuple(claim for name, value in details.items() if name != "why" and (claim := _claim(name, value)))
 
 
@@ -157,7 +156,7 @@ def _claim(name: str, value: Json) -> str:
     return f"{name}: {value}"
 
 
-# -- Asking the operator at the terminal whether a call may run.
+# -- Approval requests at the terminal.
 
 
 LETTERS = {
@@ -173,22 +172,22 @@ LETTERS = {
 WORDS = {"yes": ApprovalScope.ONCE, "no": ApprovalScope.DENY_ONCE, "": ApprovalScope.DENY_ONCE}
 MEANINGS = {
     ApprovalScope.ONCE: "yes",
-    ApprovalScope.ALWAYS: "always this, to the letter",
+    ApprovalScope.ALWAYS: "always exactly this",
     ApprovalScope.DENY_ONCE: "no",
 }
-"""The answers that one call from the command line has a use for: its session ends with it."""
+"""The offered answers; session scopes are useless for a single call from the command line."""
 TRIES = 3
 
 
 def parse_answer(text: str, question: ApprovalRequest) -> ApprovalScope | None:
-    """What an operator's line means; None when it means nothing here. Nothing at all is no. Pure."""
+    """Return the decision of an operator's line; None if it is invalid. An empty line denies. Pure."""
     word = text.strip().lower()
     scope = LETTERS.get(word) or WORDS.get(word) or next((one for one in ApprovalScope if one == word), None)
     return scope if scope is None or not scope.allows or scope in question.scopes else None
 
 
 def approval_text(question: ApprovalRequest, width: int = 80) -> str:
-    """The question as the terminal shows it: control characters are shown and not obeyed. Pure."""
+    """Return the approval request as the terminal shows it, with control characters escaped. Pure."""
     offered = [scope for scope in MEANINGS if scope in question.scopes]
     letters = {scope: letter for letter, scope in LETTERS.items()}
     choices = ", ".join(f"{letters[scope]} = {MEANINGS[scope]}" for scope in offered)
@@ -198,7 +197,7 @@ def approval_text(question: ApprovalRequest, width: int = 80) -> str:
         f"harness: may {readable(question.call.name)} run on {readable(question.target)}?",
         *quoted(question.what, width),
         *previewed(question.preview, width),
-        *([f"  asked by the agent {readable(question.call.agent_id)}"] if question.call.agent_id else []),
+        *([f"  requested by agent {readable(question.call.agent_id)}"] if question.call.agent_id else []),
         *(f"  {said(claim)}" for claim in claims),
         *quoted(f"({readable(question.reason)})", width, first="  ", further="  "),
     ]
@@ -206,17 +205,17 @@ def approval_text(question: ApprovalRequest, width: int = 80) -> str:
 
 
 class TerminalApprover(Approver):
-    """The operator at the controlling terminal; standard input is for the call's own use."""
+    """Approver that asks the operator at the controlling terminal; standard input is free for the call."""
 
     def __init__(self, prompter: TerminalPrompter | None = None) -> None:
         self._prompter = prompter or TerminalPrompter()
 
     def usable(self) -> bool:
-        """Whether somebody is there."""
+        """Return whether there is a terminal, and this program is in its foreground."""
         return self._prompter.usable()
 
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
-        """Show it and read a line. What was typed before it was shown does not count."""
+        """Show the request and read a line; typeahead is ignored."""
         text = approval_text(question, shutil.get_terminal_size().columns)
         for _ in range(TRIES):
             line = await self._prompter.answer(LoginQuestion("other", text, False, question.target))
@@ -224,31 +223,31 @@ class TerminalApprover(Approver):
             if scope is not None:
                 return ApprovalDecision(scope)
             text = "harness: answer with one of the letters: "
-        return ApprovalDecision(ApprovalScope.DENY_ONCE, reason="there was no clear answer")
+        return ApprovalDecision(ApprovalScope.DENY_ONCE, reason="no valid answer")
 
 
 class PreApproved(Approver):
-    """The operator's word, given on the command line for this one call (``--yes``)."""
+    """Approver that approves every request, as the operator did in advance (``--yes``)."""
 
     @property
     def by_sight(self) -> bool:
-        """It was given in advance."""
+        """Return False: the operator approved in advance."""
         return False
 
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
-        """Yes, once."""
+        """Approve the call once."""
         return ApprovalDecision(ApprovalScope.ONCE, "operator (--yes)")
 
 
-# -- Asking the operator at the terminal what a tool wants to know.
+# -- Questions of tools at the terminal.
 
 
 OWN = "="
-"""Before a text that is to be taken as it is, although it looks like numbers of options."""
+"""Prefix of a free text that would otherwise be read as option numbers."""
 
 
 def question_text(question: UserQuestion, number: int, count: int) -> str:
-    """The question as the terminal shows it: control characters are shown and not obeyed. Pure."""
+    """Return the question as the terminal shows it, with control characters escaped. Pure."""
     header = f" ({readable(question.header)})" if question.header else ""
     counted = f" {number} of {count}" if count > 1 else ""
     lines = [
@@ -270,7 +269,7 @@ def _prompt(question: UserQuestion) -> str:
 
 
 def parse_reply(line: str, question: UserQuestion) -> QuestionReply | str:
-    """What an operator's line means, or what is wrong with it. Pure."""
+    """Return the reply of an operator's line, or the reason why it is invalid. Pure."""
     text = line.strip()
     if text.startswith(OWN):
         return _fitting(QuestionReply(other=text[len(OWN) :].strip()), question)
@@ -285,24 +284,22 @@ def _fitting(reply: QuestionReply, question: UserQuestion) -> QuestionReply | st
         check_replies([question], [reply])
     except ValueError as error:
         problem = str(error).partition(": ")[2]
-        return (
-            f"{problem}; a text of your own that looks like numbers is written after {OWN}" if reply.chosen else problem
-        )
+        return f"{problem}; write {OWN} before a text that looks like numbers" if reply.chosen else problem
     return reply
 
 
 class TerminalQuestioner(Questioner):
-    """The operator at the controlling terminal; standard input is for the call's own use."""
+    """Questioner that asks the operator at the controlling terminal; standard input is free for the call."""
 
     def __init__(self, prompter: TerminalPrompter | None = None) -> None:
         self._prompter = prompter or TerminalPrompter()
 
     def present(self) -> bool:
-        """Whether there is a terminal, and this program is in its foreground."""
+        """Return whether there is a terminal, and this program is in its foreground."""
         return self._prompter.usable()
 
     async def ask(self, asked: QuestionSet) -> Replies | None:
-        """Show one question after the other, and read a line for each. An end of file declines all of them."""
+        """Show each question and read a line for it; end of file declines all of them."""
         replies = []
         for number, question in enumerate(asked.questions, 1):
             reply = await self._reply(question_text(question, number, len(asked.questions)), question, asked.target)
@@ -324,5 +321,5 @@ class TerminalQuestioner(Questioner):
 
 
 def _decoded(line: str) -> str:
-    """What was typed, with U+FFFD for each byte that is not UTF-8."""
+    """Return the typed line with U+FFFD for each byte that is not UTF-8."""
     return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""A conversation for an operator: a new one or one taken up again, and which target it goes on with."""
+"""The conversation of an operator's agent: start or resume it, and check its target."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-# -- Which target a stored conversation goes on with: the one it was with, unless the command line insists. Pure.
+# -- The target of a resumed conversation: its own, unless the command line overrides it. Pure.
 
 
 WHERE = ("target", "ssh", "container", "engine", "image")
@@ -56,11 +56,11 @@ SWITCHES = ("tmux", "dedicated_connection")
 STORED_NAMES = {"dedicated_connection": "fresh_connection"}
 """Choices that were renamed: conversations keep the stored name."""
 IMAGE = "image"
-HERE = "leave the target out, or say --here to go on with it on this one"
+HERE = "omit the target, or give --here to resume the conversation on this one"
 
 
 def stored_choices(choices: CommandLineChoices) -> JsonObject:
-    """What of the command line is kept with a conversation, to reach its target again from any directory."""
+    """Return the options stored with a conversation, which reach its target again from any directory."""
     said = {name: value for name, value in asdict(choices).items() if value not in (None, ())}
     whole = {name: os.path.abspath(os.path.expanduser(said[name])) for name in PATHS if name in said}
     lists = {name: list(value) for name, value in said.items() if isinstance(value, tuple)}
@@ -68,12 +68,12 @@ def stored_choices(choices: CommandLineChoices) -> JsonObject:
 
 
 def choices_for(summary: ConversationSummary, given: CommandLineChoices, *, here: bool) -> CommandLineChoices:
-    """What the command line says of a target, with the conversation's own where it says nothing.
+    """Return the command line's choices, completed from those of the conversation.
 
-    With ``here``, or with a target, only the tmux session is the conversation's.
+    With ``here``, nothing is taken from the conversation; with a target on the command line, only the tmux session is.
 
     Raises:
-        ConfigError: the conversation was in a throw-away container, which is gone.
+        ConfigError: The conversation was in a temporary container, which was removed.
     """
     tmux = given.tmux if given.tmux is not None or given.pane is not None else summary.tmux or False
     if here or any(getattr(given, name) is not None for name in WHERE):
@@ -81,8 +81,8 @@ def choices_for(summary: ConversationSummary, given: CommandLineChoices, *, here
     kept = _kept(summary.options)
     if kept.get(IMAGE) is not None:
         raise ConfigError(
-            f"the conversation {summary.session_id} was in a container that is gone",
-            hint="say where to go on with it: its target, and --here",
+            f"conversation {summary.session_id} was in a temporary container, which was removed",
+            hint="give another target and --here to resume it there",
         )
     if not any(name in kept for name in WHERE):
         kept["target"] = summary.target
@@ -96,7 +96,7 @@ def choices_for(summary: ConversationSummary, given: CommandLineChoices, *, here
 
 
 def _kept(options: Mapping[str, object]) -> dict[str, Any]:
-    """The stored choices that are of the right kind."""
+    """Return the stored choices of valid types."""
     found: dict[str, Any] = {}
     for item in fields(CommandLineChoices):
         value = options.get(STORED_NAMES.get(item.name, item.name))
@@ -109,46 +109,46 @@ def _kept(options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def stored_model(models: ModelTable, summary: ConversationSummary) -> tuple[ModelProfile | None, str]:
-    """The model that a conversation was with; else None, and a line that says why when it had one."""
+    """Return the conversation's model profile, or None and the reason (empty if it had no model)."""
     if not summary.model:
         return None, ""
     try:
         return models.profile(summary.model), ""
     except ConfigError:
-        return None, f"the conversation was with the model {summary.model}, which is not configured any more"
+        return None, f"the conversation's model {summary.model} is not configured any more"
 
 
 def check_identity(summary: ConversationSummary, identity: str) -> None:
-    """Go on with a conversation only on the very target that it was with, not on another one of the same name.
+    """Check that the target is the conversation's own, and not another one of the same name.
 
     Raises:
-        ConfigError: this is another.
+        ConfigError: The target is another one.
     """
     if identity != summary.identity:
         raise ConfigError(
-            f"the conversation {summary.session_id} is with {summary.identity}, and this is {identity}",
-            hint="say --here to go on with it on this one",
+            f"conversation {summary.session_id} belongs to {summary.identity}, not to {identity}",
+            hint="give --here to resume it on this target",
         )
 
 
 def check_target(summary: ConversationSummary, target: object, tmux: bool | str, *, here: bool) -> None:
-    """Go on with a conversation where it was only.
+    """Check that target and tmux session are those of the conversation.
 
     Raises:
-        ConfigError: this is another target, or another tmux session.
+        ConfigError: The target or the tmux session is another one.
     """
     if here:
         return
     if str(target) != summary.target:
-        raise ConfigError(f"the conversation {summary.session_id} is with {summary.target}, not {target}", hint=HERE)
+        raise ConfigError(f"conversation {summary.session_id} belongs to {summary.target}, not to {target}", hint=HERE)
     if isinstance(tmux, str) and summary.tmux and tmux != summary.tmux:
         raise ConfigError(
-            f"the conversation {summary.session_id} is in the tmux session {summary.tmux!r}, not {tmux!r}",
-            hint="leave --tmux out, or say --here",
+            f"conversation {summary.session_id} belongs to tmux session {summary.tmux!r}, not to {tmux!r}",
+            hint="omit --tmux, or give --here",
         )
 
 
-# -- A conversation at the prompt: an agent with the operator to answer it, stored as it happens, or taken up again.
+# -- An open conversation: an agent with an operator, stored as it proceeds.
 
 
 logger = logging.getLogger(__name__)
@@ -158,40 +158,39 @@ MOVED = "[This conversation goes on on another target: it was {}, and now it is 
 
 @dataclass(frozen=True, slots=True)
 class ConversationStart:
-    """What a conversation begins with.
-
-    ``session_id`` names one that is taken up again. ``options`` are kept with a new one: how the target was chosen.
-    """
+    """The parameters of a conversation to open."""
 
     profile: ModelProfile
     settings: AgentSettings
     handlers: HumanHandlers
     session_id: str = ""
+    """The ID of the conversation to resume; empty for a new one."""
     here: bool = False
-    """The stored one goes on on this target, whichever it was with."""
+    """Whether to move the stored conversation to this target."""
     tool_profile: str | None = None
     tmux: str = ""
     """The tmux session; empty without one."""
     options: JsonObject = field(default_factory=dict)
+    """How the target was chosen; stored with a new conversation."""
     models: ModelTable | None = None
-    """The models that sub-agents may be given."""
+    """The models that sub-agents may use."""
     config_file: str | None = None
-    """That of ``--config``, whose targets sub-agents may be sent to."""
+    """The file of ``--config``, whose targets sub-agents may use."""
     observers: Sequence[Observer] = ()
     servers: McpSources | None = None
-    """Other servers, whose tools are offered as they are at the moment."""
+    """The MCP servers whose current tools are offered."""
 
 
 @dataclass
 class OpenConversation:
-    """A conversation that is open, until :attr:`left` is set."""
+    """A conversation that is open until :attr:`left` is set."""
 
     agent: Agent
     resumed: StoredConversation | None = None
     in_flight: str = ""
-    """For the operator: what was going on when the harness before this one died, or why nothing is stored."""
+    """Notice for the operator: calls in flight when the earlier harness exited, or why nothing is stored."""
     running: Mapping[str, str] = field(default_factory=dict)
-    """The jobs that an earlier harness left running for this conversation, with their commands."""
+    """The still running jobs of an earlier harness for this conversation: their IDs and commands."""
     left: anyio.Event = field(default_factory=anyio.Event)
     closed: anyio.Event = field(default_factory=anyio.Event)
 
@@ -200,10 +199,19 @@ class OpenConversation:
 async def open_conversation(
     begun: ConversationStart, execution: ExecutionContext, toolkit: Toolkit, store: ConversationStore | None
 ) -> AsyncIterator[OpenConversation]:
-    """Open it.
+    """Open a new or stored conversation with its agent.
+
+    Args:
+        begun: The parameters of the conversation.
+        execution: The target.
+        toolkit: The tools.
+        store: The stored conversations; None stores nothing.
+
+    Yields:
+        The open conversation.
 
     Raises:
-        HarnessError: there is no such conversation, another process goes on with it, or the target is gone.
+        HarnessError: The conversation does not exist, another process uses it, or the target is closed.
     """
     from ..agent.models import open_model
     from ..agent.opening import ResumedConversation, open_agent
@@ -263,10 +271,10 @@ async def _subagents(begun: ConversationStart, stored: StoredConversation | None
 async def _stored(
     begun: ConversationStart, execution: ExecutionContext, store: ConversationStore
 ) -> StoredConversation:
-    """The conversation that is taken up again, which moves here when that is wanted.
+    """Return the conversation to resume, moved to this target with ``here``.
 
     Raises:
-        ConfigError: it is with another target.
+        ConfigError: It belongs to another target.
     """
     stored = await store.load(begun.session_id)
     if begun.here:
@@ -279,23 +287,23 @@ async def _stored(
 async def _begun(
     begun: ConversationStart, execution: ExecutionContext, store: ConversationStore | None
 ) -> tuple[str, str]:
-    """The id of the conversation, new or not; empty, and why, when a new one cannot be stored."""
+    """Return the conversation's ID, or an empty one and the reason if a new one cannot be stored."""
     if begun.session_id or store is None:
         return begun.session_id, ""
     try:
         return (await store.create(_place(begun, execution))).session_id, ""
-    except HarnessError as error:  # a full disk is often why somebody asks for help
+    except HarnessError as error:  # an agent must work with a full disk, too
         return "", f"this conversation is not stored: {error}"
 
 
 async def _prune(store: ConversationStore, settings: AgentSettings) -> None:
-    """Remove what is too old or too much; that this cannot be done now stops nobody."""
+    """Remove conversations beyond the retention limits; a failure is only logged."""
     from ..agent.storage import ConversationRetention
 
     try:
         await store.prune(ConversationRetention(settings.conversations_max_age, settings.conversations_max_bytes))
     except HarnessError as error:
-        logger.info("old conversations could not be removed: %s", error)
+        logger.info("cannot remove old conversations: %s", error)
 
 
 def _place(begun: ConversationStart, execution: ExecutionContext) -> NewConversation:
@@ -314,7 +322,7 @@ def _place(begun: ConversationStart, execution: ExecutionContext) -> NewConversa
 async def _in_flight(
     stored: StoredConversation, log: ConversationLog, toolkit: Toolkit, agent: Agent
 ) -> tuple[str, Mapping[str, str]]:
-    """What the operator is told of what was going on, and the jobs that still run, with their commands."""
+    """Return the operator's notice of calls in flight, and the IDs and commands of jobs that still run."""
     from ..agent.spending import is_running
     from ..agent.storage.recovery import in_flight, resume_messages
 
@@ -322,7 +330,7 @@ async def _in_flight(
         redact = toolkit.redactor.text
         found = await in_flight(stored, toolkit.ledger, agent.execution, is_running(stored), redact=redact)
     except HarnessError as error:
-        return f"what was going on when harness ended could not be found out: {error}", {}
+        return f"cannot find out which calls were in flight when harness exited: {error}", {}
     if stored.session.identity != agent.execution.identity:
         agent.notify_model(MOVED.format(stored.session.identity, agent.execution.identity))
     if found.model:

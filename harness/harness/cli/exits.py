@@ -1,4 +1,4 @@
-"""Exit codes: the command's own where there is one, and ours where there is none."""
+"""Exit codes: the command's own if it has one, otherwise harness's."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from ..results import ShellResult, Status
 __all__ = ["FAILED", "HARNESS_FAILED", "REFUSED", "SIGNALLED", "TIMED_OUT", "exit_code_of", "failure_code"]
 
 FAILED: Final = 1
-"""The target refused a file, pane or session operation, or a check found a fault."""
+"""A file, pane or session operation failed on the target, or a check found a problem."""
 TIMED_OUT: Final = 124
 HARNESS_FAILED: Final = 125
-"""Harness could not do its work: no connection, wrong usage, wrong settings, no such job, outcome unknown."""
+"""Harness failed: no connection, usage error, invalid settings, no such job, unknown outcome."""
 REFUSED: Final = 126
-"""A policy forbids it."""
+"""Denied by a policy."""
 SIGNALLED: Final = 128
 """Added to the number of the signal that ended harness."""
 INTERRUPTED: Final = SIGNALLED + 2
 
 
 def exit_code_of(result: ShellResult, *, waited: bool = True) -> int:
-    """The exit code that stands for a command's result.
+    """Return the exit code for a command's result.
 
-    The command's own code when it has one; 124 when the time ran out, also when the command goes on; 130 interrupted;
-    125 when its outcome is unknown. ``waited`` False: it was only to be started, so running is success.
+    The command's own code if it has one; 124 when the timeout expired, even if the command keeps running; 130 when
+    interrupted; 125 when its outcome is unknown.
+
+    Args:
+        result: The command's result.
+        waited: False if the command was only started, so that running is success.
     """
     if result.exit_code is not None:
         return result.exit_code
@@ -36,7 +40,7 @@ def exit_code_of(result: ShellResult, *, waited: bool = True) -> int:
 
 
 def failure_code(error: HarnessError, *, passes_codes: bool) -> int:
-    """The exit code for an error; a command that passes on another's code never uses 1 for its own failures."""
+    """Return the exit code for an error; 1 is never used if the program passes on a command's exit code."""
     if not passes_codes and isinstance(error, FileError | TerminalError):
         return FAILED
     return HARNESS_FAILED

@@ -1,4 +1,4 @@
-"""What is printed: results on stdout, everything else on stderr, also where streams are closed."""
+"""The program's output: results on stdout, everything else on stderr, even if streams are closed."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ __all__ = [
 ]
 
 
-# -- Our standard streams, also where the caller closed some of them, or the locale cannot write what we print.
+# -- The standard streams, which the caller may have closed, and whose encoding may lack characters.
 
 
 UNWRITABLE: Final = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC})
-"""What a write to our output fails with."""
+"""Errors of a failed write to the output."""
 
 
 def prepare_streams() -> None:
-    """Take the places of streams that are closed, before another file does: output would be written into that.
+    """Open the null device in place of closed standard streams, as another file would get their output.
 
-    What is written to a closed standard output is an error, as with any program; a closed standard error swallows it.
+    Writing to a closed standard output is an error, as in any program; a closed standard error discards output.
     """
     for number, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -57,19 +57,19 @@ def prepare_streams() -> None:
 
 def _usable(stream: TextIO | None, number: int) -> TextIO:
     if stream is None:
-        return open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # for good
+        return open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # never closed
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")
     return stream
 
 
 def abandon_stdout() -> None:
-    """What is still to be written can go nowhere; the interpreter would complain of that as it exits."""
+    """Discard buffered output, so that the interpreter does not report an error on exit."""
     _abandon(1)
 
 
 def finish_stderr() -> None:
-    """Write what is left for standard error, or give it up: the interpreter would exit with 120 instead of our code."""
+    """Flush standard error or discard its buffer, as the interpreter would exit with 120 on an error."""
     try:
         sys.stderr.flush()
     except OSError:
@@ -80,20 +80,20 @@ def _abandon(number: int) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
-# -- What is printed: results on stdout, everything else on stderr.
+# -- Results on stdout, everything else on stderr.
 
 
 def note(*lines: str) -> None:
-    """A line, or a few, on stderr."""
+    """Print lines on stderr."""
     for line in lines:
         click.echo(f"harness: {readable(line)}", err=True)
 
 
 def read_stdin(most: int = -1) -> bytes:
-    """All of our standard input, or its first ``most`` bytes: of one that never ends, no more is kept in memory.
+    """Read standard input to its end, or its first ``most`` bytes, to bound the memory for endless input.
 
     Raises:
-        HarnessError: it is closed, which must not pass for empty.
+        HarnessError: Standard input is closed, which is not the same as empty.
     """
     if sys.stdin is None:
         raise HarnessError("standard input is closed", hint="give it a file, a pipe or /dev/null")
@@ -101,20 +101,20 @@ def read_stdin(most: int = -1) -> bytes:
 
 
 def readable(text: str) -> str:
-    """One printable line: line breaks become spaces, and control characters are shown, not obeyed."""
+    """Return one printable line: line breaks become spaces, and control characters are escaped."""
     line = " ".join(text.splitlines())
     safe = (char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in line)
     return "".join(safe).encode("utf-8", "backslashreplace").decode()
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout, in UTF-8 whatever the locale is."""
+    """Print a JSON document on stdout, in UTF-8 in every locale."""
     click.echo(as_json(value).encode())
 
 
 def as_json(value: object) -> str:
-    """JSON text that every parser takes: bytes that are not UTF-8 became U+FFFD."""
-    import json  # slow to load, as start-up goes, and seldom needed
+    """Return JSON text for any parser: bytes that are not UTF-8 become U+FFFD."""
+    import json  # slow to import, and seldom needed
 
     return json.dumps(_plain(value), ensure_ascii=False)
 
@@ -132,7 +132,7 @@ def _plain(value: Any) -> Any:
 
 
 def with_base64(name: str, data: bytes) -> dict[str, str]:
-    """``{name: text}``, and ``name_base64`` with the exact bytes when they are not UTF-8."""
+    """Return ``{name: text}``, and ``name_base64`` with the exact bytes if they are not UTF-8."""
     try:
         return {name: data.decode("utf-8")}
     except UnicodeDecodeError:
@@ -142,7 +142,7 @@ def with_base64(name: str, data: bytes) -> dict[str, str]:
 
 
 def result_json(result: ShellResult) -> dict[str, object]:
-    """A :class:`ShellResult` as a JSON object."""
+    """Return a :class:`ShellResult` as a JSON object."""
     return {
         "command": result.command,
         "status": result.status.value,
@@ -160,7 +160,7 @@ def result_json(result: ShellResult) -> dict[str, object]:
 
 
 def error_json(kind: str, message: str, target: str = "", hint: str = "") -> dict[str, object]:
-    """An error as a JSON object."""
+    """Return an error as a JSON object."""
     return {"error": {"type": kind, "message": message, "target": target, "hint": hint}}
 
 
@@ -170,7 +170,7 @@ def warn(text: str, *, as_json_document: bool) -> None:
 
 
 def report(error: HarnessError, *, as_json_document: bool) -> None:
-    """Print an error on stderr, a line or a JSON document; when that cannot be written, the exit code says it alone."""
+    """Print an error on stderr, as a line or a JSON document; ignore it if stderr cannot be written."""
     with suppress(OSError):
         if as_json_document:
             document = error_json(type(error).__name__, error.message, error.target, error.hint)
@@ -180,7 +180,7 @@ def report(error: HarnessError, *, as_json_document: bool) -> None:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows in aligned columns on stdout; with rich and a terminal, in its style."""
+    """Print rows in aligned columns on stdout, with rich if it is installed and stdout is a terminal."""
     if not rows:
         return
     shown = [[readable(cell) for cell in row] for row in rows]

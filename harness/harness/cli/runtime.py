@@ -1,4 +1,4 @@
-"""From options to an open target: settings, logs without secrets, observers, the connection."""
+"""From options to an open target: settings, redacted logs, observers and the connection."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-# -- What is logged, without secrets: with ``-vvv`` the libraries of providers log whole requests.
+# -- Redaction of logs: with ``-vvv`` the libraries of model providers log whole requests.
 
 
 _tracebacks = logging.Formatter()
@@ -50,7 +50,7 @@ _tracebacks = logging.Formatter()
 
 @contextmanager
 def logs_cleaned(redact: Callable[[str], str]) -> Iterator[None]:
-    """Redact every record that is made inside, by any thread, for any handler. One without secrets stays as it is."""
+    """Redact every log record created inside, by any thread, for any handler."""
     before = logging.getLogRecordFactory()
 
     def made(*args: Any, **named: Any) -> logging.LogRecord:
@@ -68,7 +68,7 @@ def logs_cleaned(redact: Callable[[str], str]) -> Iterator[None]:
 def _clean(record: logging.LogRecord, redact: Callable[[str], str]) -> None:
     try:
         text = record.getMessage()
-    except Exception:  # the words do not fit their arguments: logging itself tells who wrote them
+    except Exception:  # the format does not fit its arguments; logging itself reports that
         return
     clean = redact(text)
     if clean != text:
@@ -77,7 +77,7 @@ def _clean(record: logging.LogRecord, redact: Callable[[str], str]) -> None:
         record.exc_text = redact(_tracebacks.formatException(record.exc_info))
 
 
-# -- From options to an open target: settings, logging, the connection.
+# -- Settings, logging and the connection.
 
 
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -85,23 +85,24 @@ LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 @dataclass(frozen=True, slots=True)
 class TargetRequirements:
-    """What a command needs of its target. ``terminal``: True needs tmux, False needs none, None: the operator chose."""
+    """What a command needs of its target."""
 
     terminal: bool | None = None
+    """True needs tmux, False needs no tmux, None leaves it to the operator."""
     create: bool = False
-    """A missing session or pane is made: only for what runs something, or a typing error would make one."""
+    """Whether to create a missing session or pane; only if the command runs something, as a typo would create one."""
     pane: bool = True
-    """It works on the pane that was chosen."""
+    """Whether the command works on the chosen pane."""
 
 
 PLAIN: Final = TargetRequirements(terminal=False)
 """The target, without tmux."""
 LOOKS: Final = TargetRequirements(terminal=True)
-"""A pane that is there."""
+"""The target, with an existing pane."""
 
 
 class CliSession:
-    """One run of the program: what was asked, and the settings that follow from it."""
+    """One run of the program: its invocation and its settings."""
 
     def __init__(self, invocation: Invocation) -> None:
         self.invocation = invocation
@@ -111,12 +112,12 @@ class CliSession:
 
     @property
     def json(self) -> bool:
-        """Results are to be JSON."""
+        """Whether to print results as JSON."""
         return self.invocation.json
 
     @asynccontextmanager
     async def open(self, needs: TargetRequirements) -> AsyncIterator[ExecutionContext]:
-        """Connect, as a command needs it."""
+        """Connect to the target as the command needs it."""
         tmux = self.settings.tmux
         if needs.terminal is not None:
             tmux = (tmux or True) if needs.terminal else False
@@ -129,7 +130,7 @@ class CliSession:
 
     @asynccontextmanager
     async def open_sessions(self) -> AsyncIterator[Sessions]:
-        """The target's tmux sessions, attaching to none."""
+        """Open the target's tmux sessions, without attaching to one."""
         tmux, config = self.settings.tmux, self.settings.config
         name = tmux if isinstance(tmux, str) else config.session
         with self.questions():
@@ -137,7 +138,7 @@ class CliSession:
                 yield sessions
 
     def questions(self) -> AbstractContextManager[None]:
-        """Logins inside may ask the operator, unless --batch was given."""
+        """Let logins inside ask the operator, unless --batch was given."""
         if not self.invocation.batch:
             return nullcontext()
         from ..login import use_prompter
@@ -146,7 +147,7 @@ class CliSession:
 
 
 def session_of(ctx: click.Context) -> CliSession:
-    """The session of a command, with logging set up."""
+    """Return the session of a command and set up logging."""
     invocation = invocation_of(ctx)
     if invocation.color is False:
         ctx.color = False
@@ -159,13 +160,13 @@ def on_target(
     work: Callable[[ExecutionContext, Interruption], Awaitable[int | None]],
     needs: TargetRequirements,
 ) -> int:
-    """Open the session's target, do ``work`` on it, and return its exit code."""
+    """Open the session's target, run ``work`` on it, and return its exit code."""
 
     async def main(interruption: Interruption) -> int:
         async with session.open(needs) as ctx:
             with interruption.reaches():
                 return await work(ctx, interruption) or 0
-        return 0  # cancelled, for which the caller has a code
+        return 0  # cancelled; run_async returns the exit code
 
     return run_async(main)
 
@@ -175,23 +176,23 @@ def _set_up_logging(verbose: int) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="harness: %(name)s: %(message)s")
     for name in ("harness", "harness_backends"):
         logging.getLogger(name).setLevel(level)
-    logging.captureWarnings(True)  # of libraries, to their users; an operator can do nothing about them
+    logging.captureWarnings(True)  # warnings of libraries are for developers, so they need -v
     logging.getLogger("py.warnings").setLevel(logging.WARNING if verbose else logging.ERROR)
     if verbose >= 3:
         logging.getLogger().setLevel(logging.DEBUG)
 
 
-# -- Who watches the agent of a run: a trace, where ``--trace`` asks for one, and telemetry, where it is switched on.
+# -- Observers of the agent: a trace with ``--trace``, and telemetry if it is enabled.
 
 
 @asynccontextmanager
 async def observers_of(
     session: CliSession, settings: AgentSettings | None, redactor: Redactor, target: ExecutionContext
 ) -> AsyncIterator[Sequence[Observer]]:
-    """Open them, for ``open_agent(observers=...)``; leave the agent before them. What is logged meanwhile is redacted.
+    """Open the observers of an agent, which must be closed before them, and redact logs meanwhile.
 
     Raises:
-        HarnessError: the trace cannot be written, or telemetry is switched on and cannot be sent.
+        HarnessError: The trace cannot be written, or telemetry is enabled and cannot be sent.
     """
     from ..agent.trace import open_trace
     from ..agent.trace.telemetry import open_telemetry
@@ -221,11 +222,11 @@ def _version() -> str:
     return version("harness-ops")
 
 
-# -- Warnings of the log while the prompt is there: lines above it, instead of text across it.
+# -- Log records at the prompt: lines above the input, instead of text across it.
 
 
 class _Shown(logging.Handler):
-    """Hands records to the thread that draws; those of other threads wait for its next one, or for :meth:`flush`."""
+    """Handler that shows records in the drawing thread; those of other threads wait for its next one or a flush."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         super().__init__()
@@ -244,7 +245,11 @@ class _Shown(logging.Handler):
 
 @contextmanager
 def logs_shown(show: Callable[[str], None]) -> Iterator[Callable[[], None]]:
-    """Call ``show`` with what is logged inside, by the thread that entered. Yields what shows what still waits."""
+    """Call ``show`` with each record logged inside, always in the thread that entered.
+
+    Yields:
+        A function that shows waiting records of other threads.
+    """
     root = logging.getLogger()
     before = root.handlers[:]
     handler = _Shown(show)

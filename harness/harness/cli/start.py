@@ -1,4 +1,4 @@
-"""Where the program begins: a C-c ends it without a word from its first moment to its last."""
+"""The start of the program, which makes C-c end it silently before and after its work."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["InterruptGuard", "main"]
 
 INTERRUPTED = 130
 COLLECTED_AFTER = 5_000
-"""New objects until the garbage collector looks for cycles among them: Python's 700 make imports 10 % slower."""
+"""Threshold of the garbage collector's youngest generation; the default of 700 makes imports 10 % slower."""
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """There is nothing to undo yet, or no more."""
+    """Exit immediately; there is nothing to clean up."""
     os._exit(INTERRUPTED)
 
 
 class InterruptGuard:
-    """Inside it a C-c raises, so that what was begun is undone; a signal that somebody else handles stays theirs."""
+    """Context in which C-c raises ``KeyboardInterrupt``, for cleanup; foreign signal handlers are kept."""
 
     def __enter__(self) -> None:
         self._ours = signal.getsignal(signal.SIGINT) is _leave
@@ -34,11 +34,11 @@ class InterruptGuard:
 
 
 def main() -> NoReturn:
-    """The entry point of ``harness``."""
+    """Run the ``harness`` program and exit."""
     gc.set_threshold(COLLECTED_AFTER)
     if (
         signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    ):  # nohup, and a shell's background, stay as they are
+    ):  # else C-c is ignored: nohup, or a shell's background job
         signal.signal(signal.SIGINT, _leave)
     from .main import main as program
 

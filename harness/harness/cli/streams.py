@@ -1,4 +1,4 @@
-"""Signals, broken pipes and the two output streams: how a command line ends, whatever ends it."""
+"""Signals, broken pipes and the two output streams: the orderly end of the program."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = [
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL = 0.1
-"""How soon a write that waits for a slow reader notices that we are to stop, in seconds."""
-CHUNK = select.PIPE_BUF  # poll() promises that this much can be written at once
+"""Seconds after which a write to a slow reader notices an interruption."""
+CHUNK = select.PIPE_BUF  # poll() guarantees that this much can be written at once
 
 
 class Interruption:
-    """The first reason to stop: a signal, or an output that nobody reads any more.
+    """The first reason to stop: a signal, or an output that its reader closed.
 
-    Signal handlers of Python's own are used, not the event loop's, because a write that waits for a slow reader must
-    notice them too. A second signal ends the process at once.
+    The handlers are those of the ``signal`` module, not of the event loop, because a write that blocks on a slow reader
+    must notice them, too. A second signal ends the process immediately.
     """
 
     def __init__(self) -> None:
@@ -52,14 +52,17 @@ class Interruption:
 
     @property
     def tripped(self) -> bool:
-        """True once there is a reason to stop."""
+        """Whether there is a reason to stop."""
         return self.signal != 0
 
     @contextmanager
     def reaches(self) -> Iterator[anyio.CancelScope]:
-        """What runs inside is what is cancelled when there is a reason to stop; what encloses it is left in peace.
+        """Cancel only the code inside when there is a reason to stop, not the code around it.
 
-        So a connection is still whole when its user is cancelled, and can carry the interrupt to the target.
+        So the connection is still open when its user is cancelled, and can pass the interrupt to the target.
+
+        Yields:
+            The cancel scope.
         """
         with anyio.CancelScope() as scope:
             self._scopes.append(scope)
@@ -76,12 +79,12 @@ class Interruption:
             self._scopes[-1].cancel()
 
     def close(self) -> None:
-        """Release the descriptors."""
+        """Close the descriptors."""
         self._wake.close()
         self._waiter.close()
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """The signal handler."""
+        """Handle a signal: trip the interruption, or end the process if it is tripped already."""
         if self.tripped:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -90,7 +93,7 @@ class Interruption:
 
 @contextmanager
 def _signals_caught(interruption: Interruption) -> Iterator[None]:
-    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # respect nohup
     before = {number: signal.signal(number, interruption.on_signal) for number in caught}
     try:
         yield
@@ -100,11 +103,13 @@ def _signals_caught(interruption: Interruption) -> Iterator[None]:
 
 
 class StreamWriter:
-    """Writes to one of our output streams, exactly and in order. A reader that went away trips the interruption.
+    """Writer to standard output or error, exact and in order; a closed reader trips the interruption.
 
     Args:
-        patience: the seconds from now on for which a slow reader holds everything up, as a pipe does. What it has not
-            taken then waits for :meth:`finish`, so that a time limit can be kept.
+        descriptor: The file descriptor, 1 or 2.
+        interruption: The interruption to trip and to respect.
+        patience: Seconds from now on during which writes block on a slow reader. Later writes are kept for
+            :meth:`finish`, so that a timeout can be respected.
     """
 
     def __init__(self, descriptor: int, interruption: Interruption, patience: float = math.inf) -> None:
@@ -117,14 +122,14 @@ class StreamWriter:
         self.written = 0
 
     def write(self, data: bytes) -> None:
-        """Write everything, waiting for a slow reader; once we are to stop, the rest is dropped."""
+        """Write everything, waiting for a slow reader; after an interruption, drop the rest."""
         if self._held:
             self._held.append(data)
         else:
             self._write(memoryview(data))
 
     def finish(self) -> None:
-        """Write what was held back, however long that takes."""
+        """Write the data that was kept back, without a timeout."""
         held, self._held, self._until = b"".join(self._held), [], math.inf
         self._write(memoryview(held))
 
@@ -147,10 +152,10 @@ class StreamWriter:
 
 
 def run_async(main: Callable[[Interruption], Awaitable[int]]) -> int:
-    """Run ``main`` until it returns an exit code, or is cancelled by a signal: then the code is 128 + its number.
+    """Run ``main`` and return its exit code, or 128 + the signal's number if a signal cancels it.
 
     Raises:
-        HarnessError: what ``main`` raised, or an output that could not be written.
+        HarnessError: ``main`` raised it, or the output cannot be written.
     """
     interruption = Interruption()
     try:

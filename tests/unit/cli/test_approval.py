@@ -53,7 +53,7 @@ def test_the_question_shows_the_exact_text_and_obeys_none_of_it() -> None:
         "  why: tidy up",
         "  risk: low",
         "  (it changes something)",
-        "y = yes, a = always this, to the letter, n = no: ",
+        "y = yes, a = always exactly this, n = no: ",
     ]
     assert approval_text(question(scopes=ONLY_ONCE)).endswith("y = yes, n = no: ")
 

@@ -72,7 +72,7 @@ def test_a_target_that_the_settings_chose_is_named_by_its_url() -> None:
 
 def test_a_throw_away_container_is_not_made_again() -> None:
     summary = replace(SUMMARY, options=stored_choices(CommandLineChoices(image="debian")))
-    with pytest.raises(ConfigError, match="in a container that is gone"):
+    with pytest.raises(ConfigError, match="in a temporary container, which was removed"):
         choices_for(summary, CommandLineChoices(), here=False)
     assert choices_for(summary, CommandLineChoices(ssh="web1"), here=False).ssh == "web1"
 
@@ -94,13 +94,13 @@ def test_it_goes_on_where_it_was_only() -> None:
     check_target(SUMMARY, "ssh://web1", "ops", here=False)
     check_target(SUMMARY, "ssh://web1", False, here=False)
     check_target(SUMMARY, "ssh://web2", "x", here=True)
-    with pytest.raises(ConfigError, match="is with ssh://web1, not ssh://web2") as refused:
+    with pytest.raises(ConfigError, match="belongs to ssh://web1, not to ssh://web2") as refused:
         check_target(SUMMARY, "ssh://web2", "ops", here=False)
     assert "--here" in refused.value.hint
-    with pytest.raises(ConfigError, match="is in the tmux session 'ops', not 'x'"):
+    with pytest.raises(ConfigError, match="belongs to tmux session 'ops', not to 'x'"):
         check_target(SUMMARY, "ssh://web1", "x", here=False)
     check_identity(SUMMARY, "ssh://web1")
-    with pytest.raises(ConfigError, match="is with ssh://web1, and this is ssh://web1#2"):
+    with pytest.raises(ConfigError, match="belongs to ssh://web1, not to ssh://web1#2"):
         check_identity(SUMMARY, "ssh://web1#2")
 
 
@@ -123,7 +123,7 @@ def test_the_model_of_a_conversation_is_taken_or_its_loss_is_said() -> None:
     assert stored_model(models, SUMMARY) == (None, "")
     gone, why = stored_model(models, replace(SUMMARY, model="two"))
     assert gone is None
-    assert why == "the conversation was with the model two, which is not configured any more"
+    assert why == "the conversation's model two is not configured any more"
 
 
 def test_a_dedicated_connection_is_stored_under_its_first_name() -> None:

@@ -48,7 +48,7 @@ ASKED = toolkit_events.PermissionAsked(request_id="q1", call=CALL, what="reboot"
 
 @pytest.mark.parametrize("amount", ["nan", "inf", "1e999", "0", "-1"])
 def test_a_budget_that_nothing_would_exceed_is_no_budget(amount: str) -> None:
-    with pytest.raises(click.BadParameter, match=r"range x>0|is no amount"):
+    with pytest.raises(click.BadParameter, match=r"range x>0|is not an amount"):
         exec_.make_context("exec", ["--budget", amount, "x"])
 
 
@@ -68,7 +68,7 @@ def test_no_prompt_at_all_is_an_error() -> None:
 def test_an_input_that_never_ends_is_refused_and_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     with open("/dev/zero") as endless:
         monkeypatch.setattr("sys.stdin", endless)
-        with pytest.raises(HarnessError, match="standard input has more than the 400000 characters"):
+        with pytest.raises(HarnessError, match="standard input has more than 400000 characters"):
             read_prompt(["-"])
 
 
@@ -190,17 +190,17 @@ def test_what_is_said_at_the_end_names_what_to_do() -> None:
     assert outcome_lines(ended(TurnResult("completed", "yes")), "") == []
     lines = outcome_lines(ended(TurnResult("limit"), refused=(ASKED,), jobs=("7",)), "it was enough")
     assert lines[0] == "it was enough"
-    assert lines[1] == "refused, because nobody is there to ask: run_shell reboot"
+    assert lines[1] == "denied, no approver available: run_shell reboot"
     attended = outcome_lines(ended(TurnResult("completed"), refused=(ASKED,), attended=True), "")
-    assert attended[0] == "refused, because nobody answered: run_shell reboot"
+    assert attended[0] == "denied, no answer from the operator: run_shell reboot"
     assert "harness jobs wait 7" in lines[3]
-    assert lines[-1] == "to go on: harness exec --session k3f9-02mx-7yqa 'go on'"
+    assert lines[-1] == "to resume: harness exec --session k3f9-02mx-7yqa 'continue'"
 
 
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (signal.SIGPIPE, "cancelled, as whoever read the output has gone"),
+        (signal.SIGPIPE, "cancelled: the reader of the output closed it"),
         (signal.SIGTERM, "cancelled by SIGTERM"),
         (signal.SIGINT, "cancelled by the operator"),
     ],
@@ -278,4 +278,4 @@ def test_progress_says_what_runs_and_what_was_refused() -> None:
     assert progress_line(toolkit_events.ToolCallCompleted(outcome=denied)) == "run_shell: denied: not allowed: no"
     assert progress_line(toolkit_events.ToolCallCompleted(outcome=CallOutcome(CALL, ToolResult(), CallStatus.OK))) == ""
     retry = agent_events.ModelRetry(turn_id="t", attempt=1, seconds=4.2, reason="busy")
-    assert news_line(retry) == "the model is asked again in 4 s: busy"
+    assert news_line(retry) == "retrying the model request in 4 s: busy"

@@ -218,7 +218,7 @@ async def test_status_says_where_commands_run_and_what_may_run(desk: Desk) -> No
 
 
 async def test_approvals_are_set_for_a_time_or_until_they_are_changed(desk: Desk) -> None:
-    assert "everything that would be asked runs unasked on local:" in await desk.type("/approve all")
+    assert "approvals: calls that would ask run without asking on local:" in await desk.type("/approve all")
     assert desk.context.timed.state == "all"
     assert "for 60 min" not in await desk.type("/approve 1h")
     assert desk.context.timed.remaining is not None

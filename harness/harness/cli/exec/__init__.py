@@ -1,1 +1,1 @@
-"""``harness exec``: one prompt for an agent, without a conversation on the screen."""
+"""``harness exec``: run an agent on one prompt, without the interactive prompt."""

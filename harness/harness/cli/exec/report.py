@@ -1,4 +1,4 @@
-"""What ``harness exec`` writes: progress on stderr, events with ``--json``, the result and the exit code."""
+"""The output of ``harness exec``: progress on stderr, events with ``--json``, the result and the exit code."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ __all__ = [
 ]
 
 
-# -- The events of ``harness exec --json``: one JSON object for each, as docs/exec.md promises. Pure.
+# -- The events of ``harness exec --json``: one JSON object each, as documented in docs/exec.md. Pure.
 
 
 VERSION = 1
-"""Grows when something that was promised changes; further types and fields may come at any time."""
+"""Version of the documented format; new types and fields do not change it."""
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def event_type(kind: type[Event]) -> str:
-    """``ToolCallRequested`` is ``tool_call_requested``."""
+    """Return the type name of an event class: ``tool_call_requested`` for ``ToolCallRequested``."""
     return _WORD.sub("_", kind.__name__).lower()
 
 
 def event_json(event: Event) -> dict[str, object]:
-    """An event as a JSON object; what is empty of ``parent_call`` is left out, for it is so of most."""
+    """Return an event as a JSON object; an empty ``parent_call``, as most events have, is omitted."""
     found = {field.name: _value(getattr(event, field.name)) for field in fields(event)}
     if not found["parent_call"]:
         del found["parent_call"]
@@ -101,20 +101,20 @@ def _block(block: Text | Image) -> str:
     return block.text if isinstance(block, Text) else f"[{block.media_type}, {len(block.data)} bytes]"
 
 
-# -- What ``harness exec`` says on stderr while the agent works: one line for what happens. Pure.
+# -- The lines on stderr while the agent works. Pure.
 
 
 SUBJECTS = ("command", "path", "file_path", "url", "pattern", "query", "prompt", "literal_text", "job_id")
-"""The arguments that say what a call is about, the first one that there is."""
+"""Arguments that describe a call, in order of preference."""
 SHOWN = 160
 
 
 def news_line(event: Event) -> str:
-    """What whoever reads the log of a run should know, watched or not; empty for the usual."""
+    """Return the line of an event that is always printed; empty for other events."""
     text = ""
     match event:
         case ModelRetry():
-            text = f"the model is asked again in {event.seconds:.0f} s: {event.reason}"
+            text = f"retrying the model request in {event.seconds:.0f} s: {event.reason}"
         case Notice():
             text = event.text
         case InternalFailure():
@@ -124,19 +124,19 @@ def news_line(event: Event) -> str:
         case AgentResumed():
             text = f"resumed by {event.by}"
         case ConversationCompacted():
-            text = f"the conversation was put together: {event.before} messages are {event.after} now"
+            text = f"compacted {event.before} messages into {event.after}"
     return text
 
 
 def progress_line(event: Event) -> str:
-    """What happens, for people who watch; empty for what nobody needs to see."""
+    """Return the line of an event that is printed on a terminal; empty for other events."""
     match event:
         case ToolCallRequested():
             return f"{_who(event.call)}{event.call.name} {_subject(event.call)}".rstrip()
         case ToolCallCompleted() if event.outcome.status is not CallStatus.OK:
             return f"{_who(event.outcome.call)}{event.outcome.call.name}: {_ending(event.outcome)}"
         case SubagentStarted():
-            return f"agent {event.agent_id} begins: {_cut(event.title or event.prompt)}"
+            return f"agent {event.agent_id} starts: {_cut(event.title or event.prompt)}"
     return ""
 
 
@@ -160,19 +160,18 @@ def _ending(outcome: CallOutcome) -> str:
     return _cut(f"{outcome.status.value}: {first}" if first else outcome.status.value)
 
 
-# -- The lines of ``harness exec --json`` on standard output: whole ones and in order, also when a signal ends the
-# run.
+# -- The lines of ``harness exec --json`` on standard output: complete and in order, even if a signal ends the run.
 
 
 POLL = 0.1
-"""How soon a write that waits for a slow reader notices that we are to stop, in seconds."""
+"""Seconds after which a write to a slow reader notices an interruption."""
 WRITE_TIMEOUT = 2.0
-"""Seconds for which a slow reader is waited for, all in all, from when we are to stop."""
-CHUNK = select.PIPE_BUF  # poll() promises that this much can be written at once
+"""Total seconds to wait for a slow reader after an interruption."""
+CHUNK = select.PIPE_BUF  # poll() guarantees that this much can be written at once
 
 
 class JsonStream:
-    """Writes JSON objects, one in each line. A reader that went away trips the interruption."""
+    """Writer of JSON objects, one per line; a closed reader trips the interruption."""
 
     def __init__(self, interruption: Interruption, descriptor: int = 1) -> None:
         self._interruption = interruption
@@ -184,11 +183,11 @@ class JsonStream:
         self._lost = False
 
     async def put(self, document: Mapping[str, object]) -> None:
-        """Write one, in a thread: a slow reader holds up nothing else."""
+        """Write one object in a thread, so that a slow reader blocks nothing else."""
         await to_thread.run_sync(self.last, document, abandon_on_cancel=True)
 
     def last(self, document: Mapping[str, object]) -> None:
-        """Write one; it blocks."""
+        """Write one object; blocks."""
         with self._one:
             self._write(memoryview(f"{as_json(document)}\n".encode()))
 
@@ -204,7 +203,7 @@ class JsonStream:
             self._interruption.trip(signal.SIGPIPE, None if isinstance(error, BrokenPipeError) else error)
 
     def _is_ready(self) -> bool:
-        """Whether it can be written to now; gives up for good when we are to stop and nobody reads."""
+        """Return whether the output is writable now; after an interruption, give up on a reader that does not read."""
         started = time.monotonic()
         ready = bool(self._poll.poll(POLL * 1000))
         if not ready and self._interruption.tripped:
@@ -213,51 +212,51 @@ class JsonStream:
         return ready
 
 
-# -- How ``harness exec`` ends: its exit code, and its result as JSON and in words. Pure.
+# -- The end of ``harness exec``: its exit code, and its result as JSON and as text. Pure.
 
 
 LIMIT = 3
-"""The model had as many answers as it may have. (2 is what shells say for wrong usage.)"""
+"""Exit code: ``--max-steps`` was reached. (Shells use 2 for usage errors.)"""
 BUDGET = 4
-"""What the turn, or the conversation, may cost is spent."""
+"""Exit code: the budget of the turn or of the conversation is spent."""
 
 SIGNALS: Final[Mapping[int, str]] = {
-    signal.SIGPIPE: "cancelled, as whoever read the output has gone",
+    signal.SIGPIPE: "cancelled: the reader of the output closed it",
     signal.SIGTERM: "cancelled by SIGTERM",
     signal.SIGHUP: "cancelled by SIGHUP",
 }
-"""What is said of a turn that a signal ended, and not the operator."""
+"""The failure of a turn that was cancelled by a signal other than SIGINT."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """One turn that has ended, and what else is to be said of it."""
+    """The result of one completed turn, with the facts for the report."""
 
     result: TurnResult
     session_id: str
     max_steps: int
     seconds: float
     spent: Usage
-    """With what its sub-agents have used."""
+    """The usage of the turn, including its sub-agents."""
     timed_out: bool = False
-    """Its time was over."""
+    """Whether its timeout expired."""
     refused: tuple[PermissionAsked, ...] = ()
-    """What was denied because no operator answered."""
+    """Calls that were denied because no operator answered."""
     attended: bool = False
-    """There was an operator to ask."""
+    """Whether an operator could be asked."""
     signal: int = 0
-    """The number of the signal that ended it."""
+    """The number of the signal that cancelled it; 0 for none."""
     jobs: tuple[str, ...] = ()
-    """Commands that it has left running."""
+    """IDs of jobs that are still running."""
 
 
 def spent_since(before: Usage, now: Usage) -> Usage:
-    """What was used between two moments of a conversation."""
+    """Return the usage between two points of a conversation."""
     return replace(now, **{one.name: getattr(now, one.name) - getattr(before, one.name) for one in fields(now)})
 
 
 def exit_code(ended: ExecResult) -> int:
-    """The exit code: how the turn ended; and if it did what it could, whether something was refused."""
+    """Return the exit code for the turn's status, or 126 if it completed and calls were denied."""
     match ended.result.status:
         case "completed":
             return REFUSED if ended.refused else 0
@@ -271,7 +270,7 @@ def exit_code(ended: ExecResult) -> int:
 
 
 def result_json(ended: ExecResult, text: str, failure: str) -> dict[str, object]:
-    """The last line of ``--json``. ``text`` and ``failure`` are redacted."""
+    """Return the last line of ``--json``; ``text`` and ``failure`` must be redacted already."""
     result = ended.result
     return {
         "type": "result",
@@ -294,19 +293,19 @@ def _failure(ended: ExecResult, failure: str) -> str:
 
 
 def outcome_lines(ended: ExecResult, failure: str) -> list[str]:
-    """What is said on stderr at the end."""
+    """Return the lines on stderr at the end of the run."""
     lines = []
     if ended.timed_out and ended.result.status == "cancelled":
-        lines.append("the time was over (--timeout), so the turn was cancelled")
+        lines.append("the turn was cancelled: --timeout expired")
     elif ended.result.status != "completed":
         lines.append(_failure(ended, failure) or f"the turn was {ended.result.status}")
     for one in ended.refused:
-        why = "nobody answered" if ended.attended else "nobody is there to ask"
-        lines.append(f"refused, because {why}: {one.call.name} {one.what}")
+        why = "no answer from the operator" if ended.attended else "no approver available"
+        lines.append(f"denied, {why}: {one.call.name} {one.what}")
     if ended.refused:
-        lines.append("--approve allows such calls; docs/exec.md says how")
+        lines.append("--approve allows such calls; see docs/exec.md")
     for job_id in ended.jobs:
-        lines.append(f"job {job_id} goes on on the target (harness jobs wait {job_id})")
+        lines.append(f"job {job_id} is still running on the target (harness jobs wait {job_id})")
     if ended.result.status != "completed" and is_session_id(ended.session_id):  # else it could not be stored
-        lines.append(f"to go on: harness exec --session {ended.session_id} 'go on'")
+        lines.append(f"to resume: harness exec --session {ended.session_id} 'continue'")
     return lines

@@ -1,4 +1,4 @@
-"""The work of ``harness exec``: an agent for one turn, its conversation, and who approves its calls."""
+"""The run of ``harness exec``: an agent for one turn, its conversation, and the approver of its calls."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ __all__ = [
 ]
 
 
-# -- Who answers for ``harness exec`` without a terminal: nobody, or what the command line said in advance.
+# -- Approvers without a terminal: deny everything, or approve in advance from the command line.
 
 
 AUTO_APPROVE = "--dangerously-auto-approve"
@@ -84,15 +84,15 @@ OPTION = "--approve"
 
 
 class DenyAllApprover(Approver):
-    """Denies every question."""
+    """Approver that denies every request."""
 
     @property
     def by_sight(self) -> bool:
-        """Nobody is shown anything."""
+        """Return False: no operator sees the request."""
         return False
 
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
-        """No, once."""
+        """Deny the call once."""
         advice = no_approver(question.scopes, broken=question.broken)
         return ApprovalDecision(
             ApprovalScope.DENY_ONCE, "nobody", f"denied: nobody to ask ({question.reason}; {advice})"
@@ -100,58 +100,54 @@ class DenyAllApprover(Approver):
 
 
 class AutoApproval(Approver):
-    """The operator's word for everything that would be asked (``--dangerously-auto-approve``).
-
-    What is denied without a question stays denied.
-    """
+    """Approver that approves every request (``--dangerously-auto-approve``); it does not override denials by policy."""
 
     @property
     def by_sight(self) -> bool:
-        """It was given in advance."""
+        """Return False: the operator approved in advance."""
         return False
 
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
-        """Yes, once."""
+        """Approve the call once."""
         return ApprovalDecision(ApprovalScope.ONCE, f"operator ({AUTO_APPROVE})")
 
 
 def approval_rule(text: str, registry: Registry, target: str) -> Rule:
-    """The rule that an ``--approve`` stands for, for one target: ``systemctl status *``, or ``write_file:/etc/app/*``.
+    """Return the rule of one ``--approve`` for one target: ``systemctl status *``, or ``write_file:/etc/app/*``. Pure.
 
-    What stands before the first colon is a tool when there is one of that name; else all of it is a command. Pure.
+    The text before the first colon is a tool's name if there is such a tool; else the whole text is a command.
 
     Raises:
-        ValueError: it is empty, or allows every command.
+        ValueError: The text is empty, or it allows every command.
     """
     name, colon, rest = text.partition(":")
     tool = registry.get(name.strip()) if colon else None
     argument = (rest if tool is not None else text).strip()
     if not argument:
-        raise ValueError(f"{text!r} approves nothing: write a command, or TOOL:ARGUMENT")
+        raise ValueError(f"{text!r} does not approve anything: write a command, or TOOL:ARGUMENT")
     if not argument.strip("*? "):
-        raise ValueError(f"{text!r} would approve everything: that is {AUTO_APPROVE}")
+        raise ValueError(f"{text!r} would approve everything: use {AUTO_APPROVE} for that")
     own = tool.own.name if tool is not None else "run_shell"
     return Rule(Action.ALLOW, target, own, argument, Match.GLOB, origin=OPTION)
 
 
 def add_approval_rules(settings: ToolkitSettings, rules: Iterable[Rule]) -> ToolkitSettings:
-    """The settings with rules that count before their own; one that denies counts all the same. Pure."""
+    """Return the settings with rules inserted before their own; rules that deny still apply. Pure."""
     permissions = settings.permissions
     return replace(settings, permissions=replace(permissions, rules=(*rules, *permissions.rules)))
 
 
-# -- The operator at the terminal of ``harness exec``: approvals and questions, asked as the prompt asks them.
-#
-# They go to the controlling terminal, so that standard input and output stay those of a pipe.
+# -- The operator at the controlling terminal: approval requests and questions as at the prompt, so that standard input
+# and output stay free for pipes.
 
 
 DUMB = frozenset({"", "dumb", "unknown"})
 FOREGROUND_INTERVAL = 0.5
-"""Seconds between two looks whether a program in the background is in the foreground again."""
+"""Seconds between checks whether the program is in the foreground again."""
 
 
 class TerminalSurface(QuestionSurface):
-    """The controlling terminal, one line for each answer. ``asking`` is held while a question is shown."""
+    """The controlling terminal, one line for each answer; the lock ``asking`` is held while a question is shown."""
 
     def __init__(self, theme: Theme = NONE, prompter: TerminalPrompter | None = None) -> None:
         self._theme = theme
@@ -160,15 +156,15 @@ class TerminalSurface(QuestionSurface):
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """Return the terminal's width in columns."""
         return shutil.get_terminal_size().columns
 
     def show(self, *lines: Line) -> None:
-        """Lines that stay."""
+        """Print lines."""
         self._prompter.show(painted(lines, self._theme))
 
     async def ask(self, asking: SurfaceQuestion) -> str | None:
-        """Ask until the answer is a clear one; None at an end of file (Ctrl-D)."""
+        """Ask until the answer is valid; return None at end of file (Ctrl-D)."""
         async with self.asking:
             text = asked_text(asking, self.width, self._theme)
             while True:
@@ -198,17 +194,17 @@ class ExecOperator:
         self._changed: Callable[[ToolCall], None] | None = None
 
     def serve(self, catch_up: Callable[[], None], changed: Callable[[ToolCall], None]) -> None:
-        """Report to a run, now that it has its agent.
+        """Set the callbacks of a run, once it has its agent.
 
         Args:
-            catch_up: shows what has happened before a question.
-            changed: is called with a call as the operator changed it.
+            catch_up: Shows the events so far before a question.
+            changed: Called with each call as the operator changed it.
         """
         self._catch_up, self._changed = catch_up, changed
 
     @property
     def handlers(self) -> HumanHandlers:
-        """The approver and the questioner of the prompt, at this terminal."""
+        """Return the prompt's approver and questioner for this terminal."""
         from ...agent.opening import HumanHandlers
 
         approver = PromptApprover(self.surface, self._report_change, self._show_events)
@@ -224,10 +220,10 @@ class ExecOperator:
 
 
 def operator_of(session: CliSession, theme: str) -> ExecOperator | None:
-    """The operator who can be asked.
+    """Return the operator at the terminal.
 
     Returns:
-        None with ``--batch``, when neither standard input nor standard error is a terminal, and in the background.
+        None with ``--batch``, if neither standard input nor standard error is a terminal, and in the background.
     """
     if session.invocation.batch or not any(stream and stream.isatty() for stream in (sys.stdin, sys.stderr)):
         return None
@@ -239,27 +235,27 @@ def operator_of(session: CliSession, theme: str) -> ExecOperator | None:
     return ExecOperator(TerminalSurface(drawn, prompter))
 
 
-# -- Which conversation ``harness exec`` is a part of: a new one, or a stored one that goes on.
+# -- The conversation: a new one, or a stored one to resume.
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationChoice:
-    """What the command line says: an id, the last one, or neither for a new one."""
+    """The conversation chosen on the command line: an ID, the last one, or neither for a new one."""
 
     session: str = ""
     last: bool = False
 
     @property
     def is_new(self) -> bool:
-        """Neither is said."""
+        """Return whether to start a new conversation."""
         return not (self.session or self.last)
 
 
 def use_conversation_target(invocation: Invocation, session_id: str) -> None:
-    """Let the conversation say where the run goes to, when the command line does not. Blocks.
+    """Use the target of the conversation unless the command line gives one. Blocks.
 
     Raises:
-        HarnessError: there is no such conversation, or its container is gone.
+        HarnessError: The conversation does not exist, or its container was removed.
     """
     from ...agent.storage import ConversationStore
 
@@ -279,45 +275,45 @@ def use_conversation_target(invocation: Invocation, session_id: str) -> None:
 async def session_to_resume(
     store: ConversationStore, chosen: ConversationChoice, target: ExecutionContext
 ) -> ConversationSummary | None:
-    """The conversation that goes on; None for a new one.
+    """Return the conversation to resume; None for a new one.
 
     Raises:
-        HarnessError: there is none.
-        ConfigError: it is with another target.
+        HarnessError: The conversation does not exist.
+        ConfigError: It belongs to another target.
     """
     if chosen.session:
         summary = await store.find(chosen.session)
         if summary.identity != target.identity:
             raise ConfigError(
-                f"session {summary.session_id} is with {summary.target}, and this is {target.target}",
-                hint="choose its target, or leave --session out",
+                f"conversation {summary.session_id} belongs to {summary.target}, not to {target.target}",
+                hint="choose its target, or omit --session",
             )
         return summary
     if not chosen.last:
         return None
     last = await store.last(target.identity)
     if last is None:
-        raise HarnessError(f"there is no conversation with {target.target} yet", hint="leave --last out")
+        raise HarnessError(f"there is no conversation with {target.target} yet", hint="omit --last")
     return last
 
 
-# -- The work of ``harness exec``: an agent for one turn, from the settings to its end.
+# -- The run: an agent for one turn.
 
 
 CANCEL_LIMIT = 30.0
-"""Seconds that a turn has to end in order when it is cancelled."""
+"""Seconds that a cancelled turn has to end cleanly."""
 UNATTENDED = ("nobody",)
 UNANSWERED = ("timeout", "approver")
-"""Who denied a call (``PermissionReplied.by``) where no operator decided: without one, and with one."""
+"""Values of ``PermissionReplied.by`` for denials that no operator decided: without an operator, and with one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What the command line asks for. ``limit`` is in seconds, ``budget`` in US dollars; None is no limit."""
+    """The request of the command line; ``limit`` is in seconds, ``budget`` in US dollars, None is no limit."""
 
     prompt: str
     profile: ModelProfile | None
-    """The model that is asked for; None is that of the conversation that goes on."""
+    """The requested model; None is that of the resumed conversation."""
     models: ModelTable
     settings: AgentSettings
     toolkit: ToolkitSettings
@@ -332,10 +328,10 @@ class RunRequest:
 async def run_exec(
     session: CliSession, request: RunRequest, target: ExecutionContext, interruption: Interruption
 ) -> int:
-    """Do it; returns the exit code.
+    """Run one turn, print its result and return the exit code.
 
     Raises:
-        HarnessError: harness could not do its work.
+        HarnessError: Harness failed before or after the turn.
     """
     operator = None if request.auto_approve else operator_of(session, request.settings.theme)
     async with _opened(session, request, target, operator) as (agent, toolkit):
@@ -366,7 +362,7 @@ def _beginning(agent: Agent, target: ExecutionContext) -> dict[str, object]:
 
 
 def _print_answer(text: str, interruption: Interruption) -> None:
-    if os.isatty(1):  # what a model says moves no cursor and names no window
+    if os.isatty(1):  # no escape sequence of a model may reach the terminal
         text = "\n".join(readable(line) for line in text.split("\n"))
     ending = "" if text.endswith("\n") or not text else "\n"
     StreamWriter(1, interruption).write((text + ending).encode("utf-8", "surrogateescape"))
@@ -421,25 +417,25 @@ def _approver(request: RunRequest) -> Approver:
 
 
 def _profile_of(resumed: ConversationSummary | None, models: ModelTable, *, as_json: bool) -> ModelProfile:
-    """The model that a conversation was with, or the default when that is gone.
+    """Return the conversation's model profile, or the default if it is not configured any more.
 
     Raises:
-        ConfigError: there is no default either.
+        ConfigError: There is no default either.
     """
     stored, why = stored_model(models, resumed) if resumed is not None else (None, "")
     if stored is not None:
         return stored
     profile = models.profile()
     if why:
-        warn(f"{why}: {profile.name} goes on", as_json_document=as_json)
+        warn(f"{why}: using {profile.name}", as_json_document=as_json)
     return profile
 
 
 def _check_price(profile: ModelProfile) -> None:
-    """Refuse a budget that nobody could keep, before anything is spent.
+    """Refuse a budget for a model without a known price.
 
     Raises:
-        ConfigError: the model has no known price.
+        ConfigError: The model has no known price.
     """
     from pydantic_ai.usage import RequestUsage
 
@@ -447,16 +443,18 @@ def _check_price(profile: ModelProfile) -> None:
 
     if cost_of(RequestUsage(), profile) is None:
         raise ConfigError(
-            f"--budget: the model {profile.name} has no known price",
-            hint="set prices in its profile, or use --max-steps",
+            f"--budget: model {profile.name} has no known price",
+            hint="set prices in its model profile, or use --max-steps",
         )
 
 
 def limited(settings: AgentSettings, budget: float | None, spent: float) -> AgentSettings:
-    """The settings with the budget of this run, sub-agents included. Pure.
+    """Return the settings with the budget of this run, which includes sub-agents. Pure.
 
     Args:
-        spent: what the conversation has cost before, in US dollars.
+        settings: The agent's settings.
+        budget: Maximum cost of this run in US dollars; None keeps the settings.
+        spent: Cost of the conversation so far in US dollars.
     """
     if budget is None:
         return settings
@@ -470,7 +468,7 @@ def limited(settings: AgentSettings, budget: float | None, spent: float) -> Agen
 
 
 class _Run:
-    """One turn, and who watches it."""
+    """One turn, its timeout and its output."""
 
     def __init__(
         self,
@@ -496,11 +494,11 @@ class _Run:
         self._watched = sys.stderr.isatty()
 
     async def run_to_completion(self) -> ExecResult:
-        """Work on the prompt; a signal and the time limit cancel it in order."""
+        """Run the turn to its end; a signal or the timeout cancels it cleanly."""
         from ...agent.turn import TurnResult
 
         started, before = anyio.current_time(), self._agent.state.spent
-        result = TurnResult("cancelled", failure="the turn did not end in time after it was cancelled")
+        result = TurnResult("cancelled", failure="the turn was cancelled, but did not end in time")
         agent = self._agent
         with agent.events.subscribe() as events, agent.events.listening(self._heard):
             if self._operator is not None:
@@ -540,11 +538,11 @@ class _Run:
                 self._refused.append(asked)
 
     def _changed(self, call: ToolCall) -> None:
-        """Let the model know what runs instead of what it asked for."""
+        """Notify the model of the call that runs instead of its own."""
         self._agent.notify_model(change_notice(call, self._redact))
 
     async def _stop(self) -> None:
-        """Cancel the turn when there is a reason to."""
+        """Cancel the turn on an interruption or when the timeout expires."""
         with anyio.move_on_after(self._request.limit) as time, self._interruption.reaches():
             await anyio.sleep_forever()
         self._timed_out = time.cancelled_caught
@@ -564,13 +562,13 @@ class _Run:
         if self._out is not None:
             await self._out.put(event_json(event))
         elif self._operator is not None:
-            async with self._operator.surface.asking:  # a line amid a question would look like a part of it
+            async with self._operator.surface.asking:  # a line within a question would look like part of it
                 self._say(event)
         else:
             self._say(event)
 
     def _catch_up(self, events: Subscription) -> None:
-        """Show now what has happened: what is asked next is below it."""
+        """Print pending events, so that the next question is below them."""
         if self._out is None:
             for event in events.drain():
                 self._say(event)

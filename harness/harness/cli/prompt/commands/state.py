@@ -202,7 +202,7 @@ class Approve(SlashCommand):
 
 _SENTENCES = {
     "ask": "approvals: you are asked",
-    "all": "approvals: everything that would be asked runs unasked on {target}",
+    "all": "approvals: calls that would ask run without asking on {target}",
     "none": "approvals: everything that would be asked is refused",
 }
 
