@@ -133,7 +133,7 @@ async def record() -> tuple[str, str]:
 def _configure(home: Path, url: str) -> None:
     folder = home / ".config" / "harness"
     folder.mkdir(parents=True)
-    table = f'[models.scripted]\nprovider = "openai"\nmodel = "scripted"\nbase_url = "{url}"\ncontext_limit = 200000\n'
+    table = f'[models.scripted]\nprovider = "openai"\nmodel = "scripted"\nbase_url = "{url}"\ncontext_window = 200000\n'
     (folder / "config.toml").write_text(table + 'key = { env = "MODEL_KEY" }\n')
 
 

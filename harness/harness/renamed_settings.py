@@ -25,6 +25,8 @@ RENAMED: Mapping[str, str] = {
     "agent.turn_budget": "turn_budget_usd",
     "agent.session_budget": "conversation_budget_usd",
     "agent.session_tokens": "conversation_max_tokens",
+    "models.*.context_limit": "context_window",
+    "models.*.max_output": "max_output_tokens",
 }
 """Path of the old key → its new name in the same table; ``*`` is any key of a table and any entry of a list."""
 

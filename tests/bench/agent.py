@@ -87,7 +87,7 @@ async def _an_agent(world: World, clock: Clock, context: int = 200_000) -> Async
                 open_agent(
                     ctx,
                     toolkit,
-                    profile_for(server, context_limit=context, key=KEY),
+                    profile_for(server, context_window=context, key=KEY),
                     log=log,
                     session_id=stored.session_id,
                 ) as agent,

@@ -168,7 +168,7 @@ def test_agent(home: Path) -> None:
         settings = home / ".config" / "harness" / "config.toml"
         settings.parent.mkdir(parents=True)
         table = f'[models.own]\nprovider = "ollama"\nmodel = "own"\nbase_url = "{server.ollama_url}"\n'
-        settings.write_text(table + "context_limit = 32768\n")
+        settings.write_text(table + "context_window = 32768\n")
         answer, ended = run(home, "agent.py")
         assert server.refused == []
     assert (answer, ended.partition(",")[0]) == ("It is not full.", "completed 2 answers")

@@ -41,7 +41,7 @@ def profile_for(
     provider: str = "openai",
     name: str = "test",
     *,
-    context_limit: int = 100_000,
+    context_window: int = 100_000,
     key: str = "HARNESS_TEST_KEY",
 ) -> ModelProfile:
     """A model of that provider, which the server plays."""
@@ -57,7 +57,7 @@ def profile_for(
         model="test-model",
         base_url=url,
         key=EnvironmentKey(key),
-        context_limit=context_limit,
+        context_window=context_window,
         retries=2,
     )
 

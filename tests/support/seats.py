@@ -39,7 +39,7 @@ provider = "anthropic"
 model = "claude-scripted"
 base_url = "{server.anthropic_url}"
 key = {{ env = "SCRIPTED_KEY" }}
-context_limit = 200000
+context_window = 200000
 {more}
 """
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import Config
+from harness.agent.models.profiles import models_of
 from harness.agent.settings import agent_settings_of
 from harness.errors import ConfigError
 from harness.renamed_settings import RENAMED, RENAMED_VALUES
@@ -28,6 +29,8 @@ VALUES = {
     "agent.turn_budget": "1.5",
     "agent.session_budget": "2.5",
     "agent.session_tokens": "1000",
+    "models.*.context_limit": "32768",
+    "models.*.max_output": "1024",
 }
 """A value for each old name, not its default."""
 
@@ -42,6 +45,7 @@ REQUIRED = {
 
 READERS: Mapping[str, Callable[[Sequence[SettingsTable]], object]] = {
     "agent": agent_settings_of,
+    "models": models_of,
 }
 """What the program makes of a table of the toolkit or of the agent."""
 

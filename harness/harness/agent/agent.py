@@ -132,7 +132,7 @@ class Agent:
         self._spent = spent or Usage()
         self._of_turn = Usage()
         self._context = 0
-        self._limit = profile.context_limit
+        self._limit = profile.context_window
         self._news: deque[str] = deque(maxlen=NEWS_KEPT)
         self._queue: deque[QueuedPrompt] = deque()
         self._places = 0
@@ -433,7 +433,7 @@ class Agent:
 
     async def _opened(self) -> OpenModel:
         opened = await self._open_model(self._profile)
-        self._limit = opened.context_limit
+        self._limit = opened.context_window
         return opened
 
     def _take_news(self) -> Sequence[str]:
@@ -482,7 +482,7 @@ class Agent:
 
     async def _shorten(self, opened: OpenModel, used: int) -> bool:
         if used and not needed(
-            self.transcript.messages, used, opened.context_limit, self.settings.compaction_threshold
+            self.transcript.messages, used, opened.context_window, self.settings.compaction_threshold
         ):
             return False
         try:
@@ -498,7 +498,7 @@ class Agent:
             return nullcontext(opened)
 
         compacting = ConversationCompactor(as_it_is, self._count_notes, self.executor.services.redactor.text)
-        done = await compacting.compact(self.transcript.messages, opened.context_limit)
+        done = await compacting.compact(self.transcript.messages, opened.context_window)
         if done is None:
             return None
         await self.transcript.replace(done.messages, done.summary)

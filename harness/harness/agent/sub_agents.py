@@ -259,7 +259,7 @@ class _SubagentRun:
         self.parent.charge(spent, self._turn.turn_id)
 
     async def _shorten(self, opened: OpenModel, used: int) -> bool:
-        limit = opened.context_limit
+        limit = opened.context_window
         if used and not needed(self.transcript.messages, used, limit, self.parent.settings().compaction_threshold):
             return False
         try:

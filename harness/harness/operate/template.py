@@ -107,7 +107,7 @@ MODELS = """
 # provider = "ollama"
 # model = "qwen3:8b"
 # base_url = "http://127.0.0.1:11434/v1"
-# context_limit = 32768
+# context_window = 32768
 """
 
 

@@ -219,7 +219,7 @@ async def compacting(
     server: ModelServer, limit: int = 0, provider: str = "openai"
 ) -> AsyncIterator[ConversationCompactor]:
     url = server.anthropic_url if provider == "anthropic" else server.openai_url
-    profile = ModelProfile("test", provider, "test-model", url, context_limit=limit)
+    profile = ModelProfile("test", provider, "test-model", url, context_window=limit)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[OpenModel]:

@@ -47,7 +47,7 @@ def test_known_models_have_a_price_and_a_limit_and_others_have_none() -> None:
     ):
         assert cost_of(USAGE, unknown) is None
         assert context_limit_of(unknown) == 0
-    assert context_limit_of(ModelProfile("a", "ollama", "m", context_limit=8192)) == 8192
+    assert context_limit_of(ModelProfile("a", "ollama", "m", context_window=8192)) == 8192
 
 
 # -- the script
@@ -102,6 +102,6 @@ async def test_a_step_waits_for_what_it_is_told_to_wait_for() -> None:
 
 
 def test_a_scripted_model_says_so() -> None:
-    opened = open_scripted([], context_limit=1000)
-    assert (opened.profile.label, opened.model.system, opened.context_limit) == ("scripted:scripted", "scripted", 1000)
+    opened = open_scripted([], context_window=1000)
+    assert (opened.profile.label, opened.model.system, opened.context_window) == ("scripted:scripted", "scripted", 1000)
     assert cost_of(USAGE, opened.profile) is None

@@ -30,8 +30,8 @@ provider = "anthropic"
 model = "claude-x"
 base_url = "https://proxy.example.com/anthropic"
 key = { env = "MY_KEY" }
-context_limit = 200000
-max_output = 8192
+context_window = 200000
+max_output_tokens = 8192
 temperature = 0.2
 top_p = 1
 reasoning = "medium"
@@ -67,8 +67,8 @@ def test_every_key_of_a_profile_is_read(tmp_path: Path) -> None:
             model="claude-x",
             base_url="https://proxy.example.com/anthropic",
             key=EnvironmentKey("MY_KEY"),
-            context_limit=200_000,
-            max_output=8192,
+            context_window=200_000,
+            max_output_tokens=8192,
             temperature=0.2,
             top_p=1.0,
             reasoning="medium",
@@ -122,7 +122,7 @@ def test_a_key_is_named_by_its_place(tmp_path: Path, written: str, source: objec
         ("timeout = 0", "models.a.timeout: input should be greater than or equal to 0.1"),
         ("timeout = inf", "models.a.timeout"),
         ("retries = 21", "models.a.retries: input should be less than or equal to 20"),
-        ("context_limit = 0", "models.a.context_limit: input should be greater than or equal to 1"),
+        ("context_window = 0", "models.a.context_window: input should be greater than or equal to 1"),
     ],
 )
 def test_a_mistake_is_named_by_its_place_and_no_value_of_a_key_is_shown(tmp_path: Path, line: str, said: str) -> None:

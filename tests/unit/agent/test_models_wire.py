@@ -161,7 +161,7 @@ async def test_a_conversation_with_reasoning_and_parallel_calls_goes_over_the_wi
     usage = ReportedUsage(input=100, output=20, cache_read=50, reasoning=0)
     first = Answer((Reasoning("Let me think."), Text("I look at it."), *both), usage=usage)
     with serve(kind, [first, say("The disk is full.")], key=KEY) as server:
-        profile = replace(kind.profile(server), max_output=512, temperature=0.5, reasoning="low")
+        profile = replace(kind.profile(server), max_output_tokens=512, temperature=0.5, reasoning="low")
         async with open_model(profile, environ={"K": KEY}) as opened:
             asked = ModelRequest([UserPromptPart("What is wrong?")], instructions="You look after hosts.")
             answer = await ask(opened, asked)
@@ -331,7 +331,7 @@ async def test_settings_go_with_every_request_and_only_those_that_are_set() -> N
     with model_server([say("hi"), say("hi")]) as server:
         for profile in (
             KINDS[0].profile(server),
-            replace(KINDS[0].profile(server), max_output=99, temperature=0.0, top_p=0.5),
+            replace(KINDS[0].profile(server), max_output_tokens=99, temperature=0.0, top_p=0.5),
         ):
             async with open_model(profile, environ={"K": KEY}) as opened:
                 await ask(opened, ModelRequest.user_text_prompt("hi"))

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...deprecated_names import renamed_fields
 from .failures import ModelFailure, model_failure, unfinished
 from .model import OpenModel, cost_of
 from .profiles import ModelProfile
@@ -20,6 +21,7 @@ QUESTION = "This is a test of the connection. Answer with the one word: ready"
 TOOL = "harness_test"
 
 
+@renamed_fields(context_limit="context_window")
 @dataclass(frozen=True, slots=True)
 class ModelCheck:
     """The result of one request to a model. ``failure`` None: it succeeded."""
@@ -34,7 +36,7 @@ class ModelCheck:
     output_tokens: int = 0
     cost: Decimal | None = None
     """US dollars."""
-    context_limit: int = 0
+    context_window: int = 0
 
 
 async def check_model(profile: ModelProfile) -> ModelCheck:
@@ -76,5 +78,5 @@ async def _asked(opened: OpenModel) -> ModelCheck:
         input_tokens=response.usage.input_tokens,
         output_tokens=response.usage.output_tokens,
         cost=cost_of(response.usage, opened.profile),
-        context_limit=opened.context_limit,
+        context_window=opened.context_window,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...deprecated_names import renamed_fields
 from .profiles import ModelProfile, Price
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
 # -- The open model
 
 
+@renamed_fields(context_limit="context_window")
 @dataclass(frozen=True, slots=True)
 class OpenModel:
     """A profile's model with its HTTP client; ``settings`` are sent with every request."""
@@ -31,7 +33,7 @@ class OpenModel:
     profile: ModelProfile
     model: Model = field(repr=False)
     settings: ModelSettings
-    context_limit: int = 0
+    context_window: int = 0
     """Maximum tokens: from the profile, else from the list of genai-prices; 0: unknown."""
 
 
@@ -79,8 +81,8 @@ def _listed_cost(usage: RequestUsage, profile: ModelProfile) -> Decimal | None:
 
 def context_limit_of(profile: ModelProfile) -> int:
     """Return the model's maximum tokens: from the profile, else from the list; 0 if unknown."""
-    if profile.context_limit or profile.base_url:
-        return profile.context_limit
+    if profile.context_window or profile.base_url:
+        return profile.context_window
     try:
         from genai_prices.data_snapshot import get_snapshot
 

@@ -273,7 +273,7 @@ def _strict(profile: ModelProfile) -> PydanticProfile | None:
 
 def _settings(profile: ModelProfile, model: Model) -> ModelSettings:
     wanted = {
-        "max_tokens": profile.max_output or None,
+        "max_tokens": profile.max_output_tokens or None,
         "temperature": profile.temperature,
         "top_p": profile.top_p,
         "thinking": THINKING.get(profile.reasoning),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ...deprecated_names import renamed_fields
 from ...errors import ConfigError
 from ...settings import CommandLineChoices, SettingsTable, load_tables
 from ...settings_schema import suggest
@@ -37,6 +38,7 @@ class Price:
     cache_write: Decimal | None = None
 
 
+@renamed_fields(context_limit="context_window", max_output="max_output_tokens")
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
     """A model, its address and its parameters. Zero and empty leave the choice to the provider."""
@@ -47,9 +49,9 @@ class ModelProfile:
     base_url: str = ""
     key: KeySource | None = None
     """None: the provider's usual variable, or no key if ``base_url`` is set."""
-    context_limit: int = 0
+    context_window: int = 0
     """Maximum tokens of a request and its response."""
-    max_output: int = 0
+    max_output_tokens: int = 0
     """Maximum tokens of one response."""
     temperature: float | None = None
     top_p: float | None = None

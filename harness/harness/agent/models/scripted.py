@@ -18,6 +18,7 @@ from pydantic_ai.models.function import (
 )
 from pydantic_ai.settings import ModelSettings
 
+from ...deprecated_names import renamed_arguments
 from ...toolkit.values import JsonObject
 from .model import OpenModel
 from .profiles import ModelProfile
@@ -111,7 +112,8 @@ def _words(text: str) -> Iterator[str]:
         yield words[-1]
 
 
-def open_scripted(script: Sequence[Step], *, name: str = SCRIPTED, context_limit: int = 0) -> OpenModel:
+@renamed_arguments(context_limit="context_window")
+def open_scripted(script: Sequence[Step], *, name: str = SCRIPTED, context_window: int = 0) -> OpenModel:
     """Return a scripted model in the form that :func:`harness.agent.models.open_model` yields."""
-    profile = ModelProfile(name, SCRIPTED, name, context_limit=context_limit)
-    return OpenModel(profile, ScriptedModel(script, name=name), ModelSettings(), context_limit)
+    profile = ModelProfile(name, SCRIPTED, name, context_window=context_window)
+    return OpenModel(profile, ScriptedModel(script, name=name), ModelSettings(), context_window)

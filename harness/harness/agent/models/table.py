@@ -90,8 +90,8 @@ class _Profile(_Table):
     model: Word
     base_url: str = ""
     key: _Key | None = None
-    context_limit: Tokens | None = None
-    max_output: Tokens | None = None
+    context_window: Tokens | None = None
+    max_output_tokens: Tokens | None = None
     temperature: float | None = Field(None, ge=0, le=2, strict=False)
     top_p: float | None = Field(None, gt=0, le=1, strict=False)
     reasoning: Reasoning = ""
@@ -154,8 +154,8 @@ def _made(name: str, found: _Profile) -> ModelProfile:
         model=found.model,
         base_url=found.base_url,
         key=None if found.key is None else found.key.source(),
-        context_limit=found.context_limit or 0,
-        max_output=found.max_output or 0,
+        context_window=found.context_window or 0,
+        max_output_tokens=found.max_output_tokens or 0,
         temperature=found.temperature,
         top_p=found.top_p,
         reasoning=found.reasoning,

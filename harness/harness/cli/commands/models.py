@@ -56,8 +56,8 @@ def _document(profile: ModelProfile) -> dict[str, object]:
         "model": profile.model,
         "base_url": profile.base_url,
         "key": [str(source) for source in profile.key_sources],
-        "context_limit": profile.context_limit or None,
-        "max_output": profile.max_output or None,
+        "context_limit": profile.context_window or None,
+        "max_output": profile.max_output_tokens or None,
         "temperature": profile.temperature,
         "top_p": profile.top_p,
         "reasoning": profile.reasoning or None,
@@ -110,7 +110,7 @@ def _show(result: ModelCheck) -> None:
     click.echo(f"{readable(result.profile.label)} responds: {readable(result.answer)[:60]}")
     click.echo(f"first output after {result.first:.2f} s, complete after {result.seconds:.2f} s")
     click.echo(f"{result.input_tokens} tokens in, {result.output_tokens} out; cost {cost}")
-    click.echo(f"context limit: {result.context_limit or 'unknown; set context_limit in its model profile'}")
+    click.echo(f"context window: {result.context_window or 'unknown; set context_window in its model profile'}")
 
 
 def _result(result: ModelCheck) -> dict[str, object]:
@@ -127,7 +127,7 @@ def _result(result: ModelCheck) -> dict[str, object]:
         "input_tokens": result.input_tokens,
         "output_tokens": result.output_tokens,
         "cost": None if result.cost is None else float(result.cost),
-        "context_limit": result.context_limit or None,
+        "context_limit": result.context_window or None,
     }
 
 

@@ -199,7 +199,7 @@ class Model(SlashCommand):
 
 
 def _model_row(profile: ModelProfile, *, is_current: bool) -> tuple[str, ...]:
-    limit = f"{profile.context_limit // 1000}k" if profile.context_limit else ""
+    limit = f"{profile.context_window // 1000}k" if profile.context_window else ""
     return "*" if is_current else "", profile.name, f"{profile.label}", limit
 
 
