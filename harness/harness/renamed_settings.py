@@ -27,6 +27,11 @@ RENAMED: Mapping[str, str] = {
     "agent.session_tokens": "conversation_max_tokens",
     "models.*.context_limit": "context_window",
     "models.*.max_output": "max_output_tokens",
+    "permissions.only": "allowed_tools",
+    "permissions.secrets": "secret_paths",
+    "permissions.blocked": "blocked_commands",
+    "permissions.timeout": "approval_timeout",
+    "permissions.aiexclude_seconds": "aiexclude_cache_seconds",
 }
 """Path of the old key → its new name in the same table; ``*`` is any key of a table and any entry of a list."""
 

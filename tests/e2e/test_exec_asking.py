@@ -91,7 +91,7 @@ async def test_ctrl_c_at_a_question_cancels_the_turn_and_ctrl_d_denies_the_call(
 
 
 async def test_without_an_answer_in_time_it_is_denied_and_the_exit_code_says_so(seats: Seats) -> None:
-    limit = "[permissions]\ntimeout = 1\n"
+    limit = "[permissions]\napproval_timeout = 1\n"
     script = [shell("touch made"), say("It was denied.")]
     seat = seats.take("exec", "go", script=script, settings=limit, size=(160, 50))
     assert await seat.ended() == 126

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("needs_process")
 
 LIMIT = 30
 FREE = '[permissions]\nmode = "auto"\n'
-ASKING = "[permissions]\ntimeout = 300\n"
+ASKING = "[permissions]\napproval_timeout = 300\n"
 
 
 @pytest.fixture

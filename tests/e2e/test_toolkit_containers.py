@@ -54,7 +54,7 @@ async def test_what_is_kept_back_below_a_directory_is_found_there(
     way = make_way("podman")
     with container(way.engine) as one:
         async with way.connect(one) as ctx:
-            made = desk(mode=Mode.AUTO, execution=ctx, aiexclude_seconds=0.0)
+            made = desk(mode=Mode.AUTO, execution=ctx, aiexclude_cache_seconds=0.0)
             await ctx.mkdir("/srv/app/.deep/db", parents=True)
             await ctx.write_file("/srv/app/.deep/db/dump.sql", "x")
             assert await made.allows("run_shell", "grep -r x /srv")

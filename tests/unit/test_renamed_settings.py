@@ -14,6 +14,7 @@ from harness.agent.settings import agent_settings_of
 from harness.errors import ConfigError
 from harness.renamed_settings import RENAMED, RENAMED_VALUES
 from harness.settings import CommandLineChoices, Settings, SettingsTable, load_settings, load_tables, user_config_path
+from harness.toolkit.permissions.rules.settings import settings_of
 
 VALUES = {
     "tmux_at": '"here"',
@@ -31,6 +32,11 @@ VALUES = {
     "agent.session_tokens": "1000",
     "models.*.context_limit": "32768",
     "models.*.max_output": "1024",
+    "permissions.only": '["read_*"]',
+    "permissions.secrets": '["!*.pem"]',
+    "permissions.blocked": '["mkfs*"]',
+    "permissions.timeout": "90",
+    "permissions.aiexclude_seconds": "60",
 }
 """A value for each old name, not its default."""
 
@@ -46,6 +52,7 @@ REQUIRED = {
 READERS: Mapping[str, Callable[[Sequence[SettingsTable]], object]] = {
     "agent": agent_settings_of,
     "models": models_of,
+    "permissions": settings_of,
 }
 """What the program makes of a table of the toolkit or of the agent."""
 

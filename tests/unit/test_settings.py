@@ -216,7 +216,8 @@ def test_values_of_environment_variables_are_not_repeated_in_errors(place: Place
 
 def test_durations_and_sizes_may_have_units(place: Place) -> None:
     place.user(
-        'control_persist = "1h"\njobs_max_age = "2d"\njob_log_limit = "64MiB"\ntimeout = "10m"\nconnect_timeout = 5\n'
+        'control_persist = "1h"\njobs_max_age = "2d"\njob_log_max_bytes = "64MiB"\n'
+        'timeout = "10m"\nconnect_timeout = 5\n'
     )
     settings = place.load()
     assert settings.config.control_persist == 3600

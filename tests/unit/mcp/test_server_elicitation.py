@@ -169,7 +169,7 @@ def asking(tool: Runner, timeout: float = 60.0) -> tuple[Toolbox, Callable[[Clie
     box = toolbox([tool])
 
     def made(approver: ClientApprover) -> Executor:
-        policy = RulePolicy(replace(PermissionSettings(), timeout=timeout), approver=approver)
+        policy = RulePolicy(replace(PermissionSettings(), approval_timeout=timeout), approver=approver)
         services: Services = replace(box.executor.services, policy=policy)
         return replace(box.executor, services=services)
 

@@ -156,7 +156,7 @@ async def test_what_was_approved_waits_for_a_paused_agent_without_a_limit() -> N
 
     gate = Watched()
     gate.pause()
-    made = desk(GatedApprover(says(ApprovalScope.ONCE), gate), timeout=30.0)
+    made = desk(GatedApprover(says(ApprovalScope.ONCE), gate), approval_timeout=30.0)
     assert await made.allows("write_file", "/srv/a")
     assert deadlines == [math.inf]
 

@@ -276,18 +276,18 @@ class Silent(Approver):
 
 async def test_a_question_without_an_answer_is_a_denial_after_its_time() -> None:
     approver = Silent()
-    made = desk(approver, timeout=0.05)
+    made = desk(approver, approval_timeout=0.05)
     with anyio.fail_after(5):
         verdict, events = await events_of(made, "write_file", "/srv/a")
     assert (verdict.allowed, verdict.reason) == (False, "nobody answered within 0.05 s")
     assert [type(event) for event in events] == [PermissionAsked, PermissionReplied]
     assert len(approver.over) == 1
-    assert desk().policy.settings.timeout == 60
+    assert desk().policy.settings.approval_timeout == 60
 
 
 async def test_a_question_that_is_given_up_gets_a_reply_and_lets_the_next_one_ask() -> None:
     approver = Silent()
-    made = desk(approver, timeout=30)
+    made = desk(approver, approval_timeout=30)
     with made.ctx.events.subscribe() as events, anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(made.decide, "write_file", "/srv/a")

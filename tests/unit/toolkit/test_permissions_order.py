@@ -168,7 +168,7 @@ async def test_a_rule_for_another_name_of_a_tool_is_a_rule_for_it() -> None:
     rule = decide([claim_of()], replace(PLAIN, profile=denying)).rule
     assert rule is not None
     assert rule.tool == "bash"
-    settings: dict[str, object] = {"rules": (Rule(DENY, tool="put"),), "only": ("put", "read_file")}
+    settings: dict[str, object] = {"rules": (Rule(DENY, tool="put"),), "allowed_tools": ("put", "read_file")}
     made = desk(mode=Mode.AUTO, **settings)  # type: ignore[arg-type]  # fields of the settings
     other = Stub("write_file", replace(TRAITS["write_file"], aliases=("put",)))
     assert (await made.decide("write_file", "/srv/a")).by == "whitelist"

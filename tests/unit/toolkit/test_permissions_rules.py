@@ -343,7 +343,7 @@ def test_files_add_up_and_the_later_one_comes_first() -> None:
     settings = settings_of(
         [
             table(mode="auto", allow=["git *", {"tool": "write_file", "argument": "~/out/**"}], deny=["rm *"]),
-            table("second", mode="ask", ask=[{"tool": "read_file", "target": "ssh://prod*"}], secrets=["*.crt"]),
+            table("second", mode="ask", ask=[{"tool": "read_file", "target": "ssh://prod*"}], secret_paths=["*.crt"]),
         ]
     )
     assert settings.mode is Mode.ASK
@@ -354,7 +354,7 @@ def test_files_add_up_and_the_later_one_comes_first() -> None:
         "allow write_file '~/out/**'",
     ]
     assert [rule.origin for rule in settings.rules] == ["second", "mine", "mine", "mine"]
-    assert settings.secrets[-1] == "*.crt"
+    assert settings.secret_paths[-1] == "*.crt"
 
 
 @pytest.mark.parametrize(
@@ -362,9 +362,9 @@ def test_files_add_up_and_the_later_one_comes_first() -> None:
     [
         {"allow": ["ls"]},
         {"mode": "auto"},
-        {"secrets": ["!.env"]},
-        {"timeout": 600.0},
-        {"aiexclude_seconds": 100.0},
+        {"secret_paths": ["!.env"]},
+        {"approval_timeout": 600.0},
+        {"aiexclude_cache_seconds": 100.0},
     ],
 )
 def test_a_file_that_is_not_trusted_may_not_loosen(values: dict[str, object]) -> None:
@@ -374,13 +374,19 @@ def test_a_file_that_is_not_trusted_may_not_loosen(values: dict[str, object]) ->
 
 def test_a_file_that_is_not_trusted_may_tighten() -> None:
     theirs = table(
-        "theirs", trusted=False, mode="strict", deny=["rm *"], ask=["git *"], secrets=["*.x"], only=["read_file", "x"]
+        "theirs",
+        trusted=False,
+        mode="strict",
+        deny=["rm *"],
+        ask=["git *"],
+        secret_paths=["*.x"],
+        allowed_tools=["read_file", "x"],
     )
-    settings = settings_of([table(only=["read_file", "run_shell"], allow=["git *"]), theirs])
-    assert (settings.mode, settings.only) == (Mode.STRICT, ("read_file",))
+    settings = settings_of([table(allowed_tools=["read_file", "run_shell"], allow=["git *"]), theirs])
+    assert (settings.mode, settings.allowed_tools) == (Mode.STRICT, ("read_file",))
     assert [rule.action for rule in settings.rules] == [Action.DENY, Action.ASK, Action.ALLOW]
-    assert settings_of([table(only=["a"]), table(trusted=False, only=["b"])]).only == ("",)
-    assert settings_of([table(trusted=False, only=["b"])]).only == ("b",)
+    assert settings_of([table(allowed_tools=["a"]), table(trusted=False, allowed_tools=["b"])]).allowed_tools == ("",)
+    assert settings_of([table(trusted=False, allowed_tools=["b"])]).allowed_tools == ("b",)
 
 
 @pytest.mark.parametrize(
@@ -390,7 +396,7 @@ def test_a_file_that_is_not_trusted_may_tighten() -> None:
         ({"mode": "yolo"}, "permissions.mode"),
         ({"allow": [{"tool": "x", "arg": "y"}]}, "permissions.allow"),
         ({"deny": "rm *"}, "permissions.deny"),
-        ({"timeout": 0}, "permissions.timeout"),
+        ({"approval_timeout": 0}, "permissions.approval_timeout"),
     ],
 )
 def test_a_mistake_names_file_and_key(values: dict[str, object], message: str) -> None:

@@ -63,7 +63,7 @@ async def test_none_in_advance_denies_what_would_be_asked_and_asks_nobody() -> N
 
 
 async def test_approval_in_advance_lifts_no_denial() -> None:
-    made = desk(rules=(Rule(Action.DENY, argument="/srv/a"),), only=("write_file",))
+    made = desk(rules=(Rule(Action.DENY, argument="/srv/a"),), allowed_tools=("write_file",))
     made.policy.timed.set("all")
     assert not await made.allows("write_file", "/srv/a")
     assert not await made.allows("write_file", "~/.ssh/id_rsa")

@@ -74,7 +74,7 @@ async def test_a_pattern_that_allows_the_command_says_nothing_of_what_it_does_no
 
 
 async def test_patterns_of_every_kind_are_looked_for(here: ExecutionContext, home: Path) -> None:
-    made = there(here, home, aiexclude_seconds=0.0)
+    made = there(here, home, aiexclude_cache_seconds=0.0)
     app, file = home / "app", home / "app/.aiexclude"
     (app / "src/.hid den/deep").mkdir(parents=True)
     (app / "src/.hid den/deep/k[1].txt").write_text("x")
@@ -136,7 +136,7 @@ async def test_the_audit_and_what_was_accepted_of_servers_are_protected_wherever
 
 async def test_what_was_found_below_is_taken_for_known_for_a_moment() -> None:
     backend = MemoryBackend(found_nothing)
-    made = desk(mode=Mode.AUTO, backend=backend, aiexclude_seconds=5.0)
+    made = desk(mode=Mode.AUTO, backend=backend, aiexclude_cache_seconds=5.0)
     await made.ctx.execution.mkdir("/top")
     for seconds, looks in ((0.0, 1), (4.9, 1), (0.2, 2), (0.0, 2)):
         made.clock.now += seconds

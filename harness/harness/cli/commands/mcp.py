@@ -146,7 +146,7 @@ async def _open(
     variables = dict(session.settings.config.env) | dict(secrets or {})
     chosen = load_toolkit_settings(choices)
     if secret_file is not None:
-        kept = replace(chosen.permissions, secrets=(*chosen.permissions.secrets, str(secret_file)))
+        kept = replace(chosen.permissions, secret_paths=(*chosen.permissions.secret_paths, str(secret_file)))
         chosen = replace(chosen, permissions=kept)
     toolkit = await stack.enter_async_context(open_toolkit(chosen, profile=profile, variables=variables))
     for problem in toolkit.problems:

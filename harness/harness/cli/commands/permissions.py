@@ -129,9 +129,16 @@ def list_rules(ctx: click.Context) -> None:
     rules = (*stored.rules, *settings.rules)
     if session.json:
         file = {"file": str(rule_file_path()), "failure": stored.failure}
-        print_json({"mode": settings.mode.value, "only": settings.only, **file, "rules": [_rule(one) for one in rules]})
+        print_json(
+            {
+                "mode": settings.mode.value,
+                "only": settings.allowed_tools,
+                **file,
+                "rules": [_rule(one) for one in rules],
+            }
+        )
         return
-    only = f"; only these tools: {', '.join(settings.only)}" if settings.only else ""
+    only = f"; only these tools: {', '.join(settings.allowed_tools)}" if settings.allowed_tools else ""
     click.echo(f"mode: {settings.mode.value}{only}")
     if stored.failure:
         note(f"approval is required for every call: {stored.failure}")

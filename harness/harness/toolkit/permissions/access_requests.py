@@ -633,7 +633,7 @@ class _Reader:
         reader = CommandReader(
             self._ctx.execution,
             self._denials,
-            self._settings.blocked,
+            self._settings.blocked_commands,
             self._tool,
             "" if keys else self._start(subject),  # keys go where the pane's shell is, whatever the call's directory
             "" if keys else self._extras(),

@@ -170,7 +170,7 @@ class RulePolicy(Policy):
         self._denials = HardDenials(self.settings, clock, _own_files(file), _own_places(file))
         self._names: dict[str, str] = {}
         self._profile = RuleIndex(self.settings.rules)
-        self._only = self.settings.only
+        self._only = self.settings.allowed_tools
         self._stored = LoadedRules()
         self._stored_index = RuleIndex()
         self._looked = float("-inf")
@@ -310,7 +310,7 @@ class RulePolicy(Policy):
         """Take rules for another name of a tool, also of a profile, as rules for it; the tools may have changed."""
         tools = registry.list()
         names = {alias: tool.name for tool in tools for alias in tool.traits.aliases}
-        named = {*self._profile.tools, *self._stored_index.tools, *self.settings.only}
+        named = {*self._profile.tools, *self._stored_index.tools, *self.settings.allowed_tools}
         if unknown := {name for name in named - names.keys() - {tool.name for tool in tools} if not has_wildcard(name)}:
             from ..tool_profiles import face_names  # it imports every profile
 
@@ -320,7 +320,7 @@ class RulePolicy(Policy):
         self._names = names
         self._profile = RuleIndex(self.settings.rules, names)
         self._stored_index = RuleIndex(self._stored.rules, names)
-        self._only = tuple(names.get(name, name) for name in self.settings.only)
+        self._only = tuple(names.get(name, name) for name in self.settings.allowed_tools)
 
     # -- asking
 
@@ -350,7 +350,7 @@ class RulePolicy(Policy):
         refusal = await refused_question(request, question.reason, ctx)
         if refusal is not None:
             return Verdict(False, refusal, "hook")
-        answer = await ask(self.approver, question, self.settings.timeout, ctx)
+        answer = await ask(self.approver, question, self.settings.approval_timeout, ctx)
         if answer.call is not None and answer.scope.allows:
             self._changed[ctx.notes] = (answer.call.arguments, answer.by)
             return Verdict(True, "changed by the approver", answer.by, answer.call)

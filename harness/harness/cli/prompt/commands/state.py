@@ -227,8 +227,8 @@ class Permissions(SlashCommand):
         stored = await to_thread.run_sync(context.toolkit.rules.load)
         output = context.output
         output.say(f"mode: {settings.mode.value} ({MODES[settings.mode.value]})")
-        if settings.only:
-            output.say(f"only these tools: {', '.join(settings.only)}")
+        if settings.allowed_tools:
+            output.say(f"only these tools: {', '.join(settings.allowed_tools)}")
         output.say(f"approvals: {approval_state(context.timed)}")
         if stored.failure:
             output.warn(f"everything asks: {stored.failure}")

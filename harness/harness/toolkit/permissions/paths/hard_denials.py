@@ -302,10 +302,10 @@ class HardDenials:
         protected: Iterable[str] = (),
         places: Iterable[str] = (),
     ) -> None:
-        self._secrets = SecretPaths(settings.secrets)
+        self._secrets = SecretPaths(settings.secret_paths)
         self._protected = SecretPaths((*PROTECTED, *protected), copies=False)
         self._places = tuple(places)
-        self._aiexclude = AiExclude(settings.aiexclude_seconds, clock)
+        self._aiexclude = AiExclude(settings.aiexclude_cache_seconds, clock)
 
     def hidden(self, path: str, home: str) -> str:
         """Why a path, as it is written, is a secret; empty when it is none. Pure."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ....deprecated_names import renamed_fields
 from ....errors import ConfigError
 from ....settings import SettingsTable
 from ..globs import has_wildcard, matches
@@ -193,6 +194,13 @@ class Mode(StrEnum):
 STRICTNESS = {Mode.AUTO: 0, Mode.ASK: 1, Mode.STRICT: 2, Mode.DENY: 3}
 
 
+@renamed_fields(
+    only="allowed_tools",
+    secrets="secret_paths",
+    blocked="blocked_commands",
+    timeout="approval_timeout",
+    aiexclude_seconds="aiexclude_cache_seconds",
+)
 @dataclass(frozen=True, slots=True)
 class PermissionSettings:
     """What the operator has set. Times are in seconds."""
@@ -200,15 +208,15 @@ class PermissionSettings:
     mode: Mode = Mode.ASK
     rules: tuple[Rule, ...] = ()
     """In their order; the first that covers a thing decides, but one that denies always does."""
-    only: tuple[str, ...] = ()
+    allowed_tools: tuple[str, ...] = ()
     """Tools (patterns) beside which nothing runs; empty is no such limit."""
-    secrets: tuple[str, ...] = SECRETS
-    blocked: tuple[str, ...] = BLOCKED
+    secret_paths: tuple[str, ...] = SECRETS
+    blocked_commands: tuple[str, ...] = BLOCKED
     network_lookups: bool = False
     """Commands that look something up on other hosts (``dig``, ``ping -c``, ``curl -I``) run as those that read."""
-    timeout: float = 60.0
+    approval_timeout: float = 60.0
     """How long a question waits for its answer; then it is denied."""
-    aiexclude_seconds: float = 5.0
+    aiexclude_cache_seconds: float = 5.0
     """How long an ``.aiexclude`` that was read is taken for known."""
 
 
@@ -230,12 +238,12 @@ class _Table(BaseModel):
     allow: list[_RuleTable | str] = Field(default_factory=list)
     deny: list[_RuleTable | str] = Field(default_factory=list)
     ask: list[_RuleTable | str] = Field(default_factory=list)
-    only: list[str] = Field(default_factory=list)
-    secrets: list[str] = Field(default_factory=list)
-    blocked: list[str] = Field(default_factory=list)
+    allowed_tools: list[str] = Field(default_factory=list)
+    secret_paths: list[str] = Field(default_factory=list)
+    blocked_commands: list[str] = Field(default_factory=list)
     network_lookups: bool | None = None
-    timeout: float | None = Field(None, gt=0, le=86400)
-    aiexclude_seconds: float | None = Field(None, ge=0, le=3600)
+    approval_timeout: float | None = Field(None, gt=0, le=86400)
+    aiexclude_cache_seconds: float | None = Field(None, ge=0, le=3600)
 
 
 def settings_of(tables: Iterable[SettingsTable]) -> PermissionSettings:
@@ -267,12 +275,12 @@ def _with(settings: PermissionSettings, table: _Table, source: SettingsTable) ->
         settings,
         mode=table.mode or settings.mode,
         rules=(*rules, *settings.rules),
-        only=_narrowed(settings.only, tuple(table.only), trusted=source.trusted),
-        secrets=(*settings.secrets, *table.secrets),
-        blocked=(*settings.blocked, *table.blocked),
+        allowed_tools=_narrowed(settings.allowed_tools, tuple(table.allowed_tools), trusted=source.trusted),
+        secret_paths=(*settings.secret_paths, *table.secret_paths),
+        blocked_commands=(*settings.blocked_commands, *table.blocked_commands),
         network_lookups=settings.network_lookups if table.network_lookups is None else table.network_lookups,
-        timeout=table.timeout or settings.timeout,
-        aiexclude_seconds=_given(table.aiexclude_seconds, settings.aiexclude_seconds),
+        approval_timeout=table.approval_timeout or settings.approval_timeout,
+        aiexclude_cache_seconds=_given(table.aiexclude_cache_seconds, settings.aiexclude_cache_seconds),
     )
 
 
@@ -307,10 +315,14 @@ def _refuse_loosening(settings: PermissionSettings, table: _Table, origin: str) 
     loosened = [
         *(["allow"] if table.allow else []),
         *(["mode"] if table.mode and STRICTNESS[table.mode] < STRICTNESS[settings.mode] else []),
-        *(["secrets"] if any(pattern.startswith("!") for pattern in table.secrets) else []),
+        *(["secret_paths"] if any(pattern.startswith("!") for pattern in table.secret_paths) else []),
         *(["network_lookups"] if table.network_lookups and not settings.network_lookups else []),
-        *(["timeout"] if table.timeout and table.timeout > settings.timeout else []),
-        *(["aiexclude_seconds"] if _given(table.aiexclude_seconds, 0) > settings.aiexclude_seconds else []),
+        *(["approval_timeout"] if (table.approval_timeout or 0) > settings.approval_timeout else []),
+        *(
+            ["aiexclude_cache_seconds"]
+            if _given(table.aiexclude_cache_seconds, 0) > settings.aiexclude_cache_seconds
+            else []
+        ),
     ]
     if loosened:
         raise ConfigError(
