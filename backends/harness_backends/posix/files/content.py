@@ -216,7 +216,8 @@ hxf_receive() { (umask 077; set -C; exec cat >"$stage"); }
 hxf_into() { hxf_receive; }
 """
 # The disk writes while the content is still coming, so that the fsync at the end has little left to wait for. A file
-# that is opened for reading is not made again when it has gone meanwhile; fsync needs no more.
+# that is opened for reading is not made again when it has gone meanwhile; fsync needs no more. It is killed: a shell's
+# child has the traps of its parent for a moment, and forgets any other signal that comes then.
 FLUSHED = """
 hxf_flush() {
   while { sleep 0.1 || sleep 1; } && kill -0 $$ && [ -f "$stage" ]; do dd if=/dev/null conv=fsync 1<"$stage"; done
@@ -225,7 +226,7 @@ hxf_into() {
   hxf_flush </dev/null >/dev/null 2>&1 &
   hxf_receive
   code=$?
-  { kill $! && wait $!; } 2>/dev/null
+  { kill -9 $! && wait $!; } 2>/dev/null
   return "$code"
 }
 """

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -19,7 +21,10 @@ from ...errors import (
     PermissionDenied,
     StaleFileError,
 )
-from ._registry import check, scratch
+from ._registry import check, scratch, until
+
+LONG = 64 << 20
+"""Bytes that take longer to write than to cancel."""
 
 NAMES = [
     "plain",
@@ -342,3 +347,33 @@ async def uploads_and_downloads(ctx: ExecutionContext) -> None:
             assert await ctx.download(f"{directory}/f", str(copy)) == len(data)
             await refused(ctx.download(f"{directory}/none", str(copy)), FileNotFound)
         assert await anyio.Path(copy).read_bytes() == data
+
+
+@check("A cancelled upload or write leaves the old file or all of the new one, and nothing else.")
+async def cancelled_writes_leave_nothing(ctx: ExecutionContext) -> None:
+    with tempfile.TemporaryDirectory() as here:
+        source = Path(here, "source")
+        await anyio.Path(source).write_bytes(bytes(LONG))
+        async with scratch(ctx) as directory:
+            await ctx.write_file(f"{directory}/f", b"old")
+            await cancelled(partial(ctx.upload, str(source), f"{directory}/f"))
+            await cancelled(partial(ctx.write_file, f"{directory}/f", bytes(LONG)))
+
+            async def nothing_left() -> bool:
+                return [entry.name for entry in await ctx.list_dir(directory)] == ["f"]
+
+            await until(nothing_left, "only the file is there")
+            assert (await ctx.stat(f"{directory}/f")).size in (3, LONG)
+
+
+async def cancelled(write: Callable[..., Coroutine[Any, Any, object]]) -> None:
+    """Start to write and cancel it when the first bytes are on their way."""
+    begun = anyio.Event()
+
+    def progress(done: int, whole: int | None) -> None:
+        begun.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(write, progress=progress))
+        await begun.wait()
+        tasks.cancel_scope.cancel()
