@@ -32,6 +32,17 @@ RENAMED: Mapping[str, str] = {
     "permissions.blocked": "blocked_commands",
     "permissions.timeout": "approval_timeout",
     "permissions.aiexclude_seconds": "aiexclude_cache_seconds",
+    "tools.disabled": "disabled_plugins",
+    "tools.partial_read_counts": "allow_overwrite_after_partial_read",
+    "tools.profile": "tool_profile",
+    "tools.secrets": "redact_patterns",
+    "web.allow": "allowed_hosts",
+    "web.credentials": "credential_hosts",
+    "web.search.key_variable": "api_key_env",
+    "hooks.*.*.malformed": "on_invalid_output",
+    "mcp.handoff": "job_handoff_seconds",
+    "mcp.servers.*.pin": "program_sha256",
+    "mcp.servers.*.max_message": "max_message_bytes",
 }
 """Path of the old key → its new name in the same table; ``*`` is any key of a table and any entry of a list."""
 

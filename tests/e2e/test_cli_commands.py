@@ -115,8 +115,8 @@ def test_config_show_names_the_depth_of_agents_and_what_decided_it(program: Prog
     path = folder / "config.toml"
     for text, value, origin in (
         ("", 2, "default"),
-        ('[tools]\nprofile = "hex"\n', 5, "profile hex"),
-        ('[tools]\nprofile = "hex"\nmax_agent_depth = 1\n', 1, str(path)),
+        ('[tools]\ntool_profile = "hex"\n', 5, "profile hex"),
+        ('[tools]\ntool_profile = "hex"\nmax_agent_depth = 1\n', 1, str(path)),
     ):
         path.write_text(text)
         document = json.loads(program.run("--json", "config", "show").stdout)

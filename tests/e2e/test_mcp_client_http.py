@@ -171,7 +171,7 @@ async def test_a_call_that_hangs_ends_in_its_time(tmp_path: Path) -> None:
 async def test_an_answer_that_is_too_long_fails_its_call_alone(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     async with (
         web(tmp_path / "web", *arguments) as there,
-        workbench(tmp_path, there.config(max_message=1 << 20)) as bench,
+        workbench(tmp_path, there.config(max_message_bytes=1 << 20)) as bench,
     ):
         outcome = await bench.call("web_huge", size=2 << 20)
         assert outcome.result.error_code == ("bad_answer" if arguments else "backend_lost")

@@ -395,7 +395,7 @@ async def test_a_pinned_program_starts_and_another_in_its_place_does_not(tmp_pat
     program.chmod(0o755)
     (tmp_path / "link").symlink_to(program)
     digest = hashlib.sha256(program.read_bytes()).hexdigest()
-    config = server_config("x", {"command": str(tmp_path / "link"), "pin": f"sha256:{digest}"}, "test")
+    config = server_config("x", {"command": str(tmp_path / "link"), "program_sha256": f"sha256:{digest}"}, "test")
     async with workbench(tmp_path, config) as bench:
         assert (await bench.call("x_echo", text="pinned")).result.text == "pinned"
         program.write_text(program.read_text() + "#\n")

@@ -111,7 +111,7 @@ async def test_a_cancelled_call_ends_its_command(home: Home) -> None:
 
 
 async def test_a_long_command_lives_on_after_the_server(tmp_path: Path) -> None:
-    home = Home.make(tmp_path, FREE + "[mcp]\nhandoff = 1\n")
+    home = Home.make(tmp_path, FREE + "[mcp]\njob_handoff_seconds = 1\n")
     gate = tmp_path / "gate"
     command = f"echo begun; while [ ! -e {gate} ]; do sleep 0.1; done; echo ended"
     async with stdio_client_of(home) as client:
@@ -151,7 +151,7 @@ async def test_the_screen_of_a_pane_is_seen_and_its_changes_are_told(home: Home)
 
 @pytest.mark.usefixtures("needs_tmux")
 async def test_in_a_pane_too_a_long_command_is_handed_over_and_runs_once(tmp_path: Path) -> None:
-    home = Home.make(tmp_path, FREE + "[mcp]\nhandoff = 1\n")
+    home = Home.make(tmp_path, FREE + "[mcp]\njob_handoff_seconds = 1\n")
     command = "echo x >> runs; echo begun; read answer; echo got $answer"
     try:
         async with stdio_client_of(home, "--tmux", elicitation_callback=allow_once) as client:

@@ -36,7 +36,7 @@ def data_of(result: types.CallToolResult) -> dict[str, Any]:
 async def test_commands_files_logs_and_long_commands(there: Program, terminal: list[str]) -> None:
     config = there.home / "config" / "harness"
     config.mkdir(parents=True)
-    (config / "config.toml").write_text('[permissions]\nmode = "auto"\n[mcp]\nhandoff = 2\n')
+    (config / "config.toml").write_text('[permissions]\nmode = "auto"\n[mcp]\njob_handoff_seconds = 2\n')
     with anyio.fail_after(LIMIT):
         async with client_of(there, *terminal) as client:
             short = data_of(await client.call_tool("run_shell", {"command": "echo $((6*7))"}))

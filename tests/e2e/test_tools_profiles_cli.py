@@ -36,7 +36,7 @@ def test_settings_offer_more_packs_or_a_profile(program: Program) -> None:
     settings.write_text('[tools]\nextra_packs = ["dev"]\n')
     names = [line.split()[0] for line in program.run("tools", "list").stdout.decode().splitlines()]
     assert ("sig" in names, "fetch_url" in names) == (True, False)
-    settings.write_text('[tools]\nprofile = "gofastr"\n')
+    settings.write_text('[tools]\ntool_profile = "gofastr"\n')
     lines = program.run("tools", "list").stdout.decode().splitlines()
     assert lines[0].split()[:3] == ["NAME", "OWN", "NAME"]
     assert ["Bash", "run_shell"] in [line.split()[:2] for line in lines]

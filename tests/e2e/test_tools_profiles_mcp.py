@@ -8,7 +8,7 @@ import mcp_types as types
 import pytest
 from tests.support.mcp_program import Home, stdio_client_of
 
-SETTINGS = '[permissions]\nmode = "auto"\n[mcp]\nhandoff = 1\n'
+SETTINGS = '[permissions]\nmode = "auto"\n[mcp]\njob_handoff_seconds = 1\n'
 
 
 def text_of(result: types.CallToolResult) -> str:

@@ -12,9 +12,14 @@ from harness import Config
 from harness.agent.models.profiles import models_of
 from harness.agent.settings import agent_settings_of
 from harness.errors import ConfigError
+from harness.mcp.client.configuration import load_servers
+from harness.mcp.server.main import server_settings_of
 from harness.renamed_settings import RENAMED, RENAMED_VALUES
 from harness.settings import CommandLineChoices, Settings, SettingsTable, load_settings, load_tables, user_config_path
+from harness.toolkit.catalog import tool_settings_of
+from harness.toolkit.hooks.command import hooks_of
 from harness.toolkit.permissions.rules.settings import settings_of
+from harness.toolkit.web_settings import web_settings_of
 
 VALUES = {
     "tmux_at": '"here"',
@@ -37,6 +42,17 @@ VALUES = {
     "permissions.blocked": '["mkfs*"]',
     "permissions.timeout": "90",
     "permissions.aiexclude_seconds": "60",
+    "tools.disabled": '["builtin:core"]',
+    "tools.partial_read_counts": "true",
+    "tools.profile": '"hex"',
+    "tools.secrets": '["ticket-[0-9]+"]',
+    "web.allow": '["wiki.lan"]',
+    "web.credentials": '["api.example.com"]',
+    "web.search.key_variable": '"HOME"',
+    "hooks.*.*.malformed": '"deny"',
+    "mcp.handoff": "20",
+    "mcp.servers.*.pin": f'"sha256:{"0" * 64}"',
+    "mcp.servers.*.max_message": "1048576",
 }
 """A value for each old name, not its default."""
 
@@ -53,6 +69,10 @@ READERS: Mapping[str, Callable[[Sequence[SettingsTable]], object]] = {
     "agent": agent_settings_of,
     "models": models_of,
     "permissions": settings_of,
+    "tools": tool_settings_of,
+    "web": web_settings_of,
+    "hooks": hooks_of,
+    "mcp": server_settings_of,
 }
 """What the program makes of a table of the toolkit or of the agent."""
 
@@ -64,6 +84,8 @@ def loaded(path: str, environ: Mapping[str, str], directory: Path) -> object:
         return load_settings(environ=environ, directory=directory).config
     if top == "targets":
         return load_settings(CommandLineChoices(target="name"), environ=environ, directory=directory).config
+    if path.startswith("mcp.servers."):
+        return load_servers(environ=environ, directory=directory)
     return READERS[top](load_tables(top, environ=environ, directory=directory))
 
 

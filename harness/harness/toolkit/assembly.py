@@ -271,7 +271,7 @@ async def open_toolkit(
     """
     settings = settings or ToolkitSettings()
     if profile is not None:
-        settings = replace(settings, tools=replace(settings.tools, profile=profile))
+        settings = replace(settings, tools=replace(settings.tools, tool_profile=profile))
     given = {
         "max_agent_depth": max_agent_depth,
         "cache_max_results": cache_max_results,
@@ -281,7 +281,7 @@ async def open_toolkit(
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     settings = replace(settings, tools=replace(settings.tools, **changes))
     known = await _catalogue(catalogue, settings.tools, tuple(tool_sources), profile)
-    hooks = await to_thread.run_sync(lambda: load_hooks(find(HOOKS, disabled=settings.tools.disabled)))
+    hooks = await to_thread.run_sync(lambda: load_hooks(find(HOOKS, disabled=settings.tools.disabled_plugins)))
     problems = (*known.problems, *(f"{one.plugin.source}: {one.reason}" for one in hooks.failures))
     async with AsyncExitStack() as files:
         yield Toolkit(
@@ -290,10 +290,12 @@ async def open_toolkit(
             known=known.known,
             ledger=await _ledger(files, settings.retention),
             redactor=PatternRedactor.with_environment(
-                {**os.environ, **(variables or {})}, secrets=settings.web.secrets, patterns=settings.tools.secrets
+                {**os.environ, **(variables or {})},
+                secrets=settings.web.secrets,
+                patterns=settings.tools.redact_patterns,
             ),
             results=_results(settings.tools),
-            reads=ReadTracker(settings.tools.partial_read_counts),
+            reads=ReadTracker(settings.tools.allow_overwrite_after_partial_read),
             rules=RuleFile(rule_file_path()),
             outputs=OutputStore(),
             hooks=tuple(hook for _, hook in hooks.found),

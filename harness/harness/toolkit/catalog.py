@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ..command import parse_duration
+from ..deprecated_names import renamed_fields
 from ..errors import ConfigError
 from ..settings import SettingsTable, user_config_path
 from ..settings_schema import parse_size
@@ -50,6 +51,12 @@ STRICTER = frozenset({"exclude", "read_only"})
 """Keys that a file that is not trusted may set."""
 
 
+@renamed_fields(
+    disabled="disabled_plugins",
+    partial_read_counts="allow_overwrite_after_partial_read",
+    profile="tool_profile",
+    secrets="redact_patterns",
+)
 @dataclass(frozen=True, slots=True)
 class ToolSettings:
     """The operator's settings for tools."""
@@ -63,7 +70,7 @@ class ToolSettings:
     exclude: tuple[str, ...] = ()
     read_only: bool = False
     """Only tools that change nothing."""
-    disabled: tuple[str, ...] = ()
+    disabled_plugins: tuple[str, ...] = ()
     """Packages, or sources such as ``plugin:my-package:weather``, whose plugins are not imported."""
     cache: bool = True
     """Cache results of read-only calls."""
@@ -73,13 +80,13 @@ class ToolSettings:
     """Maximum total size of the cached results in bytes."""
     cache_max_age: float = TIME_LIMIT
     """Maximum age of a cached result in seconds."""
-    partial_read_counts: bool = False
+    allow_overwrite_after_partial_read: bool = False
     """A file that was partly read may be overwritten as a whole."""
-    profile: str = ""
+    tool_profile: str = ""
     """The tool profile for models; empty means harness's own tools."""
     max_agent_depth: int | None = None
     """Agents at this depth cannot start others; 0 disables sub-agents. None uses the profile's value."""
-    secrets: tuple[str, ...] = ()
+    redact_patterns: tuple[str, ...] = ()
     """Additional regular expressions for secrets; the first group, if there is one, is the secret."""
 
     def choose(self, registry: Registry) -> Registry:
@@ -124,15 +131,15 @@ class _Table(BaseModel):
     include: list[str] | None = None
     exclude: list[str] | None = None
     read_only: bool | None = None
-    disabled: list[str] | None = None
+    disabled_plugins: list[str] | None = None
     cache: bool | None = None
     cache_max_results: int | None = Field(None, ge=1, le=100_000)
     cache_max_bytes: Annotated[int | None, BeforeValidator(_read_size)] = Field(None, ge=1 << 10, le=1 << 40)
     cache_max_age: Annotated[float | None, BeforeValidator(_read_duration)] = Field(None, ge=1, le=86400)
-    partial_read_counts: bool | None = None
-    profile: str | None = None
+    allow_overwrite_after_partial_read: bool | None = None
+    tool_profile: str | None = None
     max_agent_depth: int | None = Field(None, ge=0, le=10)
-    secrets: list[str] | None = None
+    redact_patterns: list[str] | None = None
 
 
 def tool_settings_of(tables: Iterable[SettingsTable]) -> ToolSettings:
@@ -150,7 +157,7 @@ def tool_settings_of(tables: Iterable[SettingsTable]) -> ToolSettings:
 
 def _changes(settings: ToolSettings, found: dict[str, Any]) -> dict[str, Any]:
     changes = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
-    for name in ("exclude", "disabled", "secrets"):
+    for name in ("exclude", "disabled_plugins", "redact_patterns"):
         if name in changes:
             changes[name] = tuple(dict.fromkeys((*getattr(settings, name), *changes[name])))
     return changes
@@ -228,7 +235,7 @@ def load_catalogue(
     for own in sources:
         _add(registry, own)
     known = settings.choose(registry)
-    return Catalogue(offered(settings, known, settings.profile), known, tuple(problems))
+    return Catalogue(offered(settings, known, settings.tool_profile), known, tuple(problems))
 
 
 def _add(registry: Registry, source: FixedSource) -> None:
@@ -271,7 +278,7 @@ def agent_depth(settings: ToolSettings, profile: str | None = None) -> int:
     """
     if settings.max_agent_depth is not None:
         return settings.max_agent_depth
-    name = settings.profile if profile is None else profile
+    name = settings.tool_profile if profile is None else profile
     own = None if name in ("", NO_PROFILE) else load_profile(name).max_agent_depth
     return MAX_AGENT_DEPTH if own is None else own
 
@@ -280,7 +287,7 @@ _Sources = Iterator[tuple[str, tuple[Tool[Any], ...]]]
 
 
 def _plugins(settings: ToolSettings, problems: list[str]) -> _Sources:
-    loaded = load_tools(find(TOOLS, disabled=settings.disabled))
+    loaded = load_tools(find(TOOLS, disabled=settings.disabled_plugins))
     problems += [f"the tools of {one.plugin.source} could not be loaded: {one.reason}" for one in loaded.failures]
     for plugin, tools in loaded.found:
         yield plugin.source, tools

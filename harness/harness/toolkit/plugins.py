@@ -155,7 +155,7 @@ class _Refusing(Hook):
         plugin = self.failure.plugin
         return (
             f"the hook {plugin.source} could not be loaded ({self.failure.reason}); "
-            f"repair it, or add {plugin.source!r} to disabled in [tools] of the settings"
+            f"repair it, or add {plugin.source!r} to disabled_plugins in [tools] of the settings"
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from ..deprecated_names import renamed_fields
 from ..errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,13 +44,14 @@ class SearchSettings:
     """The engines that ``ddgs`` queries."""
 
 
+@renamed_fields(allow="allowed_hosts", credentials="credential_hosts")
 @dataclass(frozen=True, slots=True)
 class WebSettings:
     """The operator's settings for the web tools."""
 
-    allow: tuple[AllowedHost, ...] = ()
+    allowed_hosts: tuple[AllowedHost, ...] = ()
     """Hosts that may be accessed although they are not public."""
-    credentials: tuple[AllowedHost, ...] = ()
+    credential_hosts: tuple[AllowedHost, ...] = ()
     """Hosts that receive credentials which a model passes in headers."""
     proxy: str = field(default="", repr=False)
     """The URL of a proxy. It resolves names itself, so it must block access to private hosts."""
@@ -69,7 +71,7 @@ def web_settings_of(tables: Iterable[SettingsTable], environ: Mapping[str, str] 
 
     Args:
         tables: the tables of the files.
-        environ: the environment for ``search.key_variable``; the default is ``os.environ``.
+        environ: the environment for ``search.api_key_env``; the default is ``os.environ``.
 
     Raises:
         ConfigError: a key is unknown, a value is invalid, or a file that is not trusted sets something.
@@ -89,8 +91,8 @@ def web_settings_of(tables: Iterable[SettingsTable], environ: Mapping[str, str] 
 
 def _with(settings: WebSettings, table: WebTable, origin: str, environ: Mapping[str, str]) -> WebSettings:
     return WebSettings(
-        allow=(*settings.allow, *_places(table.allow, origin, "allow")),
-        credentials=(*settings.credentials, *_places(table.credentials, origin, "credentials")),
+        allowed_hosts=(*settings.allowed_hosts, *_places(table.allowed_hosts, origin, "allowed_hosts")),
+        credential_hosts=(*settings.credential_hosts, *_places(table.credential_hosts, origin, "credential_hosts")),
         proxy=settings.proxy if table.proxy is None else _proxy(table.proxy, origin),
         timeout=table.timeout or settings.timeout,
         search=settings.search if table.search is None else _search(table.search, origin, environ),
@@ -144,9 +146,9 @@ def _search(table: SearchTable, origin: str, environ: Mapping[str, str]) -> Sear
         raise ConfigError(f"{origin}: web.search.url: write http://host or https://host")
     if table.provider == "searxng" and not table.url:
         raise ConfigError(f"{origin}: web.search: searxng needs the url of a server")
-    key = table.key or environ.get(table.key_variable, "")
-    if table.key_variable and not key:
-        raise ConfigError(f"{origin}: web.search.key_variable: {table.key_variable} is not set")
+    key = table.key or environ.get(table.api_key_env, "")
+    if table.api_key_env and not key:
+        raise ConfigError(f"{origin}: web.search.api_key_env: {table.api_key_env} is not set")
     if table.provider == "brave" and not key:
-        raise ConfigError(f"{origin}: web.search: brave needs a key", hint="set key, or key_variable")
+        raise ConfigError(f"{origin}: web.search: brave needs a key", hint="set key, or api_key_env")
     return SearchSettings(table.provider, table.url.rstrip("/"), key, tuple(table.engines))

@@ -22,7 +22,7 @@ class SearchTable(BaseModel):
     provider: Provider = "ddgs"
     url: str = ""
     key: str = ""
-    key_variable: str = ""
+    api_key_env: str = ""
     engines: list[str] = Field(["duckduckgo"], min_length=1)
 
 
@@ -31,8 +31,8 @@ class WebTable(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
-    allow: list[str] | None = None
-    credentials: list[str] | None = None
+    allowed_hosts: list[str] | None = None
+    credential_hosts: list[str] | None = None
     proxy: str | None = None
     timeout: float | None = Field(None, gt=0, le=600, strict=False)
     search: SearchTable | None = None

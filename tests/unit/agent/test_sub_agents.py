@@ -197,7 +197,7 @@ async def test_a_model_at_the_depth_limit_is_not_offered_agents(
     kind = {"subagent_type": "general-purpose", "description": "d"}
     scripts = {f"at {depth}": [Answer((task(f"at {depth + 1}", **kind),)), say(f"was {depth}")] for depth in range(3)}
     scripts["at 3"] = [say("the end")]
-    settings = ToolSettings(profile=profile, max_agent_depth=3)
+    settings = ToolSettings(tool_profile=profile, max_agent_depth=3)
     async with household(tmp_path, monkeypatch, scripts, tools=settings) as house:
         assert await house.say("at 0") == "was 0"
         offered = ["task" in tools_in(house.scripts.asked[f"at {depth}"][0]) for depth in range(4)]
@@ -233,7 +233,7 @@ async def test_a_model_reads_which_types_there_are_and_one_from_a_file_works(
         "go": [Answer((Call(tool, given), Call(tool, wrong))), say("ok")],
         "read them": [say("nothing in them")],
     }
-    async with household(tmp_path, monkeypatch, scripts, tools=ToolSettings(profile=profile)) as house:
+    async with household(tmp_path, monkeypatch, scripts, tools=ToolSettings(tool_profile=profile)) as house:
         await house.say("go")
     above, below = house.scripts.asked["go"][0], house.scripts.asked["read them"][0]
     definition = tools_in(above)[tool]

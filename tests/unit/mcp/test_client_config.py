@@ -26,12 +26,17 @@ PIN = "a" * 64
 def test_a_program_has_its_command_environment_and_pin() -> None:
     config = server_config(
         "git",
-        {"command": "git-mcp", "args": ["--repo", "${HOME}/x"], "env": {"TOKEN": "${GH}"}, "pin": f"sha256:{PIN}"},
+        {
+            "command": "git-mcp",
+            "args": ["--repo", "${HOME}/x"],
+            "env": {"TOKEN": "${GH}"},
+            "program_sha256": f"sha256:{PIN}",
+        },
         "file",
     )
     assert isinstance(config.reach, StdioLaunch)
     assert [word.text for word in config.reach.command] == ["git-mcp", "--repo", "${HOME}/x"]
-    assert (config.reach.pin, config.pin_tools) == (PIN, True)
+    assert (config.reach.program_sha256, config.pin_tools) == (PIN, True)
     assert (config.timeout, config.start_timeout, config.category, config.read_only) == (
         30.0,
         10.0,
@@ -69,14 +74,14 @@ def test_it_says_where_its_tools_do_their_work_and_shows_no_secret(values: dict[
         ({"comand": "x"}, "comand: no such argument; did you mean 'command'?"),
         ({"command": "x", "timeout": 0}, "timeout is seconds, from 0.1"),
         ({"command": "x", "start_timeout": 1e9}, "start_timeout is seconds"),
-        ({"command": "x", "max_message": 5}, "max_message is bytes, from 65536"),
+        ({"command": "x", "max_message_bytes": 5}, "max_message_bytes is bytes, from 65536"),
         ({"command": "x", "category": "everything"}, "category: input should be"),
-        ({"command": "x", "pin": "sha1:abc"}, "pin is sha256: and 64"),
+        ({"command": "x", "program_sha256": "sha1:abc"}, "program_sha256 is sha256: and 64"),
         ({"command": "x", "headers": {"A": "b"}}, "headers needs url"),
         ({"command": "x", "env": {"A B": "c"}}, "env.A B is no usable name"),
         ({"command": ["x", "${TOKEN}"]}, "every user can read"),
         ({"command": ["x", "--token=${file:/secret}"]}, "every user can read"),
-        ({"url": "https://h/", "pin": PIN}, "pin needs command"),
+        ({"url": "https://h/", "program_sha256": PIN}, "program_sha256 needs command"),
         ({"url": "ftp://h/"}, "starts with https://"),
         ({"url": "https:///x"}, "names a host"),
         ({"url": "https://u:p@h/"}, "holds a user or a password"),
@@ -266,7 +271,7 @@ def test_a_mistake_in_the_settings_is_an_error(tmp_path: Path, settings: str, me
 
 
 def test_what_is_not_ours_in_the_table_is_left_alone(tmp_path: Path) -> None:
-    assert load_servers(environ=home(tmp_path, "[mcp]\nhandoff = 45\n"), directory=tmp_path).servers == ()
+    assert load_servers(environ=home(tmp_path, "[mcp]\njob_handoff_seconds = 45\n"), directory=tmp_path).servers == ()
 
 
 def test_nobody_knows_of_a_server_where_there_is_none(tmp_path: Path) -> None:
@@ -294,7 +299,7 @@ def test_every_key_is_documented_with_its_default() -> None:
             rows |= {name.strip("` "): cells[1].strip("`") for name in cells[0].split(",")}
     fields = ServerTable.model_fields
     assert set(fields) <= set(rows)
-    for name in ("timeout", "start_timeout", "max_message"):
+    for name in ("timeout", "start_timeout", "max_message_bytes"):
         assert float(rows[name]) == fields[name].default
     for name in ("read_only", "trust_annotations", "parallelizable", "lazy", "disabled"):
         assert rows[name] == json.dumps(fields[name].default)

@@ -62,33 +62,39 @@ def test_later_files_count_and_what_is_kept_out_adds_up() -> None:
                 packs=["core"],
                 exclude=["time"],
                 cache=False,
-                disabled=["a"],
-                secrets=["x"],
-                profile="hex",
+                disabled_plugins=["a"],
+                redact_patterns=["x"],
+                tool_profile="hex",
                 max_agent_depth=1,
                 cache_max_results=7,
                 cache_max_bytes="2MiB",
                 cache_max_age="30s",
             ),
             table(trusted=False, exclude=["run_shell", "time"], read_only=True),
-            table(packs=["dev"], extra_packs=["web"], partial_read_counts=True, disabled=["b"], max_agent_depth=3),
+            table(
+                packs=["dev"],
+                extra_packs=["web"],
+                allow_overwrite_after_partial_read=True,
+                disabled_plugins=["b"],
+                max_agent_depth=3,
+            ),
             table(cache_max_age=9),
         ]
     )
     assert found == ToolSettings(
         packs=("dev",),
         extra_packs=("web",),
-        profile="hex",
+        tool_profile="hex",
         max_agent_depth=3,
         exclude=("time", "run_shell"),
         read_only=True,
-        disabled=("a", "b"),
+        disabled_plugins=("a", "b"),
         cache=False,
         cache_max_results=7,
         cache_max_bytes=2 << 20,
         cache_max_age=9.0,
-        partial_read_counts=True,
-        secrets=("x",),
+        allow_overwrite_after_partial_read=True,
+        redact_patterns=("x",),
     )
 
 
@@ -115,8 +121,8 @@ def test_a_wrong_setting_names_the_file_and_the_key(values: dict[str, Any], mess
 @pytest.mark.parametrize(
     "values",
     [
-        *({"packs": ["core"]}, {"include": ["x"]}, {"disabled": ["x"]}, {"cache": True}, {"read_only": False}),
-        *({"extra_packs": ["dev"]}, {"profile": "hex"}, {"max_agent_depth": 9}, {"max_agent_depth": 0}),
+        *({"packs": ["core"]}, {"include": ["x"]}, {"disabled_plugins": ["x"]}, {"cache": True}, {"read_only": False}),
+        *({"extra_packs": ["dev"]}, {"tool_profile": "hex"}, {"max_agent_depth": 9}, {"max_agent_depth": 0}),
     ],
 )
 def test_a_file_that_is_not_trusted_may_only_take_tools_away(values: dict[str, Any]) -> None:
@@ -170,7 +176,7 @@ def test_what_lacks_a_library_is_known_and_not_offered(monkeypatch: pytest.Monke
         assert found.registry.get("web_search") is None
         assert found.registry.get("fetch_url") is not None
         assert "web_search" not in {tool.name for tool in found.registry.aside}
-    faced = load_catalogue(ToolSettings(profile="buddy")).registry
+    faced = load_catalogue(ToolSettings(tool_profile="buddy")).registry
     assert (faced.get("web_search"), faced.get("fetch_url") is None) == (None, False)
 
 
@@ -189,21 +195,21 @@ def test_what_has_to_be_asked_for_is_offered_when_it_is() -> None:
 
 def test_only_what_changes_nothing_is_left_or_nothing_of_one_source() -> None:
     assert not any(tool.traits.mutating for tool in load_catalogue(ToolSettings(read_only=True)).known.list())
-    without = load_catalogue(ToolSettings(disabled=("builtin:core",))).known
+    without = load_catalogue(ToolSettings(disabled_plugins=("builtin:core",))).known
     assert "builtin:core" not in {without.source_of(tool.name) for tool in without.list()}
     assert without.get("read_output") is not None
 
 
 def test_the_settings_choose_a_profile_of_what_they_leave() -> None:
-    found = load_catalogue(ToolSettings(profile="buddy", exclude=("time",)))
+    found = load_catalogue(ToolSettings(tool_profile="buddy", exclude=("time",)))
     shown = {tool.name for tool in found.registry.list()}
     assert shown >= {"run_shell", "read_file", "write_file", "capture-pane", "send-keys"}
     assert "time" not in shown
     assert found.known.get("time") is None
     assert found.known.get("sig") is not None, "a profile has the packs that it needs"
-    assert names(ToolSettings(profile="none")) == names()
+    assert names(ToolSettings(tool_profile="none")) == names()
     with pytest.raises(ConfigError, match="there is no profile 'budy'"):
-        load_catalogue(ToolSettings(profile="budy"))
+        load_catalogue(ToolSettings(tool_profile="budy"))
 
 
 @pytest.mark.parametrize(
@@ -412,7 +418,7 @@ async def test_secrets_of_the_environment_and_of_the_settings_are_taken_out(
 ) -> None:
     monkeypatch.setenv("DEPLOY_TOKEN", "correct-horse-battery")
     (home / "f").write_text("correct-horse-battery and ticket-1234")
-    settings = ToolkitSettings(tools=ToolSettings(secrets=(r"ticket-\d+",)))
+    settings = ToolkitSettings(tools=ToolSettings(redact_patterns=(r"ticket-\d+",)))
     async with open_executor(execution, settings) as executor:
         text = (await executor.call(ToolCall("read_file", {"path": str(home / "f")}))).result.text
     assert "horse" not in text

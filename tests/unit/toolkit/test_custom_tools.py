@@ -93,7 +93,7 @@ async def test_tools_from_elsewhere_are_called_under_their_own_names_in_every_pr
         for profile in (None, "none", *profile_names()):
             settings = ToolkitSettings(permissions=AUTO)
             assert await results(execution, settings, profile=profile, tool_sources=[Fetched()]) == wanted, profile
-        of_settings = ToolkitSettings(tools=ToolSettings(profile="hex"), permissions=AUTO)
+        of_settings = ToolkitSettings(tools=ToolSettings(tool_profile="hex"), permissions=AUTO)
         assert await results(execution, of_settings, tool_sources=[Fetched()]) == wanted
         async with open_toolkit(of_settings, profile="terse", tool_sources=[Fetched()]) as toolkit:
             for profile, name in ((None, "checkfor"), ("gofastr", "Read"), ("none", "run_shell")):
@@ -111,10 +111,10 @@ def test_the_settings_choose_among_tools_from_elsewhere_as_without_a_profile() -
         ({}, {"weather", "greet", "own"}),
         ({"extra_packs": ("web",)}, {"weather", "climate", "greet", "own"}),
         ({"exclude": ("own", "weather")}, {"greet"}),
-        ({"disabled": ("weather-package",)}, {"greet", "own"}),
+        ({"disabled_plugins": ("weather-package",)}, {"greet", "own"}),
     ]
     for settings, names in cases:
-        assert offered(profile="gofastr", **settings) == names, settings
+        assert offered(tool_profile="gofastr", **settings) == names, settings
 
 
 def test_a_name_that_the_profile_uses_is_an_error_that_names_both() -> None:
@@ -124,10 +124,10 @@ def test_a_name_that_the_profile_uses_is_an_error_that_names_both() -> None:
     ):
         source = FixedSource("program", (tool,))
         with pytest.raises(ConfigError, match=said) as caught:
-            load_catalogue(ToolSettings(profile=profile), sources=[source])
+            load_catalogue(ToolSettings(tool_profile=profile), sources=[source])
         assert f"exclude = ['{tool.name}']" in caught.value.hint
-        load_catalogue(ToolSettings(profile=profile, exclude=(tool.name,)), sources=[source])
-        load_catalogue(ToolSettings(profile="hygge"), sources=[source])
+        load_catalogue(ToolSettings(tool_profile=profile, exclude=(tool.name,)), sources=[source])
+        load_catalogue(ToolSettings(tool_profile="hygge"), sources=[source])
 
 
 async def test_a_source_of_the_program_with_a_taken_name_is_an_error() -> None:

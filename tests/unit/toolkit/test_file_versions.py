@@ -190,7 +190,7 @@ async def test_an_empty_file_is_read_whole_at_once(ctx: ToolContext, tmp_path: P
 async def test_the_setting_lets_a_part_count_as_the_whole(execution: ExecutionContext, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"0123456789")
-    ctx = context(execution, ReadTracker(partial_read_counts=True))
+    ctx = context(execution, ReadTracker(allow_overwrite_after_partial_read=True))
     await read_seen(ctx, str(file), limit=1)
     assert code(await guarded_write(ctx, str(file), b"all new")) == "written"
 

@@ -306,7 +306,7 @@ FAILURES: dict[str, tuple[Callable[[Path], CommandHook], str]] = {
     "another decision": (lambda path: says(path, {"decision": "maybe"}), "gave no answer"),
     "another key": (lambda path: says(path, {"decision": "allow", "argument": {}}), "gave no answer"),
     "nothing changed": (lambda path: says(path, {"decision": "modify"}), "gave no answer"),
-    "forgiving": (lambda path: command(path, "print('yes')", malformed="allow"), "gave no answer"),
+    "forgiving": (lambda path: command(path, "print('yes')", on_invalid_output="allow"), "gave no answer"),
     "no program": (lambda path: CommandHook((str(path / "missing"),)), "could not be started: No such file"),
     "no rights": (lambda path: CommandHook((str(path),)), "could not be started: Permission denied"),
     "a NUL": (lambda path: CommandHook(("/bin/echo", "a\0b")), "could not be started"),

@@ -42,7 +42,7 @@ env = { LEVEL = "1" }
 [[hooks.PostToolUse]]
 command = "logger -t harness"
 async = true
-malformed = "deny"
+on_invalid_output = "deny"
 """
 
 
@@ -73,7 +73,10 @@ def test_without_the_table_there_are_none(tmp_path: Path) -> None:
         ('[[hooks.pre_tool]]\ncommand = "x"\ntimeout = 0', "hooks.pre_tool.timeout: input should be greater than 0"),
         ('[[hooks.pre_tool]]\ncommand = "x"\ntool = ["a"]', "hooks.pre_tool.tool: extra inputs are not permitted"),
         ('[[hooks.pre_tool]]\ncommand = "x"\nasync = true', "a hook of pre_tool cannot run in the background"),
-        ('[[hooks.pre_tool]]\ncommand = "x"\nmalformed = "allow"', "malformed = 'allow' is not for pre_tool"),
+        (
+            '[[hooks.pre_tool]]\ncommand = "x"\non_invalid_output = "allow"',
+            "on_invalid_output = 'allow' is not for pre_tool",
+        ),
     ],
 )
 def test_a_mistake_names_the_file_and_the_key(text: str, message: str, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ async def test_there_is_somebody_to_ask_where_the_program_says_so(execution: Exe
 
 async def test_compact_is_offered_to_those_whose_conversation_somebody_keeps(execution: ExecutionContext) -> None:
     settings = ToolkitSettings()
-    hygge = replace(settings, tools=replace(settings.tools, profile="hygge"))
+    hygge = replace(settings, tools=replace(settings.tools, tool_profile="hygge"))
     for chosen in (settings, hygge):
         async with open_executor(execution, chosen) as without:
             assert without.registry.get("compact") is None

@@ -172,7 +172,7 @@ async def test_a_hook_guards_and_one_that_cannot_be_loaded_refuses_everything(pa
     assert texts["moon", "Bern"] == "sunny in Bern"
     assert texts["moon", "Moon"] == "not allowed: not on the moon"
     assert "plugin:weather-plugin:broken could not be loaded (SystemExit: no licence)" in texts["broken", "Bern"]
-    assert "disabled in [tools]" in texts["broken", "Bern"]
+    assert "disabled_plugins in [tools]" in texts["broken", "Bern"]
 
 
 @pytest.mark.usefixtures("needs_process")

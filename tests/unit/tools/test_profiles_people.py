@@ -112,7 +112,7 @@ def toolkit(server: WebServer | None = None, mode: Mode = Mode.AUTO) -> Abstract
     web = WebSettings()
     if server is not None:
         search = SearchSettings("searxng", server.url("/search"))
-        web = WebSettings(allow=(place_of(f"127.0.0.1:{server.port}"),), search=search)
+        web = WebSettings(allowed_hosts=(place_of(f"127.0.0.1:{server.port}"),), search=search)
     return open_toolkit(ToolkitSettings(permissions=PermissionSettings(mode), web=web))
 
 

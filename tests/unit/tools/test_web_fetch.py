@@ -71,7 +71,7 @@ class Fetcher:
     ) -> CallOutcome:
         places = [f"127.0.0.1:{self.server.port}"] if allow is None else allow
         web = more.pop("settings", WebSettings())
-        web = replace(web, allow=tuple(map(place_of, places)), timeout=wait)
+        web = replace(web, allowed_hosts=tuple(map(place_of, places)), timeout=wait)
         executor = replace(self.box.executor, services=replace(self.box.executor.services, web=web), _running={})
         url = self.server.url(path) if path.startswith("/") else path
         with anyio.fail_after(90):
@@ -299,7 +299,7 @@ async def test_credentials_of_the_model_are_kept_back_unless_the_operator_says_s
     sent = set(fetch.server.asked[-1].headers)
     assert {"authorization", "cookie", "x-harness-token"}.isdisjoint(sent)
     assert fetch.server.asked[-1].headers["x-page"] == "2"
-    trusted = WebSettings(credentials=(place_of("127.0.0.1"),))
+    trusted = WebSettings(credential_hosts=(place_of("127.0.0.1"),))
     await fetch("/moved", headers=headers, settings=trusted)
     assert [one.headers.get("authorization") for one in fetch.server.asked[-2:]] == ["Bearer abc"] * 2
     with web_server({"/away": redirect(fetch.server.url("/text"))}) as other:
@@ -428,7 +428,7 @@ async def test_the_target_keeps_to_the_same_limits(from_target: Fetcher) -> None
         assert (await from_target(path, via="target")).result.error_code == code
     secret = {"Authorization": "Bearer abc"}
     outcome = await from_target(
-        "/text", via="target", headers=secret, settings=WebSettings(credentials=(place_of("127.0.0.1"),))
+        "/text", via="target", headers=secret, settings=WebSettings(credential_hosts=(place_of("127.0.0.1"),))
     )
     assert "not sent: authorization" in outcome.result.text
     requests = from_target.box.policy.requests

@@ -295,14 +295,14 @@ def web_settings(*tables: dict[str, object], trusted: bool = True) -> WebSetting
 
 def test_settings_add_up_and_keep_their_key_to_themselves() -> None:
     made = web_settings(
-        {"allow": ["10.0.0.5:9200"], "timeout": 5},
+        {"allowed_hosts": ["10.0.0.5:9200"], "timeout": 5},
         {
-            "allow": ["wiki.lan"],
+            "allowed_hosts": ["wiki.lan"],
             "proxy": "http://me:pw%40@proxy:3128",
-            "search": {"provider": "brave", "key_variable": "KEY"},
+            "search": {"provider": "brave", "api_key_env": "KEY"},
         },
     )
-    assert made.allow == (place_of("10.0.0.5:9200"), AllowedHost("wiki.lan"))
+    assert made.allowed_hosts == (place_of("10.0.0.5:9200"), AllowedHost("wiki.lan"))
     assert (made.timeout, made.search.key, made.secrets) == (
         5.0,
         "from the environment",
@@ -316,16 +316,16 @@ def test_settings_add_up_and_keep_their_key_to_themselves() -> None:
     ("table", "message"),
     [
         ({"alow": []}, "alow"),
-        ({"allow": "x"}, "web.allow"),
-        ({"allow": ["10.0.0.1/24"]}, "no host, address or network"),
-        ({"allow": ["h:99999"]}, "no port"),
-        ({"allow": ["http://h"]}, "no port"),
+        ({"allowed_hosts": "x"}, "web.allowed_hosts"),
+        ({"allowed_hosts": ["10.0.0.1/24"]}, "no host, address or network"),
+        ({"allowed_hosts": ["h:99999"]}, "no port"),
+        ({"allowed_hosts": ["http://h"]}, "no port"),
         ({"timeout": 0}, "web.timeout"),
         ({"proxy": "proxy:1"}, "http://host:port"),
         ({"search": {"provider": "other"}}, "web.search.provider"),
         ({"search": {"provider": "searxng"}}, "needs the url"),
         ({"search": {"provider": "brave"}}, "needs a key"),
-        ({"search": {"provider": "brave", "key_variable": "NONE"}}, "NONE is not set"),
+        ({"search": {"provider": "brave", "api_key_env": "NONE"}}, "NONE is not set"),
         ({"search": {"key": ["hunter2"]}}, "web.search.key"),
         ({"search": {"url": "h"}}, "web.search.url"),
     ],
@@ -337,7 +337,7 @@ def test_mistakes_in_the_settings_are_told(table: dict[str, object], message: st
 
 
 def test_a_directory_that_is_not_trusted_opens_nothing() -> None:
-    tables: list[dict[str, object]] = [{"allow": ["10.0.0.1"]}, {"proxy": ""}, {"search": {"provider": "ddgs"}}]
+    tables: list[dict[str, object]] = [{"allowed_hosts": ["10.0.0.1"]}, {"proxy": ""}, {"search": {"provider": "ddgs"}}]
     for table in tables:
         with pytest.raises(ConfigError, match="trusted"):
             web_settings(table, trusted=False)

@@ -91,7 +91,7 @@ class FetchUrl(Tool[_Arguments]):
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
         getter = getter_for(args.via, ctx.execution, ctx.web)
         url = parse_url(args.url)
-        sent = headers_for(url, args.headers, ctx.web.credentials if args.via == "harness" else ())
+        sent = headers_for(url, args.headers, ctx.web.credential_hosts if args.via == "harness" else ())
 
         async def allow(subjects: tuple[Subject, ...]) -> None:
             await permit(ctx, subjects)

@@ -221,7 +221,9 @@ def _is_address(host: str) -> bool:
 def _refusal(host: str, address: Address, why: str) -> str:
     is_named = host != str(address)
     what = f"{host} leads to {address}, which" if is_named else f"{address}"
-    return f"{what} is not fetched: {why}. Only the operator can allow such a place ([web] allow in the settings)"
+    return (
+        f"{what} is not fetched: {why}. Only the operator can allow such a place ([web] allowed_hosts in the settings)"
+    )
 
 
 # -- HTTP requests by harness's machine.
@@ -313,7 +315,7 @@ class GuardedHttpClient(UnguardedHttpClient):
 
     def __init__(self, settings: WebSettings, resolve: Resolve = look_up) -> None:
         self._settings = settings
-        self._network = GuardedNetwork(settings.allow, resolve)
+        self._network = GuardedNetwork(settings.allowed_hosts, resolve)
 
     def _pool(self, context: ssl.SSLContext | None, url: httpx.URL) -> httpcore.AsyncConnectionPool:
         if not self._settings.proxy:
@@ -335,7 +337,7 @@ class GuardedHttpClient(UnguardedHttpClient):
         except ValueError:
             return
         port = url.port or (443 if url.scheme == "https" else 80)
-        if why := may_connect(url.host, port, address, self._settings.allow):
+        if why := may_connect(url.host, port, address, self._settings.allowed_hosts):
             raise WebFailure("forbidden_address", f"{url.host} is not fetched: {why}")
 
 

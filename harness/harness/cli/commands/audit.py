@@ -296,7 +296,7 @@ def _redactor(settings: ToolkitSettings) -> Redactor:
 
     from ...toolkit.redaction.redactor import PatternRedactor
 
-    return PatternRedactor.with_environment(os.environ, patterns=settings.tools.secrets)
+    return PatternRedactor.with_environment(os.environ, patterns=settings.tools.redact_patterns)
 
 
 @command("reconcile")

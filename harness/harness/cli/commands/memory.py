@@ -134,7 +134,7 @@ def _redactor(session: CliSession) -> Redactor:
 
     settings = tool_settings_of(load_tables("tools", session.invocation.choices))
     variables = {**os.environ, **dict(session.settings.config.env)}
-    return PatternRedactor.with_environment(variables, patterns=settings.secrets)
+    return PatternRedactor.with_environment(variables, patterns=settings.redact_patterns)
 
 
 async def _add(session: CliSession, place: MemoryLocation, content: str) -> None:

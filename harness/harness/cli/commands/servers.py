@@ -208,7 +208,7 @@ def _facts(server: ServerConfig, known: KnownTools, state: str | None, names: tu
         "tools": [definition.name for definition in known.definitions],
         "tool_names": [local_name(server.name, definition.name, names) for definition in known.definitions],
         "changed": sorted(changed),
-        "pinned": bool(isinstance(reach, StdioLaunch) and reach.pin),
+        "pinned": bool(isinstance(reach, StdioLaunch) and reach.program_sha256),
         "pin_tools": server.pin_tools,
         "origin": server.origin,
     }

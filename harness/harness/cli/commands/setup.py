@@ -133,7 +133,7 @@ def _agent_depth(choices: CommandLineChoices) -> tuple[int, str]:
     depth = agent_depth(settings)
     if settings.max_agent_depth is not None:
         return depth, next(one.origin for one in reversed(tables) if "max_agent_depth" in one.values)
-    return depth, DEFAULT_ORIGIN if depth == MAX_AGENT_DEPTH else f"profile {settings.profile}"
+    return depth, DEFAULT_ORIGIN if depth == MAX_AGENT_DEPTH else f"profile {settings.tool_profile}"
 
 
 def _cache_limits(choices: CommandLineChoices) -> dict[str, tuple[object, str]]:

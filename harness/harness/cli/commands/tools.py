@@ -59,7 +59,7 @@ def _reached(settings: ToolkitSettings, catalogue: Catalogue, profile: str | Non
     """Return the tools that can be called: all known ones, or those of the tool profile."""
     from ...toolkit.catalog import NO_PROFILE, offered
 
-    name = settings.tools.profile if profile is None else profile
+    name = settings.tools.tool_profile if profile is None else profile
     return catalogue.known if name in ("", NO_PROFILE) else offered(settings.tools, catalogue.known, name)
 
 
@@ -157,7 +157,7 @@ def _wanted(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None
     from ...toolkit.catalog import NO_PROFILE
     from ...toolkit.tool_profiles import load_profile
 
-    name = settings.tools.profile if profile is None else profile
+    name = settings.tools.tool_profile if profile is None else profile
     none = name in ("", NO_PROFILE)
     return settings.tools.offered(catalogue.known) if none else load_profile(name).over(catalogue.known)
 

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...account import expand_home
+from ...deprecated_names import renamed_fields
 from ...errors import ConfigError, ToolError
 from ...settings import CommandLineChoices, SettingsTable, is_trusted, load_settings, load_tables
 from ...toolkit.arguments import parse_arguments
@@ -133,14 +134,18 @@ SMALLEST_MESSAGE, LARGEST_MESSAGE = 64 << 10, 256 << 20
 Values = tuple[tuple[str, Template], ...]
 
 
+@renamed_fields(pin="program_sha256")
 @dataclass(frozen=True, slots=True)
 class StdioLaunch:
-    """A server that is a program on this machine. ``pin`` is the SHA-256 of the program's file, empty for any."""
+    """A server that is a program on this machine.
+
+    ``program_sha256`` is the SHA-256 of the program's file; empty: any.
+    """
 
     command: tuple[Template, ...]
     env: Values = ()
     cwd: str = ""
-    pin: str = ""
+    program_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +157,10 @@ class HttpEndpoint:
     ca_file: str = ""
 
 
+@renamed_fields(max_message="max_message_bytes")
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One server. Times are in seconds, ``max_message`` in bytes.
+    """One server. Times are in seconds, ``max_message_bytes`` in bytes.
 
     ``trust_annotations``: a tool that the server calls read-only counts as such. ``read_only`` names tools that do
     whatever the server says; ``True`` is all of them. ``pin_tools``: a tool whose definition changes is disabled until
@@ -173,7 +179,7 @@ class ServerConfig:
     lazy: bool = False
     disabled: bool = False
     pin_tools: bool = False
-    max_message: int = 8 << 20
+    max_message_bytes: int = 8 << 20
 
     @property
     def identity(self) -> str:
@@ -211,7 +217,7 @@ class ServerTable(Arguments):
     args: list[str] = []  # noqa: RUF012  # pydantic copies the default
     env: dict[str, str] = {}  # noqa: RUF012  # pydantic copies the default
     cwd: str = ""
-    pin: str = ""
+    program_sha256: str = ""
     url: str = ""
     headers: dict[str, str] = {}  # noqa: RUF012  # pydantic copies the default
     ca_file: str = ""
@@ -224,7 +230,7 @@ class ServerTable(Arguments):
     lazy: bool = False
     disabled: bool = False
     pin_tools: bool | None = None
-    max_message: int = 8 << 20
+    max_message_bytes: int = 8 << 20
 
 
 def server_config(name: str, values: Mapping[str, Json], origin: str) -> ServerConfig:
@@ -241,7 +247,7 @@ def server_config(name: str, values: Mapping[str, Json], origin: str) -> ServerC
     except ToolError as error:
         raise ConfigError(error.message) from None
     reach = _reach(table, where)
-    pinned = isinstance(reach, StdioLaunch) and bool(reach.pin)
+    pinned = isinstance(reach, StdioLaunch) and bool(reach.program_sha256)
     read_only = table.read_only
     return ServerConfig(
         name=name,
@@ -256,7 +262,7 @@ def server_config(name: str, values: Mapping[str, Json], origin: str) -> ServerC
         lazy=table.lazy,
         disabled=table.disabled,
         pin_tools=pinned if table.pin_tools is None else table.pin_tools,
-        max_message=_size(table.max_message, where),
+        max_message_bytes=_size(table.max_message_bytes, where),
     )
 
 
@@ -268,7 +274,7 @@ def _seconds(key: str, value: float, where: str) -> float:
 
 def _size(value: int, where: str) -> int:
     if not SMALLEST_MESSAGE <= value <= LARGEST_MESSAGE:
-        raise ConfigError(f"{where}: max_message is bytes, from {SMALLEST_MESSAGE} to {LARGEST_MESSAGE}")
+        raise ConfigError(f"{where}: max_message_bytes is bytes, from {SMALLEST_MESSAGE} to {LARGEST_MESSAGE}")
     return value
 
 
@@ -278,7 +284,7 @@ def _reach(table: ServerTable, where: str) -> StdioLaunch | HttpEndpoint:
     if table.command:
         _only(table, ("headers", "ca_file"), "url", where)
         return _launch(table, table.command, where)
-    _only(table, ("args", "env", "cwd", "pin"), "command", where)
+    _only(table, ("args", "env", "cwd", "program_sha256"), "command", where)
     return _endpoint(table, where)
 
 
@@ -295,9 +301,9 @@ def _launch(table: ServerTable, command: list[str], where: str) -> StdioLaunch:
             f"{where}: a variable or a file in the command line, which every user can read",
             hint="give it with env; a command line may hold ${HOME}, ${USER}, ${PWD} and ${TMPDIR}",
         )
-    pin = PIN.fullmatch(table.pin)
-    if table.pin and pin is None:
-        raise ConfigError(f"{where}: pin is sha256: and 64 hexadecimal digits")
+    pin = PIN.fullmatch(table.program_sha256)
+    if table.program_sha256 and pin is None:
+        raise ConfigError(f"{where}: program_sha256 is sha256: and 64 hexadecimal digits")
     return StdioLaunch(words, _values(table.env, VARIABLE_NAME, "env", where), table.cwd, pin[1].lower() if pin else "")
 
 

@@ -41,12 +41,14 @@ async def open_http(
         ConfigError: the URL, a header's value or the file of authorities cannot be had.
     """
     url, headers = await anyio.to_thread.run_sync(_resolve, config, endpoint, environ)
-    transport = _LimitedTransport(await anyio.to_thread.run_sync(_transport, config, endpoint, url), config.max_message)
+    transport = _LimitedTransport(
+        await anyio.to_thread.run_sync(_transport, config, endpoint, url), config.max_message_bytes
+    )
     timeout = httpx2.Timeout(CONNECT_LIMIT, write=WRITE_LIMIT, read=None)  # an answer has the call's own limit
     async with httpx2.AsyncClient(transport=transport, headers=headers, timeout=timeout) as client:
         try:
             async with streamable_http_client(
-                url, http_client=client, terminate_on_close=False, max_sse_event_size=config.max_message
+                url, http_client=client, terminate_on_close=False, max_sse_event_size=config.max_message_bytes
             ) as (read, write):
                 yield ServerConnection(read, write, _no_stream, ServerLog(config.name))
         finally:

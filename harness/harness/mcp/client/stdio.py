@@ -81,7 +81,7 @@ def locate(program: str, search: str, cwd: str | None, pin: str, where: str) -> 
     if digest != pin:
         raise ConfigError(
             f"{where}: {path} is not the pinned program: its SHA-256 is {digest}",
-            hint="find out what changed it; set pin to the new digest to allow it",
+            hint="find out what changed it; set program_sha256 to the new digest to allow it",
         )
     return path
 
@@ -258,7 +258,7 @@ def _resolve(config: ServerConfig, launch: StdioLaunch, environ: Mapping[str, st
     env = child_environment(environ, extras)
     program, *arguments = (word.resolve(environ, f"{where}: command") for word in launch.command)
     cwd = os.path.expanduser(launch.cwd) or None
-    path = locate(os.path.expanduser(program), env.get("PATH", os.defpath), cwd, launch.pin, where)
+    path = locate(os.path.expanduser(program), env.get("PATH", os.defpath), cwd, launch.program_sha256, where)
     return Launch((path, *arguments), env, cwd)
 
 
@@ -284,14 +284,14 @@ async def _bridge(child: ChildProcess, config: ServerConfig, log: ServerLog) -> 
 async def _read(
     child: ChildProcess, incoming: Any, link: ServerConnection, config: ServerConfig, silent: anyio.Event
 ) -> None:
-    splitter, garbage = LineSplitter(config.max_message), 0
+    splitter, garbage = LineSplitter(config.max_message_bytes), 0
     while chunk := await child.read():
         for line in splitter.feed(chunk):
             message = _message(line, config)
             if message is not None:
                 await _deliver(incoming, message)
             elif isinstance(line, OversizedMessage):
-                link.end(f"it sent a message of {line.size} bytes, and {config.max_message} are allowed")
+                link.end(f"it sent a message of {line.size} bytes, and {config.max_message_bytes} are allowed")
             elif line.strip():
                 garbage += 1
                 link.log.note("it wrote a line to its output that is no message")
@@ -316,7 +316,7 @@ def _message(line: bytes | OversizedMessage, config: ServerConfig) -> SessionMes
     if isinstance(line, OversizedMessage):
         if not isinstance(line.request, int) or not line.is_reply:
             return None
-        text = f"its answer has {line.size} bytes, and {config.max_message} are allowed"
+        text = f"its answer has {line.size} bytes, and {config.max_message_bytes} are allowed"
         error = ErrorData(code=TOO_LARGE, message=text)
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=line.request, error=error))
     try:

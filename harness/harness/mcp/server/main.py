@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from ...context import ExecutionContext
+from ...deprecated_names import renamed_fields
 from ...errors import ConfigError
 from ...settings import SettingsTable
 from ...toolkit.assembly import Toolkit
@@ -35,14 +36,15 @@ OF_THE_CLIENT = frozenset({"servers", "files"})
 LONGEST = 86_400.0
 
 
+@renamed_fields(handoff="job_handoff_seconds")
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """What the operator has set about the server.
 
-    ``handoff``: seconds after which a call whose command still runs returns the handle of its job.
+    ``job_handoff_seconds``: seconds after which a call whose command still runs returns the handle of its job.
     """
 
-    handoff: float = DEFAULT_HANDOFF
+    job_handoff_seconds: float = DEFAULT_HANDOFF
 
 
 def server_settings_of(tables: Iterable[SettingsTable]) -> ServerSettings:
@@ -54,18 +56,20 @@ def server_settings_of(tables: Iterable[SettingsTable]) -> ServerSettings:
     settings = ServerSettings()
     for table in tables:
         for key, value in table.values.items():
-            if key == "handoff":
-                settings = replace(settings, handoff=_seconds(value, table.origin))
+            if key == "job_handoff_seconds":
+                settings = replace(settings, job_handoff_seconds=_seconds(value, table.origin))
             elif key not in OF_THE_CLIENT:
                 raise ConfigError(
-                    f"{table.origin}: mcp.{key} is not a setting", hint="there are: files, handoff, servers"
+                    f"{table.origin}: mcp.{key} is not a setting", hint="there are: files, job_handoff_seconds, servers"
                 )
     return settings
 
 
 def _seconds(value: object, origin: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LONGEST:
-        raise ConfigError(f"{origin}: mcp.handoff is a number of seconds from 1 to {LONGEST:.0f}, not {value!r}")
+        raise ConfigError(
+            f"{origin}: mcp.job_handoff_seconds is a number of seconds from 1 to {LONGEST:.0f}, not {value!r}"
+        )
     return float(value)
 
 
@@ -113,4 +117,4 @@ class ToolServer:
             self.execution, approver=approver, questioner=ClientQuestioner(), agent_id=AGENT
         ) as executor:
             with self.sources.attached(executor.registry) if self.sources is not None else nullcontext():
-                yield replace(executor, handoff=self.settings.handoff)
+                yield replace(executor, handoff=self.settings.job_handoff_seconds)

@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from ...deprecated_names import renamed_fields
 from ...errors import ConfigError, ToolError
 from ...settings import SettingsTable
 from ..arguments import unique_keys
@@ -52,6 +53,7 @@ class _HookOutput(BaseModel):
     message: str | None = None
 
 
+@renamed_fields(malformed="on_invalid_output")
 @dataclass(frozen=True, slots=True)
 class CommandHook:
     """Runs on this machine, never on the target.
@@ -59,13 +61,13 @@ class CommandHook:
     Args:
         command: words, or a text for ``/bin/sh``.
         timeout: seconds.
-        malformed: what an answer means that is none. Before a tool it always denies.
+        on_invalid_output: what an answer means that is none. Before a tool it always denies.
         env: variables beside the few that every hook gets.
     """
 
     command: tuple[str, ...] | str
     timeout: float = TIMEOUT
-    malformed: Literal["deny", "allow"] | None = None
+    on_invalid_output: Literal["deny", "allow"] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
 
     async def __call__(self, occasion: HookInvocation, redactor: Redactor) -> HookResult:
@@ -103,7 +105,7 @@ class CommandHook:
     def _forgives(self, occasion: HookInvocation) -> bool:
         if occasion.event == "pre_tool":
             return False
-        return self.malformed == "allow" or (self.malformed is None and occasion.event not in BEFORE)
+        return self.on_invalid_output == "allow" or (self.on_invalid_output is None and occasion.event not in BEFORE)
 
 
 def _ended(code: int) -> str:
@@ -222,7 +224,7 @@ class _Entry(BaseModel):
     targets: list[str] = []
     paths: list[str] = []
     timeout: float = Field(TIMEOUT, gt=0, le=LONGEST)
-    malformed: Literal["deny", "allow"] | None = None
+    on_invalid_output: Literal["deny", "allow"] | None = None
     background: bool = Field(False, alias="async")
     env: dict[str, str] = {}
 
@@ -254,10 +256,10 @@ def _registered(where: str, name: str, entry: Mapping[str, Any]) -> RegisteredHo
     try:
         event = event_named(name)
         found = _Entry.model_validate(entry)
-        if found.malformed == "allow" and event == "pre_tool":
-            raise ValueError("malformed = 'allow' is not for pre_tool: what cannot be understood denies")
+        if found.on_invalid_output == "allow" and event == "pre_tool":
+            raise ValueError("on_invalid_output = 'allow' is not for pre_tool: what cannot be understood denies")
         command = found.command if isinstance(found.command, str) else tuple(found.command)
-        handler = CommandHook(command, found.timeout, found.malformed, dict(found.env))
+        handler = CommandHook(command, found.timeout, found.on_invalid_output, dict(found.env))
         matcher = Matcher(tuple(found.tools), tuple(found.targets), tuple(found.paths))
         return RegisteredHook(event, handler, matcher, found.background)
     except ValidationError as error:

@@ -24,7 +24,7 @@ from anyio import to_thread
 
 from ...backend import WriteMode
 from ...context import ExecutionContext
-from ...deprecated_names import renamed_names
+from ...deprecated_names import renamed_fields, renamed_names
 from ...errors import FileError, FileNotFound, IsADirectory, StaleFileError
 from ...results import FileContent, FileType, WriteResult
 from ..contract import ToolContext
@@ -84,15 +84,16 @@ def _with_part(parts: tuple[tuple[int, int], ...], start: int, end: int) -> tupl
     return tuple(merged[:MAX_PARTS])
 
 
+@renamed_fields(partial_read_counts="allow_overwrite_after_partial_read")
 @dataclass(slots=True)
 class ReadTracker:
     """What was read by every session of this process.
 
     Args:
-        partial_read_counts: a file of which a part was read may be replaced as a whole.
+        allow_overwrite_after_partial_read: a file of which a part was read may be replaced as a whole.
     """
 
-    partial_read_counts: bool = False
+    allow_overwrite_after_partial_read: bool = False
     _known: OrderedDict[tuple[str, str, str], _ReadRange] = field(default_factory=OrderedDict)
 
     def of(self, session_id: str, execution: ExecutionContext) -> SessionReads:
@@ -122,7 +123,7 @@ class ReadTracker:
     def last_read_version(self, key: tuple[str, str, str], *, whole: bool) -> str | None:
         """The version, when enough of it was read."""
         known = self._known.get(key)
-        if known is None or (whole and not known.whole and not self.partial_read_counts):
+        if known is None or (whole and not known.whole and not self.allow_overwrite_after_partial_read):
             return None
         self._known.move_to_end(key)
         return known.version
