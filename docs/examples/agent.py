@@ -3,10 +3,8 @@
 import anyio
 
 import harness
-from harness.agent.events import AnswerDelta
-from harness.agent.models import load_models
-from harness.agent.opening import open_agent
-from harness.toolkit.assembly import load_toolkit_settings, open_toolkit
+from harness.agent import AnswerDelta, load_models, open_agent
+from harness.toolkit import load_toolkit_settings, open_toolkit
 
 
 async def main() -> None:

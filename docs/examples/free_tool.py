@@ -7,8 +7,7 @@ import anyio
 from pydantic import Field
 
 import harness
-from harness.toolkit import Arguments, Category, ToolCall, ToolContext, ToolResult, tool
-from harness.toolkit.assembly import open_executor
+from harness.toolkit import Arguments, Category, ToolCall, ToolContext, ToolResult, open_executor, tool
 
 
 # --8<-- [start:tool]

@@ -8,8 +8,7 @@ from typing import Any
 import anyio
 
 import harness
-from harness.toolkit.assembly import open_executor
-from harness.toolkit.providers import provider
+from harness.toolkit import open_executor, provider
 
 
 def ask(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,7 @@ import sys
 import anyio
 
 import harness
-from harness.toolkit import ToolCall
-from harness.toolkit.assembly import open_executor
-from harness.toolkit.hooks.dispatch import HookInvocation, HookResult, Hooks, Matcher
+from harness.toolkit import HookInvocation, HookResult, Hooks, Matcher, ToolCall, open_executor
 
 
 # --8<-- [start:hooks]

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import anyio
 
 import harness
-from harness.toolkit import ToolCall
-from harness.toolkit.assembly import open_toolkit
-from harness.toolkit.session.notebook import Memory, MemoryLocation, Todo
+from harness.toolkit import Memory, MemoryLocation, Todo, ToolCall, open_toolkit
 
 
 # --8<-- [start:stores]

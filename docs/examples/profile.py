@@ -5,8 +5,7 @@ import anyio
 # --8<-- [start:profile]
 from pydantic import Field
 
-from harness.toolkit import Arguments, ToolResult
-from harness.toolkit.tool_profiles import RenderedResult, ToolAdapter, ToolProfile
+from harness.toolkit import Arguments, RenderedResult, ToolAdapter, ToolProfile, ToolResult
 
 
 class Open(Arguments):
@@ -39,8 +38,7 @@ def profile() -> ToolProfile:
 async def main() -> None:
     """Show a file as the profile shows it."""
     import harness
-    from harness.toolkit import ToolCall
-    from harness.toolkit.assembly import open_toolkit
+    from harness.toolkit import ToolCall, open_toolkit
 
     async with harness.connect("local:") as execution, open_toolkit() as toolkit:
         registry = await profile().over(toolkit.known).available(execution)

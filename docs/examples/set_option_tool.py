@@ -8,11 +8,23 @@ from pydantic import Field
 
 import harness
 from harness.results import FileContent
-from harness.toolkit import Category, MutatingArguments, Subject, Tool, ToolCall, ToolContext, ToolResult, Traits
-from harness.toolkit.assembly import open_executor
-from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
-from harness.toolkit.session.file_versions import WriteOutcome, guarded_edit
+from harness.toolkit import (
+    ApprovalDecision,
+    ApprovalRequest,
+    ApprovalScope,
+    Approver,
+    Category,
+    MutatingArguments,
+    Subject,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Traits,
+    WriteOutcome,
+    guarded_edit,
+    open_executor,
+)
 
 
 # --8<-- [start:tool]

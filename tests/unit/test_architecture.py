@@ -62,7 +62,7 @@ HEAVY = (
 LAYERS = (
     (
         *("errors", "results", "command", "config", "target", "login", "withheld"),
-        *("account", "extras", "deprecated_names", "system"),
+        *("account", "extras", "deprecated_names", "lazy_names", "system"),
     ),
     ("transport", "terminal", "settings_schema", "renamed_settings", "settings"),
     ("backend",),

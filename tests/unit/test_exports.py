@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -215,3 +216,17 @@ def test_options_are_given_by_name() -> None:
         parameters = list(inspect.signature(getattr(harness.ExecutionContext, name)).parameters.values())[1:]
         positional = [item.name for item in parameters if item.kind is not inspect.Parameter.KEYWORD_ONLY]
         assert len(positional) <= (2 if name == "write_file" else 1), (name, positional)
+
+
+@pytest.mark.parametrize("name", ["harness.toolkit", "harness.agent", "harness.testing"])
+def test_what_a_program_needs_is_given_by_the_package_and_named_on_its_page(name: str) -> None:
+    package = load(name)
+    pages = (Path(__file__).parents[2] / "docs").glob("api*.md")
+    text = "".join(page.read_text() for page in pages)
+    for item in package.__all__:
+        value = getattr(package, item)
+        assert not inspect.isclass(value) or inspect.getdoc(value)
+        assert f"`{item}`" in text, f"{item} is not on a page of the API"
+        assert item in dir(package)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        package.nothing  # noqa: B018 # what is asked for is the error
