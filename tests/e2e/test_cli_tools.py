@@ -122,7 +122,7 @@ def test_arguments_can_come_from_standard_input(program: Program) -> None:
         ("read_file", {"pth": "x"}, 125, "did you mean 'path'?"),
         ("read_file", "{", 125, "no JSON object"),
         ("send_keys", {"enter": True}, 125, "send_keys needs tmux (use --tmux)"),
-        ("write_file", {"path": "new", "content": "x"}, 126, "nobody is there to approve it"),
+        ("write_file", {"path": "new", "content": "x"}, 126, "no approver is available"),
         ("read_file", {"path": "/etc/shadow"}, 126, "is a secret"),
     ],
 )

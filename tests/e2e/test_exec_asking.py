@@ -96,7 +96,7 @@ async def test_without_an_answer_in_time_it_is_denied_and_the_exit_code_says_so(
     seat = seats.take("exec", "go", script=script, settings=limit, size=(160, 50))
     assert await seat.ended() == 126
     assert "denied, no answer from the operator: run_shell touch made" in seat.history
-    assert "nobody answered within 1 s" in results(seat)[0]
+    assert "the approval request timed out after 1 s" in results(seat)[0]
 
 
 async def test_batch_and_streams_without_a_terminal_ask_nobody(seats: Seats) -> None:

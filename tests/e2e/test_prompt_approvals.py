@@ -185,7 +185,7 @@ async def test_what_is_typed_while_the_time_of_a_question_runs_out_is_no_prompt(
     await asked(seat, 1)
     seat.type("r" if term != "dumb" else "n ")
     seat.type("because it is da")
-    await seat.sees("denied: nobody answered within 4 s")
+    await seat.sees("denied: the approval request timed out after 4 s")
     seat.press("Enter")
     await seat.sees("stopped")
     seat.enter("next")

@@ -88,7 +88,7 @@ def test_what_a_caller_says_is_shown_whole_where_it_fits_and_ends_at_a_space_whe
 
 
 def test_rows_of_ours_below_a_call_are_broken_at_spaces() -> None:
-    text = "an answer for more than once covers any other content there, too"
+    text = "an approval for more than once also covers any other content there"
     rows = previewed(text, 40)
     assert " ".join(row.strip() for row in rows) == text
     assert max(map(len, rows)) < 40

@@ -81,7 +81,7 @@ async def test_a_denial_for_the_session_denies_that_and_nothing_else() -> None:
     made = desk(approver)
     verdict = await made.decide("write_file", "/srv/a")
     assert (verdict.allowed, verdict.reason, verdict.by) == (False, "not today", "operator (deny-session)")
-    assert (await made.decide("write_file", "/srv/a")).by.startswith("rule that denies")
+    assert (await made.decide("write_file", "/srv/a")).by.startswith("deny rule")
     await made.decide("write_file", "/srv/b")
     assert [question.what for question in approver.questions] == ["write /srv/a", "write /srv/b"]
 
@@ -279,7 +279,7 @@ async def test_a_question_without_an_answer_is_a_denial_after_its_time() -> None
     made = desk(approver, approval_timeout=0.05)
     with anyio.fail_after(5):
         verdict, events = await events_of(made, "write_file", "/srv/a")
-    assert (verdict.allowed, verdict.reason) == (False, "nobody answered within 0.05 s")
+    assert (verdict.allowed, verdict.reason) == (False, "the approval request timed out after 0.05 s")
     assert [type(event) for event in events] == [PermissionAsked, PermissionReplied]
     assert len(approver.over) == 1
     assert desk().policy.settings.approval_timeout == 60
@@ -437,7 +437,7 @@ async def test_a_file_that_cannot_be_trusted_asks_whatever_it_could_have_denied(
     made = desk(approver, mode=Mode.AUTO, file=file, rules=(Rule(Action.ALLOW),))
     assert await made.allows("read_file", "/srv/a")
     assert await made.allows("read_file", "/srv/a")
-    assert "rules that would deny are not known" in approver.questions[0].reason
+    assert "deny rules cannot be read" in approver.questions[0].reason
     assert len(approver.questions) == 1
     assert not await desk(mode=Mode.AUTO, file=file).allows("read_file", "/srv/a")
     assert file.read_text() == "{"

@@ -109,7 +109,7 @@ def test_where_the_words_lead_counts_as_an_operand() -> None:
     ],
 )
 def test_what_only_a_person_decides_is_blocked(command: str, decision: str) -> None:
-    expected = f"'harness {decision}' is blocked: only a person decides that" if decision else ""
+    expected = f"'harness {decision}' is blocked: only the operator may run it" if decision else ""
     assert blocked(shlex.split(command), BLOCKED) == expected
 
 

@@ -44,7 +44,7 @@ def test_a_rule_is_added_listed_tested_and_removed(program: Program) -> None:
         (["--tool", "bash", "df -h"], 0, "read-only"),
         (["--tool", "files_list", "df -h"], 0, "read-only"),
         (["--cwd", "/etc", "cat shadow"], 126, "hard denial"),
-        (["rm /srv/x"], 126, "rule that denies"),
+        (["rm /srv/x"], 126, "deny rule"),
         (["curl http://x"], 0, "rule of the settings"),
     ],
 )
@@ -69,8 +69,8 @@ def test_the_rule_that_decides_is_named_for_people(program: Program) -> None:
     program.run("permissions", "add", "--deny", "--on", "*", "--any", "--tool", "run_shell")
     code, text = said(program, "test", "ls")
     assert code == 126
-    assert text.splitlines()[0] == "denied: a rule says: deny run_shell"
-    assert text.splitlines()[1].startswith("decided by: rule that denies ")
+    assert text.splitlines()[0] == "denied: matched rule: deny run_shell"
+    assert text.splitlines()[1].startswith("decided by: deny rule ")
     assert text.splitlines()[2] == "about: ls"
 
 

@@ -113,7 +113,7 @@ async def test_a_pattern_allows_each_simple_command_by_itself() -> None:
 async def test_a_rule_that_denies_finds_its_command_wherever_it_stands(pattern: str, command: str) -> None:
     made = desk(says(ApprovalScope.SESSION), mode=Mode.AUTO, rules=(deny(pattern), allow("*")))
     verdict = await made.decide("run_shell", command)
-    assert (verdict.allowed, verdict.by.startswith("rule that denies")) == (False, True)
+    assert (verdict.allowed, verdict.by.startswith("deny rule")) == (False, True)
     other = desk(mode=Mode.AUTO, rules=(deny(pattern, "other_tool"),))
     assert await other.allows("run_shell", command) is ("xargs" not in command)  # nobody sees what xargs reads
 

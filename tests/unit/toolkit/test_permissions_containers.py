@@ -285,7 +285,7 @@ async def test_a_directory_is_in_no_working_directory_that_is_not_known_or_the_r
 )
 async def test_a_rule_that_denies_a_program_holds_in_a_container(command: str) -> None:
     rule = Rule(Action.DENY, tool="run_shell", argument="rm *", match=Match.GLOB)
-    assert (await desk(mode=Mode.AUTO, rules=(rule,)).decide("run_shell", command)).by.startswith("rule that denies")
+    assert (await desk(mode=Mode.AUTO, rules=(rule,)).decide("run_shell", command)).by.startswith("deny rule")
 
 
 @pytest.mark.parametrize(

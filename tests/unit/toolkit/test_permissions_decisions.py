@@ -96,7 +96,7 @@ def test_what_is_not_known_may_be_a_directory() -> None:
 
 def test_the_reason_names_the_program_that_speaks_to_an_engine() -> None:
     judged = classify_command("curl --unix-socket /var/run/docker.sock http://x/containers/json")
-    assert reaches_any_file(judged).startswith("curl speaks to an engine")
+    assert reaches_any_file(judged).startswith("curl uses the socket of a container engine")
 
 
 def test_operands_stand_on_both_sides_of_two_dashes() -> None:

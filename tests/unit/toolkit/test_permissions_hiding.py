@@ -45,7 +45,7 @@ async def test_nobody_approves_what_is_hidden_from_them(tool: str, text: str) ->
     approver = says(ApprovalScope.ALWAYS)
     verdict = await guarded(approver).decide(tool, text)
     assert (verdict.allowed, approver.questions) == (False, [])
-    assert "hidden as a secret" in verdict.reason
+    assert "redacted" in verdict.reason
     assert "keep the secret in a file or a variable" in verdict.reason
 
 

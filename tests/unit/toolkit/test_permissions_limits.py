@@ -165,7 +165,7 @@ async def test_more_patterns_or_directories_than_are_looked_for_ask() -> None:
     assert isinstance(await search.named(["/x"], {"/x": [f"p{n}" for n in range(hard_denials.PATTERNS)]}), list)
     found = await search.named(["/x"], {"/x": [f"p{n}" for n in range(hard_denials.PATTERNS + 1)]})
     assert isinstance(found, str)
-    assert "more patterns" in found
+    assert "too many patterns" in found
     backend = await holding(
         MemoryBackend(found_nothing), *(f"/x/d{n}/f" for n in range(access_requests.MAX_DIRECTORIES + 1))
     )

@@ -153,8 +153,8 @@ def test_what_must_be_asked_is_allowed_by_a_rule_for_exactly_it_and_by_no_other(
 def test_a_decision_names_the_rule_and_where_it_is_from() -> None:
     rule = Rule(DENY, argument="make", origin="/etc/some.toml")
     decision = decide([claim_of()], replace(PLAIN, profile=RuleIndex([rule])))
-    assert decision.by == f"rule that denies {rule.rule_id}, /etc/some.toml"
-    assert decision.reason == "a rule says: deny * 'make'"
+    assert decision.by == f"deny rule {rule.rule_id}, /etc/some.toml"
+    assert decision.reason == "matched rule: deny * 'make'"
 
 
 def test_a_file_of_rules_that_cannot_be_trusted_lifts_no_whitelist() -> None:
@@ -171,6 +171,6 @@ async def test_a_rule_for_another_name_of_a_tool_is_a_rule_for_it() -> None:
     settings: dict[str, object] = {"rules": (Rule(DENY, tool="put"),), "allowed_tools": ("put", "read_file")}
     made = desk(mode=Mode.AUTO, **settings)  # type: ignore[arg-type]  # fields of the settings
     other = Stub("write_file", replace(TRAITS["write_file"], aliases=("put",)))
-    assert (await made.decide("write_file", "/srv/a")).by == "whitelist"
+    assert (await made.decide("write_file", "/srv/a")).by == "tool allowlist"
     made = replace(made, ctx=replace(made.ctx, registry=Registry([other])))
-    assert (await made.decide("write_file", "/srv/a")).by.startswith("rule that denies")
+    assert (await made.decide("write_file", "/srv/a")).by.startswith("deny rule")

@@ -102,7 +102,7 @@ async def test_with_a_broken_file_no_rule_is_advised(monkeypatch: pytest.MonkeyP
     approver = Says()
     made = desk(file=tmp_path / "permissions.json")
     reason = (await made.decide("write_file", "/srv/a")).reason
-    assert "repair or remove the file of rules first" in reason
+    assert "repair or remove the rule file first" in reason
     assert "permissions add" not in reason
     assert "mode" not in reason
     made.policy.approver = approver

@@ -90,4 +90,4 @@ async def test_a_variable_that_goes_with_the_call_counts_as_one_in_the_text(
 
 async def test_the_reason_says_that_later_words_are_concerned(here: ExecutionContext) -> None:
     verdict = await desk(execution=here, mode=Mode.ASK).decide("run_shell", "HOME=/etc")
-    assert "words are judged as if it did not" in verdict.reason
+    assert "the check of file names does not follow" in verdict.reason

@@ -106,8 +106,8 @@ def test_a_file_of_a_newer_harness_is_said_to_be_one(file: Path, rest: str) -> N
     file.parent.mkdir()
     file.write_text(f'{{"version": 2, {rest}}}')
     file.chmod(0o600)
-    assert RuleFile(file).load().failure == f"{file} was written by a newer harness (version 2)"
-    with pytest.raises(ConfigError, match="use that harness"):
+    assert RuleFile(file).load().failure == f"{file} was written by a newer version of harness (format 2)"
+    with pytest.raises(ConfigError, match="use that version of harness"):
         RuleFile(file).add([RULE])
 
 
@@ -146,7 +146,7 @@ def test_a_file_that_others_may_have_written_is_a_failure(file: Path, spoil: Cal
 def test_a_link_is_called_one(file: Path) -> None:
     RuleFile(file).add([RULE])
     a_link(file)
-    assert RuleFile(file).load().failure == f"{file}: is a link"
+    assert RuleFile(file).load().failure == f"{file}: is a symbolic link"
 
 
 def test_a_file_of_another_user_is_a_failure(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

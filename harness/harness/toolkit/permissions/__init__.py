@@ -1,1 +1,1 @@
-"""Who may do what, and where: rules, grants, hard denials, and the question to a person when nothing decides."""
+"""Permissions of tool calls: rules, hard denials, and approval requests for calls that nothing else decides."""

@@ -1,4 +1,4 @@
-"""What a call would have access to: paths, commands and keys, by its tool and arguments."""
+"""Access requests (claims) of a call: the paths, commands and keys of its tool and arguments."""
 
 from __future__ import annotations
 
@@ -51,23 +51,29 @@ __all__ = [
 ]
 
 
-# -- The claims of keys: what they would make the foreground of a pane do.
+# -- The claims of keys: their effect in the foreground process of a pane.
 
 
-TYPED_SECRET = "<password>"  # noqa: S105  # a name for one
-"""The argument by which rules may deny what is typed at a question for a secret; no rule allows it."""
+TYPED_SECRET = "<password>"  # noqa: S105  # a placeholder
+"""The argument by which rules may deny input for a secret prompt; no rule allows it."""
 _MAX_LINE_CHARS = 200
 
 
 async def key_claims(
     subject: Subject, tool: str, ctx: ToolContext, command: Callable[[Subject], Awaitable[AccessRequest]]
 ) -> tuple[AccessRequest, ...]:
-    """What typing these keys would do; ``command`` makes the claim of the command that they are run as.
+    """Return the claims of keys.
 
-    The tool is told of that command, so that what runs is what was judged.
+    If the keys run as a command, ``ctx.notes`` passes that command to the tool, so that exactly the checked one runs.
+
+    Args:
+        subject: the keys.
+        tool: the name of the tool.
+        ctx: the context of the call.
+        command: builds the claim of a command.
 
     Raises:
-        HarnessError: the link was lost.
+        HarnessError: the connection was lost.
     """
     from .shell.keys import judge_keys
 
@@ -82,7 +88,7 @@ async def key_claims(
 
 
 def _secret(judged: KeysClassification, tool: str, ctx: ToolContext) -> AccessRequest:
-    """Asked each time, kept nowhere, and never shown."""
+    """Return the claim of a typed secret: it always asks, is not stored and never shown."""
     whole = RuleSubject(ctx.execution.identity, tool, TYPED_SECRET, allows="none")
     shown = f"type a secret: {judged.reason}"
     return AccessRequest(
@@ -91,27 +97,35 @@ def _secret(judged: KeysClassification, tool: str, ctx: ToolContext) -> AccessRe
 
 
 def _plain(subject: Subject, judged: KeysClassification, tool: str, ctx: ToolContext) -> AccessRequest:
-    """Keys that are harmless, or go to a program: the same keys in another program are other keys."""
+    """Return the claim of harmless keys or keys for a program; the text includes the program."""
     harmless = judged.rule == "harmless"
     into = f" (into {judged.program})" if judged.program else ""
     text = f"{subject.text}{into}"
     whole = RuleSubject(ctx.execution.identity, tool, text, allows="broad" if harmless else "exact")
     piece = AccessItem(text, (whole,), read_only=harmless)
-    line = f"; the last line there is {judged.line[:_MAX_LINE_CHARS]!r}" if judged.line else ""
+    line = f"; the last line on the screen is {judged.line[:_MAX_LINE_CHARS]!r}" if judged.line else ""
     asks = "" if harmless else f"{judged.reason}{line}"
     return AccessRequest("keys", text, whole, (piece,), must_ask=asks, unkept=judged.rule == "unknown")
 
 
-# -- The claim of a subject that is a file.
+# -- The claim of a file.
 
 
 async def path_claim(
     subject: Subject, tool: str, base: str, execution: ExecutionContext, denials: HardDenials, *, read_only: bool
 ) -> AccessRequest:
-    """What a read or a write of a path is, judged by what the path is on the target now.
+    """Return the claim of reading or writing a path, resolved on the target.
+
+    Args:
+        subject: the path.
+        tool: the name of the tool.
+        base: the directory of a relative path.
+        execution: the target.
+        denials: the hard denials.
+        read_only: the tool changes nothing.
 
     Raises:
-        HarnessError: the link was lost.
+        HarnessError: the connection was lost.
     """
     if "\0" in subject.text or not subject.text:
         return _no_path(subject, tool, execution)
@@ -134,7 +148,7 @@ async def path_claim(
 def path_forms(
     path: RealPath, tool: str, execution: ExecutionContext, allows: Allows = "any"
 ) -> tuple[RuleSubject, ...]:
-    """The names by which rules may know a path, its real one first: only that, and the same with ``~``, may allow."""
+    """Return the names of a path for rules, the real path first; only it, also with ``~``, may allow."""
     identity, home = execution.identity, execution.capabilities.home.rstrip("/")
     names: dict[str, Allows] = {path.real: allows if path.is_known else _at_most_exact(allows)}
     if home and path.real.startswith(f"{home}/"):
@@ -156,39 +170,41 @@ def _shown(subject: Subject, path: RealPath, odd: str) -> str:
 
 def _no_path(subject: Subject, tool: str, execution: ExecutionContext) -> AccessRequest:
     whole = RuleSubject(execution.identity, tool, subject.text, "path", allows="none")
-    return AccessRequest(subject.kind, subject.kind, whole, (), forbidden="it is no path")
+    return AccessRequest(subject.kind, subject.kind, whole, (), forbidden="the path is empty or contains a NUL")
 
 
-# -- What a command would take that it does not name: files below the directories of which it takes everything.
+# -- Files that a command accesses without naming them: below directories whose whole content it reads or changes.
 #
-# Harness's own files, and what ``.aiexclude`` keeps back. The text of the command says which directories are meant,
-# and the target what is in them.
+# These are harness's own files, and files excluded by ``.aiexclude``. The command text shows the directories, and the
+# target shows what is in them.
 
 
 MAX_DIRECTORIES = 64
-"""Directories of one command."""
+"""Maximum number of directories of one command."""
 _SETTING = re.compile(r"(?<![A-Za-z0-9_])(?:XDG_(?:CONFIG|STATE)_HOME|HARNESS_CONFIG)\+?=")
 _HOME = re.compile(r"(?<![A-Za-z0-9_])HOME\+?=")
 
 
 def other_settings(text: str, commands: Sequence[SimpleCommand]) -> str:
-    """Why a command may start a harness that has other settings; empty when it does not. Pure."""
+    """Return why a command may start harness with other settings; empty if it may not. Pure."""
     texts = [text, *(" ".join(command.argv) for command in commands)]
     ours = [command.argv for command in commands if is_harness(command.argv)]
     if any(map(_SETTING.search, texts)):
-        return "it sets a variable that leads a harness to other settings"
+        return "it sets a variable that changes the settings of harness"
     if ours and (any(map(_HOME.search, texts)) or any(word.startswith("--conf") for argv in ours for word in argv)):
-        return "it runs a harness with other settings"
+        return "it runs harness with other settings"
     return ""
 
 
 class TreeReader:
-    """Looks below the directories of one command.
+    """Checks the files below the directories of one command.
 
     Args:
-        operands: what its words are on the target.
-        entries: what it opens below directory operands.
-        judgement: what the command is.
+        execution: the target.
+        denials: the hard denials.
+        operands: its words, resolved on the target.
+        entries: the files that it opens below directory operands.
+        judgement: the classification of the command.
     """
 
     def __init__(
@@ -207,10 +223,10 @@ class TreeReader:
         self._feeds = any(feeds(command.argv) for command in judgement.commands)
 
     async def reason(self) -> str:
-        """Why somebody must be asked about it; empty when nobody must.
+        """Return why the command requires approval; empty if it does not.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         used = [
             (command, trees)
@@ -229,7 +245,7 @@ class TreeReader:
             for path in [] if trees.guessed else self._operands.all((*trees.reads, *trees.changes), command, here):
                 if path.is_dir or not path.is_known:
                     tops[path.real] = tops.get(path.real, False) or command.privileged
-        if any(trees.into for _, trees in used):  # a directory that gets the entries of another with its name
+        if any(trees.into for _, trees in used):  # an existing directory of that name is merged
             tops |= {entry.path.real: False for entry in self._entries if entry.writes and entry.path.is_dir}
         return await self._kept_back(tops)
 
@@ -240,13 +256,13 @@ class TreeReader:
             yield trees
 
     def _are_directories(self, command: SimpleCommand, trees: AffectedDirectories) -> bool:
-        """Whether two of its words may be directories."""
+        """Return whether two of its words may be directories."""
         found = (self._operands.all([word], command, ()) for word in trees.reads)
         return sum(any(path.is_dir or not path.is_known for path in paths) for paths in found) > 1
 
     async def _kept_back(self, tops: dict[str, bool]) -> str:
         if len(tops) > MAX_DIRECTORIES:
-            return f"it takes all of more than {MAX_DIRECTORIES} directories"
+            return f"it reads or changes more than {MAX_DIRECTORIES} whole directories"
         return await self._denials.below(tuple(tops), self._execution, privileged=any(tops.values())) if tops else ""
 
     async def _protected(self, command: SimpleCommand, trees: AffectedDirectories, here: Sequence[RealPath]) -> str:
@@ -255,7 +271,7 @@ class TreeReader:
                 return _changes(command, path.given, place)
         for path in self._operands.all(trees.reads, command, here):
             if place := await self._above(path.forms, reads=True):
-                return f"{command.argv[0]} may read all of {path.given}, and {place} is in it"
+                return f"{command.argv[0]} may read everything in {path.given}, which contains {place}"
         for path in self._operands.all([trees.into] if trees.into else [], command, here):
             entries = [posixpath.join(form, name) for form in path.forms for name in trees.names]
             if place := await self._above([*entries, *(() if path.is_dir else path.forms)]):
@@ -270,10 +286,10 @@ class TreeReader:
 
 
 def _changes(command: SimpleCommand, given: str, place: str) -> str:
-    return f"{command.argv[0]} may change all of {given}, and {place} is in it, which decides what may be done"
+    return f"{command.argv[0]} may change everything in {given}, which contains the protected {place}"
 
 
-# -- The claim of a subject that is a command: what a real parser finds in it, never what it looks like.
+# -- The claim of a command, from what the shell parser finds in it.
 
 
 PLAIN_ARGUMENTS = frozenset(
@@ -283,12 +299,12 @@ PLAIN_ARGUMENTS = frozenset(
         *("risk", "mutation", "privesc", "why"),
     }
 )
-"""Arguments of a call that do not change what its command does."""
+"""Arguments of a call that do not affect its command."""
 WORD = re.compile(r"[^\s;&|<>()'\"`$={},:]+")
 QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'[^']*'|\\.", re.DOTALL)
 EXPANSION = re.compile(r"[$`]")
 _ODD = re.compile(r"/-[^/]*/?$|[\s*?\[\\]")
-"""Names that a program may take for an option, or that a shell splits: ``for f in *; do ls $f; done``."""
+"""Names that a program may parse as an option, or that a shell splits: ``for f in *; do ls $f; done``."""
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=")
 
 
@@ -297,7 +313,7 @@ _MAPPED = re.compile(r"""['"](\w+)['"]: """)
 
 
 def extras_of(arguments: JsonObject | str) -> str:
-    """What else decides what the command does: an environment, an input, a user. Pure."""
+    """Return the other arguments that affect the command: environment, input, user. Pure."""
     if not isinstance(arguments, Mapping):
         return ""
     found = [f"{name}={arguments[name]!r}" for name in sorted(arguments) if name not in PLAIN_ARGUMENTS]
@@ -305,11 +321,15 @@ def extras_of(arguments: JsonObject | str) -> str:
 
 
 class CommandReader:
-    """Makes claims of commands for one decision.
+    """Builds the claims of commands for one decision.
 
     Args:
-        cwd: where commands start, as far as the call and the session say; empty when only the target knows.
-        extras: of :func:`extras_of`.
+        execution: the target.
+        denials: the hard denials.
+        blocked: patterns of blocked commands.
+        tool: the name of the tool.
+        cwd: the start directory given by the call or the session; empty if only the target knows it.
+        extras: the result of :func:`extras_of`.
         lookups: commands that look something up on other hosts count as reading.
     """
 
@@ -334,10 +354,10 @@ class CommandReader:
         self._odd_names = False
 
     async def claim(self, subject: Subject) -> AccessRequest:
-        """What running this text would touch.
+        """Return the claim of running a text.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         judgement = judge(subject.text, lookups=self._lookups)
         await self._find_cwd(subject)
@@ -348,7 +368,7 @@ class CommandReader:
         entries = await operands.entries()
         touched = (*(files or ()), *(entry.path for entry in entries or ()))
         forbidden = self._blocked_by(judgement, touched) or await self._forbidden(judgement, files or (), entries or ())
-        unknown = "it names more files than can be judged" if files is None or entries is None else ""
+        unknown = "it names too many files to be classified" if files is None or entries is None else ""
         beyond = "" if forbidden else unknown or await self._beyond(subject, judgement, operands, entries or ())
         given = (
             "" if forbidden or beyond else await ContainerFiles(self._execution, operands, self._cwd).reason(judgement)
@@ -367,7 +387,7 @@ class CommandReader:
     async def _beyond(
         self, subject: Subject, judgement: CommandClassification, operands: OperandPaths, entries: Sequence[EntryPath]
     ) -> str:
-        """Why it may touch what it does not name, so that a rule for its words says nothing of that."""
+        """Return why it may access what its words do not name, so that a rule for its words must not allow it."""
         reader = TreeReader(self._execution, self._denials, operands, entries, judgement)
         variables = _MAPPED.sub(r"\1=", self._extras)
         past = (runs_past_the_policy(command.argv) for command in judgement.commands)
@@ -384,7 +404,7 @@ class CommandReader:
         )
 
     async def _find_cwd(self, subject: Subject) -> None:
-        """A pane keeps its directory: what is granted in one is not granted after a ``cd``, which asks nobody."""
+        """Find the start directory: a pane keeps it, and a rule for one directory must not apply after a ``cd``."""
         cwd = at_home(self._cwd, self._execution.capabilities.home)
         if not cwd.startswith("/"):
             start = await find_cwd(subject.pane, self._execution, named=bool(cwd))
@@ -392,7 +412,7 @@ class CommandReader:
         self._cwd = cwd
 
     def _must_ask(self, judgement: CommandClassification) -> str:
-        """A text that shells read in different ways is judged as bash reads it: that must be how it will be read."""
+        """Return why shells may parse the text differently, unless it runs in a shell with the grammar of bash."""
         return "" if not judgement.doubt or reads_like_bash(self._execution) else judgement.doubt
 
     def _shown(self, subject: Subject) -> str:
@@ -402,13 +422,13 @@ class CommandReader:
         return RuleSubject(self._execution.identity, self._tool, text, "text", self._cwd, allows)
 
     def _unparsed(self, subject: Subject, reason: str) -> AccessRequest:
-        """Nothing is known of it, so it asks. Words in it that name secrets deny it: better one too many."""
+        """Return the claim of a text that is not understood: it asks, or is denied if a word names a secret."""
         whole = self._subjected(self._shown(subject), "exact")
         home = self._execution.capabilities.home
         words = WORD.findall(subject.text)
         hidden = next((found for word in words if (found := self._denials.hidden(_from_root(word, home), home))), "")
         forbidden = hidden or blocked(subject.text.split(), self._blocked)
-        asks = f"what it would do is not understood: {reason}"
+        asks = f"the command is not understood: {reason}"
         return AccessRequest(
             "command", self._shown(subject), whole, (AccessItem(subject.text, (whole,)),), forbidden, asks
         )
@@ -424,7 +444,7 @@ class CommandReader:
     # -- the files that it names
 
     async def _files(self, subject: Subject, judgement: CommandClassification) -> tuple[RealPath, ...] | None:
-        """Every file that a word of it may be; None when there are too many."""
+        """Return every file that a word may be; None if there are too many."""
         words = tuple(dict.fromkeys(homeward(path) for command in judgement.commands for path in command.paths if path))
         if not words:
             return ()
@@ -442,17 +462,17 @@ class CommandReader:
         if matched is None:
             return None
         files = await self._resolved(words, start or "")
-        if ".." in (start or "").split("/"):  # a shell goes up by the name, and the kernel by the directory
+        if ".." in (start or "").split("/"):  # a shell resolves .. by name, the kernel by directory
             files = (*files, *await self._resolved(words, posixpath.normpath(start or "")))
         certain = files if start is not None else tuple(replace(path, is_known=_rooted(path.given)) for path in files)
         return (*certain, *matched)
 
     def _start(self, words: Sequence[str]) -> str | None:
-        """The directory that relative words start from; None when nobody knows."""
+        """Return the directory of relative words; None if unknown."""
         return self._cwd if self._cwd.startswith("/") or all(map(_rooted, words)) else None
 
     async def _matched(self, patterns: Sequence[str], start: str) -> tuple[RealPath, ...] | None:
-        """The files that words with wildcards stand for now. Only links among them need a question each."""
+        """Return the files that wildcards match now; only links among them are resolved one by one."""
         names: dict[str, None] = {}
         for pattern in patterns:
             expanded = await expand_pattern(pattern, start, self._execution)
@@ -483,7 +503,7 @@ class CommandReader:
     async def _forbidden(
         self, judgement: CommandClassification, files: Sequence[RealPath], entries: Sequence[EntryPath]
     ) -> str:
-        """Why nothing may touch one of its files. A program that does more than read may write what it names."""
+        """Return the hard denial of one of its files; a program that does more than read may write what it names."""
         commands = judgement.commands
         writing = {homeward(word) for command in commands if not command.read_only for word in command.paths}
         reading = {homeward(word) for command in commands if command.read_only for word in command.paths} - writing
@@ -509,13 +529,13 @@ class CommandReader:
             for command in judgement.commands
         ]
         if not judgement.read_only and all(command.read_only for command in judgement.commands):
-            pieces.append(AccessItem(judgement.reason or subject.text, (whole, *named)))  # what is around the commands
+            pieces.append(AccessItem(judgement.reason or subject.text, (whole, *named)))  # syntax around the commands
         if not pieces:
             pieces.append(AccessItem(subject.text, (whole,), read_only=certain))
         return tuple(pieces)
 
     def _forms(self, command: SimpleCommand, judgement: CommandClassification, beyond: str) -> tuple[RuleSubject, ...]:
-        """The texts of a simple command: rules that allow go by those of :func:`plain_forms` only."""
+        """Return the texts of a simple command for rules; allow rules match those of :func:`plain_forms` only."""
         allowing = () if self._extras or judgement.doubt or beyond else plain_forms(command)
         denying = dict.fromkeys((command.text, " ".join(command.text.split()), *command_forms(command.argv)))
         return (
@@ -525,7 +545,7 @@ class CommandReader:
 
 
 def _only_named(judgement: CommandClassification) -> set[str]:
-    """The words of which no command shows or changes the content, unless their names are passed on to a program."""
+    """Return the files whose content no command shows or changes; empty if names are passed on to a program."""
     if any(feeds(command.argv) for command in judgement.commands):
         return set()
     content = {path for command in judgement.commands for path in command.paths if path not in command.named}
@@ -538,11 +558,11 @@ def _program(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def plain_forms(command: SimpleCommand) -> tuple[str, ...]:
-    """The texts by which a pattern may allow a simple command. Pure.
+    """Return the texts by which a pattern may allow a simple command. Pure.
 
-    None for a command that writes a file by ``>``: ``echo *`` says nothing of files. None for what is only known at run
-    time, and for ``..`` in a path, which leads out of a pattern. A wrapper (``sudo``) is a command of its own beside
-    this one, but a variable that is set (``PATH=x make``) is not, so the text that has one is the only form.
+    Empty for a command that writes a file with ``>`` (``echo *`` does not cover files), for words only known at run
+    time, and for ``..`` in a path, which could leave a pattern. A wrapper (``sudo``) is a command of its own, but an
+    assignment (``PATH=x make``) is not, so the text with it is then the only form.
     """
     if command.writes or EXPANSION.search(QUOTED.sub(_unless_double, command.text)):
         return ()
@@ -572,25 +592,31 @@ def _from_root(word: str, home: str) -> str:
 
 
 def judge(text: str, *, lookups: bool = False) -> CommandClassification:
-    """The parser's judgement; it is loaded with the first command."""
+    """Classify a command; the parser is loaded with the first one."""
     from .shell.verdict import classify_command
 
     return classify_command(text, lookups=lookups)
 
 
-# -- From a request to its claims: what the target says of each subject. Everything after this is decided without it.
+# -- From a request to its claims: all queries of the target happen here; the decision needs none.
 
 
 async def read_claims(
     request: PermissionRequest, ctx: ToolContext, settings: PermissionSettings, denials: HardDenials
 ) -> tuple[AccessRequest, ...]:
-    """The claims of a call, in the order of its subjects; a call without a subject claims itself.
+    """Return the claims of a call, in the order of its subjects; a call without a subject claims itself.
 
-    Of many subjects the target is asked at once.
+    Several subjects are resolved in parallel.
+
+    Args:
+        request: the call.
+        ctx: its context.
+        settings: the permission settings.
+        denials: the hard denials.
 
     Raises:
-        HarnessError: the link was lost.
-        ExceptionGroup: the same, of one of several subjects.
+        HarnessError: the connection was lost.
+        ExceptionGroup: the same, for one of several subjects.
     """
     reader = _Reader(request, ctx, settings, denials)
     subjects = request.subjects or (Subject("other", request.call.name),)
@@ -635,14 +661,14 @@ class _Reader:
             self._denials,
             self._settings.blocked_commands,
             self._tool,
-            "" if keys else self._start(subject),  # keys go where the pane's shell is, whatever the call's directory
+            "" if keys else self._start(subject),  # keys run in the directory of the pane's shell
             "" if keys else self._extras(),
             lookups=self._settings.network_lookups,
         )
         return await reader.claim(subject)
 
     def _extras(self) -> str:
-        """What decides what the command does, and is not in its text."""
+        """Return the arguments that affect the command and are not in its text."""
         arguments, told = self._request.call.arguments, self._request.tool.covered_arguments()
         if not isinstance(arguments, Mapping):
             return extras_of(arguments)
@@ -654,7 +680,7 @@ class _Reader:
         )
 
     def _start(self, subject: Subject) -> str:
-        """The directory that the subject starts from, as far as the call says; empty is not at all."""
+        """Return the start directory of the subject given by the call or the session; empty if none is given."""
         return target_path(self._ctx, subject.cwd) if subject.cwd else self._ctx.cwd or ""
 
     def _is_harmless(self) -> bool:
@@ -674,7 +700,7 @@ class _Reader:
         )
 
     def _call_text(self) -> str:
-        """The call itself, for a tool that names no subject: a grant for it covers these arguments and no others."""
+        """Return the text of a call without a subject: a rule for it covers exactly these arguments."""
         arguments = self._request.call.arguments
         if not isinstance(arguments, Mapping):
             return f"{self._tool} {arguments}"

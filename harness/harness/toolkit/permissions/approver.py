@@ -1,4 +1,4 @@
-"""Who is asked about a call, and what a question shows beside its text."""
+"""Approvers, which decide approval requests, and the preview that a request shows."""
 
 from __future__ import annotations
 
@@ -21,21 +21,30 @@ __all__ = [
 ]
 
 
-# -- What a question shows beside its text: where a command starts, and the first lines of what is written. Pure.
+# -- The preview of a request: where a command starts, and the first lines of the content to write. Pure.
 
 
 LINES = 20
 WIDTH = 160
-"""Lines, and characters of each, that are shown."""
-LASTING = "an answer for more than once covers any other content there, too"
+"""Maximum number of lines shown, and of characters in each."""
+LASTING = "an approval for more than once also covers any other content there"
 ONLY_THIS = frozenset({ApprovalScope.ONCE, ApprovalScope.DENY_ONCE})
 
 
 def preview_of(text: str | None, scopes: Sequence[ApprovalScope], redact: Callable[[str], str]) -> str:
-    """The lines to show, printable; empty without a text. Lines of the text begin with ``| ``, others are ours."""
+    """Return the printable lines of a preview; lines of the text begin with ``| ``, others are from harness.
+
+    Args:
+        text: the content to write; None if the call writes none.
+        scopes: the scopes that the request offers.
+        redact: replaces secrets in a text.
+
+    Returns:
+        The lines; empty without a text.
+    """
     if text is None:
         return ""
-    size = len(text.encode("utf-8", "replace"))  # a byte that is no UTF-8 is one character, and becomes one
+    size = len(text.encode("utf-8", "replace"))  # a byte that is not UTF-8 is one character and counts as one byte
     shown_text = redact(text)
     lines = shown_text.removesuffix("\n").split("\n") if text else []
     more, hidden = len(lines) - LINES, text.count("\n") - shown_text.count("\n")
@@ -43,14 +52,17 @@ def preview_of(text: str | None, scopes: Sequence[ApprovalScope], redact: Callab
         f"content, {size} {'byte' if size == 1 else 'bytes'}:",
         *(f"| {_line(line)}" for line in lines[:LINES]),
         *([f"\u2026 {more} more {'line' if more == 1 else 'lines'}"] if more > 0 else []),
-        *([f"\u2026 {hidden} of its line ends are hidden with what looks like a secret"] if hidden > 0 else []),
+        *([f"\u2026 {hidden} of its line breaks are redacted with what looks like a secret"] if hidden > 0 else []),
         *([LASTING] if not ONLY_THIS.issuperset(scopes) else []),
     ]
     return "\n".join(shown)
 
 
 def places_of(claims: Sequence[AccessRequest], pane: object, redact: Callable[[str], str]) -> list[str]:
-    """Where the commands would start: the same words do something else in another directory, or in another pane."""
+    """Return the lines with the directories and the pane in which the commands would start.
+
+    The same words have another effect in another directory or pane.
+    """
     asked = [claim for claim in claims if claim.kind in ("command", "keys") and not claim.secret]
     named = dict.fromkeys(redact(claim.whole.cwd.rstrip("/") or "/") for claim in asked if claim.whole.cwd)
     panes = [f"in the pane {_line(redact(pane))}"] if asked and isinstance(pane, str) and pane else []
@@ -58,35 +70,35 @@ def places_of(claims: Sequence[AccessRequest], pane: object, redact: Callable[[s
 
 
 def _line(text: str) -> str:
-    """What fits of a line, and how much does not; control characters are spelled out."""
+    """Return a line cut to the width, with the number of characters omitted; control characters are escaped."""
     head = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:WIDTH])
     left = len(text) - WIDTH
     return f"{head} \u2026 {left} more {'character' if left == 1 else 'characters'}" if left > 0 else head
 
 
-# -- Who is asked: the seam for prompts, and the approver whose answers come from whoever watches the events.
+# -- The interface of approvers, and the approver that is answered by watchers of the events.
 
 
 class Approver(ABC):
-    """Asks somebody."""
+    """Decides approval requests, for example by asking the operator."""
 
     @property
     def by_sight(self) -> bool:
-        """Whether the answer is that of somebody who decides by what is shown, and not one given in advance."""
+        """Whether decisions are made by reviewing what the request shows, and not in advance."""
         return True
 
-    def expect(self, question: ApprovalRequest) -> None:  # noqa: B027  # most approvers have nothing to do here
-        """Called before the question is published, so that an answer to the event cannot come too early."""
+    def expect(self, question: ApprovalRequest) -> None:  # noqa: B027  # most approvers need no preparation
+        """Prepare for a request before it is published, so that an answer to the event cannot come too early."""
 
     def forget(self, question: ApprovalRequest) -> None:  # noqa: B027  # as above
-        """Called when the question is over, however it ended."""
+        """Release a request that is over, however it ended."""
 
     async def ready(self) -> None:  # noqa: B027  # as above
-        """Wait until what was allowed may begin: nothing limits the time. Called after each question."""
+        """Wait, without a time limit, until an approved call may start. Called after each decision."""
 
     @abstractmethod
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
-        """Wait for the answer. Out of time, it is cancelled."""
+        """Wait for the decision; cancelled on timeout."""
 
 
 @dataclass(slots=True)
@@ -97,31 +109,35 @@ class _Waiting:
 
 
 class EventApprover(Approver):
-    """The question is the ``PermissionAsked`` event; who sees it answers with its ``request_id``."""
+    """Approver whose request is the ``PermissionAsked`` event, answered by its ``request_id``."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
 
     def expect(self, question: ApprovalRequest) -> None:
-        """Take answers to it from now on."""
+        """Accept answers to the request from now on."""
         self._waiting[question.request_id] = _Waiting(question)
 
     def forget(self, question: ApprovalRequest) -> None:
-        """Take no more answers to it."""
+        """Accept no more answers to the request."""
         self._waiting.pop(question.request_id, None)
 
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
-        """Wait until somebody answers."""
+        """Wait for the answer."""
         waiting = self._waiting[question.request_id]
         await waiting.came.wait()
         assert waiting.answer is not None
         return waiting.answer
 
     def answer(self, request_id: str, answer: ApprovalDecision) -> bool:
-        """Answer a question. The first answer counts.
+        """Answer a request; the first answer counts.
 
-        Returns False, and changes nothing, when nobody waits for it (any more), or when an agent would allow: that is
-        for people.
+        Args:
+            request_id: that of the ``PermissionAsked`` event.
+            answer: the decision.
+
+        Returns:
+            False, without effect, if the request is not (or no longer) pending, or if an agent would allow it.
         """
         waiting = self._waiting.get(request_id)
         if waiting is None or waiting.answer is not None:
@@ -134,5 +150,5 @@ class EventApprover(Approver):
 
     @property
     def pending(self) -> tuple[ApprovalRequest, ...]:
-        """The questions that wait."""
+        """The pending requests."""
         return tuple(waiting.question for waiting in self._waiting.values() if waiting.answer is None)

@@ -1,4 +1,4 @@
-"""Asking, one question at a time in a session, and what a question does not show."""
+"""Approval requests: building one, asking for a decision, and text that a request must not hide."""
 
 from __future__ import annotations
 
@@ -32,25 +32,29 @@ __all__ = [
 ]
 
 
-# -- What a question does not show: what looks like a secret. It must not be what would run. Pure.
+# -- Redacted text in a request, which must not be text that would run. Pure.
 
 
 RUNS: Final = frozenset(" \t\r\n\"'`$;&|<>(){}[]\\")
-"""What may end a word of a command, or begin another command. Of a path, also ``/``."""
-ADVICE: Final = "keep the secret in a file or a variable, and write the rest apart from it"
+"""Characters that may end a word of a command or start another command; in a path, also ``/``."""
+ADVICE: Final = "keep the secret in a file or a variable, and write the rest separately"
 
 
 def hidden_text_risk(claims: Sequence[AccessRequest], redact: Callable[[str], str]) -> str:
-    """Why nobody who sees the redacted texts knows what would be done; empty when they do.
+    """Return why the redacted texts may hide what would run; empty if they do not.
 
-    A text can be written so that a command in it looks like a part of a password.
+    A text can be written so that a command in it looks like part of a password.
+
+    Args:
+        claims: what the call would access.
+        redact: replaces secrets in a text.
     """
     for claim in claims:
         shown = redact(claim.shown)
         if shown != claim.shown and not claim.secret and _may_matter(claim, shown):
             hidden = sum(map(len, _hidden(claim.shown, shown)))
             count = f"{hidden} character{'' if hidden == 1 else 's'}"
-            return f"{count} of it, hidden as a secret, may be more than a secret, so nobody can see what it would do"
+            return f"{count} of it are redacted and may be more than a secret, so the call cannot be reviewed"
     return ""
 
 
@@ -64,7 +68,7 @@ def _may_matter(claim: AccessRequest, shown: str) -> bool:
 
 
 def _hidden(text: str, shown: str) -> Iterator[str]:
-    """The parts in the place of which the marks are; together they are right also where their ends are not."""
+    """Yield the parts that the redaction marks replace; together they are complete, even if the bounds are inexact."""
     first, *rest = shown.split(MARK)
     at = len(first) if text.startswith(first) else 0
     for number, piece in enumerate(rest, 1):
@@ -77,27 +81,31 @@ def _hidden(text: str, shown: str) -> Iterator[str]:
 
 
 def _programs(text: str) -> tuple[str, ...]:
-    from .shell.verdict import classify_command  # the parser is loaded with the first command
+    from .shell.verdict import classify_command  # load the parser with the first command only
 
     return tuple(command.argv[0] if command.argv else "" for command in classify_command(text).commands)
 
 
-# -- Asking, one question at a time in a session: announce it, wait for the answer, say what came of it.
+# -- Asking: publish the request, wait for the decision, publish the decision.
 
 
 logger = logging.getLogger(__name__)
 
-NO_APPROVER = "nobody is there to approve it"
-REPAIR = "repair or remove the file of rules first"
+NO_APPROVER = "no approver is available"
+REPAIR = "repair or remove the rule file first"
 RULE = "allow it with a rule (harness permissions add)"
 MODE = 'set permissions.mode = "auto" in the settings file'
-TIMEOUT = "nobody answered"
+TIMEOUT = "the approval request timed out"
 
 
 def no_approver(scopes: Sequence[ApprovalScope], *, broken: bool = False) -> str:
-    """That nobody can be asked, and what would allow it: not all that is asked can be answered in advance. Pure.
+    """Return the message that no approver is available, with what would allow the call. Pure.
 
-    ``broken``: the file of rules cannot be read; until it can, no rule can be added, and no mode allows anything.
+    Not every call that asks can be allowed in advance.
+
+    Args:
+        scopes: the scopes that the request offers.
+        broken: the rule file cannot be read; until it is repaired, no rule can be added and no mode allows anything.
     """
     if ApprovalScope.ALWAYS not in scopes:
         return f"{NO_APPROVER}, and no rule or mode allows it"
@@ -109,7 +117,7 @@ def no_approver(scopes: Sequence[ApprovalScope], *, broken: bool = False) -> str
 
 
 def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext) -> ApprovalRequest:
-    """The question, as it may be shown: redacted, and without the text of what is typed into a password prompt."""
+    """Build the approval request: redacted, and without text typed into a password prompt."""
     secret = any(claim.secret for claim in decision.asks)
     what = "\n".join(map(_shown, decision.asks))
     arguments = request.call.arguments if not isinstance(request.call.arguments, str) else {}
@@ -133,7 +141,7 @@ def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext
 
 
 def _shown(claim: AccessRequest) -> str:
-    """Commands and keys have lines; the name of a file with a line's end in it must not pass for two files."""
+    """Return the text of a claim; a line break in a file name is escaped, so that it does not look like two files."""
     return claim.shown if claim.kind in ("command", "keys") else claim.shown.replace("\n", "\\n")
 
 
@@ -142,7 +150,17 @@ def _details(arguments: JsonObject) -> JsonObject:
 
 
 async def ask(approver: Approver, question: ApprovalRequest, timeout: float, ctx: ToolContext) -> ApprovalDecision:
-    """The answer, or a denial when none comes in time, or when an agent would allow. Each question gets one reply."""
+    """Ask the approver and publish the request and its decision.
+
+    Args:
+        approver: who decides.
+        question: the request.
+        timeout: seconds to wait.
+        ctx: the context of the tool call.
+
+    Returns:
+        The decision; a denial on timeout, if the approver fails, or if an agent would allow.
+    """
     question = replace(question, timeout=timeout)
     if question.unseen and approver.by_sight:
         return ApprovalDecision(ApprovalScope.DENY_ONCE, "policy", f"{question.unseen}: {ADVICE}")
@@ -150,7 +168,7 @@ async def ask(approver: Approver, question: ApprovalRequest, timeout: float, ctx
         approver.expect(question)
     except Exception as error:
         return _failed(error)
-    answer = ApprovalDecision(ApprovalScope.DENY_ONCE, "nobody", "the question was given up")
+    answer = ApprovalDecision(ApprovalScope.DENY_ONCE, "nobody", "the approval request was cancelled")
     asked = anyio.current_time()
     try:
         ctx.publish(
@@ -183,16 +201,16 @@ async def _answer(approver: Approver, question: ApprovalRequest, timeout: float)
         with anyio.fail_after(timeout):
             answer: object = await approver.ask(question)
         if not isinstance(answer, ApprovalDecision):
-            raise TypeError(f"it answered {type(answer).__name__}, not Answer")
+            raise TypeError(f"it returned {type(answer).__name__}, not ApprovalDecision")
         return answer
     except TimeoutError:
-        return ApprovalDecision(ApprovalScope.DENY_ONCE, "timeout", f"{TIMEOUT} within {timeout:g} s")
-    except Exception as error:  # an approver that fails has approved nothing
+        return ApprovalDecision(ApprovalScope.DENY_ONCE, "timeout", f"{TIMEOUT} after {timeout:g} s")
+    except Exception as error:  # a failed approver has not approved the call
         return _failed(error)
 
 
 def _failed(error: Exception) -> ApprovalDecision:
-    logger.error("the approver failed, so the call is denied", exc_info=error)
+    logger.error("the approver failed; the call is denied", exc_info=error)
     return ApprovalDecision(
         ApprovalScope.DENY_ONCE, "approver", f"the approver failed: {type(error).__name__}: {error}"
     )
@@ -201,7 +219,7 @@ def _failed(error: Exception) -> ApprovalDecision:
 def _checked(answer: ApprovalDecision, question: ApprovalRequest) -> ApprovalDecision:
     if answer.agent_id and answer.scope.allows:
         return ApprovalDecision(
-            ApprovalScope.DENY_ONCE, f"agent {answer.agent_id}", "an agent cannot approve; a person must"
+            ApprovalScope.DENY_ONCE, f"agent {answer.agent_id}", "an agent cannot approve; the operator must"
         )
     if answer.scope not in question.scopes:
         return replace(answer, scope=ApprovalScope.ONCE if answer.scope.allows else ApprovalScope.DENY_ONCE)

@@ -1,8 +1,8 @@
-"""The order in which a call is decided. Pure: what the target had to say is in the claims.
+"""The order of steps that decide a call. Pure: data from the target is in the claims.
 
-Hard denials → rules that deny → mode ``deny`` → rules of the session, of the user's file, of the settings, of each the
-first that covers it → the whitelist → what must be asked → mode ``auto`` → read-only things, unless the mode is
-``strict`` → what touches nothing → ask. With a file of rules that cannot be trusted, only the session's come before it.
+Hard denials → deny rules → mode ``deny`` → allow and ask rules of the session, of the user's rule file and of the
+settings (in each the first match) → ``allowed_tools`` → what always asks → mode ``auto`` → reading, unless
+the mode is ``strict`` → calls without access → ask. With an unusable rule file, the call asks after the session rules.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ __all__ = ["Decision", "DecisionContext", "DecisionStep", "decide"]
 
 
 class DecisionStep(StrEnum):
-    """What decided."""
+    """The step that decided."""
 
     HARD = "hard denial"
-    DENY_RULE = "rule that denies"
+    DENY_RULE = "deny rule"
     MODE_DENY = "mode deny"
     SESSION = "session rule"
-    STORED = "rule of the user's file"
+    STORED = "rule of the rule file"
     PROFILE = "rule of the settings"
-    BROKEN = "unusable file of rules"
-    ONLY = "whitelist"
+    BROKEN = "unusable rule file"
+    ONLY = "tool allowlist"
     MUST_ASK = "always asked"
     AUTO = "mode auto"
     QUIET = "read-only"
-    HARMLESS = "touches nothing"
+    HARMLESS = "no access"
     DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext:
-    """What is known besides the claims."""
+    """The input of a decision in addition to the claims."""
 
     mode: Mode
     category: Category = Category.NONE
@@ -52,11 +52,11 @@ class DecisionContext:
     stored: RuleIndex = field(default_factory=RuleIndex)
     profile: RuleIndex = field(default_factory=RuleIndex)
     failure: str = ""
-    """Why the user's file of rules cannot be trusted."""
+    """Why the user's rule file cannot be used."""
 
     @property
     def layers(self) -> tuple[tuple[DecisionStep, RuleIndex], ...]:
-        """The rules, the strongest first."""
+        """The rules, in order of precedence."""
         return (
             (DecisionStep.SESSION, self.session),
             (DecisionStep.STORED, self.stored),
@@ -66,7 +66,7 @@ class DecisionContext:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done, what decided it, and why, in words for a person. ``asks`` are the claims to ask about."""
+    """The action for a call, the step that decided, and the reason; ``asks`` are the claims that require approval."""
 
     action: Action
     step: DecisionStep
@@ -78,20 +78,28 @@ class Decision:
 
     @property
     def by(self) -> str:
-        """What decided it, in a phrase."""
+        """The step or rule that decided, as a phrase."""
         origin = f", {self.rule.origin}" if self.rule and self.rule.origin else ""
         return f"{self.step} {self.rule.rule_id}{origin}" if self.rule else self.step.value
 
 
 def decide(claims: Sequence[AccessRequest], situation: DecisionContext) -> Decision:
-    """One decision for the call: one claim that is denied denies it, and one that asks makes it ask."""
+    """Decide a call: one denied claim denies it, otherwise one that asks makes it ask.
+
+    Args:
+        claims: what the call would access.
+        situation: mode, rules and traits of the tool.
+
+    Returns:
+        The decision.
+    """
     found = [_of_claim(claim, situation) for claim in claims]
     for decision in found:
         if decision.action is Action.DENY:
             return decision
     asking = [(claim, one) for claim, one in zip(claims, found, strict=True) if one.action is Action.ASK]
     if not asking:
-        return found[0] if found else Decision(Action.ASK, DecisionStep.DEFAULT, "nothing is known of it")
+        return found[0] if found else Decision(Action.ASK, DecisionStep.DEFAULT, "its access is unknown")
     return replace(asking[0][1], asks=tuple(claim for claim, _ in asking))
 
 
@@ -100,9 +108,9 @@ def _of_claim(claim: AccessRequest, situation: DecisionContext) -> Decision:
     if denied is not None:
         return replace(denied, about=claim.shown)
     if not claim.pieces:
-        return Decision(Action.ASK, DecisionStep.DEFAULT, "nothing is known of it")
+        return Decision(Action.ASK, DecisionStep.DEFAULT, "its access is unknown")
     decisions = [_of_piece(piece, claim, situation) for piece in claim.pieces]
-    return max(decisions, key=lambda decision: SEVERITY[decision.action])  # the first of the severest
+    return max(decisions, key=lambda decision: SEVERITY[decision.action])  # the first with the highest severity
 
 
 SEVERITY = {Action.ALLOW: 0, Action.ASK: 1, Action.DENY: 2}
@@ -114,7 +122,7 @@ def _denied(claim: AccessRequest, situation: DecisionContext) -> Decision | None
     for _, index in situation.layers:
         rule = index.first(claim.forms, (Action.DENY,))
         if rule is not None:
-            return Decision(Action.DENY, DecisionStep.DENY_RULE, f"a rule says: {rule}", rule)
+            return Decision(Action.DENY, DecisionStep.DENY_RULE, f"matched rule: {rule}", rule)
     if situation.mode is Mode.DENY:
         return Decision(Action.DENY, DecisionStep.MODE_DENY, "the mode is deny")
     return None
@@ -132,18 +140,18 @@ def _by_rules(piece: AccessItem, claim: AccessRequest, situation: DecisionContex
     actions = (Action.ASK,) if claim.unkept else (Action.ALLOW, Action.ASK)
     for step, index in situation.layers:
         if situation.failure and step is not DecisionStep.SESSION:
-            reason = f"the rules that would deny are not known: {situation.failure}"
+            reason = f"the deny rules cannot be read: {situation.failure}"
             return _whitelisted(piece, claim, situation) or Decision(Action.ASK, DecisionStep.BROKEN, reason)
         rule = index.first(piece.forms, actions)
         if rule is not None:
-            return Decision(rule.action, step, f"a rule says: {rule}", rule)
+            return Decision(rule.action, step, f"matched rule: {rule}", rule)
     return None
 
 
 def _whitelisted(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
     if not situation.only or any(matches(pattern, situation.tool) for pattern in situation.only):
         return None
-    return Decision(Action.DENY, DecisionStep.ONLY, f"{situation.tool} is not among the tools that the settings allow")
+    return Decision(Action.DENY, DecisionStep.ONLY, f"{situation.tool} is not in permissions.allowed_tools")
 
 
 def _must_ask(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
@@ -151,21 +159,21 @@ def _must_ask(piece: AccessItem, claim: AccessRequest, situation: DecisionContex
 
 
 def _may_be_denied(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
-    """A rule that denies goes by words: those that are only known at run time may be the ones that it speaks of."""
+    """Ask if words only known at run time, or an embedded command, may match a deny rule."""
     if not (claim.unclear or claim.embedded) or situation.mode is not Mode.AUTO:
         return None
     for _, index in situation.layers:
         for rule in index.rules:
             if rule.action is Action.DENY and (program := _concerned(rule, claim)):
-                reason = f"its words are only known at run time, and a rule denies some commands of {program}: {rule}"
+                reason = f"words only known at run time may match a deny rule for {program}: {rule}"
                 return Decision(Action.ASK, DecisionStep.MUST_ASK, reason)
             if rule.action is Action.DENY and (command := _embedded(rule, claim)):
-                return Decision(Action.ASK, DecisionStep.MUST_ASK, f"it may run {command}, which a rule denies: {rule}")
+                return Decision(Action.ASK, DecisionStep.MUST_ASK, f"it may run {command}, denied by a rule: {rule}")
     return None
 
 
 def _embedded(rule: Rule, claim: AccessRequest) -> str:
-    """The command in a word of another one that the rule denies."""
+    """Return the embedded command that the rule denies; empty if there is none."""
     if rule.argument is None or not claim.embedded or not _may_concern(rule, claim):
         return ""
     return next((text for text in claim.embedded if matches(rule.argument, text)), "")
@@ -201,7 +209,7 @@ def _harmless(piece: AccessItem, claim: AccessRequest, situation: DecisionContex
     return (
         None
         if touches or claim.kind != "other"
-        else Decision(Action.ALLOW, DecisionStep.HARMLESS, "it touches nothing")
+        else Decision(Action.ALLOW, DecisionStep.HARMLESS, "it accesses nothing")
     )
 
 

@@ -1,7 +1,8 @@
 """Patterns of rules. Pure.
 
-In paths ``*`` and ``?`` stay within one name, ``**`` is any number of names (none, too), and a pattern without a ``/``
-is one of the last name. In URLs the host's ``*`` ends with the host. Elsewhere ``*`` is any text. No text takes long.
+In paths ``*`` and ``?`` match within one name, ``**`` matches any number of names (also none), and a pattern without a
+``/`` matches the last name. In URLs a ``*`` in the host does not match beyond the host. Elsewhere ``*`` matches any
+text. Matching takes bounded time.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ ANY_NAMES = "**"
 
 
 def has_wildcard(pattern: str) -> bool:
-    """Whether the pattern matches more than itself."""
+    """Return whether the pattern contains wildcards."""
     return WILD.search(pattern) is not None
 
 
 def literal_prefix(pattern: str) -> str:
-    """What each text begins with that the pattern matches; empty for a path pattern of the last name."""
+    """Return the part of the pattern before its first wildcard."""
     found = WILD.search(pattern)
     return pattern[: found.start()] if found else pattern
 
 
 def matches(pattern: str, text: str, kind: Kind = "text") -> bool:
-    """Whether the whole text matches."""
+    """Return whether the pattern matches the whole text."""
     if kind == "path":
         return _path_matches(pattern, text)
     if kind == "url":
@@ -57,7 +58,7 @@ def _names(pattern: str) -> tuple[str, ...]:
 
 
 def _names_match(patterns: Sequence[str], names: Sequence[str]) -> bool:
-    """Compare name by name, keeping every place where the pattern may stand: steps are the product of the lengths."""
+    """Match name by name, keeping all possible pattern positions; the steps are bounded by the product of lengths."""
     places = _skipped({0}, patterns)
     for name in names:
         following = {place for place in places if place < len(patterns) and patterns[place] == ANY_NAMES}
@@ -73,7 +74,7 @@ def _names_match(patterns: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def _skipped(places: set[int], patterns: Sequence[str]) -> set[int]:
-    """With the places behind a ``**`` that stands for no name."""
+    """Add the positions after a ``**`` that matches no name."""
     return places | {place + 1 for place in places if place < len(patterns) and patterns[place] == ANY_NAMES}
 
 
@@ -83,7 +84,7 @@ def _url_matches(pattern: str, url: str) -> bool:
 
 
 def _url_parts(url: str, ends: str) -> tuple[str, str, str]:
-    """Scheme, authority, and the rest from one of ``ends`` on: a browser takes a backslash there, so it counts."""
+    """Return scheme, authority, and the rest from one of ``ends`` on; browsers accept a backslash there."""
     scheme, _, rest = url.partition("://")
     host = re.split(f"[{re.escape(ends)}]", rest, maxsplit=1)[0]
     return scheme.lower(), host.lower(), rest[len(host) :] or "/"

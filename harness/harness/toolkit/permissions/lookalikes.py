@@ -1,4 +1,4 @@
-"""Texts that are not what they seem: invisible characters, and letters that pass for those of another script."""
+"""Detection of misleading texts: invisible characters, and letters that look like those of another script."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ __all__ = [
 ]
 
 
-# -- Characters that make a command look like another one: hidden ones, spaces that are none, letters of other
-# scripts.
+# -- Characters that make a command look like another one: hidden ones, unusual spaces, letters of other scripts.
 
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs", "Mn", "Mc", "Me"})
-"""Control, format (zero width, bidi), surrogates, private use, unassigned, separators, marks on other letters."""
+"""Control, format (zero width, bidi), surrogates, private use, unassigned, separators, combining marks."""
 _PLAIN = frozenset("\t\n ")
 _INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800")
-"""Fillers and the empty braille pattern: letters and symbols that show nothing."""
+"""Fillers and the empty braille pattern: letters and symbols that are invisible."""
 
 
 def describe(character: str) -> str:
-    """``U+200B ZERO WIDTH SPACE``."""
+    """Return the code and name of a character: ``U+200B ZERO WIDTH SPACE``."""
     return f"U+{ord(character):04X} {unicodedata.name(character, 'a control or unnamed character')}"
 
 
 def hidden_character(text: str) -> str:
-    """The first character that people do not see as what it is, described; empty when there is none."""
+    """Return a description of the first hidden or misleading character; empty if there is none."""
     if text.isascii() and text.isprintable():
         return ""
     for character in text:
@@ -45,9 +44,9 @@ def hidden_character(text: str) -> str:
 
 
 def strange_letter(text: str) -> str:
-    """The first character that is neither ASCII nor a letter of Western Latin, described; empty when there is none.
+    """Return a description of the first character that is not ASCII or a Western Latin letter; empty if there is none.
 
-    Letters of other scripts look like ASCII ones (a Cyrillic A), so a person may approve what is not written.
+    Letters of other scripts can look like ASCII letters (a Cyrillic A), so an operator might approve another text.
     """
     if text.isascii():
         return ""
@@ -57,19 +56,18 @@ def strange_letter(text: str) -> str:
     return ""
 
 
-# -- Texts that are not what they seem: invisible characters, and letters of one script that pass for those of
-# another.
+# -- Misleading names: invisible characters, and letters of one script that look like those of another.
 
 
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
-"""Letters and marks that nobody sees."""
+"""Letters and marks that are invisible."""
 SCRIPTS = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
-"""Scripts whose letters look like each other."""
+"""Scripts with similar letters."""
 
 
 def fold(text: str) -> str:
-    """The text as the most forgiving file system compares names: without case, width and invisible characters. Pure."""
+    """Return the text as the most lenient file system compares names: no case, width, invisible characters. Pure."""
     if text.isascii():
         return text.lower()
     plain = unicodedata.normalize("NFKC", text)
@@ -77,29 +75,29 @@ def fold(text: str) -> str:
 
 
 def is_blank(char: str) -> bool:
-    """Whether a printable character shows nothing, or only changes how another one is drawn. Pure."""
+    """Return whether a printable character is invisible or only changes how another one is drawn. Pure."""
     return char in BLANK or "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
 
 
 def odd_characters(text: str) -> str:
-    """What a reader could not see in the text, as a phrase; empty when it is what it seems. Pure.
+    """Return why the text is misleading, as a phrase; empty if it is not. Pure.
 
-    Line breaks and tabs are seen. A name wholly in another script is no trick; one word of two scripts is.
+    Line breaks and tabs are visible. A word entirely in another script is accepted; a word that mixes scripts is not.
     """
     if text.isascii() and text.isprintable():
         return ""
     hidden = [char for char in text if _is_hidden(char) and char not in "\n\t"]
     if hidden:
-        return f"it holds the invisible character {_name(hidden[0])}"
+        return f"it contains the invisible character {_name(hidden[0])}"
     wide = [char for char in text if not char.isascii() and unicodedata.normalize("NFKC", char).isascii()]
     if wide:
-        return f"it holds {_name(wide[0])}, which looks like {unicodedata.normalize('NFKC', wide[0])!r}"
+        return f"it contains {_name(wide[0])}, which looks like {unicodedata.normalize('NFKC', wide[0])!r}"
     mixed = next((word for word in _words(text) if len(_scripts(word)) > 1), "")
     return f"{mixed!r} mixes letters of {' and '.join(sorted(_scripts(mixed)))}" if mixed else ""
 
 
 def _is_hidden(char: str) -> bool:
-    """Variants of pictures (U+FE0E, U+FE0F) are usual in names."""
+    """Return whether a character is invisible; emoji variation selectors (U+FE0E, U+FE0F) are usual in names."""
     return unicodedata.category(char) in INVISIBLE or (is_blank(char) and char not in "\ufe0e\ufe0f")
 
 

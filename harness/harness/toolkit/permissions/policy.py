@@ -1,4 +1,4 @@
-"""The policy: what rules decide, who is asked when they do not, and what results may not show."""
+"""The policy of tool calls: rules, approval requests, and the check of results for secrets."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ if not TYPE_CHECKING:
     __getattr__ = renamed_names(__name__, found_among="filter_unreadable", locked_among="filter_unwritable")
 
 
-# -- A second look at what was read: a link may have come to lead to a secret after the decision.
+# -- A second check of the files read: a link may point to a secret after the decision.
 
 
 class SecretGuard(Hook):
-    """Keeps back a result that was made of a secret, by the real paths that the tool says it is made of."""
+    """Hook that withholds a result that depends on a secret, by the real paths that the tool reports."""
 
     def __init__(self, policy: RulePolicy) -> None:
         self._policy = policy
 
     async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
-        """The result, or a refusal that holds nothing of it."""
+        """Return the result, or a denial without its content."""
         for path in _files(result):
             try:
                 reason = await self._policy.read_denial(path, ctx.execution)
-            except Exception as error:  # the pipeline would go on with the result
-                reason = f"whether {path} may be shown could not be found out: {type(error).__name__}"
+            except Exception as error:  # otherwise the pipeline would return the result
+                reason = f"could not check whether {path} may be shown: {type(error).__name__}"
             if reason:
                 return ToolResult.failure("denied", f"not shown: {reason}")
         return result
@@ -74,13 +74,13 @@ def _files(result: ToolResult) -> Iterator[str]:
             yield entry[0]
 
 
-# -- What of many files no tool may show: for tools that search a directory.
+# -- Filters of many paths, for tools that search a directory.
 
 
 THREAD_THRESHOLD = 500
-"""Paths beyond which they are judged in a thread, so that others are not held up."""
+"""Number of paths above which they are checked in a thread, to not block the event loop."""
 READER = "read_file"
-"""A rule that denies this tool a file denies what is in it to the others."""
+"""A rule that denies a file to this tool denies its content to all tools."""
 
 
 async def filter_unreadable(
@@ -91,10 +91,18 @@ async def filter_unreadable(
     top: str,
     holders: Collection[str] | None,
 ) -> frozenset[str]:
-    """Those of some real paths that are secrets, that a rule denies, or that an ``.aiexclude`` keeps back.
+    """Return the real paths that are secrets, denied by a rule, or excluded by an ``.aiexclude``.
+
+    Args:
+        paths: real paths.
+        execution: the target.
+        denials: the hard denials.
+        rules: the rules that may deny.
+        top: the directory that is searched.
+        holders: the directories from ``top`` on with an ``.aiexclude``; None if unknown.
 
     Raises:
-        HarnessError: the link was lost.
+        HarnessError: the connection was lost.
     """
 
     def by_name() -> set[str]:
@@ -109,7 +117,7 @@ async def filter_unreadable(
 async def filter_unwritable(
     paths: Collection[str], tool: str, execution: ExecutionContext, denials: HardDenials, rules: Sequence[RuleIndex]
 ) -> frozenset[str]:
-    """Those of some real paths that decide what may be done, or that a rule denies this tool."""
+    """Return the real paths that are protected, or that a rule denies to this tool."""
 
     def by_name() -> frozenset[str]:
         home = execution.capabilities.home
@@ -123,34 +131,35 @@ def _denied(path: str, tool: str, execution: ExecutionContext, rules: Sequence[R
     return any(index.first(forms, (Action.DENY,)) is not None for index in rules)
 
 
-# -- The policy: what rules decide, and whoever is asked when they do not.
+# -- The policy.
 
 
 FRESH = 0.25
-"""Seconds for which the user's file of rules is not looked at again."""
+"""Seconds for which the user's rule file is not checked again."""
 
 _Changed = tuple[JsonObject | str, str]
-"""The arguments that an approver gave a call, and who he is."""
+"""The arguments of a call as an approver changed them, and who approved."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Approved:
-    """What the approver was asked about in a call, and the answer, which allows it."""
+    """The claims of an approval request, and the decision that allows them."""
 
     asks: tuple[AccessRequest, ...]
     verdict: Verdict
 
 
 class RulePolicy(Policy):
-    """Decides by hard denials, rules, the mode, and the approver. See :mod:`.decision` for the order.
+    """Policy that decides by hard denials, rules, the mode, and the approver; see :mod:`.decision` for the order.
 
     Args:
-        approver: who is asked; None denies what would be asked.
-        file: the user's lasting rules; None keeps none.
-        timed: what was approved in advance.
-        clock: seconds that only grow.
+        settings: the ``[permissions]`` settings.
+        approver: decides approval requests; None denies calls that would ask.
+        file: the user's rule file; None stores no rules.
+        timed: approvals in advance.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -176,15 +185,22 @@ class RulePolicy(Policy):
         self._looked = float("-inf")
         self._family = SessionGrants()
         self._changed: WeakKeyDictionary[CallNotes, _Changed] = WeakKeyDictionary()
-        """By call, until it is decided again, or over."""
+        """By call, until it is decided again or finished."""
         self._approved: WeakKeyDictionary[CallNotes, _Approved] = WeakKeyDictionary()
-        """By call, until it is over."""
+        """By call, until it is finished."""
 
     async def decide(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
-        """Decide; ask when nothing decides.
+        """Decide a call, asking the approver if necessary.
+
+        Args:
+            request: the call.
+            ctx: its context.
+
+        Returns:
+            The verdict, redacted.
 
         Raises:
-            ToolError: ``permission_failure``: the target could not say what the call would touch.
+            ToolError: ``permission_failure``: the target could not report what the call would access.
         """
         changed_by = self._changed_by(request, ctx)
         claims = await self._claims(request, ctx)
@@ -194,7 +210,7 @@ class RulePolicy(Policy):
         return replace(verdict, reason=redact(reason), by=redact(verdict.by), secret=secret)
 
     async def explain(self, request: PermissionRequest, ctx: ToolContext) -> Decision:
-        """What would be decided, and why. Nobody is asked.
+        """Return the decision about a call and its reason, without asking the approver.
 
         Raises:
             ToolError: as for :meth:`decide`.
@@ -202,45 +218,45 @@ class RulePolicy(Policy):
         return await self._decision(await self._claims(request, ctx), request, ctx)
 
     def hidden(self, path: str, home: str) -> str:
-        """Why a path on the target is a secret, for tools that list or search; empty when it is none."""
+        """Return why a path on the target is a secret, for tools that list or search; empty if it is not."""
         return self._denials.hidden(path, home)
 
     async def read_denial(self, path: str, execution: ExecutionContext) -> str:
-        """Why nothing may read a file, by its real path on the target; empty when something may.
+        """Return why reading a file is a hard denial, by its real path on the target; empty if it is not.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         return await self._denials.of_path(RealPath(path, path, path), execution, writes=False)
 
     async def unreadable_paths(
         self, paths: Collection[str], ctx: ToolContext, *, top: str, holders: Collection[str] | None = None
     ) -> frozenset[str]:
-        """Secrets, what rules deny to be read, and what ``.aiexclude`` keeps back; see :meth:`Policy.unreadable_paths`.
+        """Return secrets, paths denied by rules, and excluded paths; see :meth:`Policy.unreadable_paths`.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         forbidding = await self._forbidding(ctx)
         return await filter_unreadable(paths, ctx.execution, self._denials, forbidding, top, holders)
 
     async def unwritable_paths(self, paths: Collection[str], ctx: ToolContext, *, tool: str) -> frozenset[str]:
-        """Files that give rights, and what rules deny this tool; see :meth:`Policy.unwritable_paths`."""
+        """Return protected files and files that rules deny to this tool; see :meth:`Policy.unwritable_paths`."""
         return await filter_unwritable(paths, tool, ctx.execution, self._denials, await self._forbidding(ctx))
 
     async def _forbidding(self, ctx: ToolContext) -> tuple[RuleIndex, ...]:
-        """The rules of which some deny."""
+        """Return the rule indexes that contain deny rules."""
         await self._look()
         self._index_tool_names(ctx.registry)
         indexes = (self._family.rules(ctx.session_id), self._stored_index, self._profile)
         return tuple(index for index in indexes if any(rule.action is Action.DENY for rule in index.rules))
 
     def session_rules(self, session_id: str) -> tuple[Rule, ...]:
-        """What was answered in a session, the latest first."""
+        """Return the rules decided in a session, the latest first."""
         return self._family.own(session_id)
 
     def end_session(self, session_id: str) -> None:
-        """Forget what was answered in a session, and in those of its sub-agents."""
+        """Forget the decisions of a session and of its sub-agents."""
         self._family.end(session_id)
 
     # -- deciding
@@ -254,7 +270,7 @@ class RulePolicy(Policy):
         turn = self._family.turn(ctx.session_id)
         waits = turn.locked()
         async with turn:
-            if waits:  # what was answered meanwhile may answer this, too; and what it touches may be something else
+            if waits:  # a decision made meanwhile may apply here, and the files may have changed
                 claims = await self._claims(request, ctx)
                 decision = await self._decision(claims, request, ctx)
             if decision.action is not Action.ASK:
@@ -296,23 +312,23 @@ class RulePolicy(Policy):
         )
 
     async def _look(self) -> None:
-        """Know what the file says now: other processes write it, too."""
+        """Reload the rule file if it changed: other processes write it, too."""
         if self._file is None or self._clock() - self._looked < FRESH:
             return
         stored = await to_thread.run_sync(self._file.load)
         if stored is not self._stored:
             if stored.failure:
-                log.warning("the permission rules cannot be used, so everything asks: %s", stored.failure)
+                log.warning("cannot use the permission rules, approval is required for every call: %s", stored.failure)
             self._stored, self._stored_index = stored, RuleIndex(stored.rules, self._names)
         self._looked = self._clock()
 
     def _index_tool_names(self, registry: Registry) -> None:
-        """Take rules for another name of a tool, also of a profile, as rules for it; the tools may have changed."""
+        """Apply rules for an alias or profile name of a tool to the tool; the registered tools may have changed."""
         tools = registry.list()
         names = {alias: tool.name for tool in tools for alias in tool.traits.aliases}
         named = {*self._profile.tools, *self._stored_index.tools, *self.settings.allowed_tools}
         if unknown := {name for name in named - names.keys() - {tool.name for tool in tools} if not has_wildcard(name)}:
-            from ..tool_profiles import face_names  # it imports every profile
+            from ..tool_profiles import face_names  # imports every profile
 
             names |= {name: tool for name, tool in face_names().items() if name in unknown}
         if names == self._names:
@@ -327,12 +343,12 @@ class RulePolicy(Policy):
     async def _recheck(
         self, verdict: Verdict, claims: Sequence[AccessRequest], request: PermissionRequest, ctx: ToolContext
     ) -> Verdict:
-        """An answer takes time, in which a link may come to lead elsewhere: it holds for what was asked about."""
+        """Check that the approved access is unchanged: a link may have changed while the request was pending."""
         if not verdict.allowed or verdict.call is not None:
             return verdict
         now = await self._claims(request, ctx)
         if [claim.whole for claim in now] != [claim.whole for claim in claims]:
-            return Verdict(False, "what it would touch has changed while it was asked about; try again", "policy")
+            return Verdict(False, "what it would access has changed while approval was pending; try again", "policy")
         decision = await self._decision(now, request, ctx)
         return _verdict(decision) if decision.action is Action.DENY else verdict
 
@@ -341,7 +357,7 @@ class RulePolicy(Policy):
         if in_advance is not None:
             return in_advance
         known = self._approved.get(ctx.notes)
-        if ctx.notes.begun and known is not None and known.asks == decision.asks:  # it looks again before it acts
+        if ctx.notes.begun and known is not None and known.asks == decision.asks:  # a recheck before it acts
             return known.verdict
         if self.approver is None:
             advice = no_approver(may_be_kept(decision.asks), broken=decision.step is DecisionStep.BROKEN)
@@ -363,20 +379,20 @@ class RulePolicy(Policy):
 
     def _in_advance(self, decision: Decision, request: PermissionRequest) -> Verdict | None:
         if self.timed.state == "none":
-            return Verdict(False, "everything that would be asked is denied (/approve none)", "timed approval")
+            return Verdict(False, "every approval request is denied (/approve none)", "timed approval")
         if self.timed.approves(request.backend) and not any(claim.must_ask for claim in decision.asks):
             return Verdict(True, "approved in advance", "timed approval")
         return None
 
     def _changed_by(self, request: PermissionRequest, ctx: ToolContext) -> str:
-        """Who has changed the call into this one and so approved it: it is decided again for what denies it."""
+        """Return who changed the call into this one and so approved it; only denials still apply to it."""
         arguments, by = self._changed.pop(ctx.notes, ("", ""))
         return by if request.call.arguments == arguments else ""
 
     async def _keep(
         self, answer: ApprovalDecision, claims: Sequence[AccessRequest], request: PermissionRequest, ctx: ToolContext
     ) -> None:
-        """Remember an answer; what cannot be written down holds for the session."""
+        """Store a decision as rules; rules that cannot be written to the file apply to the session."""
         directories = await _directories(claims, ctx) if answer.scope is ApprovalScope.DIRECTORY else ()
         rules = rules_of(answer, claims, tool=request.call.name, identity=request.backend, directories=directories)
         if not rules:
@@ -387,14 +403,14 @@ class RulePolicy(Policy):
 
     async def _write_down(self, rules: Sequence[Rule], ctx: ToolContext) -> None:
         if any(ctx.redactor.text(rule.argument or "") != rule.argument for rule in rules):
-            log.warning("the answer holds for this session only: the text holds a secret, which no file should keep")
+            log.warning("the approval decision applies to this session only: its text contains a secret")
         elif self._file is None:
-            log.warning("the answer holds for this session only: there is no file to keep it in")
+            log.warning("the approval decision applies to this session only: no rule file is configured")
         else:
             try:
                 await to_thread.run_sync(self._file.add, rules)
             except ConfigError as error:
-                log.warning("the answer holds for this session only: %s", error)
+                log.warning("the approval decision applies to this session only: %s", error)
             self._looked = float("-inf")
 
 
@@ -403,7 +419,7 @@ def _verdict(decision: Decision) -> Verdict:
 
 
 def _own_files(file: RuleFile | None) -> tuple[str, ...]:
-    """The files of this machine, as patterns, that no call may write wherever the settings and the audit are."""
+    """Return patterns of the local settings and audit files, which no call may write wherever they are."""
     if file is None:
         return ()
     config, state = _own_places(file)[0], _state()
@@ -415,7 +431,7 @@ def _own_files(file: RuleFile | None) -> tuple[str, ...]:
 
 
 def _own_places(file: RuleFile | None) -> tuple[str, ...]:
-    """The directories of the settings, and of what is kept beside the audit."""
+    """Return the directories of the settings and of the audit log and its neighbors."""
     if file is None:
         return ()
     names = [str(file.path.parent), _state()]
@@ -423,23 +439,23 @@ def _own_places(file: RuleFile | None) -> tuple[str, ...]:
 
 
 def _state() -> str:
-    from ..audit.directory import audit_directory  # the database comes with it
+    from ..audit.directory import audit_directory  # imports the database
 
     return str(audit_directory().parent)
 
 
 def _unknown(error: Exception) -> Exception:
-    """The target did not say what the call would touch: nothing was run."""
+    """Return the error for a call whose access the target could not report; the call did not run."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     if not isinstance(error, HarnessError):
         return error
-    message = f"what the call would touch could not be found out, so it was not run: {error.message}"
+    message = f"could not determine what the call would access, so it was not run: {error.message}"
     return ToolError(message, code="permission_failure", target=error.target, hint=error.hint)
 
 
 async def _directories(claims: Sequence[AccessRequest], ctx: ToolContext) -> tuple[str, ...]:
-    """The directory of each file, as the target has it now; a directory is its own."""
+    """Return the real directory of each file on the target; for a directory, itself."""
     found = []
     for claim in claims:
         try:

@@ -1,4 +1,4 @@
-"""What a call would touch, what a person may answer, and the rules that follow from an answer. Plain values."""
+"""Data types: what a call would access, the approval request and decision, and the rules made from a decision."""
 
 from __future__ import annotations
 
@@ -32,86 +32,86 @@ if not TYPE_CHECKING:
     )
 
 
-# -- What a call would touch, in the form in which it is decided.
+# -- What a call would access, in the form in which it is decided.
 
 
 @dataclass(frozen=True, slots=True)
 class AccessItem:
-    """One thing that must be allowed: a path, or one simple command. A rule counts that covers any of its ``forms``."""
+    """One item that must be allowed: a path or a simple command; a rule applies if it covers any of the ``forms``."""
 
     what: str
     forms: tuple[RuleSubject, ...]
     read_only: bool = False
-    """It certainly changes nothing: the quiet preset lets it run."""
+    """It certainly changes nothing, so it may run without asking unless the mode is ``strict``."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRequest:
-    """One subject of a call. It is allowed when each piece is."""
+    """The access to one subject of a call, allowed if each piece is allowed."""
 
     kind: SubjectKind
     shown: str
-    """What a person is asked about: the exact text."""
+    """The exact text, shown in the approval request."""
     whole: RuleSubject
-    """What a grant for exactly this is a rule for."""
+    """The subject of a rule for exactly this text."""
     pieces: tuple[AccessItem, ...]
     forbidden: str = ""
-    """Why nothing may allow it."""
+    """Why it is a hard denial."""
     must_ask: str = ""
-    """Why nothing but a rule for exactly this, or a person, may allow it."""
+    """Why only a rule for exactly this text or an approval may allow it."""
     unclear: tuple[str, ...] = ()
-    """Programs of it with words that are only known at run time."""
+    """Its programs with words only known at run time."""
     embedded: tuple[str, ...] = ()
-    """Commands that programs of it may run, as their words look."""
+    """Commands that its programs may run, judging by their words."""
     unkept: bool = False
-    """It is asked each time, and no answer to it is kept: a password."""
+    """It asks each time, and no decision about it is kept, as for a password."""
     secret: bool = False
-    """Its text is not for the screen."""
+    """Its text must not be shown."""
 
     @property
     def is_path(self) -> bool:
-        """It is a file or a directory."""
+        """Whether it is a file or a directory."""
         return self.whole.kind == "path"
 
     @property
     def forms(self) -> tuple[RuleSubject, ...]:
-        """Everything that a rule may deny it by."""
+        """All texts that deny rules are matched against."""
         return (self.whole, *(form for piece in self.pieces for form in piece.forms))
 
 
-# -- What a person may answer, and the rules that follow from an answer. Pure.
+# -- The approval request and decision, and the rules made from a decision. Pure.
 
 
 class ApprovalScope(StrEnum):
-    """How far an answer goes. None but ``always`` outlives the session, and none leaves its target."""
+    """The scope of a decision; only ``always`` outlives the session, and each is limited to one target."""
 
     ONCE = "once"
     EXACT = "exact"
-    """This, to the letter, for the session."""
+    """Exactly this text, for the session."""
     DIRECTORY = "directory"
     """Every file in the directory of this one, for this tool and the session."""
     TOOL = "tool"
-    """Whatever this tool is asked, for the session."""
+    """Every call of this tool, for the session."""
     SESSION = "session"
-    """Everything, for the session."""
+    """Every call, for the session."""
     ALWAYS = "always"
-    """This, to the letter, from now on."""
+    """Exactly this text, permanently."""
     DENY_ONCE = "deny-once"
     DENY_SESSION = "deny-session"
-    """Never this, to the letter, in this session."""
+    """Deny exactly this text, for the session."""
 
     @property
     def allows(self) -> bool:
-        """It lets the call run."""
+        """Whether the call may run."""
         return self not in (ApprovalScope.DENY_ONCE, ApprovalScope.DENY_SESSION)
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecision:
-    """An answer, and whose it is.
+    """A decision about an approval request.
 
-    ``by`` names who answered (``operator``, a client). ``agent_id`` is set when an agent did, who may deny but never
-    allow. ``call`` is the call as the person changed it: it is judged again. ``reason`` is for the model.
+    ``by``: who decided (``operator``, a client). ``agent_id``: set if an agent decided; it may deny but not allow.
+    ``call``: the call as the approver changed it; it is checked again. ``reason``: for the model.
     """
 
     scope: ApprovalScope
@@ -123,30 +123,30 @@ class ApprovalDecision:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """What somebody has to decide. ``what`` is the exact text, redacted; ``details`` is what the caller says of it."""
+    """A request for an approval decision; ``what`` is the exact text, redacted, ``details`` the caller's statements."""
 
     request_id: str
     call: ToolCall
     what: str
     reason: str
     target: str
-    """Where it would run, in words; what is answered holds for the target all the same."""
+    """Where it would run, as shown; the decision is for the target itself."""
     scopes: tuple[ApprovalScope, ...]
-    """The answers that make sense; another one counts as ``once``."""
+    """The scopes offered; another one counts as ``once`` or ``deny-once``."""
     details: JsonObject = field(default_factory=dict)
     session_id: str = ""
     preview: str = ""
-    """Printable lines to show below ``what``; those that begin with ``| `` are the caller's."""
+    """Printable lines to show below ``what``; those that begin with ``| `` are from the caller."""
     broken: bool = False
-    """The file of rules cannot be read, so that no rule can be added."""
+    """The rule file cannot be read, so no rule can be added."""
     unseen: str = ""
-    """Why nobody who is shown it knows what would be done; see :mod:`.asking`."""
+    """Why the redacted texts may hide what would run; see :mod:`.asking`."""
     timeout: float = 0.0
-    """Seconds until it is denied without an answer; 0 where that is not known."""
+    """Seconds until it is denied without a decision; 0 if unknown."""
 
 
 def may_be_kept(claims: Sequence[AccessRequest]) -> tuple[ApprovalScope, ...]:
-    """The answers that a question about these offers."""
+    """Return the scopes that a request for these claims offers."""
     if any(claim.unkept for claim in claims):
         return ApprovalScope.ONCE, ApprovalScope.DENY_ONCE
     paths = (ApprovalScope.DIRECTORY,) if claims and all(claim.is_path for claim in claims) else ()
@@ -169,10 +169,17 @@ def rules_of(
     identity: str,
     directories: Sequence[str] = (),
 ) -> tuple[Rule, ...]:
-    """The rules that an answer makes: literal ones for the target that was asked about. None for one that is for once.
+    """Return the rules that a decision creates: literal ones for the target of the call.
 
     Args:
-        directories: for ``directory``, those of the files, as the target has them.
+        answer: the decision.
+        claims: what the request was about.
+        tool: the name of the tool.
+        identity: the target with its identity.
+        directories: for ``directory``, the real directories of the files on the target.
+
+    Returns:
+        The rules; empty for ``once`` and ``deny-once``.
     """
     origin = f"answered {answer.scope} by {answer.by}"
     allow, deny = Action.ALLOW, Action.DENY

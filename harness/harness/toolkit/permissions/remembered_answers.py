@@ -1,4 +1,4 @@
-"""Answers in advance for a time, and what was answered in a session that holds for its sub-agents."""
+"""Timed approvals, and decisions of a session that also apply to its sub-agents."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ __all__ = [
 ]
 
 
-# -- ``/approve ask|all|none|15m``: answers in advance, for a time.
+# -- ``/approve ask|all|none|15m``: approvals in advance, for a time.
 
 
 TimedState = Literal["ask", "all", "none"]
 LONGEST = 86400.0
-"""Seconds that an approval in advance may last."""
+"""Maximum seconds of an approval in advance."""
 
 
 def elapsed() -> float:
-    """Seconds that only grow, also while the machine sleeps: a laptop that wakes up has not saved its 15 minutes."""
+    """Return monotonic seconds that include system sleep, so that a timed approval also expires while suspended."""
     return time.clock_gettime(_CLOCK)
 
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux stops the monotonic one in sleep; macOS has only that, and does not."""
+"""On Linux the monotonic clock stops during sleep; macOS has only that one, and it does not stop."""
 
 
 class TimedApproval:
-    """What would be asked is allowed for a time (``all``), or denied (``none``).
+    """State in which approval requests are allowed for a time (``all``) or denied (``none``).
 
-    It answers questions, and nothing else: what is denied stays denied, and what must be asked each time is asked.
+    It only decides approval requests: denied calls stay denied, and what always asks still asks.
 
     Args:
-        clock: seconds that only grow, whoever sets the time of day.
+        clock: monotonic seconds, independent of the time of day.
     """
 
     def __init__(self, clock: Callable[[], float] = elapsed) -> None:
@@ -55,50 +55,51 @@ class TimedApproval:
         self._target = ""
 
     def set(self, text: str, target: str = "") -> None:
-        """``ask``, ``all`` (until it is changed), ``none``, or a time such as ``15m``, for which all is approved.
+        """Set the state.
 
         Args:
-            target: the one, with its identity, on which all is approved; empty for any.
+            text: ``ask``, ``all`` (until changed), ``none``, or a duration such as ``15m`` for which all is approved.
+            target: the target, with its identity, on which all is approved; empty for every target.
 
         Raises:
-            ValueError: the text is none of these, or a time longer than a day.
+            ValueError: the text is not one of these, or a duration longer than a day.
         """
         if text in get_args(TimedState):
             self._state, self._until, self._target = cast(TimedState, text), None, target
             return
         seconds = parse_duration(text)
         if not 0 < seconds <= LONGEST:
-            raise ValueError(f"{text!r} is no time to approve for: write 15m, 1h, and a day at most")
+            raise ValueError(f"{text!r} is not a valid approval time: use 15m or 1h, at most a day")
         self._state, self._until, self._target = "all", self._clock() + seconds, target
 
     def approves(self, target: str) -> bool:
-        """Whether what would be asked on that target runs unasked now."""
+        """Return whether approval requests for that target are allowed now."""
         return self.state == "all" and self._target in ("", target)
 
     @property
     def state(self) -> TimedState:
-        """What holds now."""
+        """The current state."""
         if self._until is not None and self._clock() >= self._until:
             self._state, self._until = "ask", None
         return self._state
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until the state is ``ask`` again; None when it has no end."""
+        """Seconds until the state is ``ask`` again; None if it does not expire."""
         return None if self.state == "ask" or self._until is None else self._until - self._clock()
 
 
-# -- What was answered in a session, and what of that holds for the agents that it has started.
+# -- Decisions of a session, and which of them apply to its sub-agents.
 #
-# A sub-agent's session is named after the one that started it. Answers hold for the session in which they were
-# given and for the agents below it, never for those above or beside it: nobody asked for more there.
+# The session of a sub-agent is named after that of its parent. Decisions apply to the session in which they were made
+# and to its sub-agents, never to parent or sibling sessions.
 
 
 _AGENT = re.compile(r"[0-9a-f]{12}")
 
 
 def sessions_above(session_id: str) -> Iterator[str]:
-    """The sessions that have started this one, the nearest first. Pure."""
+    """Yield the parent sessions of this one, the nearest first. Pure."""
     above, dot, last = session_id.rpartition(".")
     while above and dot and _AGENT.fullmatch(last):
         yield above
@@ -106,7 +107,7 @@ def sessions_above(session_id: str) -> Iterator[str]:
 
 
 class _Session:
-    """What was answered in one session, and the same with what holds for it from above."""
+    """The decisions of one session, also combined with those of its parent sessions."""
 
     def __init__(self) -> None:
         self.own = RuleIndex()
@@ -114,7 +115,7 @@ class _Session:
         self._made: tuple[tuple[RuleIndex, ...], RuleIndex] = ((), RuleIndex())
 
     def with_above(self, above: Sequence[tuple[str, RuleIndex]]) -> RuleIndex:
-        """Its own rules before those from above, whose origin says where they are from."""
+        """Return its own rules before those of its parent sessions, which are named in their origin."""
         parts = (self.own, *(index for _, index in above))
         if self._made[0] != parts:
             inherited = (_from_above(rule, session) for session, index in above for rule in index.rules)
@@ -127,13 +128,13 @@ def _from_above(rule: Rule, session: str) -> Rule:
 
 
 class SessionGrants:
-    """The answers of sessions and of their sub-agents."""
+    """The decisions of sessions and of their sub-agents."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}
 
     def rules(self, session_id: str) -> RuleIndex:
-        """The rules that hold in a session."""
+        """Return the rules that apply to a session."""
         known = self._sessions
         above = [(name, known[name].own) for name in sessions_above(session_id) if name in known]
         granted = [(name, index) for name, index in above if index.rules]
@@ -142,24 +143,24 @@ class SessionGrants:
         return self._of(session_id).with_above(granted) if granted else self._of(session_id).own
 
     def own(self, session_id: str) -> tuple[Rule, ...]:
-        """What was answered in the session itself, the latest first."""
+        """Return the decisions of the session itself, the latest first."""
         known = self._sessions.get(session_id)
         return known.own.rules if known else ()
 
     def add(self, session_id: str, rules: Sequence[Rule]) -> None:
-        """Keep an answer: the latest goes first."""
+        """Add the rules of a decision; the latest go first."""
         session = self._of(session_id)
         session.own = RuleIndex((*rules, *session.own.rules))
 
     def turn(self, session_id: str) -> anyio.Lock:
-        """Who asks now: one person answers for a session and its sub-agents, one question after the other."""
+        """Return the lock for asking: a session and its sub-agents ask the operator one request at a time."""
         first = session_id
         for above in sessions_above(session_id):
             first = above
         return self._of(first).turn
 
     def end(self, session_id: str) -> None:
-        """Forget what was answered in a session, and by its sub-agents."""
+        """Forget the decisions of a session and of its sub-agents."""
         for name in [name for name in self._sessions if session_id in (name, *sessions_above(name))]:
             del self._sessions[name]
 

@@ -1,4 +1,4 @@
-"""Paths of the target as its kernel resolves them, and files that no answer opens."""
+"""Paths as the kernel of the target resolves them, and hard denials of files."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Which files a command of git would show the content of: git on the target says their names.
+"""Check of the files whose content a git command would show, listed by git on the target.
 
-``git log -p``, ``git show``, ``git diff`` and ``git grep`` show tracked files that no word names, also those of the
-history, and git expands patterns in its own way. The same command with ``--name-only`` says which; it is run only where
-the judge found that the command only reads. ``git show HASH`` and ``git cat-file -p HASH`` show a file that has no name
-there.
+``git log -p``, ``git show``, ``git diff`` and ``git grep`` show tracked files that no word names, also from the
+history, and git expands patterns in its own way. The same command with ``--name-only`` lists them; it runs only if the
+command only reads. ``git show HASH`` and ``git cat-file -p HASH`` show a file without its name.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["GitShownFiles"]
 
 SECONDS = 5.0
-"""How long git may look; what is not known then is asked about."""
+"""Timeout of the git query; the command asks if it is exceeded."""
 MAX_ANSWER_BYTES = 1 << 20
 MAX_DIRECTORIES = 200
-"""Directories of shown files whose ``.aiexclude`` is read; for more, what is below the repository is looked for."""
+"""Directories of shown files whose ``.aiexclude`` is read; with more, everything below the repository is searched."""
 _WITHIN_TREES = frozenset({"diff", "diff-tree", "diff-index", "difftool", "grep", "archive"})
-"""These show what is in a tree, and name it from there on."""
+"""These show the content of a tree, with names relative to it."""
 _SAFE = ("--no-pager", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
-_UNNAMED = "it shows the content of an object, and which file that is, is not known: write COMMIT:FILE"
+_UNNAMED = "it shows an object whose file name is unknown: write COMMIT:FILE"
 _VARIABLE = re.compile(r"(?<![A-Za-z0-9_])GIT_\w+\+?=")
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})? ?")
-"""What ``rev-list --objects`` puts before a name."""
+"""The prefix of a name in the output of ``rev-list --objects``."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What git has said: the top of the repository, the files, relative to it, and what kind of object each is."""
+    """The output of git: the top of the repository, the files relative to it, and the types of the objects."""
 
     top: str
     names: tuple[str, ...]
@@ -53,9 +52,9 @@ class _Shown:
 
 
 def _unnamed(request: ShownRequest, types: Sequence[str]) -> str:
-    """Why what it shows may be another file than its words say. Pure.
+    """Return why it may show a file that its words do not name; empty if it does not. Pure.
 
-    A blob that is not ``COMMIT:FILE`` has no name, and the files of a tree have only a part of theirs.
+    A blob that is not written as ``COMMIT:FILE`` has no name, and files of a tree have relative names only.
     """
     for name, kind in zip(object_names(request.objects), types, strict=False):
         has_name = colon_at(name) >= 0
@@ -68,25 +67,25 @@ def _unnamed(request: ShownRequest, types: Sequence[str]) -> str:
 
 
 def _are_known(words: Sequence[Word]) -> bool:
-    """Whether git gets these words, or names that they fit."""
+    """Return whether git gets exactly these words, or names that match them."""
     return all(word.known or word.pattern for word in words)
 
 
 def _may_be_asked(request: ShownRequest, command: SimpleCommand, texts: Sequence[str]) -> bool:
-    """Whether git may be run for the names: with words that do no more than read, but for what is around them."""
+    """Return whether git may run to list the names: its words only read, and no ``GIT_`` variable is set."""
     if any(map(_VARIABLE.search, texts)):
         return False
     if command.read_only or request.made:
         return True
-    from ..shell.verdict import classify_command  # the parser is loaded with the first command
+    from ..shell.verdict import classify_command  # load the parser with the first command only
 
     return classify_command(shlex.join(command.argv)).read_only
 
 
 def _script(request: ShownRequest, mark: str) -> str:
-    """Prints the top of the repository, the names, the mark, and the types of the objects.
+    """Return a script that prints the top of the repository, the names, the mark, and the types of the objects.
 
-    A name of an alias comes first. What failed of commands that were made is marked.
+    It also marks an alias, and failures of listing commands built by harness.
     """
     git = ["git", *request.leading, *_SAFE]
     tops = (shlex.join([*git, "rev-parse", option]) for option in ("--show-toplevel", "--absolute-git-dir"))
@@ -103,13 +102,13 @@ def _script(request: ShownRequest, mark: str) -> str:
 
 
 def _named_objects(request: ShownRequest) -> list[str]:
-    """The files of ``COMMIT:FILE``, from the top of the repository on."""
+    """Return the files of ``COMMIT:FILE``, relative to the top of the repository."""
     tails = [word[colon_at(word) + 1 :] for word in request.objects if colon_at(word) >= 0]
     return [re.sub(r"^[0-3]:", "", tail) for tail in tails if tail and not tail.startswith(("./", "../"))]
 
 
 class GitShownFiles:
-    """Asks git on the target, beside the terminal: one process for a command that shows content of tracked files."""
+    """Queries git on the target, outside the terminal, with one process per command that shows tracked files."""
 
     def __init__(self, execution: ExecutionContext, denials: HardDenials, operands: OperandPaths) -> None:
         self._execution = execution
@@ -117,13 +116,14 @@ class GitShownFiles:
         self._operands = operands
 
     async def reason(self, judgement: CommandClassification, environment: str = "") -> str:
-        """Why somebody must be asked about what git would show; empty when nobody must.
+        """Return why the files that git would show require approval; empty if they do not.
 
         Args:
-            environment: variables that are set for the command alone, as a text.
+            judgement: the classification of the command.
+            environment: variables set for this command only, as a text.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         requests: list[ShownRequest] = []
         texts = [environment, *(command.text for command in judgement.commands)]
@@ -152,14 +152,14 @@ class GitShownFiles:
         done = await self._execution.run_helper(script, cwd=place, timeout=SECONDS, max_output=MAX_ANSWER_BYTES)
         first, _, rest = done.stdout.partition("\n")
         if done.status is Status.TIMED_OUT or done.truncated or len(done.stdout.encode()) >= MAX_ANSWER_BYTES:
-            return _Shown(first, (), "which files git would show is too much to be found out: limit it (-n 20)")
+            return _Shown(first, (), "git would show too many files to check: limit it (-n 20)")
         if f"{mark}-alias" in rest:
-            return _Shown(first, (), f"what git {request.alias} does, an alias says: write the command itself")
+            return _Shown(first, (), f"git {request.alias} is an alias: write the command itself")
         if f"{mark}-failed" in rest and first.startswith("/"):
-            return _Shown(first, (), "which files git would show could not be found out")
+            return _Shown(first, (), "could not list the files that git would show")
         listed, _, types = rest.partition(mark)
         found = [_HASH.sub("", name, count=1) for name in re.split(r"[\0\n]", listed) if name]
-        found += [name.partition(":")[2] for name in found if ":" in name]  # git grep says COMMIT:NAME
+        found += [name.partition(":")[2] for name in found if ":" in name]  # git grep prints COMMIT:NAME
         names = dict.fromkeys(filter(None, (*found, *_named_objects(request))))
         top = first.removesuffix("/.git") if first != "/.git" else "/"
         return _Shown(top, tuple(names), types=tuple(types.split("\n")[1:]))
@@ -175,4 +175,4 @@ class GitShownFiles:
         if len({posixpath.dirname(path) for path in paths}) > MAX_DIRECTORIES:
             return await self._denials.below((shown.top,), self._execution, privileged=False)
         kept_back = await self._denials.excluded(paths, self._execution, shown.top, None)
-        return f"git would show {min(kept_back)}, which an .aiexclude keeps back" if kept_back else ""
+        return f"git would show {min(kept_back)}, which is excluded by an .aiexclude" if kept_back else ""

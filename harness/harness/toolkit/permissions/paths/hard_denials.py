@@ -1,4 +1,4 @@
-"""What nothing allows: secrets, files that give rights, and what ``.aiexclude`` on the target keeps back."""
+"""Hard denials of files: secrets, protected files, and files excluded by ``.aiexclude`` on the target."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ __all__ = [
 ]
 
 
-# -- Looking on the target for files below directories of which a command would take everything.
+# -- Search on the target for files below directories whose whole content a command would access.
 
 
 NAME = ".aiexclude"
 SECONDS = 10.0
-"""How long one look may take; what is not known then is asked about."""
+"""Timeout of one search; the command asks if it is exceeded."""
 ANSWER = 256 << 10
-"""Bytes of what was found, at most."""
+"""Maximum bytes of the result."""
 PATTERNS = 200
-"""Patterns that are looked for, at most."""
+"""Maximum number of patterns in one search."""
 
 
 class BelowSearch:
-    """``find`` on the target, beside the terminal.
+    """Search with ``find`` on the target, outside the terminal.
 
     Args:
-        privileged: somebody else's eyes will go through: what ``find`` may not look into is not known.
+        execution: the target.
+        privileged: the command runs with other rights, so directories that ``find`` cannot read count as unknown.
     """
 
     def __init__(self, execution: ExecutionContext, *, privileged: bool) -> None:
@@ -50,17 +51,17 @@ class BelowSearch:
         self._privileged = privileged
 
     async def aiexclude_directories(self, tops: Sequence[str]) -> list[str] | str:
-        """The directories with a file that excludes others, or why they are not known."""
+        """Return the directories with an ``.aiexclude``, or why they are unknown."""
         found = await self._find(tops, f"-name {NAME}")
         return found if isinstance(found, str) else [posixpath.dirname(path) for path in found]
 
     async def named(self, tops: Sequence[str], told: Mapping[str, Sequence[str]]) -> list[str] | str:
-        """What a pattern may mean, and more, or why it is not known."""
+        """Return the paths that patterns may match, possibly too many, or why they are unknown."""
         wanted = dict.fromkeys(
             test for directory, lines in told.items() for line in lines if (test := _test(directory, line))
         )
         if len(wanted) > PATTERNS:
-            return f"its {NAME} files have more patterns than can be looked for"
+            return f"its {NAME} files have too many patterns to search for"
         return await self._find(tops, f"\\( {' -o '.join(wanted)} \\)") if wanted else []
 
     async def _find(self, tops: Sequence[str], test: str) -> list[str] | str:
@@ -69,24 +70,24 @@ class BelowSearch:
         try:
             done = await self._execution.run_helper(script, timeout=SECONDS, max_output=ANSWER)
         except HarnessError as error:
-            return f"whether an {NAME} keeps something back below could not be found out: {error.message}"
+            return f"could not check for files excluded by an {NAME}: {error.message}"
         *found, end = done.stdout.splitlines() or [""]
         return self._unknown(done, found, end) or found
 
     def _unknown(self, done: ShellResult, found: Sequence[str], end: str) -> str:
         if done.status is Status.TIMED_OUT:
-            return f"whether an {NAME} keeps something back below was not found out in {SECONDS:g} seconds"
+            return f"the check for files excluded by an {NAME} took longer than {SECONDS:g} s"
         looked = done.status is Status.COMPLETED and end in ({"end 0"} if self._privileged else {"end 0", "end 1"})
         odd = any(not line.startswith("/") for line in found)
         if not looked or done.truncated or odd:
-            return f"whether an {NAME} keeps something back below could not be found out"
+            return f"could not check for files excluded by an {NAME}"
         return ""
 
 
 def _test(directory: str, line: str) -> str:
-    """A test of ``find`` for a pattern; it may mean more than the pattern, never less. Pure."""
+    """Return a ``find`` test that matches at least what a pattern matches. Pure."""
     if line.startswith("!"):
-        return ""  # it takes back what others say
+        return ""  # it only revokes other patterns
     plain = line.replace("\\", "").rstrip("/")
     if "/" not in plain:
         return f"-name {shlex.quote(plain)}" if plain.strip("*") else "-name '*'"
@@ -98,26 +99,30 @@ def _literal(directory: str) -> str:
     return "".join(f"\\{mark}" if mark in "*?[\\" else mark for mark in directory)
 
 
-# -- ``.aiexclude`` files on the target: what the people there keep from agents, in the syntax of ``.gitignore``.
+# -- ``.aiexclude`` files on the target: paths hidden from agents, in the syntax of ``.gitignore``.
 
 
 SIZE_LIMIT = 256 << 10
-"""Bytes of one file; a longer one excludes everything."""
+"""Maximum bytes of one file; a longer one excludes everything."""
 KEPT = 4096
-"""Directories whose file is remembered."""
+"""Maximum number of directories whose file is cached."""
 EVERYTHING = ("*",)
 
 
 def parse_lines(text: str) -> tuple[str, ...]:
-    """The patterns of a file, in their order. Pure."""
+    """Return the patterns of a file, in order. Pure."""
     lines = (line.rstrip("\r").rstrip() for line in text.split("\n"))
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
 def excluded(patterns: Sequence[str], relative: str) -> str:
-    """The pattern that excludes a path below the file's directory; empty when none does. Pure.
+    """Return the pattern that excludes a path below the file's directory; empty if none does. Pure.
 
-    As in ``.gitignore``: the last that matches decides, and what is in an excluded directory stays excluded.
+    As in ``.gitignore``, the last match decides, and everything in an excluded directory stays excluded.
+
+    Args:
+        patterns: the patterns of the file, in order.
+        relative: the path relative to the directory of the file.
     """
     names = relative.strip("/").split("/")
     for count in range(1, len(names) + 1):
@@ -130,7 +135,7 @@ def excluded(patterns: Sequence[str], relative: str) -> str:
 def _last(patterns: Sequence[str], relative: str) -> str:
     for pattern in reversed(patterns):
         plain = pattern.removeprefix("!").replace("\\", "").rstrip("/")
-        if "/" in plain:  # from the file's directory on
+        if "/" in plain:  # relative to the file's directory
             found = matches(f"/{plain.lstrip('/')}", f"/{relative}", "path")
         else:
             found = matches(plain, relative, "path")
@@ -146,10 +151,11 @@ class _Known:
 
 
 class AiExclude:
-    """Reads these files where the paths are, and remembers them for a moment.
+    """Reads ``.aiexclude`` files on the target and caches them for a short time.
 
     Args:
-        seconds: how long a file, or that there is none, is taken for known.
+        seconds: how long a file, or its absence, is cached.
+        clock: monotonic seconds.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
@@ -159,10 +165,10 @@ class AiExclude:
         self._below: dict[tuple[str, tuple[str, ...], bool], tuple[str, float]] = {}
 
     async def reason(self, path: str, execution: ExecutionContext) -> str:
-        """Which pattern of which file excludes this real path; empty when none does.
+        """Return which pattern of which file excludes this real path; empty if none does.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         directories = _above(path)
         known = await self._learn(directories, execution)
@@ -175,10 +181,10 @@ class AiExclude:
     async def among(
         self, paths: Collection[str], execution: ExecutionContext, top: str, holders: Collection[str] | None
     ) -> set[str]:
-        """Those of many real paths that are excluded. See :meth:`HardDenials.excluded`.
+        """Return the real paths that are excluded; see :meth:`HardDenials.excluded`.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         above = {parent: _above(f"{parent.rstrip('/')}/x") for parent in {posixpath.dirname(path) for path in paths}}
         every = {directory for directories in above.values() for directory in directories}
@@ -188,13 +194,15 @@ class AiExclude:
         return {path for path in paths if told and _is_excluded(path, above[posixpath.dirname(path)], told)}
 
     async def excludes_below(self, tops: Sequence[str], execution: ExecutionContext, *, privileged: bool) -> str:
-        """Which file below some real directories is excluded, or why that is not known; empty when none is.
+        """Return which file below some real directories is excluded, or why that is unknown; empty if none is.
 
         Args:
-            privileged: directories that we may not look into count as unknown.
+            tops: the directories.
+            execution: the target.
+            privileged: unreadable directories count as unknown.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         key = (execution.identity, tuple(tops), privileged)
         known = self._below.get(key)
@@ -219,10 +227,10 @@ class AiExclude:
         if isinstance(found, str):
             return found
         kept = [path for path in found if _is_excluded(path, _above(path), told)]
-        return f"{kept[0]} is below, and an {NAME} keeps it back" if kept else ""
+        return f"{kept[0]} is below and excluded by an {NAME}" if kept else ""
 
     async def _learn(self, directories: Sequence[str], execution: ExecutionContext) -> dict[str, tuple[str, ...]]:
-        """The patterns of each directory. They are handed on, as another call may forget all that is remembered."""
+        """Return the patterns of each directory; they are passed on, as another call may clear the cache."""
         if len(self._known) > KEPT:
             self._known.clear()
         now = self._clock()
@@ -245,7 +253,7 @@ def _is_excluded(path: str, directories: Sequence[str], told: Mapping[str, Seque
 
 
 async def _patterns(path: str, execution: ExecutionContext) -> tuple[str, ...]:
-    """What a file says. One that is there and cannot be read might say anything, so it excludes everything."""
+    """Read the patterns of a file; a file that exists but cannot be read excludes everything."""
     try:
         content = await execution.read_file(path, limit=SIZE_LIMIT)
     except FileError:
@@ -264,7 +272,7 @@ async def _name_is_there(path: str, execution: ExecutionContext) -> bool:
 
 
 def _above(path: str) -> list[str]:
-    """The directories above an absolute path, the nearest last."""
+    """Return the directories above an absolute path, the nearest last."""
     found = []
     while path != "/":
         path = posixpath.dirname(path)
@@ -272,27 +280,29 @@ def _above(path: str) -> list[str]:
     return found[::-1]
 
 
-# -- What nothing allows: secrets, files that give rights, and what ``.aiexclude`` on the target keeps back.
+# -- The hard denials.
 
 
 HOME_PLACES = (".config/harness", ".local/state/harness")
-"""Where a harness keeps such files, in a home."""
+"""Directories of harness's protected files in a home."""
 KEY_PLACES = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".config/gcloud", ".config/gh/hosts.yml", ".docker/config.json"),
     *(".kube/config", ".password-store", ".local/share/keyrings", ".netrc", ".git-credentials", ".pgpass"),
     *(".cargo/credentials.toml", ".config/rclone/rclone.conf", ".s3cfg", ".bash_history", ".zsh_history"),
 )
-"""Where keys and passwords are, in a home."""
+"""Locations of keys and passwords in a home."""
 DEPTH = 256
-"""Directories above a path: in each an ``.aiexclude`` is looked for."""
+"""Maximum directories above a path, each of which is checked for an ``.aiexclude``."""
 
 
 class HardDenials:
     """The hard denials of paths.
 
     Args:
-        protected: further files of this machine that no call on it may write: the file of the grants.
-        places: the directories on this machine of files that no call may write.
+        settings: the permission settings.
+        clock: monotonic seconds.
+        protected: further local files that no call may write, such as the rule file.
+        places: local directories of files that no call may write.
     """
 
     def __init__(
@@ -308,20 +318,25 @@ class HardDenials:
         self._aiexclude = AiExclude(settings.aiexclude_cache_seconds, clock)
 
     def hidden(self, path: str, home: str) -> str:
-        """Why a path, as it is written, is a secret; empty when it is none. Pure."""
+        """Return why a path, as written, is a secret; empty if it is not. Pure."""
         found = self._secrets.matching(path, home)
         return f"{path} is a secret ({found})" if found else ""
 
     def locked(self, path: str, home: str) -> str:
-        """Why nothing may write this path; empty when something may. Pure."""
+        """Return why this path is protected from writing; empty if it is not. Pure."""
         found = self._protected.matching(path, home)
-        return f"{path} decides what may be done ({found})" if found else ""
+        return f"{path} is protected from writing ({found})" if found else ""
 
     async def of_path(self, path: RealPath, execution: ExecutionContext, *, writes: bool) -> str:
-        """Why nothing may touch it; empty when something may.
+        """Return why access to a path is a hard denial; empty if it is not.
+
+        Args:
+            path: the resolved path.
+            execution: the target.
+            writes: the call may write it.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         home = execution.capabilities.home
         for form in path.forms:
@@ -330,23 +345,25 @@ class HardDenials:
                 return reason
         if path.only_named and not writes:
             return ""
-        for form in dict.fromkeys((path.real, posixpath.normpath(path.absolute))):  # a shell's cd goes by the names
+        for form in dict.fromkeys((path.real, posixpath.normpath(path.absolute))):  # the cd of a shell follows names
             if form.count("/") > DEPTH:
-                return f"it is in more than {DEPTH} directories, too many to be judged"
+                return f"it is in more than {DEPTH} directories, too many to check"
             if reason := await self._aiexclude.reason(_rooted(form), execution):
                 return reason
         return ""
 
     async def place_below(self, path: str, execution: ExecutionContext, *, reads: bool = False) -> str:
-        """A directory of files that nothing may write, at this absolute path or below it; empty: there is none.
+        """Return a directory of protected files at this absolute path or below it; empty if there is none.
 
-        On another machine it is one of a harness there, when that is there.
+        On another machine, it is a directory of harness there, if it exists.
 
         Args:
-            reads: what is below is read, so that directories of keys count, too.
+            path: the absolute path.
+            execution: the target.
+            reads: the files below are read, so directories of keys count, too.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         home, is_here = execution.capabilities.home.rstrip("/"), execution.target.hops[-1].scheme == "local"
         own = [*(self._places if is_here else ()), *(f"{home}/{place}" for place in HOME_PLACES if home)]
@@ -359,24 +376,31 @@ class HardDenials:
         return ""
 
     async def below(self, tops: Sequence[str], execution: ExecutionContext, *, privileged: bool) -> str:
-        """Which file below some directories an ``.aiexclude`` keeps back, or why that is not known; empty: none is.
+        """Return which file below some directories is excluded, or why that is unknown; empty if none is.
 
         Args:
-            privileged: who goes through them may see more than we do.
+            tops: the directories.
+            execution: the target.
+            privileged: the command may read more directories than harness.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         return await self._aiexclude.excludes_below(tops, execution, privileged=privileged)
 
     async def excluded(
         self, paths: Collection[str], execution: ExecutionContext, top: str, holders: Collection[str] | None
     ) -> set[str]:
-        """Those of some real paths that an ``.aiexclude`` keeps back; ``holders`` are the directories from ``top`` on
-        that hold one, None when that is not known.
+        """Return the real paths that an ``.aiexclude`` excludes.
+
+        Args:
+            paths: real paths.
+            execution: the target.
+            top: the directory that is searched.
+            holders: the directories from ``top`` on with an ``.aiexclude``; None if unknown.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         return await self._aiexclude.among(paths, execution, top, holders)
 
@@ -390,4 +414,4 @@ async def _file_is_there(path: str, execution: ExecutionContext) -> bool:
 
 
 def _rooted(path: str) -> str:
-    return "/" + path.lstrip("/")  # two slashes at the beginning are one on every target
+    return "/" + path.lstrip("/")  # two leading slashes mean one on every target

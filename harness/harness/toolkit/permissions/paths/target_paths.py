@@ -1,4 +1,4 @@
-"""What a path really is, asked of the target: what the kernel there makes of ``..``, links, ``~`` and wildcards."""
+"""Resolution of paths on the target: ``..``, links, ``~`` and wildcards as the kernel and shell there resolve them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ __all__ = [
 ]
 
 LINKS = 40
-"""Links in a row, as kernels follow them."""
+"""Maximum number of links followed for one path, as in kernels."""
 MATCHES = 2000
-"""Names that a wildcard of a command may stand for and still be judged."""
+"""Maximum number of names that a wildcard of a command may match."""
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "mksh", "busybox"})
-"""Shells that read a text as bash does, or refuse it."""
+"""Shells that parse a text as bash does, or reject it."""
 DIRECTORIES = 32
-"""Directories in which these may be."""
+"""Maximum number of directories listed to find links."""
 
 
 @dataclass(frozen=True, slots=True)
 class RealPath:
-    """A path of a call: as it was given, made absolute, and as the target has it.
+    """A path of a call: as given, absolute, and resolved by the target.
 
-    ``is_known`` is False when the target would not say what it is: then nothing about it is certain.
+    ``is_known``: False if the target could not resolve it; then nothing about it is certain.
     """
 
     given: str
@@ -45,16 +45,16 @@ class RealPath:
     is_known: bool = True
     is_dir: bool = False
     only_named: bool = False
-    """The call shows and changes nothing of what is in it."""
+    """The call neither shows nor changes its content."""
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Every name that it has, the real one first."""
+        """All its names, the real path first."""
         return tuple(dict.fromkeys((self.real, posixpath.normpath(self.absolute), self.absolute)))
 
 
 class PathResolver:
-    """Finds real paths for one decision; a directory is asked about once."""
+    """Resolves real paths for one decision; each missing directory is resolved once."""
 
     def __init__(self, execution: ExecutionContext) -> None:
         self._execution = execution
@@ -62,14 +62,18 @@ class PathResolver:
         self._directories: dict[str, str] = {}
 
     async def find(self, path: str, base: str) -> RealPath:
-        """The real path. One that is not there is what its nearest directory, or a dangling link, makes of it.
+        """Resolve a path; a missing file is resolved from its nearest directory or a dangling link.
 
         Args:
-            base: where a relative path starts; empty is the home.
+            path: the path.
+            base: the directory of a relative path; empty for the home.
+
+        Returns:
+            The resolved path; ``is_known`` is False if the target could not resolve it.
 
         Raises:
-            ValueError: it holds a NUL.
-            HarnessError: the link was lost.
+            ValueError: the path contains a NUL.
+            HarnessError: the connection was lost.
         """
         absolute = _absolute(path, base, self._home)
         try:
@@ -79,7 +83,7 @@ class PathResolver:
         return RealPath(path, absolute, real, is_dir=is_dir)
 
     async def _real(self, path: str, links: int) -> tuple[str, bool]:
-        """The real path, and whether it is a directory. One question for what is there and is no link."""
+        """Return the real path and whether it is a directory; one query if it exists and is not a link."""
         try:
             stat = await self._execution.stat(path.rstrip("/") or "/", follow=False)
         except (FileNotFound, NotADirectory):
@@ -93,7 +97,7 @@ class PathResolver:
         return found.path, found.type == "dir"
 
     async def _missing(self, path: str, links: int) -> str:
-        """Where a file would come to be that is not there."""
+        """Return the path at which a missing file would be created."""
         directory, name = posixpath.split(path.rstrip("/"))
         if directory in ("", path):
             return path
@@ -102,7 +106,7 @@ class PathResolver:
         return posixpath.normpath(posixpath.join(self._directories[directory], name))
 
     async def _made(self, directory: str, links: int) -> str:
-        """What a directory is, or would be once it was made: the deepest one that is there is found by halving."""
+        """Return the real path of a directory, existing or not, by binary search for the deepest existing one."""
         names = directory.split("/")
         low, high = 1, len(names)
         count = high
@@ -123,29 +127,29 @@ class PathResolver:
         return True
 
     async def _behind(self, link: FileStat, links: int) -> str:
-        """Where a file would come to be by a link that leads to none."""
+        """Return the path at which a file would be created through a dangling link."""
         if not links:
             raise FileError(f"{link.path}: too many links")
         if link.target is None:
-            return link.path  # it came to be in this moment
+            return link.path  # it was created at this moment
         return (await self._real(posixpath.join(posixpath.dirname(link.path), link.target), links - 1))[0]
 
 
 def at_home(path: str, home: str) -> str:
-    """The path with its ``~`` undone, when it is that of the user. Pure."""
+    """Return the path with the user's ``~`` replaced by the home. Pure."""
     return home + path[1:] if home and (path == "~" or path.startswith("~/")) else path
 
 
 def _absolute(path: str, base: str, home: str) -> str:
     path, base = at_home(path, home), at_home(base, home)
     if path.startswith("~"):
-        return path  # another user's home: the target knows
+        return path  # another user's home, resolved by the target
     joined = posixpath.join(base or home or "/", path)
     return joined if joined.startswith("/") else posixpath.join(home or "/", joined)
 
 
 async def expand_pattern(pattern: str, base: str, execution: ExecutionContext) -> tuple[str, ...] | None:
-    """What a word with wildcards stands for on the target now; None when that are too many names to judge."""
+    """Return the names that a word with wildcards matches on the target now; None if too many, or unknown."""
     absolute = _absolute(pattern, base, execution.capabilities.home)
     try:
         return tuple(await execution.glob(absolute, max_entries=MATCHES))
@@ -154,7 +158,7 @@ async def expand_pattern(pattern: str, base: str, execution: ExecutionContext) -
 
 
 async def links_among(paths: Sequence[str], execution: ExecutionContext) -> set[str] | None:
-    """Those of some absolute paths that are links, with one question for each directory; None: too many of them."""
+    """Return the absolute paths that are links, with one query per directory; None if too many, or unknown."""
     directories = {posixpath.dirname(path.rstrip("/")) for path in paths}
     if len(directories) > DIRECTORIES:
         return None
@@ -169,10 +173,12 @@ async def links_among(paths: Sequence[str], execution: ExecutionContext) -> set[
 
 
 async def find_cwd(pane: str | None, execution: ExecutionContext, *, named: bool = False) -> str | None:
-    """Where a command starts: where the pane's shell is; None when that is not known.
+    """Return the start directory of a command, in a terminal that of the pane's shell; None if unknown.
 
     Args:
-        named: it names a directory, which is then found from there.
+        pane: the pane; None for the default one.
+        execution: the target.
+        named: the command gives a relative directory, to be resolved from the result.
     """
     if not execution.has_terminal:
         return _start_of(execution) if named else _plain_start(execution)
@@ -183,28 +189,31 @@ async def find_cwd(pane: str | None, execution: ExecutionContext, *, named: bool
 
 
 def tools_start(execution: ExecutionContext) -> str | None:
-    """Where the files of tools start: where plain commands do, here in our own directory. None is the home.
+    """Return the base directory of relative files of tools: that of plain commands, locally harness's own.
 
-    In a terminal commands start where the pane's shell is, which moves.
+    In a terminal the directory of the pane's shell may change, so it is not used.
+
+    Returns:
+        The directory; None for the home.
     """
     here = execution.target.hops[-1].scheme == "local"
     if execution.has_terminal or not (here or execution._config.cwd):
         return None
     try:
         return _plain_start(execution)
-    except OSError:  # our own directory is gone
+    except OSError:  # the current directory of harness was deleted
         return None
 
 
 def _plain_start(execution: ExecutionContext) -> str | None:
-    """Where a plain command starts that names no directory."""
-    setting = execution._config.cwd or ""  # of plain commands; no tool needs it
+    """Return the start directory of a plain command that gives none; None if unknown."""
+    setting = execution._config.cwd or ""  # of plain commands; not public, as no tool needs it
     start, cwd = _start_of(execution), at_home(setting, execution.capabilities.home)
     return posixpath.join(start, cwd) if start is not None else cwd if cwd.startswith("/") else None
 
 
 def _start_of(execution: ExecutionContext) -> str | None:
-    """A plain command starts in our own directory here, in the home behind a login, and where an image says."""
+    """Return the initial directory: locally harness's own, after a login the home; None for images."""
     scheme = execution.target.hops[-1].scheme
     if scheme == "local":
         return os.getcwd()
@@ -212,8 +221,8 @@ def _start_of(execution: ExecutionContext) -> str | None:
 
 
 def reads_like_bash(execution: ExecutionContext) -> bool:
-    """Whether commands run in a shell with the grammar of bash: plain ones run in ``sh``, others in the pane's."""
+    """Return whether commands run in a shell with the grammar of bash: ``sh`` without a terminal, else the pane's."""
     if not execution.has_terminal:
         return True
-    shell = execution._config.shell or execution.capabilities.shell  # of panes; no tool needs it
+    shell = execution._config.shell or execution.capabilities.shell  # of panes; not public, as no tool needs it
     return posixpath.basename(shell) in SHELLS

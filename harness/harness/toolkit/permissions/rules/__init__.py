@@ -1,4 +1,4 @@
-"""Rules about calls, their settings and where they are kept."""
+"""Permission rules, their settings and their file."""
 
 from __future__ import annotations
 

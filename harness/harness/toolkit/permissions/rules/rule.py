@@ -1,4 +1,4 @@
-"""Rules, the blocklist, and an index that finds the rules for a subject."""
+"""Permission rules, the blocklist, and an index of rules."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 
-# -- A rule: on which target, for which tool and which argument, what is done. Pure.
+# -- A rule: the action for a target, a tool and an argument. Pure.
 
 
 ANYTHING = "*"
 
 
 class Action(StrEnum):
-    """What a rule says."""
+    """The action of a rule."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -52,20 +52,20 @@ class Match(StrEnum):
     """How a rule's argument is compared."""
 
     LITERAL = "literal"
-    """It is the text, exactly. What a person granted is always so."""
+    """It is the exact text; approval decisions always create such rules."""
     GLOB = "glob"
-    """It is a pattern (see :mod:`.globs`): only whoever writes a settings file, or uses ``--glob``, makes one."""
+    """It is a pattern (see :mod:`.globs`), from a settings file or ``--glob`` only."""
     BELOW = "below"
-    """It is a directory on the target, and everything in it."""
+    """It is a directory on the target, with everything in it."""
 
 
 Allows = Literal["any", "broad", "exact", "none"]
-"""``broad``: rules for any argument, or for exactly this text; ``exact``: only the latter; ``none``: no rule."""
+"""``broad``: rules for any argument or for exactly this text; ``exact``: only the latter; ``none``: no rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSubject:
-    """One text as rules see it: where, by which tool, what."""
+    """A text that rules are matched against, with its target and tool."""
 
     identity: str
     """The target with its identity: ``docker://app#3f2a``."""
@@ -73,9 +73,9 @@ class RuleSubject:
     text: str
     kind: Kind = "text"
     cwd: str = ""
-    """Where a command starts, as far as the call says."""
+    """The start directory of a command; empty if unknown."""
     allows: Allows = "any"
-    """Which rules may allow by it. Every rule that denies or asks goes by it."""
+    """Which allow rules may match it; deny and ask rules always may."""
 
     @property
     def url(self) -> str:
@@ -85,10 +85,11 @@ class RuleSubject:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. ``argument`` None is any; ``target`` and ``tool`` are ``*`` for any.
+    """A permission rule.
 
-    ``target`` is a URL, a URL with an identity, or a pattern of one. ``cwd`` is set in what a person granted for a
-    command: the same words in another directory are another command. ``origin`` names the file, or who granted it.
+    ``target``: a URL, a URL with an identity, or a pattern of one; ``*`` for any. ``tool``: ``*`` for any.
+    ``argument``: None for any. ``cwd``: set in a rule from an approval decision about a command, as the same words have
+    another effect in another directory. ``origin``: the file, or who approved.
     """
 
     action: Action
@@ -101,18 +102,18 @@ class Rule:
 
     @property
     def rule_id(self) -> str:
-        """A short name of what it says, wherever it is from."""
+        """A short id of its content, independent of its origin."""
         what = (self.action, self.target, self.tool, self.argument, self.match, self.cwd)
         return hashlib.sha256(repr(tuple(map(str, what))).encode("utf-8", "backslashreplace")).hexdigest()[:8]
 
     @property
     def is_exact(self) -> bool:
-        """It matches by equality alone, so that it can be looked up."""
+        """Whether it matches by equality only, so that it can be looked up."""
         fixed = self.match is Match.LITERAL or self.argument is None
         return fixed and not any(has_wildcard(part) and part != ANYTHING for part in (self.target, self.tool))
 
     def covers(self, what: RuleSubject) -> bool:
-        """Whether it speaks of this."""
+        """Return whether it applies to a text."""
         return (
             self.cwd in (None, what.cwd)
             and self._argument_covers(what)
@@ -144,17 +145,17 @@ class Rule:
 
 
 def target_matches(pattern: str, what: RuleSubject) -> bool:
-    """Whether a rule's target is this one: its URL, or its URL with its identity."""
+    """Return whether a rule's target matches the URL of the target, with or without its identity."""
     if pattern == ANYTHING or pattern in (what.identity, what.url):
         return True
     return has_wildcard(pattern) and (matches(pattern, what.identity) or matches(pattern, what.url))
 
 
-# -- Many rules, looked up by what they say: ten thousand cost a decision as much as ten. Pure.
+# -- An index of rules: with ten thousand rules, a decision takes as long as with ten. Pure.
 
 
 class _PrefixIndex:
-    """Numbers of patterns by how the texts begin that they match."""
+    """Numbers of patterns, by the literal beginning of the texts that they match."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, list[int]] = {}
@@ -173,20 +174,21 @@ class _PrefixIndex:
 
 
 class RuleIndex:
-    """Rules in their order; the first that covers something is what counts.
+    """An ordered list of rules, of which the first match applies.
 
-    Rules that match by equality are found by (target, tool, argument). Of patterns those are tried whose literal
-    beginning is that of the text.
+    Exact rules are looked up by (target, tool, argument). Patterns are tried if their literal beginning is that of the
+    text.
 
     Args:
-        names: other names of tools and what they stand for: a rule for one is a rule for the tool.
+        rules: the rules, in order.
+        names: tools by their other names: a rule for such a name is a rule for the tool.
     """
 
     def __init__(self, rules: Iterable[Rule] = (), names: Mapping[str, str] | None = None) -> None:
         self.rules = tuple(rules)
         self._named = [replace(rule, tool=(names or {}).get(rule.tool, rule.tool)) for rule in self.rules]
         self.tools = frozenset(rule.tool for rule in self.rules)
-        """What the rules call the tools: names and patterns."""
+        """The tool names and patterns in the rules."""
         self._actions = frozenset(rule.action for rule in self.rules)
         self._exact: dict[tuple[str, str, str | None], list[int]] = {}
         self._texts = _PrefixIndex()
@@ -206,7 +208,7 @@ class RuleIndex:
             self._texts.add(argument.rstrip("/"), number)
 
     def first(self, forms: Iterable[RuleSubject], actions: Iterable[Action] = tuple(Action)) -> Rule | None:
-        """The first rule of such an action that covers one of these texts."""
+        """Return the first rule with one of the actions that covers one of the texts; None if there is none."""
         wanted = self._actions.intersection(actions)
         if not wanted:
             return None
@@ -227,7 +229,7 @@ class RuleIndex:
             yield from self._last_names.of(what.text.rpartition("/")[2])
 
 
-# -- Commands that no mode and no answer lets through. Pure.
+# -- Commands that are denied in every mode and cannot be approved. Pure.
 
 
 BLOCKED = (
@@ -236,7 +238,7 @@ BLOCKED = (
     "secret-tool lookup*",
     "secret-tool search*",
 )
-"""What reads a keychain."""
+"""Commands that read a keychain."""
 DECISIONS = (
     ("permissions", "add"),
     ("permissions", "remove"),
@@ -246,12 +248,12 @@ DECISIONS = (
     ("exec", "--approve"),
     ("exec", "--dangerously-auto-approve"),
 )
-"""What only a person decides, as words of harness's command line: options may stand between them."""
+"""harness commands that only the operator may run, as words of its command line; options may stand between them."""
 RUNS = frozenset({"run", "exec", "resume", "keys", "mcp", "call", "demo"})
-"""Commands of harness that run other commands, by rules of their own or by none."""
+"""harness commands that run other commands, with their own rules or none."""
 HARMLESS = frozenset(
     [
-        "run",  # what it runs is judged beside it
+        "run",  # its command is classified separately
         *("read", "write", "capture", "panes", "sessions", "jobs", "attach", "permissions", "disconnect", "tools"),
         *("models", "servers", "memory", "audit", "trace", "doctor", "config", "init", "completion"),
         *("--version", "--help", "-h"),
@@ -264,39 +266,41 @@ FINDS_SOME = re.compile(
 LINKS = ("-H", "-L", "-P")
 RUNNERS = re.compile(r"(?:python|pypy)[\d.]*|uvx?|pipx|poetry|hatch|pdm")
 SHELLS = frozenset({".", "source", "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh"})
-"""What runs the script of that name, which pip makes one of ``sh`` where its path is long."""
+"""Programs that may run the ``harness`` script, which pip writes as an ``sh`` script if its path is long."""
 OURS = re.compile(r"(?:-[A-Za-z]*m)?(?:.*/)?harness(?:\.[\w.]*|/__main__\.py|/cli/\w+\.py)?")
 
 
 def blocked(argv: Sequence[str], patterns: Iterable[str], paths: Iterable[str] = ()) -> str:
-    """Why a simple command is blocked: the pattern, or what it would destroy; empty when it is not.
+    """Return why a simple command is blocked; empty if it is not.
 
     Args:
-        paths: further names of what it is given: where a ``cd`` leads, and what the target says that they are.
+        argv: the words of the command.
+        patterns: the blocked commands.
+        paths: further names of its files: joined with the directory of a ``cd``, and resolved by the target.
     """
     if _removes_root(argv, paths):
         return "it removes the whole file system"
     if decision := _decision(argv):
-        return f"'harness {decision}' is blocked: only a person decides that"
+        return f"'harness {decision}' is blocked: only the operator may run it"
     forms = command_forms(argv)
     return next((f"{pattern!r} is blocked" for pattern in patterns for form in forms if matches(pattern, form)), "")
 
 
 def may_block(argv: Sequence[str], patterns: Iterable[str]) -> bool:
-    """Whether a pattern speaks of this program, whatever its words are."""
+    """Return whether a pattern may match this program with other words."""
     programs = [form.split(" ", 1)[0] for form in command_forms(argv[:1])]
     return any(matches(pattern.split(" ", 1)[0], program) for pattern in patterns for program in programs)
 
 
 def may_begin_blocked(program: str, patterns: Iterable[str]) -> bool:
-    """Whether a command of this program may be blocked: a cheap question for many words."""
+    """Return whether a command of this program may be blocked; a cheap check for many words."""
     name = posixpath.basename(program)
     known = name in ("rm", "find", "harness") or name in SHELLS or RUNNERS.fullmatch(name) is not None
     return known or may_block((program,), patterns)
 
 
 def command_forms(argv: Sequence[str]) -> tuple[str, ...]:
-    """A command as patterns see it: its words with one space between, and the same without the program's directory."""
+    """Return the texts of a command for patterns: its words joined by spaces, with and without the directory."""
     if not argv:
         return ()
     plain = [posixpath.basename(argv[0]), *argv[1:]]
@@ -304,21 +308,21 @@ def command_forms(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_harness(argv: Sequence[str]) -> bool:
-    """Whether a simple command runs harness."""
+    """Return whether a simple command runs harness."""
     return _after_harness(argv) is not None
 
 
 def runs_past_the_policy(argv: Sequence[str]) -> str:
-    """Why a command of harness may run commands that nobody has judged; empty when it does not."""
+    """Return why a harness command may run unchecked commands; empty if it does not."""
     words = _after_harness(argv)
     runs = RUNS - {"run"} if posixpath.basename(argv[0] if argv else "") == "harness" else RUNS
     if words is None or (runs.isdisjoint(words) and not HARMLESS.isdisjoint(words)):
         return ""
-    return "it runs a harness that runs commands, which are not judged here"
+    return "it runs harness, which may run further commands that are not checked here"
 
 
 def _after_harness(argv: Sequence[str]) -> Sequence[str] | None:
-    """The words behind the name of harness; None for another program."""
+    """Return the words after the name of harness; None for another program."""
     program = posixpath.basename(argv[0]) if argv else ""
     if program == "harness":
         return argv[1:]
@@ -329,7 +333,7 @@ def _after_harness(argv: Sequence[str]) -> Sequence[str] | None:
 
 
 def _decision(argv: Sequence[str]) -> str:
-    """What the command would decide in a person's place."""
+    """Return the decision that the command would make for the operator; empty if it makes none."""
     words = _after_harness(argv)
     if words is None:
         return ""
@@ -343,7 +347,7 @@ def _in_order(words: Sequence[str], argv: Sequence[str]) -> bool:
 
 
 def removes_recursively(argv: Sequence[str]) -> bool:
-    """Whether a simple command is ``rm -r``."""
+    """Return whether a simple command is ``rm -r``."""
     if not argv or posixpath.basename(argv[0]) != "rm":
         return False
     ended = argv.index("--") if "--" in argv else len(argv)
@@ -369,10 +373,10 @@ def _find_roots(argv: Sequence[str]) -> Sequence[str]:
 
 
 def _deletes_all(argv: Sequence[str]) -> bool:
-    """``find`` deletes whatever it finds, and finds everything."""
+    """Return whether ``find`` deletes everything below its start, without a test that selects files."""
     for word, after in pairwise((*argv, "")):
         if FINDS_SOME.fullmatch(word) and after.strip("*/"):
-            return False  # a test behind what deletes keeps nothing
+            return False  # only a test before the deletion protects files
         if word == "-delete" or (word in ("-exec", "-execdir") and posixpath.basename(after) in DELETES):
             return True
     return False

@@ -1,4 +1,4 @@
-"""Settings of the permissions, and which files are secrets."""
+"""The ``[permissions]`` settings, and the patterns of secret and protected files."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ __all__ = [
 ]
 
 
-# -- Files that hold secrets, and files that decide what may be done: nothing reads or writes them for an agent.
-# Pure.
+# -- Secret files, which no call may access, and protected files, which no call may write. Pure.
 
 
 SECRETS = (
@@ -77,20 +76,20 @@ SECRETS = (
     *(".*_history", ".zhistory", ".histfile", "fish_history", ".viminfo", "/proc/*/environ", "/proc/*/task/*/environ"),
     *("/proc/*/mem", "/proc/kcore", "/dev/mem", "/dev/kmem"),
 )
-"""What is a secret by its path; ``!`` takes an earlier one back. A copy under such a name (``id_rsa.bak``) is one."""
+"""Patterns of secret paths; ``!`` revokes earlier matches. A copy of such a file (``id_rsa.bak``) is a secret, too."""
 
 PROTECTED = (
     *(".aiexclude", "**/.config/harness/**", "**/harness/permissions.json"),
     *("**/.local/state/harness/mcp/**", "**/.local/state/harness/audit/**", "**/harness/audit.head"),
 )
-"""What no call may write: it would give rights to whoever asks for them, or hide what was done."""
+"""Patterns of protected paths: writing them could grant permissions or hide what was done."""
 
 _COPY = re.compile(
     r"[.#]?(?P<name>.+?)(?:~|#|\.~[0-9]+~|\.sw[a-p]|\.[0-9]{1,14}|\.(?:gz|xz|bz2|zst)"
     r"|[._-](?:bak|old|orig|saved?|backup|copy|tmp|dpkg-[a-z]+|ucf-[a-z]+|rpm[a-z]+)[0-9]*)",
     re.DOTALL,
 )
-"""The name of a copy that editors, package tools and people keep of a file."""
+"""The name of a copy of a file, made by an editor, a package tool or a user."""
 _MAX_NAME_CHARS = 255
 """No file has a longer name."""
 
@@ -98,10 +97,11 @@ MAGIC = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(?:root|cwd)(?P<rest>/.*)?")
 
 
 class SecretPaths:
-    """An ordered list of patterns; the last that matches decides. ``~`` is the home directory on the target.
+    """An ordered list of path patterns, of which the last match decides; ``~`` is the home on the target.
 
     Args:
-        copies: a file under the name of a copy (``NAME.bak``) counts as its original.
+        patterns: the patterns; ``!`` revokes earlier matches.
+        copies: a file with the name of a copy (``NAME.bak``) counts as its original.
     """
 
     def __init__(self, patterns: Iterable[str], *, copies: bool = True) -> None:
@@ -112,7 +112,7 @@ class SecretPaths:
         self._found = lru_cache(maxsize=8192)(self._find)
 
     def matching(self, path: str, home: str) -> str:
-        """The pattern that makes this absolute path a secret; empty when none does."""
+        """Return the pattern that decides that this absolute path matches; empty if it does not match."""
         return self._found(path, home)
 
     def _find(self, path: str, home: str) -> str:
@@ -131,7 +131,7 @@ class SecretPaths:
 
 
 class _Hints:
-    """What a path must have for any of the patterns to match: most have nothing of it, and are done at once."""
+    """A quick pre-check that rules out most paths before the patterns are tried."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         last_names, self._names, self._any = [], set[str](), False
@@ -147,13 +147,13 @@ class _Hints:
         self._last_name = re.compile("|".join(last_names) or r"(?!)")
 
     def possible(self, path: str) -> bool:
-        """Whether one of them may match."""
+        """Return whether one of the patterns may match."""
         names = path.rstrip("/").split("/")
         return self._any or not self._names.isdisjoint(names) or self._last_name.match(names[-1]) is not None
 
 
 def _forms(path: str, *, copies: bool) -> list[str]:
-    """The path, and what it is when the links of /proc in it are left out; of a copy also what it is a copy of."""
+    """Return the path, its forms without the ``root`` and ``cwd`` links of /proc, and the originals of copies."""
     plain = posixpath.normpath(path)
     plain = plain[1:] if plain.startswith("//") else plain
     found = [plain]
@@ -163,7 +163,7 @@ def _forms(path: str, *, copies: bool) -> list[str]:
 
 
 def _originals(path: str) -> list[str]:
-    """What the path is a copy of, by its name; a leading dot may belong to that name, or to the copy's."""
+    """Return the originals of a copy by its name; a leading dot may belong to the original or the copy."""
     directory, name = posixpath.split(path)
     found: list[str] = []
     while len(name) <= _MAX_NAME_CHARS and (match := _COPY.fullmatch(name)) is not None:
@@ -172,21 +172,21 @@ def _originals(path: str) -> list[str]:
     return found
 
 
-# -- Settings of permissions: the ``[permissions]`` table of the settings files.
+# -- The ``[permissions]`` table of the settings files.
 #
-# A file of a directory that is not trusted may only make it stricter: its rules that allow, its mode when that is
-# laxer, and its exceptions from secrets are refused.
+# Settings of an untrusted directory may only be stricter: allow rules, a laxer mode, exceptions from secrets and other
+# relaxed values are an error.
 
 
 class Mode(StrEnum):
-    """What happens to what no rule decides."""
+    """What happens to calls that no rule decides."""
 
     ASK = "ask"
-    """Read-only things run, everything else asks."""
+    """Read-only calls run, all others ask."""
     AUTO = "auto"
-    """Everything runs but what must be asked."""
+    """Calls run, except those that always ask."""
     DENY = "deny"
-    """Nothing runs."""
+    """No call runs."""
     STRICT = "strict"
     """Everything asks."""
 
@@ -203,25 +203,25 @@ STRICTNESS = {Mode.AUTO: 0, Mode.ASK: 1, Mode.STRICT: 2, Mode.DENY: 3}
 )
 @dataclass(frozen=True, slots=True)
 class PermissionSettings:
-    """What the operator has set. Times are in seconds."""
+    """The permission settings of the operator. Times are in seconds."""
 
     mode: Mode = Mode.ASK
     rules: tuple[Rule, ...] = ()
-    """In their order; the first that covers a thing decides, but one that denies always does."""
+    """In order; the first match decides, but a deny rule always takes precedence."""
     allowed_tools: tuple[str, ...] = ()
-    """Tools (patterns) beside which nothing runs; empty is no such limit."""
+    """Patterns of the only tools that may run; empty for no limit."""
     secret_paths: tuple[str, ...] = SECRETS
     blocked_commands: tuple[str, ...] = BLOCKED
     network_lookups: bool = False
-    """Commands that look something up on other hosts (``dig``, ``ping -c``, ``curl -I``) run as those that read."""
+    """Commands that query other hosts (``dig``, ``ping -c``, ``curl -I``) count as reading."""
     approval_timeout: float = 60.0
-    """How long a question waits for its answer; then it is denied."""
+    """How long an approval request waits for its decision; then it is denied."""
     aiexclude_cache_seconds: float = 5.0
-    """How long an ``.aiexclude`` that was read is taken for known."""
+    """How long the content of an ``.aiexclude`` is cached."""
 
 
 class _RuleTable(BaseModel):
-    """A rule as a file writes it: ``"git *"`` is one for commands, a table says more."""
+    """A rule in a settings file: ``"git *"`` is one for commands, a table can set more."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
@@ -247,10 +247,13 @@ class _Table(BaseModel):
 
 
 def settings_of(tables: Iterable[SettingsTable]) -> PermissionSettings:
-    """The settings of all files, in their order: a later mode, time or whitelist counts, and lists add up.
+    """Merge the settings of all files, in order: later modes, times and ``only`` replace earlier ones, lists add up.
+
+    Args:
+        tables: the ``[permissions]`` tables with their origins.
 
     Raises:
-        ConfigError: a key is unknown, a value is wrong, or a file that is not trusted would loosen something.
+        ConfigError: a key is unknown, a value is invalid, or an untrusted file would relax a setting.
     """
     settings = PermissionSettings()
     for table in tables:
@@ -289,7 +292,7 @@ def _given(value: float | None, default: float) -> float:
 
 
 def _narrowed(known: tuple[str, ...], added: tuple[str, ...], *, trusted: bool) -> tuple[str, ...]:
-    """A later whitelist counts; one that is not trusted only takes tools away."""
+    """Return the later allowlist of tools; an untrusted one can only remove tools."""
     if not added or trusted or not known:
         return added or known
     return tuple(name for name in added if name in known) or ("",)

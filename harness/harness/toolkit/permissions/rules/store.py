@@ -1,7 +1,7 @@
-"""The file of the user's lasting rules: what was answered with *always*, and what ``harness permissions add`` wrote.
+"""The user's rule file: decisions with the scope *always*, and rules from ``harness permissions add``.
 
-It is private (0600), written as a whole, and locked while it is changed, so that no process loses what another one
-added. A file that cannot be trusted is never taken for empty, and never written over.
+It is private (0600), replaced as a whole, and locked during a change, so that no process loses a rule of another. A
+file that cannot be trusted is never treated as empty and never overwritten.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = ["LoadedRules", "RuleFile", "rule_file_path"]
 
 VERSION = 1
 LOCK_LIMIT = 5.0
-"""Seconds to wait for another process that changes the file."""
+"""Seconds to wait for another process that is changing the file."""
 SIZE_LIMIT = 64 << 20
-HINT = "look at the file, and repair or remove it"
-NEWER = "use that harness, or move the file away"
+HINT = "check the file, and repair or remove it"
+NEWER = "use that version of harness, or move the file"
 
 
 def rule_file_path() -> Path:
-    """Beside the user's settings."""
+    """Return the path of the rule file, next to the user's settings."""
     return user_config_path().parent / "permissions.json"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedRules:
-    """What the file says. ``failure`` is why it cannot be trusted: then its rules are not known."""
+    """The rules of the file; ``failure``: why it cannot be trusted, so its rules are unknown."""
 
     rules: tuple[Rule, ...] = ()
     failure: str = ""
@@ -49,7 +49,7 @@ class LoadedRules:
 
 
 class _NewerVersion(ValueError):
-    """A harness of a later version wrote it."""
+    """The file was written by a newer version of harness."""
 
 
 class _RuleEntry(BaseModel):
@@ -74,7 +74,7 @@ class _Document(BaseModel):
 
 
 class RuleFile:
-    """The file. Its methods block: call them in a worker thread."""
+    """The rule file. Its methods block: call them in a worker thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -82,7 +82,7 @@ class RuleFile:
         self._stored = LoadedRules()
 
     def load(self) -> LoadedRules:
-        """What it says now; read again only when it has changed. Never raises."""
+        """Return the current rules; the file is read again only if it changed. Never raises."""
         stamp = self._stamp()
         if self._seen is None or stamp != self._seen:
             self._stored = self._read()
@@ -90,15 +90,18 @@ class RuleFile:
         return self._stored
 
     def add(self, rules: Sequence[Rule]) -> None:
-        """Add rules, at the end; those that are there stay once.
+        """Append rules that are not in the file yet.
 
         Raises:
-            ConfigError: the file cannot be trusted, locked or written; nothing has changed.
+            ConfigError: the file cannot be trusted, locked or written; it is unchanged.
         """
         self._change(lambda known: [*known, *(rule for rule in rules if rule.rule_id not in _ids(known))])
 
     def remove(self, rule_id: str) -> Rule | None:
-        """Take a rule out; returns it, or None when there is none of that id.
+        """Remove a rule.
+
+        Returns:
+            The rule; None if there is no rule with that id.
 
         Raises:
             ConfigError: as for :meth:`add`.
@@ -128,7 +131,7 @@ class RuleFile:
             return LoadedRules()
         except OSError as error:
             is_link = error.errno == errno.ELOOP and self.path.is_symlink()
-            what = "is a link" if is_link else (error.strerror or str(error)).lower()
+            what = "is a symbolic link" if is_link else (error.strerror or str(error)).lower()
             return LoadedRules(failure=f"{self.path}: {what}")
         except ValueError as error:
             return LoadedRules(failure=f"{self.path} {error}", hint=NEWER if isinstance(error, _NewerVersion) else HINT)
@@ -153,7 +156,7 @@ class RuleFile:
 
     def _write(self, rules: Sequence[Rule]) -> None:
         document = {"version": VERSION, "rules": [_entry(rule) for rule in rules]}
-        data = json.dumps(document, indent=1).encode("ascii")  # a lone surrogate of a path stays what it is
+        data = json.dumps(document, indent=1).encode("ascii")  # escapes keep a lone surrogate of a path
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.{time.monotonic_ns()}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -194,14 +197,14 @@ def _parsed(data: bytes, origin: str) -> tuple[Rule, ...]:
     except _NewerVersion:
         raise
     except (ValidationError, ValueError, RecursionError) as error:
-        what = "has a wrong entry" if isinstance(error, ValidationError) else f"is not what harness wrote: {error}"
+        what = "has an invalid entry" if isinstance(error, ValidationError) else f"is not a valid rule file: {error}"
         raise ValueError(what) from error
 
 
 def _check_version(found: object) -> None:
     version = found.get("version") if isinstance(found, dict) else None
     if type(version) is int and version > VERSION:
-        raise _NewerVersion(f"was written by a newer harness (version {version})")
+        raise _NewerVersion(f"was written by a newer version of harness (format {version})")
 
 
 def _check(info: os.stat_result) -> None:
@@ -210,9 +213,9 @@ def _check(info: os.stat_result) -> None:
     if info.st_uid != os.geteuid():
         raise ValueError("belongs to another user")
     if info.st_mode & 0o077:
-        raise ValueError(f"is open to others (mode {stat.S_IMODE(info.st_mode):04o}; chmod 600 it)")
+        raise ValueError(f"is accessible to other users (mode {stat.S_IMODE(info.st_mode):04o}; run chmod 600 on it)")
     if info.st_size >= SIZE_LIMIT:
-        raise ValueError("is too long")
+        raise ValueError("is too large")
 
 
 def _check_directory(directory: Path) -> None:
@@ -221,18 +224,18 @@ def _check_directory(directory: Path) -> None:
         raise ValueError("is in a directory of another user")
     group_writes = info.st_mode & stat.S_IWGRP and info.st_gid not in (os.getegid(), 0)
     if (info.st_mode & stat.S_IWOTH or group_writes) and not info.st_mode & stat.S_ISVTX:
-        raise ValueError("is in a directory that others can write to")
+        raise ValueError("is in a directory that other users can write to")
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; the lock ends with the process that holds it."""
+    """Hold the lock of the file; it is released when the process exits."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + LOCK_LIMIT
         while not _try_lock(descriptor):
             if time.monotonic() > deadline:
-                raise ConfigError(f"{path} is held by another process", hint="try again")
+                raise ConfigError(f"{path} is locked by another process", hint="try again")
             time.sleep(0.01)
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What shell text would do, read before it runs."""
+"""Classification of shell commands before they run."""
 
 from __future__ import annotations
 

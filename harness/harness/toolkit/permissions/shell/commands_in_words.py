@@ -1,4 +1,4 @@
-"""Commands within words: values that are evaluated, loops, scripts that are written. Pure."""
+"""Commands within words: evaluated values, loops over words, and scripts that a command writes. Pure."""
 
 from __future__ import annotations
 
@@ -32,30 +32,32 @@ __all__ = [
 ]
 
 
-# -- Scripts that a command writes, as far as its text holds them: ``cat > x.sh <<EOF``, ``echo "..." | tee x.py``.
-# Pure.
+# -- Scripts that a command writes, if its text contains them: ``cat > x.sh <<EOF``, ``echo "..." | tee x.py``. Pure.
 #
-# What is in them is looked at as what is in a program for an interpreter: it may run later, when nobody sees it.
+# Their content is checked like a program for an interpreter: it may run later without a check.
 
 
 WRITERS = frozenset({"cat", "tee", "echo", "printf"})
-"""What writes the text that it is given, or reads."""
+"""Programs that write their operands or their input."""
 _SCRIPT = re.compile(
     r"(?:.*/)?(?:[^/]*\.(?:sh|bash|zsh|ksh|fish|py|pl|rb|php|lua|js|mjs|cjs|ts|ps1|mk|awk|tcl|service|timer|cron)"
     r"|(?:GNU)?[Mm]akefile|[Jj]ustfile|package\.json|Dockerfile|crontab|\.?[a-z]*(?:rc|profile|aliases)|envrc|\.envrc"
     r"|(?:.*/)?hooks/[a-z-]+|(?:\.git/|\.)?(?:git)?config)"
 )
-"""Names of files that run, or that name what runs."""
+"""Names of files that run or that configure what runs."""
 
 
 def written_script(name: str, words: Sequence[Word], given: Input, targets: Sequence[str]) -> str:
-    """The text that a command writes into a file that may run; empty when it writes none, or another text.
+    """Return the text that a command writes into a file that may run.
 
     Args:
         name: the program, without its directory.
         words: its words; the first is its name.
-        given: what it reads.
+        given: its standard input.
         targets: the files that its redirections write.
+
+    Returns:
+        The text; empty if it writes no such file, or a text that is not in the command.
     """
     if name not in WRITERS:
         return ""
@@ -67,19 +69,18 @@ def written_script(name: str, words: Sequence[Word], given: Input, targets: Sequ
     return text if files and runs else ""
 
 
-# -- Commands within the words of programs that nobody here knows: ``tini -- rm x``, ``perl -e 'system("rm x")'``.
-# Pure.
+# -- Possible commands within the words of unknown programs: ``tini -- rm x``, ``perl -e 'system("rm x")'``. Pure.
 #
-# It takes far more than there is, so that it only decides that somebody is asked: where such a command would be
-# blocked or, in mode ``auto``, denied by a rule.
+# It finds far too many, so a match only makes the command ask: where such a command would be blocked or, in mode
+# ``auto``, denied by a rule.
 
 
 MAX_CHARS = 256 << 10
-"""Characters of all that may be commands in one command, each up to its end; with more it asks."""
+"""Maximum total characters of possible commands in one command, each counted up to its end; with more it asks."""
 _SAY = frozenset({"echo", "printf", "logger", "wall", "write", "notify-send", "say", "tee", "cat", "true", ":"})
-"""What runs nothing of what it is given."""
+"""Programs that do not run their operands or input."""
 _TAKE_MESSAGES = frozenset({"git", "gh", "glab", "hg", "svn", "jj"})
-"""What is given texts for people, as by ``commit -m``."""
+"""Programs that take texts for readers, such as ``commit -m``."""
 _SEVERAL = frozenset(
     [
         *(name for name, program in PROGRAMS.items() if program.commands),
@@ -91,22 +92,22 @@ _SEVERAL = frozenset(
 )
 """Programs with sub-commands, which are words such as ``rm`` and ``run``."""
 _MARKS = frozenset({"exec", "run", "--", "-x", "-X", "--exec", "-exec", "foreach"})
-"""Behind one of these a program with sub-commands may be given a command."""
+"""After one of these words a program with sub-commands may take a command."""
 _NAME = re.compile(r"[A-Za-z0-9_./+][\w./+-]*")
 _ENDS = re.compile(r"[;|&\n`'\"(){}\[\]!<>$,%\\]+")
 _LIST_BEGINS = re.compile(r"[\[(](?=\s*[rub]{0,2}['\"`]?[\w./])")
 _LIST_ENDS = re.compile(r"[\])]")
 _LIST_WORDS = 24
-"""Words in which the operands of ``rm`` and ``harness`` are looked for, whatever stands between them."""
+"""Words searched for the operands of ``rm`` and ``harness``, with any text between them."""
 
 
 def embedded_reason(judgement: CommandClassification, patterns: Sequence[str]) -> str:
-    """Why a program may run a command that is blocked; empty when it does not."""
+    """Return why a program may run a blocked command; empty if none may."""
     for command in judgement.commands:
         runs = _embedded(command)
         if runs is None:
             return (
-                f"{command.argv[0] if command.argv else 'it'} is given more words that may be commands than are judged"
+                f"the words of {command.argv[0] if command.argv else 'it'} contain too many possible commands to check"
             )
         watched = {word for word in {words[0] for words in runs} if may_begin_blocked(word, patterns)}
         for words in runs:
@@ -116,13 +117,13 @@ def embedded_reason(judgement: CommandClassification, patterns: Sequence[str]) -
 
 
 def embedded_commands(judgement: CommandClassification) -> tuple[str, ...]:
-    """The texts of commands that programs may run, as rules know them."""
+    """Return the texts of commands that programs may run, in the form that rules match."""
     found = (words for command in judgement.commands for words in _embedded(command) or ())
     return tuple(dict.fromkeys(" ".join((posixpath.basename(words[0]), *words[1:])) for words in found))
 
 
 def _embedded(command: SimpleCommand) -> tuple[tuple[str, ...], ...] | None:
-    """What may be commands in the words of another; None when that is too much to be judged."""
+    """Return the possible commands in the words of another command; None if there are too many."""
     name = posixpath.basename(command.argv[0]) if command.argv else ""
     if command.read_only or name in _SAY:
         return _runs("", (), command.code) if name in WRITERS else ()
@@ -144,14 +145,14 @@ def _runs(name: str, argv: tuple[str, ...], code: str) -> tuple[tuple[str, ...],
 
 
 def _behind(name: str, argv: Sequence[str]) -> Iterable[tuple[str, ...]]:
-    """What stands behind a program, from each word on that may be the name of another."""
+    """Yield the words after a program from each word that may name another program."""
     first = next((at + 1 for at, word in enumerate(argv) if word in _MARKS), len(argv)) if name in _SEVERAL else 1
     for at in range(first, len(argv)):
         yield tuple(argv[at:])
 
 
 def _in_text(text: str) -> Iterable[tuple[str, ...]]:
-    """What may be a command in a program for an interpreter; also as a list of its words."""
+    """Yield possible commands in a program for an interpreter, also those written as lists of words."""
     parts = [part.split() for part in _ENDS.split(text)]
     for words in parts:
         for at in range(len(words)):
@@ -164,7 +165,7 @@ def _in_text(text: str) -> Iterable[tuple[str, ...]]:
 
 
 def _lists(text: str) -> Iterable[tuple[str, ...]]:
-    """The words of each list: ``["git", "push"]``, ``spawn("git", ["push"])``."""
+    """Yield the words of each list: ``["git", "push"]``, ``spawn("git", ["push"])``."""
     ends = [match.start() for match in _LIST_ENDS.finditer(text)]
     for begin in _LIST_BEGINS.finditer(text):
         at = bisect_right(ends, begin.start())
@@ -172,11 +173,11 @@ def _lists(text: str) -> Iterable[tuple[str, ...]]:
         yield tuple(word for part in parts for word in part.split())
 
 
-# -- Loops over words that are in the text: each command in the body is judged with each value of the variable. Pure.
+# -- Loops over words in the text: each command in the body is classified with each value of the variable. Pure.
 
 
 MAX_VALUES = 24
-"""Values with which one command is judged; a loop with more is judged as one over unknown words."""
+"""Maximum values with which one command is classified; a loop with more counts as a loop over unknown words."""
 _PIECE = re.compile(
     r"(?P<quote>\")|\$(?:(?P<name>[A-Za-z_]\w*)(?!:)|\{(?P<braced>[A-Za-z_]\w*)\})"  # zsh changes $f:h
     r"|[\w./:@%+,=-]+|(?P<glob>\*|\?)|~(?=/)| "
@@ -186,10 +187,11 @@ _SPLITS = re.compile(r"\s")
 
 
 def unrolled(found: ParsedCommand, *, changed: Sequence[str]) -> Iterator[ParsedCommand]:
-    """The command with each of the values that the variables of the loops around it have, or as it is.
+    """Yield the command with each value of the enclosing loop variables, or unchanged.
 
     Args:
-        changed: variables that something else sets, too.
+        found: the command.
+        changed: variables that something else also sets.
     """
     values = {name: words for name, words in found.loops if name not in changed and all(map(_seen, words))}
     used = [name for name in values if any(name in _names(word) for word in _words(found))]
@@ -201,7 +203,7 @@ def unrolled(found: ParsedCommand, *, changed: Sequence[str]) -> Iterator[Parsed
 
 
 def _seen(word: Word) -> bool:
-    """It stands in the text, but for the names of files that match it."""
+    """Return whether the text shows the word, apart from the names of files that match it."""
     return word.known or word.pattern or word.plain
 
 
@@ -229,13 +231,13 @@ def _redirect(item: Redirect, values: Mapping[str, Word]) -> Redirect:
 
 
 def _may_stand(value: Word, is_quoted: bool) -> bool:
-    """Whether the value stands there as it is: ``~+`` was a directory, and an unquoted one with blanks is split."""
+    """Return whether the shell inserts the value unchanged: ``~+`` expands, and unquoted blanks split it."""
     is_split = not is_quoted and not value.plain and _SPLITS.search(value.text) is not None
     return bool(value.text) and not is_split and not re.match(r"~[^/]", value.raw)
 
 
 def _put(word: Word, values: Mapping[str, Word]) -> Word:
-    """The word with values in it; as it is when something else in it is unknown, or a shell would split it."""
+    """Return the word with the values inserted; unchanged if another part is unknown or a shell would split it."""
     if word.known or not _names(word) & set(values):
         return word
     text, is_quoted, is_pattern, at = "", False, False, 0
@@ -265,18 +267,18 @@ def _put(word: Word, values: Mapping[str, Word]) -> Word:
     return Word(word.raw, text, known=False, lead=text[: first.start()] if first else text, pattern=True)
 
 
-# -- Words that run as commands though they stand as values: of variables, of options, of an index. Pure.
+# -- Values that run as commands: of variables, of options, of an array index. Pure.
 
 
 _COMMAND_VARIABLES = re.compile(
     r"[A-Z_]*(?:PAGER|EDITOR|BROWSER|ASKPASS|RSH)|VISUAL|GIT_SSH(?:_COMMAND)?|GIT_PROXY_COMMAND|GIT_EXTERNAL_DIFF"
     r"|SVN_SSH|LESSOPEN|LESSCLOSE|PROMPT_COMMAND|FCEDIT"
 )
-"""Variables whose value a program runs."""
+"""Variables whose value a program runs as a command."""
 _PROMPTS = re.compile(r"PS[0-4]|PROMPT|RPROMPT|PROMPT[1-4]|RPS1")
 _RUNS_INSIDE = re.compile(r"\$\(|`|\$\{[^}]*@P\}")
 _INDEX = re.compile(r"\[[^\]]*(?:\$\(|`)")
-"""An index, which arithmetic runs: ``a[$(command)]``."""
+"""An array index whose command arithmetic runs: ``a[$(command)]``."""
 _PROMPT_EXPANSION = re.compile(r"\$\{[^}\s]*@P\}")
 _SETTERS = frozenset({"export", "declare", "typeset", "readonly", "local", "env", "set", "setenv", "sudo", "doas"})
 _EVALUATING = frozenset(
@@ -285,7 +287,7 @@ _EVALUATING = frozenset(
         *("wait", "getopts", "mapfile", "readarray", "set", "eval", "shift", "exit", "return", "break", "continue"),
     ]
 )
-"""What takes some of its words for arithmetic, or for names of variables with an index."""
+"""Builtins that evaluate some of their words as arithmetic or as variable names with an index."""
 _OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("mapfile", "readarray"), "-C"),
     **dict.fromkeys(("complete", "compgen"), "-C"),
@@ -333,49 +335,49 @@ _NODE = frozenset({"npm", "pnpm", "yarn"})
 _NODE_SETTING = re.compile(
     r"(?:scripts\.[\w:.-]+|(?:script-)?shell|editor|viewer|init-module|git)(?:=(?P<command>.*))?", re.S
 )
-"""Settings of package managers that name a command for later."""
+"""Settings of package managers that store a command for later."""
 _TMUX_RUNS = frozenset(
     [
         *("new", "new-session", "neww", "new-window", "splitw", "split-window", "respawnp", "respawn-pane", "run"),
         *("respawn-window", "respawnw", "run-shell", "pipep", "pipe-pane", "if", "if-shell", "popup", "display-popup"),
     ]
 )
-"""Commands of tmux that take one for a shell."""
+"""tmux commands that take a shell command."""
 _ACTION = re.compile(r"(?:exec=|[\w:-]*Invoke[\w:]*=)(?P<command>.*)", re.DOTALL)
 _SSH_COMMAND = re.compile(
     r"(?i)\s*(?:ProxyCommand|LocalCommand|KnownHostsCommand|RemoteCommand)\s*[=\s]\s*(?P<command>.+)", re.S
 )
 _SSH = frozenset({"ssh", "scp", "sftp", "autossh", "sshfs", "mosh"})
 _ACTIONS = frozenset({"tar", "gtar", "bsdtar", "apt", "apt-get", "aptitude"})
-"""Programs with options whose value is a command in some of its forms only."""
+"""Programs with options whose value is a command only in some forms."""
 _USUAL = re.compile(
     r"(?:ssh|rsh|less|more|cat|most|vim?|nano|emacs|true|gzip|pigz|p?bzip2|pixz|xz|zstd(?:mt)?|lz4|lzip|lzop|brotli)"
     r"(?:[ ]-(?:[A-Za-z0-9]+|-[a-z-]+)(?:[ ][0-9]+)?)*"
 )
-"""Commands that are the usual ones there. Files in their words are judged with those of the program."""
+"""Usual commands in such values; files in their words are checked with those of the program."""
 
 
 def evaluates_text(found: ParsedCommand) -> str:
-    """Why a text in a simple command may run commands that nobody sees; empty when none does."""
+    """Return why a text in a simple command may run commands that are not in it; empty if none may."""
     if _PROMPT_EXPANSION.search(found.text):
-        return "${...@P} runs what is in a variable"
+        return "${...@P} may run a command in a variable"
     prompts = (value for name, value in _assigned(found) if _PROMPTS.fullmatch(name))
     if any(_RUNS_INSIDE.search(value.text) for value in prompts):
-        return "a prompt runs what is in it"
+        return "a prompt variable contains a command that the shell runs"
     name = found.words[0].text.rpartition("/")[2] if found.words else ""
     words = [*(word for _, word in found.assigned), *(found.words[1:] if name in _EVALUATING else ())]
     if any(word.known and _INDEX.search(word.text) for word in words):
-        return "an index runs the command in it"
+        return "an array index contains a command that the shell runs"
     return "a history expansion runs an earlier command" if re.match(r"!(?:[!\w?-]|$)", _first(found)) else ""
 
 
 def _first(found: ParsedCommand) -> str:
-    """The first word, but for ``!`` before a command."""
+    """Return the first word; empty for ``!`` before a command."""
     return found.words[0].raw if found.words and found.words[0].raw != "!" else ""
 
 
 def commands_in_variables(found: ParsedCommand) -> list[Word]:
-    """The texts of variables that programs run: ``PAGER='less -R' man ls``."""
+    """Return the values of variables that programs run as commands: ``PAGER='less -R' man ls``."""
     values = (value for name, value in _assigned(found) if _COMMAND_VARIABLES.fullmatch(name) and value.known)
     return [value for value in values if _is_unusual(value.text)]
 
@@ -385,7 +387,7 @@ def _is_unusual(command: str) -> bool:
 
 
 def _assigned(found: ParsedCommand) -> list[tuple[str, Word]]:
-    """What variables are set to, also by ``export`` and ``env``."""
+    """Return the variables that the command sets, also by ``export`` and ``env``, with their values."""
     pairs = list(found.assigned)
     if found.words and found.words[0].text.rpartition("/")[2] in _SETTERS:
         for word in found.words[1:]:
@@ -396,15 +398,16 @@ def _assigned(found: ParsedCommand) -> list[tuple[str, Word]]:
 
 
 def _unquoted(value: str) -> str:
-    """``export A='b c'`` is read as one word with its quotes."""
+    """Remove quotes: ``export A='b c'`` is parsed as one word with its quotes."""
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 
 def commands_in_options(name: str, words: Sequence[Word]) -> list[Word]:
-    """The texts in the options of a program that it runs as commands; those that are not known are left out.
+    """Return the option values of a program that it runs as commands, without those only known at run time.
 
     Args:
         name: the program, without its directory.
+        words: the words after it.
     """
     texts = [word.text for word in words if word.known]
     if name == "git":
@@ -417,7 +420,7 @@ def commands_in_options(name: str, words: Sequence[Word]) -> list[Word]:
         kept = [value for value in values if _SSH_COMMAND.fullmatch(value) or not re.match(r"\s*[A-Za-z]+[=\s]", value)]
         values = [match["command"] if (match := _SSH_COMMAND.fullmatch(value)) else value for value in kept]
     commands = [match["command"] if (match := _ACTION.fullmatch(value)) else value for value in values]
-    if name in _ACTIONS:  # of -o and --checkpoint-action, what is no command
+    if name in _ACTIONS:  # drop values of -o and --checkpoint-action that are not commands
         commands = [
             command for command in commands if not re.match(r"[\w.-]+(?:::[\w:-]*)?=|(?:dot|echo|bell)\b", command)
         ]
@@ -429,7 +432,7 @@ def commands_in_options(name: str, words: Sequence[Word]) -> list[Word]:
 
 
 def _of_node(texts: Sequence[str], text: str) -> str:
-    """The command in ``npm pkg set scripts.NAME=COMMAND`` and ``npm config set script-shell=COMMAND``."""
+    """Return the command in ``npm pkg set scripts.NAME=COMMAND`` or ``npm config set script-shell=COMMAND``."""
     match = _NODE_SETTING.fullmatch(text)
     if match is None:
         return ""

@@ -1,4 +1,4 @@
-"""Commands of container engines, told apart: the sub-command, its options, and what it would run. Pure."""
+"""Parsed commands of container engines: the sub-command, its options, and the inner command. Pure."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ _COMPOSE_RUN = (
 
 @dataclass(frozen=True, slots=True)
 class ContainerCommand:
-    """One command of an engine.
+    """A command of a container engine.
 
-    ``leading``: the words before the sub-command. ``verb``: the sub-command, without ``container`` and its like.
-    ``options``: the words behind it that are not part of what it runs. ``inner``: what it runs in a container.
-    ``reason``: why it cannot be told apart.
+    ``leading``: the words before the sub-command. ``verb``: the sub-command, without a group such as ``container``.
+    ``options``: the words after it that are not part of the inner command. ``inner``: the command in the container.
+    ``reason``: why it cannot be parsed.
     """
 
     engine: str
@@ -69,12 +69,12 @@ class ContainerCommand:
 
     @property
     def runs(self) -> bool:
-        """It runs a command in a container, or that of its image."""
+        """Whether it runs a command in a container, or the default command of the image."""
         return self.group in ("", "compose") and self.verb in _RUNS | {"unshare"}
 
 
 def container_command(words: Sequence[Word]) -> ContainerCommand | None:
-    """Tell a command apart; None for other programs, and where there is no sub-command."""
+    """Parse an engine command; None for other programs and without a sub-command."""
     engine = posixpath.basename(words[0].text) if words else ""
     if engine in COMPOSERS:
         return _composed(engine, (), words[1:])
@@ -117,7 +117,7 @@ def _composed(engine: str, leading: tuple[Word, ...], rest: Sequence[Word]) -> C
 def _split(
     engine: str, leading: tuple[Word, ...], group: str, verb: str, after: tuple[Word, ...], options: str
 ) -> ContainerCommand:
-    """Tell the options of a sub-command from what it runs: the first operand is the container or image."""
+    """Separate the options of a sub-command from its inner command; the first operand is the container or image."""
     parsed = parse_options(after, grammar(options), permute=False)
     count = len(after) - len(parsed.operands)
     entry = parsed.value("--entrypoint")

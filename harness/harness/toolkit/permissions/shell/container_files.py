@@ -1,4 +1,4 @@
-"""Files of the host that a command gives to a container: outside of the working directory, somebody is asked."""
+"""Check of the host files that a command gives a container: files outside of the working directory ask."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ _UNKNOWN = re.compile(r"[$`]")
 
 
 def reaches_any_file(judgement: CommandClassification) -> str:
-    """Why a command may reach any file of the host through a container; empty when it does not. Pure."""
+    """Return why a command may access any host file through a container; empty if it may not. Pure."""
     for command in judgement.commands:
         if not command.read_only and (reason := container_reach(command.argv).reason):
             return reason
         if not command.read_only and reaches_by_socket(command.argv):
-            return f"{command.argv[0]} speaks to an engine of containers, which may reach any file of the host"
+            return f"{command.argv[0]} uses the socket of a container engine, which may access any file on the host"
     return ""
 
 
 class ContainerFiles:
-    """Looks where the files are that a command gives to a container.
+    """Resolves the host files that a command gives a container.
 
     Args:
-        operands: the words of the command on the target.
-        start: the working directory; empty when nobody knows.
+        execution: the target.
+        operands: the words of the command, resolved on the target.
+        start: the working directory; empty if unknown.
     """
 
     def __init__(self, execution: ExecutionContext, operands: OperandPaths, start: str) -> None:
@@ -45,16 +46,16 @@ class ContainerFiles:
         self._start = start
 
     async def reason(self, judgement: CommandClassification) -> str:
-        """Why somebody must be asked about them; empty when nobody must.
+        """Return why the files require approval; empty if they do not.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         for command in judgement.commands:
             reach = container_reach(() if command.read_only else command.argv)
             for mount in reach.mounts:
                 if not mount.by_name and (reach.elsewhere or await self._is_outside(mount)):
-                    return f"{command.argv[0]} gives a container {mount.source}, outside of the working directory"
+                    return f"{command.argv[0]} gives a container {mount.source}, outside the working directory"
         return ""
 
     async def _is_outside(self, mount: Mount) -> bool:

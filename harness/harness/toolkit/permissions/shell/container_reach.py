@@ -1,7 +1,7 @@
-"""What a command gives a container of the host's files: mounts, copies, devices and rights over the host. Pure.
+"""Access to the host that a command gives a container: mounts, copies, devices and capabilities. Pure.
 
-A container's engine runs with more rights than the account that speaks to it, and the container has other names for
-what it is given. So what a command names in the container says nothing of the files that it reaches.
+A container engine runs with more rights than the account that uses it, and host files have other names in the
+container. So the names in the command do not show which host files it can access.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from .wrappers import WRAPPERS
 
 __all__ = ["ContainerReach", "Mount", "container_directories", "container_reach", "reaches_by_socket"]
 
-_ANY = "may reach any file of the host"
+_ANY = "may access any file on the host"
 _WHERE = re.compile(r"""["']?(?:\$\(pwd(?: -[PL])?\)|`pwd`|\$PWD\b|\$\{PWD\})["']?""")
 _PIECE = re.compile(r"((?:\$\{[^}]*\}|\$\([^)]*\)|[^:])*)(?::|$)")
 _VOLUME = re.compile(r"[A-Za-z0-9][\w.-]*")
-"""The name of a volume, which is no path of the host's."""
+"""The name of a volume, which is not a host path."""
 _UNKNOWN = re.compile(r"[$`]")
 _SOURCES = frozenset({"src", "source", "device", "volume-opt=device", "volume-opt=src"})
 _TARGETS = frozenset({"dst", "dest", "destination", "target"})
 _CAPABILITIES = re.compile(
     r"(?i)(?:cap_)?(?:all|sys_(?:admin|module|rawio|ptrace|boot)|dac_read_search|bpf|perfmon|mac_admin|mac_override)"
 )
-"""With one of these a program may leave its container, or open files by their numbers."""
+"""Capabilities with which a program may escape its container or open files by handle."""
 _HARMLESS_SPACE = re.compile(r"(?:private|none|shareable|container:.*|service:.*|pod|)")
 _UNMASKS = re.compile(r"(?i)(?:systempaths=unconfined|unmask=.*|proc-opts=.*)")
 _SOCKET = re.compile(r"(?:docker|podman|containerd|crio|buildkitd|(?:lxd|incus)/unix)\.sock(?:et)?(?![\w.])")
@@ -46,10 +46,10 @@ _PROGRAMS_OF_THE_HOST = "--hooks-dir --conmon --runtime --module --cdi-spec-dir 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or directory of the host, as it is written, that a container gets under the name ``target``.
+    """A host file or directory, as written, that a container gets under the name ``target``.
 
-    ``only_directory``: the word is one only where it is a directory. ``by_name``: the command changes only which
-    names there are (``chroot``), with the rights of the account.
+    ``only_directory``: the word is a mount only if it is a directory. ``by_name``: the command only changes path names
+    (``chroot``) and runs with the rights of the account.
     """
 
     source: str
@@ -62,10 +62,10 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class ContainerReach:
-    """What a command gives to a container.
+    """The host access that a command gives a container.
 
-    ``reason``: why that may be any file of the host; empty when it is the ``mounts`` alone. ``elsewhere``: the engine
-    may be on another machine, so that nobody knows what the mounts are.
+    ``reason``: why it may access any host file; empty if only the ``mounts``. ``elsewhere``: the engine may be on
+    another machine, so the mounts are unknown.
     """
 
     mounts: tuple[Mount, ...] = ()
@@ -74,13 +74,17 @@ class ContainerReach:
 
 
 def reaches_by_socket(argv: Sequence[str]) -> bool:
-    """Whether another program than an engine speaks to the socket of one, through which it can do all of this."""
+    """Return whether a program other than an engine uses the socket of one, with which it can do all of this."""
     name = posixpath.basename(argv[0]) if argv else ""
     return name not in ENGINES | COMPOSERS and any(map(_SOCKET.search, argv[1:]))
 
 
 def container_reach(argv: Sequence[str]) -> ContainerReach:
-    """What a simple command gives to a container."""
+    """Return the host access that a simple command gives a container.
+
+    Args:
+        argv: the words of the command.
+    """
     name = posixpath.basename(argv[0]) if argv else ""
     if name in ENGINES | COMPOSERS:
         found = container_command([Word.of(word) for word in argv])
@@ -90,7 +94,7 @@ def container_reach(argv: Sequence[str]) -> ContainerReach:
 
 
 def container_directories(argv: Sequence[str]) -> tuple[str, ...]:
-    """The directories in a container in which a command of its engine starts another one."""
+    """Return the directories in a container in which an engine command starts the inner command."""
     name = posixpath.basename(argv[0]) if argv else ""
     found = container_command([Word.of(word) for word in argv]) if name in ENGINES | COMPOSERS else None
     return tuple(loose_values(_texts(found.options), "-w --workdir")) if found is not None and found.runs else ()
@@ -102,13 +106,13 @@ def container_directories(argv: Sequence[str]) -> tuple[str, ...]:
 def _of_engine(command: ContainerCommand) -> ContainerReach:
     leading, words = _texts(command.leading), _texts(command.options)
     runs_host = loose_values(leading, _PROGRAMS_OF_THE_HOST)
-    reason = f"{runs_host[0]} is a program or setting of the host" if runs_host else _rights(command, words)
+    reason = f"{runs_host[0]} is a program or setting on the host" if runs_host else _rights(command, words)
     elsewhere = bool(loose_values(leading, "-H --host --context -c --url --connection --remote -r"))
     return ContainerReach(tuple(_mounts(command, words)), reason, elsewhere)
 
 
 def _rights(command: ContainerCommand, words: Sequence[str]) -> str:
-    """What lets the container out of its walls."""
+    """Return why the container may access any host file; empty if it may not."""
     name = " ".join(filter(None, (command.engine, command.group, command.verb)))
     if (command.group, command.verb) in (("plugin", "install"), ("plugin", "enable"), ("container", "runlabel")):
         return f"{name} {_ANY}"
@@ -143,7 +147,7 @@ def _mounts(command: ContainerCommand, words: Sequence[str]) -> Iterable[Mount]:
 
 
 def _volume(value: str) -> Mount | None:
-    """``SOURCE:TARGET:OPTIONS``; without a colon it is a volume without a name."""
+    """Parse ``SOURCE:TARGET:OPTIONS``; without a colon it is an anonymous volume."""
     source, target, options = _pieces(value)
     if _VOLUME.fullmatch(source) or (not target and not _UNKNOWN.search(value)):
         return None
@@ -156,7 +160,7 @@ def _pieces(value: str) -> tuple[str, str, str]:
 
 
 def _mounted(value: str) -> Iterable[Mount]:
-    """``type=bind,src=SOURCE,dst=TARGET``, in the form of a line of CSV."""
+    """Parse ``type=bind,src=SOURCE,dst=TARGET``, a line of CSV."""
     fields = next(csv.reader([value]), [])
     given = [(name.lower(), text) for name, _, text in (_field(field) for field in fields)]
     target = next((text for name, text in given if name in _TARGETS), "")
@@ -175,7 +179,7 @@ def _field(text: str) -> tuple[str, str, str]:
 
 
 def _copied(words: Sequence[str]) -> Iterable[Mount]:
-    """``cp FILE CONTAINER:FILE`` and the other way around."""
+    """Yield the host files of ``cp FILE CONTAINER:FILE`` and ``cp CONTAINER:FILE FILE``."""
     operands = [word for word in words if not word.startswith("-")]
     for word, is_last in zip(operands, (*([False] * (len(operands) - 1)), True), strict=False):
         if word and (":" not in word or word.startswith(("/", ".", "~", "$PWD", "${PWD}", "$(pwd)"))):
@@ -183,7 +187,7 @@ def _copied(words: Sequence[str]) -> Iterable[Mount]:
 
 
 def _built(words: Sequence[str]) -> Iterable[Mount]:
-    """All of the directory from which an image is built, and what is named beside it."""
+    """Yield the build directory of an image, and other inputs and outputs of the build."""
     for word in words:
         if not word.startswith("-"):
             yield Mount(_here(word), writes=False, only_directory=True)
@@ -195,7 +199,7 @@ def _built(words: Sequence[str]) -> Iterable[Mount]:
         yield from (Mount(_here(place), reads=False) for place in places or ([] if "=" in value else [value]) if place)
 
 
-# -- other programs that make containers, or enter what others see
+# -- other programs that create containers or enter namespaces
 
 
 def _kubernetes(words: Sequence[str]) -> ContainerReach:
@@ -212,14 +216,14 @@ def _kubernetes(words: Sequence[str]) -> ContainerReach:
 
 
 def _entered(words: Sequence[str]) -> ContainerReach:
-    """``nsenter``: with the mounts, the root or the directory of another process."""
+    """Check ``nsenter`` with the mounts, root or working directory of another process."""
     given = parse_options([Word.of(word) for word in words], grammar(WRAPPERS["nsenter"].options), permute=False)
     way = next((name for name, _ in given.given if name in _ENTERING), "")
     return ContainerReach(reason=f"nsenter with {way} {_ANY}" if way else "")
 
 
 def _rooted(names: str) -> Callable[[Sequence[str]], ContainerReach]:
-    """A program whose operand, or option, is the directory that its command has for ``/``."""
+    """Return a reader for a program whose operand or option is the root directory of its command."""
 
     def read(words: Sequence[str]) -> ContainerReach:
         given = loose_values(words, names) if names else [word for word in words if not word.startswith("-")][:1]
@@ -229,7 +233,7 @@ def _rooted(names: str) -> Callable[[Sequence[str]], ContainerReach]:
 
 
 def _bubblewrap(words: Sequence[str]) -> ContainerReach:
-    """``bwrap --bind SOURCE TARGET``."""
+    """Read the mounts of ``bwrap --bind SOURCE TARGET``."""
     found = [
         Mount(_here(source), target, writes="ro-" not in option, by_name=True)
         for option, source, target in zip(words, words[1:], words[2:], strict=False)
@@ -260,7 +264,7 @@ def _systemd_run(words: Sequence[str]) -> ContainerReach:
 
 
 def _bound(words: Sequence[str]) -> ContainerReach:
-    """``apptainer exec -B SOURCE:TARGET IMAGE``, ``buildah run -v SOURCE:TARGET``."""
+    """Read the mounts of ``apptainer exec -B SOURCE:TARGET IMAGE``, ``buildah run -v SOURCE:TARGET``."""
     values = _split(loose_values(words, "-B --bind -v --volume"))
     found = [mount for value in values if (mount := _volume(value if ":" in value else f"{value}:{value}"))]
     more = [mount for value in loose_values(words, "--mount") for mount in _mounted(value)]
@@ -278,7 +282,7 @@ def _hosted(words: Sequence[str]) -> str:
 
 
 def _lxd(words: Sequence[str]) -> ContainerReach:
-    """``lxc config device add C NAME disk source=/srv path=/x``, ``lxc launch -c security.privileged=true``."""
+    """Check ``lxc config device add C NAME disk source=/srv path=/x``, ``lxc launch -c security.privileged=true``."""
     settings = [word for word in words if re.match(r"(?:security\.(?:privileged|nesting)|raw\.\w+)(?:=|$)", word)]
     reason = f"a container with {settings[0]} {_ANY}" if settings else ""
     sources = [word.partition("=")[2] for word in words if word.startswith("source=")]
@@ -291,7 +295,7 @@ def _lxd(words: Sequence[str]) -> ContainerReach:
 
 
 def _machines(words: Sequence[str]) -> ContainerReach:
-    """``machinectl bind MACHINE SOURCE TARGET``, ``copy-to``, ``copy-from``."""
+    """Read the host files of ``machinectl bind MACHINE SOURCE TARGET``, ``copy-to`` and ``copy-from``."""
     operands = [word for word in words if not word.startswith("-")]
     verb = operands[0] if operands else ""
     if verb in ("bind", "copy-to"):
@@ -303,7 +307,7 @@ def _machines(words: Sequence[str]) -> ContainerReach:
 
 
 def _here(word: str) -> str:
-    """A source as a word that the rest of the judge knows: ``$(pwd)/x`` is ``./x``."""
+    """Return a source as a relative path: ``$(pwd)/x`` is ``./x``."""
     match = _WHERE.match(word)
     return f".{word[match.end() :]}" if match is not None else word
 

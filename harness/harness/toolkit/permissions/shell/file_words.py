@@ -1,7 +1,7 @@
-"""Files that a program names in a part of a word, each in its own way: ``curl --cert FILE:PASSWORD``. Pure.
+"""Files that a program names in a part of a word, in its own syntax: ``curl --cert FILE:PASSWORD``. Pure.
 
-What stands in a word by itself, behind ``=``, ``@`` or ``:``, or in a list is found without knowing the program. This
-takes more than there is: what is no file is not there.
+Files that are a whole word, follow ``=``, ``@`` or ``:``, or are in a list are found for every program. The results may
+include texts that are not files; such files do not exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .words import loose_values
 __all__ = ["files_in_words", "near_files", "unseen_files"]
 
 _PROSE = 16
-"""Words of one text from which on it is a sentence: of the others those count that have a sign of a file's name."""
+"""Words of a text that all count; in a longer text, a sentence, later words count only if they look like file names."""
 _NAMES = re.compile(r"[/~_\d-]|\.\w").search
 _ENDS = re.compile(r"[\s=@:,;|<>!'\"(){}\[\]&?]+")
 _CURL_VALUES = "AbcCdDeEFhHKmoPQrtTuUwXyYz"
@@ -24,7 +24,7 @@ _SSH_VALUES = "BbcDEeFIiJLlmOopPQRSWw"
 _CERTIFICATE = re.compile(r"-[A-Za-z0-9#]*E|--(?:proxy-)?cer[a-z]*")
 _UNESCAPED_COLON = re.compile(r"(?<!\\):")
 _FORM = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|([^,;]*))\s*(?:;(?:"(?:\\.|[^"\\])*"|[^,"])*)?""")
-"""A file of ``curl -F``, and what follows it of its type and name."""
+"""A file of ``curl -F``, and the type and name after it."""
 _OUTPUT = re.compile(r"%output\{(?:>>)?([^}]*)\}")
 _OPENS = r"(?i:(?:open|read|file|load|exec)\w{0,30}|path|include|require|source|system|run|[<>`])"
 _QUOTED = re.compile(rf"""(?P<opens>{_OPENS}[ \t]{{0,8}}[(]?[ \t]{{0,8}})?['"`](?P<text>[^'"`\n]+)['"`]""")
@@ -52,20 +52,22 @@ _SQL_FILES = re.compile(
 
 
 def files_in_words(name: str, words: Sequence[str]) -> Iterable[str]:
-    """What may be files in the words behind a program.
+    """Return the possible files in the words after a program.
 
     Args:
         name: the program, without its directory.
+        words: the words after it.
     """
     read = _READERS.get(name)
     return dict.fromkeys(found for found in (read(words) if read is not None else ()) if found)
 
 
 def near_files(name: str, code: str) -> Iterable[str]:
-    """What may be near files in a program for an interpreter: its texts in quotes, and commands that open files.
+    """Return possible relative files in a program for an interpreter: quoted texts and operands of open commands.
 
     Args:
         name: the interpreter, without its directory.
+        code: the program text.
     """
     texts = _opened(code)
     quoted = (word for text in texts for number, word in enumerate(text.split()) if number < _PROSE or _NAMES(word))
@@ -75,7 +77,7 @@ def near_files(name: str, code: str) -> Iterable[str]:
 
 
 def _opened(code: str) -> Iterable[str]:
-    """The texts in quotes that look like files, or stand where one is opened: ``open F, "<", "x"``."""
+    """Yield the quoted texts that look like files or are opened: ``open F, "<", "x"``."""
     before = ""
     for match in _QUOTED.finditer(code):
         if match["opens"] or before in ("<", "+<", ">", ">>", "r", "rb") or re.search(r"[./\s]", match["text"]):
@@ -84,26 +86,26 @@ def _opened(code: str) -> Iterable[str]:
 
 
 def unseen_files(name: str, words: Sequence[str]) -> str:
-    """Why nobody sees in the words of a program which files it opens; empty when that is not so."""
+    """Return why the words of a program do not show which files it opens; empty if they do."""
     if name != "curl":
         return ""
     if any(word.startswith("--expand-") for word in words):
         return "which files curl opens is only known when it expands its variables"
     if {"-", "/dev/stdin", "/dev/fd/0"} & {*loose_values(words, "-K --config")}:
-        return "which files curl opens is told by what it reads"
+        return "which files curl opens depends on its input"
     if any(re.search(r"#\d", value) for value in loose_values(words, "-o --output")):
-        return "which files curl writes depends on the parts of an address"
+        return "which files curl writes depends on the parts of a URL"
     return ""
 
 
 def _tokens(words: Iterable[str]) -> Iterable[str]:
-    """All parts of some words."""
+    """Yield all parts of some words."""
     for word in words:
         yield from (part for part in _ENDS.split(word) if part and not part.isdigit())
 
 
 def _behind_letters(words: Iterable[str], values: str) -> Iterable[str]:
-    """The value in the same word as the letters of several options: ``-sKFILE``."""
+    """Yield values in the same word as several option letters: ``-sKFILE``."""
     for word in words:
         match = re.match(rf"-[A-Za-z0-9#]*?[{values}]", word)
         if match is not None and not word.startswith("--"):
@@ -125,12 +127,12 @@ def _curl(words: Sequence[str]) -> Iterable[str]:
 
 
 def _certificate(value: str) -> str:
-    """``FILE:PASSWORD``, in which a colon of FILE stands behind a backslash."""
+    """Return the file of ``FILE:PASSWORD``; a colon in FILE is escaped with a backslash."""
     return re.sub(r"\\(.)", r"\1", _UNESCAPED_COLON.split(value)[0])
 
 
 def _form_files(content: str) -> Iterable[str]:
-    """``@FILE,"FILE";type=x`` and ``<FILE``."""
+    """Yield the files of ``@FILE,"FILE";type=x`` and ``<FILE``."""
     content = content.lstrip()
     if not content.startswith(("@", "<")):
         return
@@ -157,14 +159,14 @@ def _rsync(words: Sequence[str]) -> Iterable[str]:
 
 
 def _sql(words: Sequence[str]) -> Iterable[str]:
-    """Commands and functions that name files, and ``host=x sslkey=FILE``."""
+    """Yield files in SQL commands and functions, and in ``host=x sslkey=FILE``."""
     for word in words:
         yield from (match[1] for match in _SQL_FILES.finditer(word))
         yield from re.findall(r"\b(?:ssl\w+|passfile|service\w*|\w*file)\s*=\s*'?([^\s&'\"]+)", word)
 
 
 def _git(words: Sequence[str]) -> Iterable[str]:
-    """Settings for one command, of which some are commands."""
+    """Yield parts of settings for one command, as some settings are commands."""
     yield from _tokens(value.partition("=")[2] for value in loose_values(words, "-c --config"))
 
 

@@ -1,4 +1,4 @@
-"""Commands of git, and what git is asked before one that shows the content of tracked files. Pure."""
+"""Git commands, and the queries that list the files whose content a git command would show. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 
-# -- The names of the commands of git: what is none of these may be an alias of the repository.
+# -- Built-in git commands: any other name may be an alias of the repository.
 
 
 _COMMANDS = (
@@ -41,18 +41,18 @@ _COMMANDS = (
     "worktree write-tree"
 )
 GIT_COMMANDS = frozenset(_COMMANDS.split())
-"""Those that git 2.39 itself has; no alias takes their place."""
+"""The commands of git 2.39; an alias cannot replace them."""
 
 
-# -- What git is asked before a command of it that shows the content of tracked files: which files those are. Pure.
+# -- Queries for the files whose content a git command would show. Pure.
 #
-# A command that only reads is asked again with ``--name-only``. Of one that does more (``format-patch``,
-# ``archive``, ``add -p``) a harmless command is made that names the same files, out of its revisions and paths
-# alone.
+# For a command that only reads, the query is the same command with ``--name-only``. For one that does more
+# (``format-patch``, ``archive``, ``add -p``), it is a harmless command that lists the same files, built only from the
+# revisions and paths.
 
 
 _SHOWING = frozenset({"show", "diff"})
-"""These show content unless an option says otherwise; the others when one says so."""
+"""These show content unless an option turns it off; the others only with an option."""
 _ON_REQUEST = frozenset(
     [
         *(("log",), ("whatchanged",), ("diff-tree",), ("diff-index",), ("diff-files",), ("stash", "show")),
@@ -65,30 +65,30 @@ _PATCH = re.compile(
     r"|check|submodule=diff).*"
 )
 _NAMES_ONLY = frozenset({"--name-only", "--name-status", "--no-index"})
-"""With one of these no content is shown, whatever else is said."""
+"""With one of these no content is shown, whatever the other options are."""
 _NO_PATCH = frozenset({"--no-patch", "--quiet", "-s"})
-"""What an option for a patch takes back, in some versions wherever it stands."""
+"""Overridden by an option that shows a patch, in some versions in any order."""
 _GREP_NAMES = re.compile(r"-[^-efABCmO]*[lLcq].*|--(?:name-only|files-with|count|quiet).*")
-"""In a group of letters nothing stands before these that takes the rest of the word (``-iecret``)."""
+"""No letter before these takes the rest of the word as its value (``-iecret``)."""
 _SUMMARY = re.compile(r"--(?:stat|numstat|shortstat|dirstat|summary|raw)(?:=.*)?")
 _DROPPED = re.compile(r"--(?:format|pretty|oneline|graph|color|no-color|decorate|relative|abbrev-commit|check)(?:=.*)?")
-"""Options that would put other text between the names, or shorten them."""
+"""Options that would print other text between the names or shorten them."""
 _WITH_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"})
 _HARMLESS_LEADING = frozenset({"--no-pager", "-P", "-p", "--paginate", "--no-optional-locks", "--literal-pathspecs"})
-UNKNOWN_OPTIONS = "which files git would show cannot be found out with these options or variables"
+UNKNOWN_OPTIONS = "git cannot list the files that it would show with these options or variables"
 _NAMES = ("--name-only", "-z")
 _WORKING = (("diff", *_NAMES), ("diff", "--cached", *_NAMES))
-"""What is changed in the working directory, and what is staged."""
+"""The changes in the working directory and the staged changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownRequest:
-    """What git is asked about a command that shows content.
+    """A query for the files whose content a git command would show.
 
-    ``leading``: the options before the sub-command. ``names``: the commands that name the files; none when the
-    words name all of them. ``objects``: operands that may be objects without a name, such as the hash of a file.
-    ``made``: the names are asked for with other words than the command's, so that an answer must come. ``alias``: a
-    name that is no command of git's own. ``reason``: why the files cannot be found out.
+    ``leading``: the options before the sub-command. ``names``: the commands that list the files; empty if the words
+    name all of them. ``objects``: operands that may be objects without a file name, such as the hash of a file.
+    ``made``: the listing commands are built by harness and must succeed. ``alias``: a name that is not a built-in git
+    command. ``reason``: why the files cannot be determined.
     """
 
     leading: tuple[str, ...]
@@ -101,7 +101,11 @@ class ShownRequest:
 
 
 def shown_request(argv: Sequence[str]) -> ShownRequest | None:
-    """What git is to be asked about ``argv``; None: it shows no content."""
+    """Return the query for a command; None if it shows no content.
+
+    Args:
+        argv: the words of the simple command.
+    """
     leading, verb, words = _parts(argv)
     if not verb:
         return None
@@ -114,13 +118,13 @@ def shown_request(argv: Sequence[str]) -> ShownRequest | None:
 
 
 def _leading_reason(leading: Sequence[str]) -> str:
-    """Why a command that was made does not mean the same repository or the same command."""
+    """Return why a built listing command may use another repository or configuration; empty if it does not."""
     options = [word for word in leading if word.startswith("-")]
     return "" if set(options) <= {*_HARMLESS_LEADING, "-C"} else UNKNOWN_OPTIONS
 
 
 def _parts(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The options of git itself, the sub-command, and what follows it."""
+    """Return the options of git itself, the sub-command, and the words after it."""
     name = posixpath.basename(argv[0]) if argv else ""
     if name.startswith("git-"):  # /usr/lib/git-core/git-show
         argv = ("git", name.removeprefix("git-"), *argv[1:])
@@ -138,7 +142,7 @@ def _parts(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple
 
 
 def _same_command(leading: tuple[str, ...], verb: tuple[str, ...], words: tuple[str, ...]) -> ShownRequest:
-    """Operands with a colon (``HEAD:FILE``) are judged by their words."""
+    """Build the query for a reading command; operands with a colon (``HEAD:FILE``) are checked by their words."""
     ended = words.index("--") if "--" in words else len(words)
     operands = [word for word in words[:ended] if not word.startswith("-")]
     if verb[0] in ("cat-file", "unpack-file"):
@@ -150,7 +154,7 @@ def _same_command(leading: tuple[str, ...], verb: tuple[str, ...], words: tuple[
 
 
 def _names_command(verb: Sequence[str], words: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
-    """The sub-command that names what is shown; empty when only operands with a colon say what that is."""
+    """Return the command that lists the files shown; empty if only operands with a colon name them."""
     if verb[0] == "grep":
         return (*verb, "--name-only", "-z", "--full-name", *words, *paths)
     kept = [word for word in words if not (word in _NO_PATCH or _DROPPED.fullmatch(word) or colon_at(word) >= 0)]
@@ -177,9 +181,10 @@ def _shows(verb: tuple[str, ...], words: Sequence[str]) -> bool:
 
 
 def colon_at(word: str) -> int:
-    """Where the colon of ``COMMIT:FILE`` or ``:FILE`` is; -1 in other words.
+    """Return the index of the colon of ``COMMIT:FILE`` or ``:FILE``; -1 in other words.
 
-    As git finds it: none in braces (``HEAD@{12:00}``, ``HEAD^{/area: x}``), of ``:/text`` or ``:!pattern``.
+    As in git, colons in braces (``HEAD@{12:00}``, ``HEAD^{/area: x}``), of ``:/text`` and of ``:!pattern`` do not
+    count.
     """
     if word.startswith(":"):
         return -1 if word[1:2] in tuple("/!(^") else 0
@@ -192,7 +197,7 @@ def colon_at(word: str) -> int:
 
 
 def object_names(operands: Sequence[str]) -> tuple[str, ...]:
-    """The objects whose types say whether the operands show something that has no name."""
+    """Return the objects whose types show whether the operands include content without a file name."""
     parts = [part for word in operands for part in re.split(r"\.{2,3}", word.lstrip("^")) if part]
     names: list[str] = []
     for part in parts:
@@ -201,7 +206,7 @@ def object_names(operands: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if "\n" not in name)
 
 
-# -- commands that do more: others that name the same files
+# -- commands that do more: harmless ones that list the same files
 
 
 def _options(words: Sequence[str], spec: str) -> Options:
@@ -221,7 +226,7 @@ def _logged(*revisions: str) -> tuple[str, ...]:
 
 
 def _format_patch(verb: tuple[str, ...], words: Sequence[str]) -> ShownRequest:
-    """``format-patch HEAD~2`` is about what is newer than that, ``-1 HASH`` and ``--root`` about what is not."""
+    """List the files of ``format-patch``: with ``HEAD~2`` newer commits; with ``-1 HASH`` and ``--root`` up to it."""
     given = _options(
         words,
         "-# -nNksqp -ovU= --stdout --root --numbered --no-numbered --keep-subject --signoff --cover-letter --no-stat "
@@ -253,7 +258,7 @@ def _archive(verb: tuple[str, ...], words: Sequence[str]) -> ShownRequest | None
 
 
 def _packed(verb: tuple[str, ...], words: Sequence[str]) -> ShownRequest | None:
-    """All that is reachable from some revisions: ``bundle create FILE``, ``fast-export``."""
+    """List the files reachable from revisions: ``bundle create FILE``, ``fast-export``."""
     if verb == ("bundle",):
         return None
     given = _options(
@@ -300,7 +305,7 @@ def _difftool(verb: tuple[str, ...], words: Sequence[str]) -> ShownRequest:
 
 
 def _interactive(verb: tuple[str, ...], words: Sequence[str]) -> ShownRequest | None:
-    """``add -p``, ``checkout -p COMMIT``: what is changed is shown part by part."""
+    """List the changed files that ``add -p`` or ``checkout -p COMMIT`` shows hunk by hunk."""
     if len(verb) > 1:  # stash push -p, stash -p
         if verb[1] not in ("push", "save") and not verb[1].startswith("-"):
             return None
@@ -330,7 +335,7 @@ _PART_BY_PART: Mapping[str, tuple[frozenset[str], tuple[str, ...]]] = {
 
 
 def _refusing(*options: str) -> Callable[[tuple[str, ...], Sequence[str]], ShownRequest | None]:
-    """A command that shows files of which nobody knows the names: always, or with one of some options."""
+    """Return a reader for a command that may show unknown files: always, or with one of these options."""
 
     def read(verb: tuple[str, ...], words: Sequence[str]) -> ShownRequest | None:
         said = not options or any(word.startswith(option) for word in words for option in options)

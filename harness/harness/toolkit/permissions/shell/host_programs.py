@@ -1,4 +1,4 @@
-"""Programs that look at a host, its network and services, and at other hosts, with what they may be given."""
+"""Programs that read the state of a host, its network and services, or of other hosts, with their safe options."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = [
 ]
 
 
-# -- Commands that ask other hosts for something small: names, reachability, headers, certificates. Pure.
+# -- Commands that query other hosts for names, reachability, headers or certificates. Pure.
 #
-# They change nothing, but what they ask for leaves the host, so they run unasked only where the settings say so.
-# All of their words must be known, and what they would send or write besides the question is not on the list.
+# They change nothing, but the query leaves the host, so they run without asking only if the settings allow it. All of
+# their words must be known, and options that send or write more than the query are not on the allowlist.
 
 
 _HOST = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*")
@@ -79,7 +79,7 @@ def _mtr(options: Options, found: ParsedCommand) -> bool:
 
 
 def _curl(options: Options, found: ParsedCommand) -> bool:
-    """Only the headers, or nothing of the answer but its code and times."""
+    """Return whether curl shows only the headers, or only the code and times of the response."""
     urls = options.operands
     outputs = [word for name, word in options.given if name in ("-o", "--output") and word is not None]
     drops = bool(outputs) and all(word.known and word.text == "/dev/null" for word in outputs)
@@ -91,7 +91,7 @@ def _curl(options: Options, found: ParsedCommand) -> bool:
 
 
 def _certificate(options: Options, found: ParsedCommand) -> bool:
-    """What it reads is sent to the other host: that must be nothing."""
+    """Return whether s_client sends nothing to the other host: it would send its input."""
     connects = options.value("-connect")
     fine = all(word is None or (word.known and re.fullmatch(r"[\w.:%,/-]+", word.text)) for _, word in options.given)
     return connects is not None and not options.operands and fine and _reads_nothing(found)
@@ -145,7 +145,7 @@ LOOKUPS: Mapping[str, tuple[str, _Fits]] = {
     "netcat": ("-zvnu46 -w=", _port),
     "ntpdate": ("-qduv46", _clock),
 }
-"""Programs with the options that they may have, and what their words must be."""
+"""Programs with their allowed options and the check of their words."""
 _CLIENT = (
     "-connect= -servername= -showcerts -brief -quiet -no_ign_eof -starttls= -alpn= -tls1 -tls1_1 -tls1_2 -tls1_3 "
     "-status "
@@ -155,7 +155,7 @@ _TYPES = re.compile(r"-(?:type|query|q|querytype|timeout|retry|port)=[\w.]+")
 
 
 def lookup_reason(name: str, words: Sequence[Word], found: ParsedCommand) -> str | None:
-    """Why a command does more than to look something up elsewhere; empty when it does not, None for other programs."""
+    """Return why a command does more than query another host; empty if it does not, None for other programs."""
     if name == "openssl" and [word.text for word in words[:1]] == ["s_client"]:
         options = parse_options(words[1:], grammar(_CLIENT, one_dash=True))
         return _answer(name, options, _certificate(options, found))
@@ -173,10 +173,10 @@ def lookup_reason(name: str, words: Sequence[Word], found: ParsedCommand) -> str
 def _answer(name: str, options: Options, fits: bool) -> str:
     if options.reason:
         return f"{name}: {options.reason}"
-    return "" if fits else f"{name}: a word that is not on the list, or only known at run time"
+    return "" if fits else f"{name}: a word is not on the allowlist or only known at run time"
 
 
-# -- Programs that look at disks, the network, services and settings of a host, with what they may be given for that.
+# -- Programs that read the state of disks, the network, services and settings of a host, with their safe options.
 
 
 def _shows(options: str, operands: str = "none", *, most: int | None = None, one_dash: bool = False) -> Program:
@@ -520,7 +520,7 @@ def _needs(*names: str) -> Callable[[Options], str]:
 
 
 def _smartctl(options: Options) -> str:
-    """``-l scterc,70,70`` sets a time limit."""
+    """Check ``smartctl``: ``-l scterc,70,70`` sets a time limit."""
     logs = [word for name, word in options.given if name in ("-l", "--log") and word is not None]
     fine = all(word.known and re.fullmatch(r"[a-z]+", word.text) for word in logs)
     reads = options.has(
@@ -543,7 +543,7 @@ def _smartctl(options: Options) -> str:
             "--version",
         ]
     )
-    return "" if fine and reads else "a log that is not on the list, or no question"
+    return "" if fine and reads else "a log is not on the allowlist, or no reading option is given"
 
 
 _NTP = re.compile(r"peers|lpeers|opeers|pe|rv|readvar|as|associations|sysinfo|kerninfo|sysstats|iostats|timerstats")
@@ -553,15 +553,15 @@ def _ntpq(options: Options) -> str:
     commands = [word for name, word in options.given if name in ("-c", "--command") and word is not None]
     fine = all(word.known and _NTP.fullmatch(word.text) for word in commands)
     asks = options.has("-p", "--peers") or commands
-    return "" if fine and asks else "a command that is not on the list"
+    return "" if fine and asks else "a command is missing or not on the allowlist"
 
 
 def _only(*allowed: str) -> Callable[[Options], str]:
-    """Each operand is one of these."""
+    """Return a check that each operand is one of these."""
 
     def check(options: Options) -> str:
         fine = bool(options.operands) and all(word.known and word.text in allowed for word in options.operands)
-        return "" if fine or options.has("-V", "--version") else "a command that is not on the list"
+        return "" if fine or options.has("-V", "--version") else "a command is missing or not on the allowlist"
 
     return check
 
@@ -572,7 +572,7 @@ def _no_assignment(options: Options) -> str:
 
 
 def _below(option: str, directory: str) -> Callable[[Options], str]:
-    """A file of settings is read as such: another one may hold programs, and mistakes in it are shown."""
+    """Return a check that settings files are below a directory: others may run programs, and errors show content."""
 
     def check(options: Options) -> str:
         files = [word for name, word in options.given if name == option]
@@ -587,11 +587,11 @@ def _haproxy(options: Options) -> str:
 
 
 def _usual(*places: str) -> Callable[[Options], str]:
-    """Operands are settings in their usual place: another file may include others, and mistakes in them are shown."""
+    """Return a check that operands are settings in their usual location: others may include files, shown in errors."""
 
     def check(options: Options) -> str:
         fine = all(word.known and word.text.startswith(places) and ".." not in word.text for word in options.operands)
-        return "" if fine else f"a file that is not at {' or '.join(places)}"
+        return "" if fine else f"a file is not at {' or '.join(places)}"
 
     return check
 
@@ -612,27 +612,27 @@ _ZONES = ("/etc/bind/", "/etc/named/", "/var/named/", "/var/lib/bind/", "/var/ca
 def _zone(options: Options) -> str:
     file = options.operands[1:]
     fine = len(file) == 1 and file[0].known and file[0].text.startswith(_ZONES) and ".." not in file[0].text
-    return "" if fine else "the file of a zone that is not in its usual place"
+    return "" if fine else "the zone file is not in a usual location"
 
 
 def _no_response_file(options: Options) -> str:
     texts = [word.text if word.known else word.lead for word in options.operands]
-    return "@FILE makes the words of a file its options" if any(text[:1] in ("@", "") for text in texts) else ""
+    return "a word may be @FILE, a file with further options" if any(text[:1] in ("@", "") for text in texts) else ""
 
 
 def _local_image(options: Options) -> str:
     fine = all(word.known and re.fullmatch(r"[\w./-]+", word.text) for word in options.operands)
-    return "" if fine else "an image that may be elsewhere"
+    return "" if fine else "the image may be on another host"
 
 
 def _virsh_words(options: Options) -> str:
     fine = all(word.known and re.fullmatch(r"[\w.:@/-]+", word.text) for word in options.operands)
-    return "" if fine else "a word that may begin another command"
+    return "" if fine else "a word may start another command"
 
 
 def _dnf_list(options: Options) -> str:
     first = options.operands[0].text if options.operands else ""
-    return "" if first == "installed" or options.has("--installed") else "without 'installed' it asks the network"
+    return "" if first == "installed" or options.has("--installed") else "without 'installed' it uses the network"
 
 
 def _squid(options: Options) -> str:

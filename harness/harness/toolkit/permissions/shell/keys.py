@@ -1,4 +1,4 @@
-"""Keys that are typed into a pane: what they do there, and what is judged of them."""
+"""Classification of keys typed into a pane, by what reads them there."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ __all__ = [
 ]
 
 
-# -- The keys of a call, and what is known of a shell's prompt from its screen. Pure.
+# -- Parsing the keys of a call, and detecting a shell prompt on the screen. Pure.
 #
-# The text of keys has named keys in angle brackets; a typed ``<`` is ``<lt>``: ``sort <lt>in<Enter>``.
+# Named keys are in angle brackets; a typed ``<`` is ``<lt>``: ``sort <lt>in<Enter>``.
 
 
 _TOKEN = re.compile(r"<(?P<key>(?:[CMScms]-|\^)*(?:[^<>]{1,20}|[<>]))>|(?P<text>[^<]+)|(?P<odd><)", re.DOTALL)
 _MODIFIED = re.compile(r"(?:[CMScms]-|\^)+(?=.)", re.DOTALL)
 _INTERRUPT = "c-c"
 _PAGING_KEYS = frozenset({"c-c", "c-l", "up", "down", "pageup", "pagedown", "npage", "ppage", "pgup", "pgdn"})
-"""None that moves within a line: when the pager ends in this moment, a shell reads them."""
+"""None moves the cursor within a line: if the pager exits at this moment, a shell reads the keys."""
 _PAGING_LETTERS = frozenset("qgGbfdujknN hp")
 _ENTER = frozenset({"enter", "kpenter", "c-m", "c-j"})
 _LINE_END = ("\r\n", "\n", "\r")
@@ -57,7 +57,7 @@ _CONTINUES = re.compile(r"(?:[a-z]+ ?)*>", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A named key, in small letters (``c-c``, ``enter``)."""
+    """A named key in lower case (``c-c``, ``enter``)."""
 
     name: str
 
@@ -66,7 +66,11 @@ Typed = str | Key
 
 
 def parse_keys(text: str) -> tuple[Typed, ...] | None:
-    """The texts and keys, in order; None when a ``<`` is neither a key's nor written as ``<lt>``."""
+    """Parse the text of keys.
+
+    Returns:
+        The texts and named keys in order; None if a ``<`` neither starts a key nor is written as ``<lt>``.
+    """
     found: list[Typed] = []
     for match in _TOKEN.finditer(text):
         if match["odd"]:
@@ -80,7 +84,7 @@ def parse_keys(text: str) -> tuple[Typed, ...] | None:
 
 
 def _key(name: str) -> Typed:
-    """A key that only types its letter is text."""
+    """Return the named key, or the text of a key that only types its character."""
     if name == "lt":
         return "<"
     if name.lower() == "space":
@@ -95,19 +99,19 @@ def _key(name: str) -> Typed:
 
 
 def only_interrupts(keys: tuple[Typed, ...]) -> bool:
-    """Whether all of it is C-c, which does the same everywhere."""
+    """Return whether all keys are C-c, which interrupts everywhere."""
     return all(isinstance(item, Key) and item.name == _INTERRUPT for item in keys)
 
 
 def only_pages(keys: tuple[Typed, ...]) -> bool:
-    """Whether the keys move about in a pager, and nothing follows the ``q`` that ends it."""
+    """Return whether the keys only navigate in a pager, and no key follows the ``q`` that ends it."""
     text = "".join(item if isinstance(item, str) else "\0" for item in keys)
     named = all(item.name in _PAGING_KEYS for item in keys if isinstance(item, Key))
     return named and all(letter in _PAGING_LETTERS for letter in text.replace("\0", "")) and "q" not in text[:-1]
 
 
 def whole_line(keys: tuple[Typed, ...]) -> str:
-    """The one line of text that the keys are, with its Enter; empty when they are anything else."""
+    """Return the text if the keys are one line of text and Enter; empty otherwise."""
     match keys:
         case (str(text), Key(name)) if name in _ENTER:
             line = text
@@ -119,10 +123,10 @@ def whole_line(keys: tuple[Typed, ...]) -> str:
 
 
 def has_empty_prompt(screen: str, width: int = 0) -> bool:
-    """Whether the last line of a screen is a usual prompt, and nothing else.
+    """Return whether the last line of a screen is a usual prompt and nothing else.
 
-    Some shells (zsh) break a long line themselves: behind a row that fills the ``width`` of the pane, the last one may
-    be its end.
+    Some shells (zsh) wrap a long line themselves: after a row that fills the ``width`` of the pane, the last row may be
+    the end of that line.
     """
     lines = [line for line in screen.split("\n") if line.strip()]
     if not lines or _CONTINUES.fullmatch(lines[-1].strip()):
@@ -132,17 +136,17 @@ def has_empty_prompt(screen: str, width: int = 0) -> bool:
     return _PROMPT.fullmatch(lines[-1]) is not None
 
 
-# -- What keys would make the foreground of a pane do: a command at a shell's prompt, a password, or something unknown.
+# -- What keys would do in the foreground process of a pane: a command at a shell prompt, a password, or unknown input.
 #
-# A shell's line editor is not modelled: what is on its line, where its cursor is and what its keys are bound to
-# cannot be known from outside. So a whole line for an empty prompt is not typed: it is run as ``run_shell`` runs a
-# command, which no line editor reads. All other keys for a shell ask.
+# A shell's line editor is not modeled: its line, cursor and key bindings cannot be known from outside. So a whole line
+# for an empty prompt is not typed but run as ``run_shell`` runs a command, which no line editor reads. All other keys
+# for a shell ask.
 
 
 KeysRule = Literal["command", "password", "program", "harmless", "unknown"]
 
 PROMPT_TIMEOUT = 0.5
-"""Seconds that a shell gets to show its prompt, where only that is missing."""
+"""Seconds to wait for a shell to show its prompt, if only that is missing."""
 PROMPT_INTERVAL = 0.05
 SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "fish", "ksh", "mksh", "busybox"})
 PAGERS = frozenset({"less", "more", "most", "man", "pager", "journalctl", "systemctl"})
@@ -154,7 +158,7 @@ ASKERS = frozenset(
         *("chfn", "runuser", "pkexec", "gpg", "pinentry", "pinentry-curses", "pinentry-tty", "kinit"),
     ]
 )
-"""Programs that ask for secrets."""
+"""Programs that prompt for secrets."""
 _SECRET = re.compile(
     r"(?i)\b(?:pass(?:word|phrase|code|wd)?|pin|token|otp|secret|verification code|authenticator|2fa|mot de passe"
     r"|kennwort|passwort|contrase.a|senha)\b[^\n]{0,80}[:?>]\s*$"
@@ -164,14 +168,16 @@ _ASKS = re.compile(r"[:?]\s*$")
 
 @dataclass(frozen=True, slots=True)
 class KeysClassification:
-    """What decides about the keys.
+    """The classification of keys.
 
-    ``command``: one line for a shell at its empty prompt, which is run as the command ``command``, in its pane, and not
-    typed. ``password``: they go into a question for a secret, which asks always. ``program``: ``program`` reads them,
-    and it is not known what it does with them, which asks. ``unknown``: it cannot be told what they do, which asks.
-    ``harmless``: they interrupt, or move about in a pager. ``reason`` is for the person who is asked; empty for the
-    others. ``line`` is the last line on the screen, where that is what the keys may edit or run. ``prompt_missing``: it
-    would be a command if the screen showed an empty prompt, which comes a moment after the result of a command.
+    Values of ``rule``: ``command``: one line for a shell at an empty prompt; it is run in the pane as the command
+    ``command`` and not typed. ``password``: input for a secret prompt; always asks. ``program``: ``program`` reads the
+    keys, and their effect is unknown; asks. ``unknown``: the effect cannot be determined; asks. ``harmless``: they
+    interrupt, or navigate in a pager.
+
+    ``reason``: shown in the approval request; empty for ``command`` and ``harmless``. ``line``: the last line on the
+    screen if the keys may edit or run it. ``prompt_missing``: it would be ``command`` if the screen showed an empty
+    prompt, which a shell shows shortly after the result of a command.
     """
 
     rule: KeysRule
@@ -183,22 +189,22 @@ class KeysClassification:
 
 
 async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysClassification:
-    """Judge what is typed into a pane, by what reads it there.
+    """Classify keys for a pane, by what reads them there.
 
-    What the screen shows only chooses between asking and running the line as a command.
+    The screen content only selects between asking and running the line as a command.
 
     Raises:
-        HarnessError: the link was lost.
+        HarnessError: the connection was lost.
     """
     if not ctx.execution.has_terminal:
         return KeysClassification(
-            "unknown", reason="this target is used without a terminal, so there is no pane to type into"
+            "unknown", reason="the target is used without a terminal, so it has no pane to type into"
         )
     subject = replace(subject, pane=await resolved_pane(subject.pane, ctx.execution))
     wanted = subject.pane or ctx.execution.pane
     pane = _pane_of(await ctx.execution.list_panes(), wanted)
     if pane is None:
-        return KeysClassification("unknown", reason=f"there is no pane {wanted or 'of the session'}")
+        return KeysClassification("unknown", reason=f"pane not found: {wanted or 'the default pane'}")
     pane = await _settled(pane, ctx)
     judged = judge_typing(subject, pane, await ctx.execution.capture_pane(pane=subject.pane))
     with anyio.move_on_after(PROMPT_TIMEOUT):
@@ -209,7 +215,7 @@ async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysClassification:
 
 
 async def _settled(pane: PaneInfo, ctx: ToolContext) -> PaneInfo:
-    """The pane without the mark of a job that has ended: the mark goes a moment after the result came."""
+    """Return the pane without the busy mark of a finished job, which is cleared shortly after the result."""
     number = pane.busy.removeprefix("job ")
     if not pane.busy or not number.isdecimal():
         return pane
@@ -227,36 +233,34 @@ def _pane_of(panes: list[PaneInfo], wanted: str | None) -> PaneInfo | None:
 
 
 def judge_typing(subject: Subject, pane: PaneInfo, screen: str) -> KeysClassification:
-    """The judgement, from what is known of the pane. Pure."""
+    """Classify keys from the state of the pane and its screen. Pure."""
     hidden = hidden_character(subject.text.replace("\r", "\n"))
     if hidden:
-        return KeysClassification(
-            "unknown", reason=f"the keys contain a character that is not seen as what it is: {hidden}"
-        )
+        return KeysClassification("unknown", reason=f"the keys contain a hidden or misleading character: {hidden}")
     keys = parse_keys(subject.text)
     if keys is None:
-        return KeysClassification("unknown", reason="the keys cannot be read: a typed < is written <lt>")
+        return KeysClassification("unknown", reason="the keys cannot be parsed: write a typed < as <lt>")
     if only_interrupts(keys):
         return KeysClassification("harmless")
     program = pane.foreground.lstrip("-")
     if program in SHELLS and not pane.busy:
         return _into_shell(subject, keys, pane, screen)
     if _wants_secret(program, screen):
-        return KeysClassification("password", reason=f"{program or 'a program'} asks for a secret", program=program)
+        return KeysClassification("password", reason=f"{program or 'a program'} prompts for a secret", program=program)
     return _into_program(keys, pane, program)
 
 
 def _into_shell(subject: Subject, keys: tuple[Typed, ...], pane: PaneInfo, screen: str) -> KeysClassification:
-    """Keys for a shell in which no job of harness's runs."""
+    """Classify keys for a shell in which no job of harness runs."""
     program, command = pane.foreground.lstrip("-"), whole_line(keys)
     if not has_empty_prompt(screen, pane.width):
         if _wants_secret(program, screen):
-            return KeysClassification("password", reason=f"{program} asks for a secret", program=program)
-        reason = f"{program} reads the keys, and it is not known whether it is at an empty prompt"
+            return KeysClassification("password", reason=f"{program} prompts for a secret", program=program)
+        reason = f"{program} reads the keys and may not be at an empty prompt"
         return KeysClassification("unknown", reason=reason, line=_last_line(screen), prompt_missing=bool(command))
     if command:
         return KeysClassification("command", replace(subject, kind="command", text=command, pane=pane.pane_id))
-    reason = f"the keys edit or run the line of {program}, and only one whole line with Enter is judged as a command"
+    reason = f"the keys edit or run the input line of {program}; only one whole line with Enter runs as a command"
     return KeysClassification("unknown", reason=reason, line=_last_line(screen))
 
 
@@ -270,7 +274,7 @@ def _wants_secret(program: str, screen: str) -> bool:
 
 
 def _into_program(keys: tuple[Typed, ...], pane: PaneInfo, program: str) -> KeysClassification:
-    """Keys for something that is not a shell at its prompt."""
+    """Classify keys for a program that is not a shell at its prompt."""
     name = program or "an unknown program"
     if program in SHELLS:
         reason = f"{pane.busy} runs in {program} and may read the keys"
@@ -280,6 +284,4 @@ def _into_program(keys: tuple[Typed, ...], pane: PaneInfo, program: str) -> Keys
         return KeysClassification("program", reason=f"! runs a command in {name}", program=program)
     if program in PAGERS and only_pages(keys):
         return KeysClassification("harmless", program=program)
-    return KeysClassification(
-        "program", reason=f"{name} reads the keys, and what it does with them is not known", program=program
-    )
+    return KeysClassification("program", reason=f"{name} reads the keys, and their effect is unknown", program=program)

@@ -1,4 +1,4 @@
-"""The files that operands of a command name, also below directories and after a ``cd``."""
+"""Resolution of the operands of a command to files, also below directories and after a ``cd``."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 
-# -- Files that a command opens below a directory operand, under the names of its other operands. Pure.
+# -- Files that a command opens below a directory operand, with the names of its other operands. Pure.
 #
-# ``diff FILE DIRECTORY`` reads ``DIRECTORY/FILE``, and ``cp FILE DIRECTORY`` writes it. Whether an operand is a
-# directory is found out on the target; of a program that is not known, every operand may be the one or the other.
+# ``diff FILE DIRECTORY`` reads ``DIRECTORY/FILE``, and ``cp FILE DIRECTORY`` writes it. The target shows whether an
+# operand is a directory; for an unknown program, each operand may be the directory or the name.
 
 
 COPIERS = frozenset(
@@ -40,19 +40,19 @@ COPIERS = frozenset(
         *("wget", "curl", "aws", "gsutil", "gcloud", "az", "unzip", "7z"),
     }
 )
-"""Programs that are known to make files in a directory that they are given."""
+"""Programs that are known to create files in a directory operand."""
 DOWNLOADERS = frozenset({"wget", "curl"})
-"""What makes a file where it runs, under the last name of an address."""
+"""Programs that create a file in the current directory, named after the last part of a URL."""
 COMPARERS = frozenset({"diff"})
 _LAST_NAME = re.compile(r"[^/:?#]+(?=[/:]*(?:[?#].*)?\Z)", re.DOTALL)
-"""The last name of an address or ``HOST:PATH``."""
+"""The last name of a URL or ``HOST:PATH``."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryOperands:
-    """Words of a command that may be directories, and words whose names may be entries of those.
+    """Words of a command that may be directories, and words whose names may be entries in them.
 
-    ``guessed``: the program is not known, so that its entries are not looked up on the target.
+    ``guessed``: the program is unknown, so the entries are not looked up on the target.
     """
 
     directories: tuple[str, ...]
@@ -61,7 +61,7 @@ class DirectoryOperands:
 
 
 def directory_operands(argv: Sequence[str], *, read_only: bool) -> DirectoryOperands | None:
-    """Which words of a simple command may be directories with entries named by others; None when none are."""
+    """Return the words of a simple command that may be directories with entries named by others; None if none are."""
     name = posixpath.basename(argv[0]) if argv else ""
     operands = _operands(argv[1:])
     if name in COMPARERS or (name == "git" and "diff" in operands):
@@ -79,8 +79,7 @@ def directory_operands(argv: Sequence[str], *, read_only: bool) -> DirectoryOper
 
 
 def _may_be_directories(words: Sequence[str], operands: tuple[str, ...]) -> tuple[str, ...]:
-    """All operands, and values of options. What stands for several files is a directory at the end or behind an option
-    only."""
+    """Return operands and option values that may be directories; wildcards count only last or after an option."""
     values = (word.partition("=")[2] for word in words if word.startswith("-") and "=" in word)
     behind = {after for word, after in pairwise(words) if word.startswith("-")} | set(operands[-1:])
     plain = (word for word in operands if word in behind or not has_wildcard(word))
@@ -88,7 +87,7 @@ def _may_be_directories(words: Sequence[str], operands: tuple[str, ...]) -> tupl
 
 
 def entry_names(word: str) -> tuple[str, ...]:
-    """The names under which a path, an address or ``HOST:PATH`` gets an entry in a directory."""
+    """Return the names that a path, a URL or ``HOST:PATH`` may get as an entry in a directory."""
     last = _LAST_NAME.search(word)
     names = (posixpath.basename(word.rstrip("/")), last[0] if last else "")
     return tuple(name for name in dict.fromkeys(names) if name not in ("", ".", ".."))
@@ -100,33 +99,34 @@ def _operands(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*plain, *filter(None, words[end + 1 :]))))
 
 
-# -- What the words of a command are on the target, also as the shell and a ``cd`` before it make of them.
+# -- The files on the target that the words of a command mean, after expansions and an earlier ``cd``.
 
 
 MAX_LOOKUPS = 64
-"""Entries of directories that are looked up one by one; of more, the directories are listed."""
+"""Directory entries that are looked up one by one; for more, the directories are listed."""
 _CHANGES = frozenset({"cd", "pushd", "chdir"})
 _SEVERAL = re.compile(r"[;\n`()]|\|\||(?<!&)&(?!&)")
-"""What may run in spite of a ``cd`` that failed, or apart from it."""
+"""Separators after which a command may run even if ``cd`` failed, or without it."""
 _UNSURE = re.compile(r"^-|[$*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
 class EntryPath:
-    """A file below a directory operand that a command opens, though no word of it names it."""
+    """A file below a directory operand that a command opens without naming it."""
 
     path: RealPath
     writes: bool
 
 
 class OperandPaths:
-    """The words of one command on the target.
+    """The words of one command, resolved on the target.
 
     Args:
-        files: what its words are on the target, as they were found there.
-        start: where it starts; empty when nobody knows.
-        judgement: what the command is.
-        text: as it is written.
+        execution: the target.
+        files: the resolved paths of its words.
+        start: the directory in which it starts; empty if unknown.
+        judgement: the classification of the command.
+        text: the command text.
     """
 
     def __init__(
@@ -145,10 +145,10 @@ class OperandPaths:
         self._entered = _entered(text, judgement.commands)
 
     async def entries(self) -> list[EntryPath] | None:
-        """The files below directory operands under the names of other operands; None when there are too many.
+        """Return the files below directory operands with the names of other operands; None if there are too many.
 
         Raises:
-            HarnessError: the link was lost.
+            HarnessError: the connection was lost.
         """
         found: list[EntryPath] = []
         for command in self._commands:
@@ -172,13 +172,13 @@ class OperandPaths:
         return guessed if operands.guessed else await self._looked_up(guessed)
 
     def _names(self, word: str, command: SimpleCommand) -> Iterable[str]:
-        """The names that a word may give to an entry."""
+        """Return the names that a word may give to an entry."""
         if has_wildcard(word) or "$" in word or "{" in word:
             return [name for path in self.meant(word, command) for name in entry_names(path.given)]
         return entry_names(word)
 
     async def _looked_up(self, entries: list[RealPath]) -> list[RealPath] | None:
-        """The entries, where they are links by what those lead to."""
+        """Return the entries, with links resolved; None if there are too many."""
         links = {path.real for path in entries}
         if len(entries) > MAX_LOOKUPS:
             listed = await links_among(sorted(links), self._execution)
@@ -194,20 +194,20 @@ class OperandPaths:
     # -- from words to directories
 
     def all(self, words: Iterable[str], command: SimpleCommand, here: Sequence[RealPath]) -> list[RealPath]:
-        """What some words are; ``here`` is what :data:`HERE` is."""
+        """Return the paths of some words; ``here`` replaces :data:`HERE`."""
         return [path for word in words for path in (here if word == HERE else self.meant(word, command))]
 
     def meant(self, word: str, command: SimpleCommand) -> list[RealPath]:
-        """What a word may be: in each directory that a ``cd`` leads to, and each of the names that match it."""
+        """Return the paths that a word may mean: in each directory a ``cd`` leads to, and each name it matches."""
         written = {_plain(path, self._home) for path in command.paths}
-        if "$" in homeward(word):  # what it becomes is among the paths, and not among the words
+        if "$" in homeward(word):  # its values are among the paths but not among the words
             others = {_plain(one, self._home) for one in command.argv}
             return [path for path in self._files if _plain(path.given, self._home) in written - others]
         if "{" in word:
             return [found for form in braced([word]) if "{" not in form for found in self.meant(form, command)]
         if has_wildcard(word):
             matched = (path for path in self._files if _plain(path.given, self._home) not in written)
-            return [replace(path, is_dir=True) for path in matched]  # what matches was not looked at
+            return [replace(path, is_dir=True) for path in matched]  # matches were not inspected
         plain = _plain(word, self._home)
         if self._entered and not plain.startswith("/"):
             return [path for path in self._files if path.given == posixpath.join(self._entered, word)]
@@ -218,7 +218,7 @@ class OperandPaths:
         ]
 
     async def here(self) -> list[RealPath]:
-        """The directories in which it may run."""
+        """Return the directories in which it may run."""
         finder = PathResolver(self._execution)
         if self._entered:
             return [await finder.find(homeward(self._entered), self._start)]
@@ -242,7 +242,7 @@ def _plain(path: str, home: str) -> str:
 
 
 def _entered(text: str, commands: Sequence[SimpleCommand]) -> str:
-    """The directory in which all of it runs but its first command, ``cd DIRECTORY &&``; empty when that is not so."""
+    """Return DIRECTORY if the text is ``cd DIRECTORY &&`` and commands that all run there; empty otherwise."""
     moves = [command for command in commands if command.argv and command.argv[0] in _CHANGES]
     if len(moves) != 1 or moves[0] is not commands[0] or len(moves[0].argv) != 2 or _SEVERAL.search(text):
         return ""

@@ -1,6 +1,6 @@
-"""From the text of a command to everything in it that runs, by the grammar of bash (tree-sitter).
+"""Parser that finds every simple command in a command text, with the grammar of bash (tree-sitter).
 
-The walk goes through the whole tree: lists, pipelines, groups, loops, functions, substitutions and here-documents.
+It visits the whole tree: lists, pipelines, groups, loops, functions, substitutions and here-documents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ShellParserMissing", "scan"]
 
 DEPTH = 60
-"""Nodes above one another; commands that people write have a tenth of it."""
+"""Maximum depth of the syntax tree; usual commands have a tenth of it."""
 _TERMINAL = Input()
 _PIPE = Input("pipe")
 _local = threading.local()
@@ -45,7 +45,7 @@ class ShellParserMissing(Exception):
 
 
 def _parser() -> Parser:
-    """One parser for each thread: it keeps the state of a parse."""
+    """Return the parser of this thread: a parser keeps state during a parse."""
     parser: Parser | None = getattr(_local, "parser", None)
     if parser is None:
         try:
@@ -53,7 +53,7 @@ def _parser() -> Parser:
             import tree_sitter_bash
         except ImportError as error:
             raise ShellParserMissing(
-                f"the parser of shell commands is not installed ({install_extra('policy')})"
+                f"the shell command parser is not installed ({install_extra('policy')})"
             ) from error
         parser = _local.parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
     return parser
@@ -62,21 +62,27 @@ def _parser() -> Parser:
 def scan(text: str) -> ShellParse:
     """Find everything that the text would run.
 
+    Args:
+        text: the command.
+
+    Returns:
+        The commands found, with what is not understood.
+
     Raises:
-        ShellParserMissing: there is no parser.
+        ShellParserMissing: the parser is not installed.
     """
     source = text.encode("utf-8")
     tree = _parser().parse(source)
     walk = _Walk(source)
     if tree is None or tree.root_node.has_error:
-        walk.scan.unknown.append("it is not a whole command that the grammar of the shell knows")
+        walk.scan.unknown.append("it is not a complete command in the shell grammar")
     if tree is not None:
         walk.visit(tree.root_node, _TERMINAL, 0)
     return walk.scan
 
 
 class _Walk:
-    """One walk through one tree."""
+    """One traversal of a syntax tree."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
@@ -99,7 +105,7 @@ class _Walk:
         }
 
     def visit(self, node: Node, given: Input, depth: int) -> None:
-        """Take what a node runs. ``given`` is what it reads."""
+        """Record what a node runs; ``given`` is its standard input."""
         if depth > DEPTH:
             self.scan.unknown.append("it is nested too deeply")
             return
@@ -109,7 +115,7 @@ class _Walk:
         elif node.type in _WALKED:
             self._children(node, given, depth)
         elif node.is_named:
-            self.scan.doubts.append(f"{node.type.replace('_', ' ')} is not judged")
+            self.scan.doubts.append(f"{node.type.replace('_', ' ')} is not classified")
             self._inner(node, depth)
 
     def _children(self, node: Node, given: Input, depth: int) -> None:
@@ -117,7 +123,7 @@ class _Walk:
             self.visit(child, given, depth + 1)
 
     def _inner(self, node: Node, depth: int) -> None:
-        """Visit the substitutions anywhere inside a word or an expression."""
+        """Visit all substitutions inside a word or an expression."""
         for inner in self._substitutions(node, depth):
             files = [child for child in inner.named_children if child.type == "file_redirect"]  # $(< file)
             if files:
@@ -195,13 +201,13 @@ class _Walk:
         if self.source[node.end_byte : node.end_byte + 2] == b"\\\n":
             self.scan.unknown.append("a line continues inside a word")
         if hides_substitution(node, self.source):
-            self.scan.unknown.append("a substitution in it is not seen by the grammar of the shell")
+            self.scan.unknown.append("the shell grammar does not recognize a substitution in it")
         return word_of(node, self.source) if node.type in _WORDS else Word.unknown(self._text(node))
 
     def _assignment(self, node: Node, depth: int) -> tuple[str, Word]:
         self._inner(node, depth)
         if hides_substitution(node, self.source):
-            self.scan.unknown.append("a substitution in it is not seen by the grammar of the shell")
+            self.scan.unknown.append("the shell grammar does not recognize a substitution in it")
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         label = self._text(name) if name is not None else "?"
         if value is None:
@@ -233,7 +239,7 @@ class _Walk:
         reading = parse_strict(text)
         whole = not reading.redirects and (len(reading.commands) == 1 or (bool(reading.commands) and "$(" in text))
         words = tuple(_tested(raw) for raw in reading.commands[0][1]) if whole and not reading.reason else ()
-        special = "" if words else "a condition that shells read differently"
+        special = "" if words else "shells parse the condition differently"
         self._record(ParsedCommand(text, words or (Word.of(text.split()[0]),), input=given, special=special), node, [])
         if words:
             self.scan.shapes.append((node.start_byte, tuple(word.raw for word in words)))
@@ -252,7 +258,7 @@ class _Walk:
             self._loops = around
 
     def _arithmetic(self, node: Node, given: Input, depth: int) -> None:
-        self.scan.doubts.append("arithmetic may run what is in a variable")
+        self.scan.doubts.append("arithmetic may run a command in a variable")
         self._inner(node, depth)
         body = node.child_by_field_name("body")
         if body is not None:
@@ -267,7 +273,7 @@ class _Walk:
                 self.visit(child, given, depth + 1)
 
     def _case(self, node: Node, given: Input, depth: int) -> None:
-        self.scan.doubts.append("case is not the same in every shell")
+        self.scan.doubts.append("case differs between shells")
         for child in node.named_children:
             if child.type != "case_item":
                 self._inner(child, depth)
@@ -302,13 +308,13 @@ class _Walk:
         return Redirect(operator, word)
 
     def _inner_of_text(self, node: Node, depth: int) -> None:
-        """The substitutions in a here-document or here-string."""
+        """Visit the substitutions in a here-document or here-string."""
         for child in node.named_children:
             if child.type in ("heredoc_body", *_WORDS):
                 self._inner(child, depth)
 
     def _behind(self, nodes: list[Node], depth: int) -> None:
-        """What stands on the line of a here-document, behind its mark: ``<<EOF | sh``, ``<<EOF && rm x``."""
+        """Visit commands after the start mark of a here-document: ``<<EOF | sh``, ``<<EOF && rm x``."""
         for node in nodes:
             if node.type != "heredoc_redirect":
                 continue
@@ -340,12 +346,12 @@ class _Walk:
 
 
 def _extra_words(redirect: Node) -> list[Node]:
-    """The grammar takes the words behind a redirection for more of its places; they are arguments."""
+    """Return the arguments after a redirection, which the grammar parses as more destinations."""
     return redirect.children_by_field_name("destination")[1:] if redirect.type == "file_redirect" else []
 
 
 def _tested(raw: str) -> Word:
-    """A word of a condition: exact when nothing in it is special."""
+    """Return a word of a condition; it is known if it contains nothing special."""
     if raw.replace("/", "").replace(".", "").replace("-", "").replace("_", "").isalnum() or raw in "[] [[ ]] = != ! -":
         return Word.of(raw)
     if len(raw) > 1 and raw[0] == raw[-1] == "'" and "'" not in raw[1:-1]:

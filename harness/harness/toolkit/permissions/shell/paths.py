@@ -1,4 +1,4 @@
-"""Files and trees that a command line names, and how far a search of it goes."""
+"""The files and directory trees that a command names, reads or changes."""
 
 from __future__ import annotations
 
@@ -49,62 +49,62 @@ __all__ = [
 ]
 
 
-# -- The files that a command names, whatever program it is, and where a ``cd`` before it leads them.
+# -- The files that a command of any program names, and their paths after an earlier ``cd``.
 
 
 MAX_PATHS = 256
-"""Files that one command may name and still be judged."""
+"""Maximum number of files in one command."""
 _KEPT = 4 * MAX_PATHS + 4
-"""Paths of one command that are kept: more than are judged, also when four of them (``~``, ``$HOME``) are one file."""
+"""Paths kept for one command: more than the maximum, even if four of them (``~``, ``$HOME``) are one file."""
 _MAX_DIRECTORIES = 64
-"""Directories in which relative paths of one text may be meant."""
+"""Maximum number of base directories for the relative paths of one text."""
 _MAX_FORMS = 64
-"""What braces in one word may become."""
+"""Maximum number of expansions of the braces in one word."""
 _MAX_PATH_CHARS = 4096
 """No system opens a longer path."""
 _MAX_VALUE_CHARS = 16 << 10
-"""Of a word with the values of its variables."""
+"""Maximum length of a word with the values of its variables."""
 _HOME = re.compile(r"^\$(?:HOME|\{HOME\})(?=/|$)")
 _HERE = re.compile(r"^(?:~\+|\$(?:PWD|\{PWD\}))(?=/|$)")
 _BRACE = re.compile(r"(?<!\$)\{(?:(?P<list>[^{}]*,[^{}]*)|[^{},.]+\.\.[^{},]+)\}")
 _VARIABLE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})")
 _FILE_URL = re.compile(r"(?i)file:(?://[^/]*)?(?P<path>/.*)")
 _NEAR_URL = re.compile(r"(?i)fileb?://(?P<path>[^/].*)")
-"""Of the AWS command line: a file where it runs."""
+"""A relative file in the AWS command line."""
 _NO_LIST = re.compile(r"[\s(){}$`'\"]")
 _BRACES = 6
-"""Braces in one word that are expanded one by one."""
+"""Maximum number of braces in one word that are expanded one by one."""
 _RUNS_CODE = re.compile(
     r"(?:python|pypy|perl|ruby|php|lua|luajit|tclsh|wish|erl|guile|gcc|g\+\+|clang|clang\+\+|cpp)[-\d.]*"
     r"|node|nodejs|deno|bun|[gmn]?awk|sed|ed|ex|n?vim?|view|less|emacs|Rscript|R|julia|octave|gnuplot|cc|c\+\+|make|gmake|m4|[gnt]roff|gdb|lldb|expect"
     r"|psql|mysql|mariadb|sqlite3?|duckdb|mongosh?|redis-cli|lftp|smbclient|sftp|ftp|pwsh"
 )
-"""Programs whose words, and what they read, may be programs that name files."""
+"""Programs whose words or input may be programs that name files."""
 _ROOTED = re.compile(r"(?<![\w.~/-])(?:~|\$HOME|\$\{HOME\})?/[\w.@%+~-][\w.@%+~/-]*")
 _UNPACKS = re.compile(
     r"gunzip|gzip|pigz|unpigz|bunzip2|bzip2|pbzip2|unxz|xz|unlzma|lzma|unzstd|zstd|lz4|unlz4|lzip|uncompress"
 )
 _PACKED = frozenset({"gz", "z", "Z", "bz2", "bz", "xz", "lzma", "zst", "lz4", "lz", "tgz", "tbz2", "txz"})
-_MANY = "it names more files than can be judged"
+_MANY = "it names too many files to be classified"
 _PLACES = frozenset({"-C", "--chdir", "--directory", "--git-dir", "--work-tree"})
 _CHANGES = frozenset({"cd", "pushd", "popd", "chdir", "z"})
 _GIVES_NAMES = frozenset({"ln", "mv", "cp", "install", "rsync", "mount"})
 _INTO = {**dict.fromkeys(("cp", "mv", "ln", "install", "gcp", "gmv", "gln", "ginstall"), "t"), "wget": "P"}
-"""The option of a program whose value is the directory that gets new entries."""
+"""The option of a program whose value is the directory for new entries."""
 
 
 _Used = tuple[str, str]
-"""A variable with a value, or a new name with the old one."""
+"""A variable with a value, or a new name with the old name."""
 
 
 class TooManyPaths(Exception):
-    """A text names more files than are judged."""
+    """A text names too many files to be classified."""
 
 
 def named_paths(words: Sequence[Word]) -> tuple[str, ...]:
-    """Everything in the words of a command that may be a path: operands, and the tails of options. Pure.
+    """Return everything in the words of a command that may be a path: operands and parts of options. Pure.
 
-    It takes more than there is: a rule that protects a file must see it in whatever place it stands.
+    It may return too many: a rule that protects a file must match it wherever the command names it.
     """
     name = posixpath.basename(words[0].text) if words else ""
     runs = _RUNS_CODE.fullmatch(name) is not None
@@ -117,7 +117,7 @@ def named_paths(words: Sequence[Word]) -> tuple[str, ...]:
 
 
 def _unpacked_names(name: str, texts: Sequence[str]) -> Iterable[str]:
-    """The files that a program writes when it unpacks one: ``unxz FILE.xz`` writes FILE."""
+    """Yield the files that a program writes when it unpacks one: ``unxz FILE.xz`` writes FILE."""
     if _UNPACKS.fullmatch(name):
         for text in texts:
             path, dot, suffix = text.rpartition(".")
@@ -126,7 +126,7 @@ def _unpacked_names(name: str, texts: Sequence[str]) -> Iterable[str]:
 
 
 def attached_directories(name: str, words: Sequence[str]) -> tuple[str, ...]:
-    """The directories that stand in one word with their option: ``cp -tDIRECTORY``. Pure."""
+    """Return the directories in the same word as their option: ``cp -tDIRECTORY``. Pure."""
     letter = _INTO.get(posixpath.basename(name))
     if letter is None:
         return ()
@@ -135,13 +135,13 @@ def attached_directories(name: str, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def paths_in_input(words: Sequence[Word], given: Input) -> tuple[str, ...]:
-    """The paths that stand in a program for an interpreter, which it reads. Pure."""
+    """Return the paths in a program that an interpreter reads from its input. Pure."""
     name = posixpath.basename(words[0].text) if words else ""
     return tuple(dict.fromkeys(_in_program(name, code_read(words, given))))[:_KEPT]
 
 
 def code_read(words: Sequence[Word], given: Input) -> str:
-    """The program that an interpreter reads, as far as it stands in the text; empty for other programs. Pure."""
+    """Return the program that an interpreter reads from its input, if the text contains it; empty otherwise. Pure."""
     if not words or not _RUNS_CODE.fullmatch(posixpath.basename(words[0].text)):
         return ""
     prints = bool(given.source) and given.source[0].text in ("echo", "printf")
@@ -149,32 +149,32 @@ def code_read(words: Sequence[Word], given: Input) -> str:
 
 
 def paths_in_values(words: Iterable[Word]) -> tuple[str, ...]:
-    """The paths that stand in variables which are set for a command. Pure."""
+    """Return the paths in the values of variables set for a command. Pure."""
     values = tuple(words)
     plain = paths_in(word for word in values if not re.search(r"\s", word.text))
     return tuple(dict.fromkeys((*plain, *(path for word in values for path in _in_code(word.text)))))[:_KEPT]
 
 
 def _in_program(name: str, text: str) -> list[str]:
-    """What looks like a path in a program for an interpreter."""
+    """Return what looks like a path in a program for an interpreter."""
     return [*_in_code(text), *near_files(name, text)]
 
 
 def _in_code(text: str) -> list[str]:
-    """What looks like a path from the root or the home, anywhere in a text."""
+    """Return what looks like a path from the root or the home, anywhere in a text."""
     return list(islice(dict.fromkeys(match[0] for match in _ROOTED.finditer(text)), _KEPT))
 
 
 def paths_in(words: Iterable[Word]) -> tuple[str, ...]:
-    """Everything in some words that may be a path, such as in the values of variables. Pure."""
+    """Return everything in some words that may be a path. Pure."""
     return tuple(dict.fromkeys(text for word in words for text in _candidates(word.text)))[:_KEPT]
 
 
 def substituted(paths: Iterable[str], values: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The paths, and what they are with the values that variables get in the same text. Pure.
+    """Return the paths, and their forms with the values that the same text gives to variables. Pure.
 
     Raises:
-        TooManyPaths: that are too many to be judged.
+        TooManyPaths: there are too many paths.
     """
 
     def step(path: str) -> Iterable[tuple[str, _Used]]:
@@ -196,7 +196,7 @@ def _of_variable(name: str) -> re.Pattern[str]:
 
 
 def _closure(paths: Iterable[str], step: Callable[[str], Iterable[tuple[str, _Used]]]) -> tuple[str, ...]:
-    """All that steps make of some paths, when each step is taken once at most on the way to a path."""
+    """Return the paths and all that repeated steps derive from them, each step at most once per derivation."""
     found = dict.fromkeys(paths)
     waiting: list[tuple[str, frozenset[_Used]]] = [(path, frozenset()) for path in found]
     for path, used in waiting:
@@ -211,10 +211,10 @@ def _closure(paths: Iterable[str], step: Callable[[str], Iterable[tuple[str, _Us
 
 
 def renamings(commands: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
-    """The names that commands of one text give to what is there: pairs of the new name and the old one. Pure.
+    """Return the new names that commands of one text give to files: pairs of the new and the old name. Pure.
 
-    Those of ``ln``, ``mv``, ``cp``, ``install``, ``rsync`` and ``mount``, and of what a container gets. A destination
-    may be a directory, which gets a name below it.
+    They come from ``ln``, ``mv``, ``cp``, ``install``, ``rsync``, ``mount`` and container mounts. A destination may be
+    a directory, in which the new name is an entry.
     """
     found: dict[tuple[str, str], None] = {}
     for argv in commands:
@@ -226,17 +226,17 @@ def renamings(commands: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
         *sources, into = operands if len(operands) > 1 else (*operands, ".")
         for old in sources if operands else ():
             names = dict.fromkeys((into, posixpath.join(into, posixpath.basename(old))))
-            for new in names:  # a link is followed from where it is
+            for new in names:  # a relative link is resolved from its own directory
                 olds = (old, posixpath.join(posixpath.dirname(new), old))
                 found |= dict.fromkeys((posixpath.normpath(new), one) for one in olds)
     return tuple(found)
 
 
 def renamed(paths: Iterable[str], names: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The paths, and what they are by the names that things had before. Pure.
+    """Return the paths, and their forms with the old names of renamed files. Pure.
 
     Raises:
-        TooManyPaths: that are too many to be judged.
+        TooManyPaths: there are too many paths.
     """
 
     def step(path: str) -> Iterable[tuple[str, _Used]]:
@@ -247,17 +247,17 @@ def renamed(paths: Iterable[str], names: Sequence[tuple[str, str]]) -> tuple[str
 
 
 def _renamed(path: str, new: str, old: str) -> str:
-    """What a path was before; empty when it is not below the new name."""
-    if new == "/":  # another root: what is below the old one was meant
+    """Return a path with the old name; empty if it is not below the new name."""
+    if new == "/":  # another root directory: paths below the old name are meant
         return "" if not path.startswith("/") or path.startswith(f"{old.rstrip('/')}/") else f"{old.rstrip('/')}{path}"
     return old.rstrip("/") + path[len(new) :] or "/" if path == new or path.startswith(f"{new}/") else ""
 
 
 def braced(paths: Iterable[str]) -> tuple[str, ...]:
-    """The paths, and what ``{a,b}`` and ``{1..3}`` in them become where the shell expands that. Pure.
+    """Return the paths, and their expansions of ``{a,b}`` and ``{1..3}`` in shells that expand braces. Pure.
 
     Raises:
-        TooManyPaths: that are too many to be judged.
+        TooManyPaths: there are too many paths.
     """
     found: dict[str, None] = {}
     for path in paths:
@@ -268,7 +268,7 @@ def braced(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _expanded(path: str) -> list[str]:
-    """What braces make of a word; of many, or of a range, a wildcard: what is between them counts as anything."""
+    """Return the brace expansions of a word; ranges and too many braces become a wildcard."""
     forms = [path]
     for _ in range(_BRACES):
         match = _BRACE.search(forms[0])
@@ -286,7 +286,7 @@ def _expanded(path: str) -> list[str]:
         if len(forms) > _MAX_FORMS:
             break
     if (between := re.search(r"\{.*\}", path, flags=re.DOTALL)) is not None and re.search(r"[./]", between[0]):
-        raise TooManyPaths(_MANY)  # no wildcard is a path below another directory, or a hidden file
+        raise TooManyPaths(_MANY)  # a wildcard does not match a path in another directory or a hidden file
     return [re.sub(r"\{.*\}", "*", path, flags=re.DOTALL)]
 
 
@@ -316,7 +316,7 @@ def _parts(text: str) -> Iterable[str]:
 
 
 def _in_lists(text: str) -> Iterable[str]:
-    """The values in a list: ``type=bind,src=/etc``, ``f=<FILE;type=text``, ``f=@A,B``."""
+    """Yield the values in a list: ``type=bind,src=/etc``, ``f=<FILE;type=text``, ``f=@A,B``."""
     if _NO_LIST.search(text) or "=" not in text:
         return
     for piece in re.split(r"[,;]", text):
@@ -326,7 +326,7 @@ def _in_lists(text: str) -> Iterable[str]:
 
 
 def _attached(text: str) -> Iterable[str]:
-    """What may be the value of an option in the same word: ``-oFILE``, ``-rf.env``, ``-I/dir``."""
+    """Yield possible option values in the same word: ``-oFILE``, ``-rf.env``, ``-I/dir``."""
     starts = [at for at in (text.find("/"), text.find("~")) if at > 0]
     if starts:
         yield text[min(starts) :]
@@ -340,15 +340,14 @@ def _attached(text: str) -> Iterable[str]:
 
 
 def homeward(word: str) -> str:
-    """A word that names the home, or where it runs, by a variable names it by ``~`` and ``.``, too. Pure."""
+    """Replace a leading ``$HOME`` by ``~``, and a leading ``$PWD`` or ``~+`` by ``.``. Pure."""
     return _HERE.sub(".", _HOME.sub("~", word, count=1), count=1)
 
 
 class Directories:
-    """The directories in which relative paths may be meant: those of every ``cd``, and of options like ``git -C``.
+    """The base directories of relative paths: those of every ``cd`` and of options like ``git -C``.
 
-    ``lost``: one of them is only known at run time, or what is read there are devices. ``_many``: there are more than
-    are judged.
+    ``lost``: one of them is only known at run time or may hold devices. ``_many``: there are too many.
     """
 
     def __init__(self) -> None:
@@ -357,7 +356,7 @@ class Directories:
         self._many = False
 
     def enter(self, name: str, words: Sequence[Word]) -> None:
-        """Follow what a command says of directories."""
+        """Record the directories that a command enters or names in its options."""
         if name not in _CHANGES:
             leading = _PLACES | {"-D"} if name in ("sudo", "doas") else _PLACES
             for before, word in pairwise(words):
@@ -382,10 +381,10 @@ class Directories:
         self._bases = kept[:_MAX_DIRECTORIES]
 
     def of(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """The paths, and what they are in those directories.
+        """Return the paths, and relative ones joined with those directories.
 
         Raises:
-            TooManyPaths: that are too many to be judged.
+            TooManyPaths: there are too many paths.
         """
         found: dict[str, None] = {}
         for path in paths:
@@ -397,24 +396,24 @@ class Directories:
         return tuple(found)
 
 
-# -- Which programs take whole directories, and with which options. Short options are letters, long ones whole words.
+# -- Programs that process whole directories, with the options for it: letters for short ones, words for long ones.
 
 
 SEARCHING = frozenset({"rg", "ag", "ack", "ugrep", "rgrep", "pt", "sift"})
-"""What searches the directory where it is when it is given no other."""
+"""Programs that search the current directory if no other is given."""
 READING = {
     "zip": "r --recurse-paths",
     "pax": "w",
     **dict.fromkeys(("mksquashfs", "genisoimage", "mkisofs", "xorriso", "restic", "borg", "rclone", "duplicity"), ""),
 }
-"""What reads all of the directories that it is given."""
+"""Programs that read everything in their directory operands."""
 CHANGING = {
     "rm": "rR --recursive",
     **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl", "chattr", "chcon"), "R --recursive"),
     "restorecon": "rR --recursive",
     "shred": "",
 }
-"""What changes all of them."""
+"""Programs that change everything in their directory operands."""
 COPYING = {
     "cp": "rRa --recursive --archive",
     "scp": "r",
@@ -423,13 +422,13 @@ COPYING = {
     "ln": "",
     "install": "",
 }
-"""What makes entries in the last directory that it is given."""
+"""Programs that create entries in their last directory operand."""
 REMOTE = frozenset({"scp", "rsync"})
-"""Where a word with a colon is on another host."""
+"""Programs for which a word with a colon is on another host."""
 FEEDING = frozenset({"xargs", "parallel", "cpio", "pax"})
-"""What takes the names of files from what it reads."""
+"""Programs that read file names from their input."""
 LISTING = frozenset({"find", "fd", "fdfind", "ls", "rg", "tree", "du"})
-"""What may list all that is below a directory."""
+"""Programs that may list everything below a directory."""
 PLAIN = frozenset(
     [
         *("cd", "pushd", "popd", "chdir", "mkdir", "rmdir", "touch", "test", "[", "[[", "echo", "printf", "export"),
@@ -453,13 +452,13 @@ PLAIN = frozenset(
         ),
     ]
 )
-"""What does no more with a directory than to enter, make, name or list it."""
+"""Programs that only enter, create, name or list directories."""
 
 
-# -- Commands that take whole directories: of which words everything below is read or changed. Pure.
+# -- Commands on whole directories: the words below which everything is read or changed. Pure.
 #
-# It takes more than there is: a word that is no directory is found out on the target, and a program that is not
-# known is taken for one that does whatever it wants with the directories that it is given.
+# It may return too many: the target shows which words are directories, and an unknown program counts as one that may
+# change everything in its directory operands.
 
 
 HERE = "."
@@ -470,7 +469,7 @@ _READS = frozenset(
 )
 _COMMANDS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _NAMES = re.compile(r"--(?:files|null-files|files0)-from|-T$")
-"""Options that take names from a file."""
+"""Options that read file names from a file."""
 _UNKNOWN = re.compile(r"[$`]|\{\}")
 _TARS = frozenset({"tar", "gtar", "bsdtar"})
 _TAR_VALUES = "fTXCbgKNVHIFL"
@@ -479,9 +478,9 @@ _INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 @dataclass(frozen=True, slots=True)
 class AffectedDirectories:
-    """The directories, as they are written, of which a command takes all that is below.
+    """The directories, as written, below which a command reads or changes everything.
 
-    ``into`` is a directory that gets new entries with the ``names``, or the name that a single one gets there.
+    ``into``: a directory that gets new entries with the ``names``, or the new name of a single source.
     """
 
     reads: tuple[str, ...] = ()
@@ -489,13 +488,18 @@ class AffectedDirectories:
     into: str = ""
     names: tuple[str, ...] = ()
     guessed: bool = False
-    """The program is not known: what it does with them is not, either."""
+    """The program is unknown, so its effect on them is unknown, too."""
     paired: bool = False
-    """It takes what is below only where two of its operands are directories."""
+    """It reads what is below only if two of its operands are directories."""
 
 
 def trees_of(argv: Sequence[str], *, read_only: bool) -> AffectedDirectories:
-    """What a simple command does with whole directories."""
+    """Return the directories below which a simple command reads or changes everything.
+
+    Args:
+        argv: the words of the command.
+        read_only: it only reads.
+    """
     name = posixpath.basename(argv[0]) if argv else ""
     given = _CommandWords(name, argv[1:])
     if name in _KNOWN:
@@ -507,12 +511,12 @@ def trees_of(argv: Sequence[str], *, read_only: bool) -> AffectedDirectories:
 
 
 def feeds(argv: Sequence[str]) -> bool:
-    """Whether a simple command gives the names that it reads to another program, as ``xargs`` does."""
+    """Return whether a simple command reads file names and opens them or passes them on, as ``xargs`` does."""
     return bool(argv) and (posixpath.basename(argv[0]) in FEEDING or any(map(_NAMES.match, argv[1:])))
 
 
 def listed(argv: Sequence[str]) -> tuple[str, ...]:
-    """The directories of which a simple command may list everything below, for another program."""
+    """Return the directories below which a simple command may list everything for another program."""
     name = posixpath.basename(argv[0]) if argv else ""
     given = _CommandWords(name, argv[1:])
     if name == "find":
@@ -523,7 +527,7 @@ def listed(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def takes_names(argv: Sequence[str]) -> bool:
-    """Whether a simple command opens the files whose names it reads from its input."""
+    """Return whether a simple command opens the files whose names it reads from its input."""
     name = posixpath.basename(argv[0]) if argv else ""
     given = _CommandWords(name, argv[1:])
     lists = given.after("--files-from", "--files0-from", "--pathspec-from-file", "--null-files-from")
@@ -539,14 +543,14 @@ def takes_names(argv: Sequence[str]) -> bool:
 
 
 def _bundled(words: Sequence[str], letter: str) -> list[str]:
-    """The value of a letter in the first word of ``tar``, whose values follow in the order of the letters."""
+    """Return the values of a letter in the first word of ``tar``; values follow in the order of the letters."""
     first = "" if not words or words[0].startswith("-") else words[0]
     taking = [one for one in first if one in _TAR_VALUES]
     return [value for one, value in zip(taking, words[1:], strict=False) if one == letter]
 
 
 class _CommandWords:
-    """The words behind a program, roughly told apart: a value of an option counts as an operand."""
+    """The words after a program, roughly separated: separate option values count as operands."""
 
     def __init__(self, name: str, words: Sequence[str]) -> None:
         self.name = name
@@ -558,7 +562,7 @@ class _CommandWords:
         self.tails = tuple(word.partition("=")[2] for word in (*self.options, *self.operands) if "=" in word)
 
     def has(self, wanted: str) -> bool:
-        """One of some options, written as in ``rR --recursive``; nothing wanted is always there."""
+        """Return whether one of the options is given, written as ``rR --recursive``; always True for none."""
         letters = {letter for word in wanted.split() if not word.startswith("--") for letter in word}
         longs = [word for word in wanted.split() if word.startswith("--")]
         return not wanted or any(
@@ -569,7 +573,7 @@ class _CommandWords:
         )
 
     def after(self, *names: str) -> tuple[str, ...]:
-        """The values of an option."""
+        """Return the values of an option."""
         apart = [value for name, value in zip(self.words, self.words[1:], strict=False) if name in names]
         joined = [word.partition("=")[2] for word in self.words if word.partition("=")[0] in names and "=" in word]
         short = [name for name in names if not name.startswith("--")]
@@ -586,28 +590,28 @@ def _changing(given: _CommandWords, read_only: bool) -> AffectedDirectories:
 
 
 def _searching(given: _CommandWords, read_only: bool) -> AffectedDirectories:
-    """``rg PATTERN``: without a path it is where one is."""
+    """Read ``rg PATTERN``: without a path it searches the current directory."""
     if given.name == "rg" and not {"--files", "--type-list"}.isdisjoint(given.words):
         return AffectedDirectories()  # names only
     return AffectedDirectories(reads=given.operands if len(given.operands) > 1 else (*given.operands, HERE))
 
 
 def _comparing(given: _CommandWords, read_only: bool) -> AffectedDirectories:
-    """``diff A B``: of two directories all files in both, and with ``-r`` those below; what is absent may be one."""
+    """Read ``diff A B``: of two directories all files, with ``-r`` those below; with ``-N`` one may be absent."""
     alone = given.has("rN --recursive --new-file --unidirectional-new-file")
     return AffectedDirectories(reads=given.operands, paired=not alone)
 
 
 def _grep(given: _CommandWords, read_only: bool) -> AffectedDirectories:
-    actions = given.after("-d", "--directories")  # in its letters, and abbreviated: any beginning of "recurse"
+    actions = given.after("-d", "--directories")  # any abbreviation of "recurse"
     recurses = given.has("rR --recursive --dereference-recursive") or any(map("recurse".startswith, actions))
     return _searching(given, read_only) if recurses else AffectedDirectories()
 
 
 def _copying(given: _CommandWords, read_only: bool) -> AffectedDirectories:
-    """``cp -r A B DIRECTORY``: the copies are in there, under their names, or have its name.
+    """Read ``cp -r A B DIRECTORY``: the copies are entries of DIRECTORY, or a single copy has its name.
 
-    A program that takes files alone makes no more than the entries that they name, unless nobody knows their names.
+    Without a recursive option it creates only the entries named by its operands, unless those are unknown.
     """
     targets = (*given.after("-t", "--target-directory"), *attached_directories(given.name, given.words))
     operands = tuple(word for word in given.operands if word != FED_WORDS)
@@ -630,7 +634,7 @@ def _copying(given: _CommandWords, read_only: bool) -> AffectedDirectories:
 
 
 def _tar(given: _CommandWords, read_only: bool) -> AffectedDirectories:
-    """``tar x`` writes where it is, or where ``-C`` leads; ``tar c`` reads what it is given."""
+    """Read ``tar``: ``x`` writes to the current directory or to that of ``-C``; ``c`` reads its operands."""
     first = given.words[0] if given.words and not given.words[0].startswith("--") else ""
     letters = {*first.removeprefix("-"), *(letter for word in given.options if word[1:2] != "-" for letter in word)}
     places = given.after("-C", "--directory", "--cd")
@@ -645,7 +649,7 @@ def _tar(given: _CommandWords, read_only: bool) -> AffectedDirectories:
 
 
 def _unpacked(given: _CommandWords, read_only: bool) -> AffectedDirectories:
-    """``unzip A -d DIRECTORY``, ``7z x A -oDIRECTORY``, ``cpio -i``."""
+    """Read ``unzip A -d DIRECTORY``, ``7z x A -oDIRECTORY``, ``cpio -i``."""
     if given.name.startswith("7z") and given.words[:1] in (("a",), ("u",)):
         return AffectedDirectories(reads=given.operands[1:])
     if read_only or (given.name.startswith("7z") and given.words[:1] not in (("x",), ("e",))):
@@ -654,12 +658,12 @@ def _unpacked(given: _CommandWords, read_only: bool) -> AffectedDirectories:
 
 
 def _patching(given: _CommandWords, read_only: bool) -> AffectedDirectories:
-    """``patch`` changes the files that its input names, where it is or where ``-d`` leads."""
+    """Read ``patch``: it changes files named by its input in the current directory or that of ``-d``."""
     return AffectedDirectories(changes=given.after("-d", "--directory") or (HERE,))
 
 
 def _roots(given: _CommandWords) -> tuple[str, ...]:
-    """Where ``find`` begins."""
+    """Return the directories in which ``find`` starts."""
     roots: list[str] = []
     for word in given.words:
         if word in ("-H", "-L", "-P"):
@@ -692,7 +696,7 @@ def _git(given: _CommandWords, read_only: bool) -> AffectedDirectories:
 
 
 def _containers(given: _CommandWords, read_only: bool) -> AffectedDirectories:
-    """``docker run -v DIRECTORY:/x``, ``docker cp DIRECTORY c:/x``, ``docker build DIRECTORY``."""
+    """Read ``docker run -v DIRECTORY:/x``, ``docker cp DIRECTORY c:/x``, ``docker build DIRECTORY``."""
     mounts = [mount for mount in container_reach((given.name, *given.words)).mounts if not mount.by_name]
     reads = tuple(mount.source for mount in mounts if mount.reads)
     return AffectedDirectories(reads=reads, changes=tuple(mount.source for mount in mounts if mount.writes))

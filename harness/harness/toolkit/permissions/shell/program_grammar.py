@@ -1,4 +1,4 @@
-"""The entry of a program on the list of those that only read."""
+"""The type of an entry in the allowlist of reading programs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ class Program:
     """A program, or one of its sub-commands.
 
     ``operands``: files whose content it shows (``paths``), files that it only names (``names``), a pattern and then
-    files (``pattern``), or words. ``loose``: no option of it does harm in any version, so that words which are only
-    known at run time may be among them. ``alone``: it may stand without a sub-command. ``own``: it reads its options in
-    a way of its own. ``permute``: options may stand behind operands. ``responses``: it replaces a word ``@FILE``,
-    wherever it stands, by the words in that file. ``suffixes``: it opens an operand with one of these behind it when
-    there is no file of the plain name.
+    files (``pattern``), or words (``text``). ``most``: maximum number of operands. ``loose``: no option is harmful in
+    any version, so words only known at run time are accepted. ``alone``: it may have no sub-command. ``own``: it parses
+    its options in its own way. ``permute``: options may follow operands. ``responses``: it replaces any word ``@FILE``
+    by the words in that file. ``suffixes``: it opens an operand with one of these appended if the file does not exist.
     """
 
     options: str = ""
@@ -92,4 +91,4 @@ VERSIONS: Mapping[str, str] = {
     **dict.fromkeys(("node", "make", "redis-server", "ruby", "perl"), "--version -v"),
     "java": "--version -version",
 }
-"""Programs of which only the version is asked for, and how."""
+"""Programs that may run only to show their version, with the options for it."""

@@ -1,4 +1,4 @@
-"""Whether a command only reads: the verdict for one program and its words."""
+"""The read-only check of one program and its words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-# -- Conditions beside the option grammar of a program: what makes it do more than read, and no option says.
+# -- Conditions in addition to the option grammar of a program: uses that do more than read.
 
 
 HARMLESS_NAME = re.compile(
@@ -30,7 +30,7 @@ HARMLESS_NAME = re.compile(
     r"|ip|pid|proc|mod|pkg|cert|conf|cfg|log|repo|branch|db|table|site|domain|url|id|vm|vol|pool|iface|nic|server"
     r"|container|image|ctr|cid|job|task|day|num|idx|word|src|dst|mnt|part|lv|vg|pv|cpu|netns|addr|ver|size|pct|use"
 )
-"""Variables that nothing else looks at. (zsh gives ``path``, ``status``, ``argv`` and others a meaning.)"""
+"""Variables that no shell or program uses. (``path``, ``status``, ``argv`` and others have a meaning in zsh.)"""
 
 
 def _date(options: Options) -> str:
@@ -41,53 +41,51 @@ _PS_NAMES = ("-u", "-U", "-g", "-G", "-t", "-p", "-q", "-s")
 
 
 def _ps(options: Options) -> str:
-    """The old form: ``ps auxf``. An ``e`` there shows the environment of programs."""
+    """Check the BSD form, ``ps auxf``: an ``e`` there shows the environment of processes."""
     texts = [word.text for word in options.operands]
     if any(not word.known for word in options.operands):
-        return "an operand that is only known at run time"
+        return "an operand is only known at run time"
     values = "".join(word.text for name, word in options.given if name in _PS_NAMES and word and not word.plain)
     if "x" in values and ("e" in values or options.has("-e")):
-        return "with an x that is no option of it, ps takes its words in the old form, and e shows the environment"
+        return "ps may parse its options in the BSD form, in which e shows the environment"
     formats = [word.text for name, word in options.given if name in ("-o", "-O", "-k", "--format", "--sort") and word]
     if any("environ" in text for text in [*texts, *formats]):
-        return "it shows the environment of programs"
+        return "it shows the environment of processes"
     fine = all(re.fullmatch(r"[aAfFgjlLnrSTuvwxXZ]+o?|[0-9,]+|[a-z%_,]+(?:=[\w,]*)?", text) for text in texts)
     rest = texts[2 if texts and texts[0].endswith("o") else 1 :]
     fine = fine and all(text[0].isdigit() for text in rest)
     fine = fine and (not texts or re.fullmatch(r"[aAfFgjlLnrSTuvwxXZ]+o?|[0-9,]+", texts[0]) is not None)
-    return "" if fine else "an option of the old form that is not on the list"
+    return "" if fine else "a BSD option is not on the allowlist"
 
 
 def _getent(options: Options) -> str:
     first = options.operands[0] if options.operands else None
     known = first is not None and first.known and "shadow" not in first.text
-    return "" if known else "the database of passwords, or one that is only known at run time"
+    return "" if known else "the database holds password hashes or is only known at run time"
 
 
 def _lsof(options: Options) -> str:
-    """Options may begin with ``+``: ``+D`` names a directory, and ``+m`` reads a file."""
+    """Check options that begin with ``+``: ``+D`` names a directory, ``+m`` reads a file."""
     starts = [word.text if word.known else word.lead for word in options.operands]
     fine = all(not start.startswith("+") or re.fullmatch(r"\+[dDcLwr|E][0-9]*", start) for start in starts)
-    return "" if fine else "an option with + that is not on the list"
+    return "" if fine else "an option with + is not on the allowlist"
 
 
 def _openssl_file(options: Options) -> str:
     found = [word.text for name, word in options.given if name == "-in" and word is not None]
     uri = next((text for text in found if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text)), "")
-    return f"{uri} is not a file, but a URI" if uri else ""
+    return f"{uri} is a URI, not a file" if uri else ""
 
 
 def _read(options: Options) -> str:
     fine = all(word.known and HARMLESS_NAME.fullmatch(word.text) for word in options.operands)
-    return "" if fine else "it sets a variable that something else may look at"
+    return "" if fine else "it sets a variable that a program may use"
 
 
 def _sysctl(options: Options) -> str:
     if any(".." in word.text for word in options.operands):
-        return "an operand that leads out of the system's values"
-    return (
-        "" if all(word.known and "=" not in word.text for word in options.operands) else "an operand may set something"
-    )
+        return "an operand contains .. and may leave /proc/sys"
+    return "" if all(word.known and "=" not in word.text for word in options.operands) else "an operand may set a value"
 
 
 def _needs(*names: str) -> Callable[[Options], str]:
@@ -98,11 +96,11 @@ def _needs(*names: str) -> Callable[[Options], str]:
 
 
 def _listed(*names: str) -> Callable[[Options], str]:
-    """Operands make something new, unless it is told to list."""
+    """Return a check of a command whose operands create or change something without a listing option."""
 
     def check(options: Options) -> str:
         asked = options.has(*names)
-        return "" if asked or not options.operands else f"{options.operands[0].raw} would be made or changed"
+        return "" if asked or not options.operands else f"{options.operands[0].raw} would be created or changed"
 
     return check
 
@@ -118,7 +116,7 @@ def _git_config(options: Options) -> str:
 
 
 def _one_value(options: Options) -> bool:
-    """``git config user.name``: one name with a dot, which is no command of newer versions."""
+    """Return whether it is ``git config user.name``: one name with a dot, so not a sub-command of newer versions."""
     return len(options.operands) == 1 and options.operands[0].known and "." in options.operands[0].text
 
 
@@ -146,7 +144,7 @@ def _jq(options: Options) -> str:
 def _kubectl_get(options: Options) -> str:
     kinds = [part for word in options.operands for part in re.split(r"[,/]", word.text)]
     if any(not word.known for word in options.operands):
-        return "what it gets is only known at run time"
+        return "the resource is only known at run time"
     if any(kind.lower().partition(".")[0] in ("secret", "secrets", "all-secrets") for kind in kinds):
         return "it shows secrets"
     return _kubectl_output(options)
@@ -158,11 +156,11 @@ _OUTPUTS = re.compile(
 
 
 def _kubectl_output(options: Options) -> str:
-    """Each format counts, as another one may win in another version."""
+    """Check each output format, as versions differ on which one applies."""
     given = [word for name, word in options.given if name in ("-o", "--output") and word is not None]
     formats = ((word, word.text.removeprefix("=")) for word in given)
     unlisted = next((word for word, text in formats if not word.known or not _OUTPUTS.fullmatch(text)), None)
-    return f"the format {unlisted.raw} is not on the list: some come from a file" if unlisted is not None else ""
+    return f"format {unlisted.raw} is not on the allowlist: some read a file" if unlisted is not None else ""
 
 
 _IN_LISTS = "IPAddress|Gateway|MacAddress|NetworkID|GlobalIPv6Address|Source|Destination|Type|HostPort|HostIp|Mode|RW"
@@ -176,9 +174,9 @@ _SHOWN = re.compile(
 
 
 def _inspect(options: Options) -> str:
-    """What a container was made of holds its environment, and that holds passwords.
+    """Check the format of ``inspect``, as the configuration of a container holds its environment with passwords.
 
-    Without a format each value stands beside its name, by which passwords are hidden.
+    Without a format each value has its name next to it, by which passwords are redacted.
     """
     word = options.value("-f", "--format")
     if word is None:
@@ -261,7 +259,7 @@ CHECKS: Mapping[str, Callable[[Options], str]] = {
 }
 
 
-# -- Whether a program with these words only reads. A positive list: what is not on it is not read-only.
+# -- The check of a program with its words. An allowlist: what is not on it is not read-only.
 
 
 _DEVICES = frozenset({"/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/stdin", "/dev/fd/0"})
@@ -271,10 +269,10 @@ _STREAMS = re.compile(r"/proc/(kmsg|kcore|.*/mem|sysrq-trigger)|/sys/kernel/(deb
 
 @dataclass(frozen=True, slots=True)
 class ReadOnlyResult:
-    """What is known of one command. ``reason`` is empty when it only reads.
+    """The result of the read-only check of one command.
 
-    ``paths`` are the files it names; ``shows_content``: it may show what is in them. Names, sizes, dates and
-    certificates are not secrets.
+    ``reason``: why it does more than read; empty if it only reads. ``paths``: the files it names. ``shows_content``: it
+    may show their content. Names, sizes, dates and certificates are not secrets.
     """
 
     reason: str
@@ -283,12 +281,12 @@ class ReadOnlyResult:
 
     @property
     def read_only(self) -> bool:
-        """It only reads."""
+        """Whether it only reads."""
         return not self.reason
 
 
 def examine(name: str, words: Sequence[Word]) -> ReadOnlyResult:
-    """Judge a program, by its plain name, with the words behind it. Pure."""
+    """Check a program, by its name without directory, with the words after it. Pure."""
     return replace(_examined(name, words), shows_content=not shows_names_only(name, words))
 
 
@@ -298,7 +296,7 @@ def _examined(name: str, words: Sequence[Word]) -> ReadOnlyResult:
         return ReadOnlyResult(reason or _paths(paths), tuple(path.text for path in paths))
     program = PROGRAMS.get(name)
     if program is None:
-        return ReadOnlyResult(f"{name} is not on the list of programs that only read")
+        return ReadOnlyResult(f"{name} is not on the allowlist of reading programs")
     return _judge(name, program, words)
 
 
@@ -306,12 +304,12 @@ def _judge(name: str, program: Program, words: Sequence[Word]) -> ReadOnlyResult
     if program.commands:
         return _with_command(name, program, words)
     if program.responses and (found := next((word for word in words if _may_be_response(word)), None)):
-        return ReadOnlyResult(f"{name}: {found.raw} may be @FILE, whose text becomes its words")
+        return ReadOnlyResult(f"{name}: {found.raw} may be @FILE, a file with further arguments")
     known = grammar(program.options, one_dash=program.one_dash, own=program.own)
     only_named = program.operands == "names"
     options = parse_options(words, known, permute=program.permute, loose=program.loose, patterns=only_named)
     if program.operands in ("paths", "pattern") and (unclear := [word for word in options.operands if _unclear(word)]):
-        return ReadOnlyResult(f"{name}: what {unclear[0].raw} becomes is only known at run time")
+        return ReadOnlyResult(f"{name}: a word is only known at run time: {unclear[0].raw}")
     if options.reason:
         return ReadOnlyResult(f"{name}: {options.reason}")
     paths = [*options.paths, *_operands_read(program, options)]
@@ -324,18 +322,18 @@ def _judge(name: str, program: Program, words: Sequence[Word]) -> ReadOnlyResult
 
 
 def _unclear(word: Word) -> bool:
-    """It may become an option that names a file, or more files than one sees."""
+    """Return whether a word may become an option that names a file, or other files than are visible."""
     return not word.known and not word.operand and not word.pattern
 
 
 def _may_be_response(word: Word) -> bool:
-    """It begins with ``@``, or nobody knows how it begins: a wildcard may stand for such a name, too."""
+    """Return whether a word begins with ``@`` or its beginning is unknown: a wildcard may match such a name, too."""
     start = word.text if word.known else word.lead
     return start.startswith("@") or (not start and not word.known)
 
 
 def _in_commits(options: Options) -> list[Word]:
-    """``HEAD:a/b`` and ``:(top)a/b`` are files, too."""
+    """Return the files in operands such as ``HEAD:a/b`` and ``:(top)a/b``."""
     texts = [word.text for word in options.operands if ":" in word.text]
     return [Word.of(tail) for text in texts for tail in re.split(r":[0-3]:|:\([^)]*\)|:", text)[1:] if tail]
 
@@ -355,7 +353,7 @@ def _with_suffixes(words: list[Word], suffixes: Sequence[str]) -> list[Word]:
 
 def _operands(program: Program, options: Options) -> str:
     if program.operands == "none" and options.operands:
-        return f"{options.operands[0].raw} is an operand, which may change something"
+        return f"operand {options.operands[0].raw} may change something"
     if program.most is not None and len(options.operands) > program.most:
         return f"more than {program.most} operands"
     if program.most is not None and any(word.spread for word in options.operands):
@@ -369,23 +367,23 @@ def _with_command(name: str, program: Program, words: Sequence[Word]) -> ReadOnl
         return ReadOnlyResult(f"{name}: {first.reason}")
     paths = tuple(word.text for word in first.paths)
     if not first.operands:
-        alone = "" if program.alone else f"{name} alone is not on the list"
+        alone = "" if program.alone else f"{name} without a sub-command is not on the allowlist"
         return ReadOnlyResult(alone, paths)
     verb = first.operands[0]
     inner = program.commands.get(verb.text) if verb.known else None
     if inner is None:
-        return ReadOnlyResult(f"{name} {verb.raw} is not on the list", paths)
+        return ReadOnlyResult(f"{name} {verb.raw} is not on the allowlist", paths)
     finding = _judge(f"{name} {verb.text}", inner, first.operands[1:])
     return ReadOnlyResult(finding.reason, (*paths, *finding.paths))
 
 
 def _paths(words: Sequence[Word]) -> str:
-    """Why one of the files may not be read unasked; empty when none is in the way."""
+    """Return why one of the files may not be read without asking; empty if all may."""
     return next((reason for word in words if (reason := readable_path(word))), "")
 
 
 def readable_path(word: Word) -> str:
-    """Why a file is not simply read: it is not known, or to read it does something. Empty when it is."""
+    """Return why reading a file asks: it is unknown, or reading it has an effect; empty if it may be read."""
     if not (word.known or word.pattern):
         return f"the file {word.raw} is only known at run time"
     if re.match(r"~[-+0-9]", word.raw):
@@ -396,5 +394,5 @@ def readable_path(word: Word) -> str:
     if _ELSEWHERE.match(word.text):
         return f"{word.text} is on another host"
     if _STREAMS.fullmatch(plain):
-        return f"to read {word.text} takes from it, or shows the system's memory"
+        return f"reading {word.text} consumes its data or shows kernel memory"
     return ""

@@ -1,4 +1,4 @@
-"""Programs that are read word by word, as far as they only print: sed, find and others."""
+"""Checks of programs with their own word syntax that only print: sed, find and others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = [
 ]
 
 
-# -- Whether a script of sed only prints: a parser of the part of its language that neither writes, runs nor reads.
+# -- sed scripts: a parser of the part of the language that does not write files, run commands or read other files.
 
 
 _NUMBER = r"(?:[0-9]+(?:~[0-9]+)?|\$)"
@@ -33,7 +33,7 @@ _LIMIT = 2_000
 
 
 def script_only_prints(script: str) -> bool:
-    """True when the whole script is understood, and nothing in it touches a file or runs a command. Pure."""
+    """Return whether the whole script is understood and no part of it uses a file or runs a command. Pure."""
     if len(script) > _LIMIT:
         return False
     at, groups = 0, 0
@@ -52,7 +52,7 @@ def script_only_prints(script: str) -> bool:
 
 
 def _one(script: str, at: int) -> tuple[int, int]:
-    """The end of one command, and whether it opens a group; -1 when it is not understood."""
+    """Return the end of one command (-1 if it is not understood), and 1 if it opens a group."""
     address = _RANGE.match(script, at)
     if address is None or not _whole_brackets(address[0]):
         return -1, 0
@@ -68,17 +68,17 @@ def _one(script: str, at: int) -> tuple[int, int]:
 
 
 def _whole_brackets(regex: str) -> bool:
-    """No bracket is open at the end: versions of sed differ on whether a ``/`` in brackets ends the expression."""
+    """Return whether no bracket is left open: sed versions differ on whether ``/`` in brackets ends the expression."""
     rest = re.sub(r"\\[^\n]", "", regex)
     rest = _BRACKETS.sub("", rest)
     return "[" not in rest
 
 
-# -- Programs whose words are a language of their own.
+# -- Programs with their own word syntax.
 
 
 Special = Callable[[tuple[Word, ...]], tuple[str, tuple[Word, ...]]]
-"""The reason why a command is not read-only (empty: it is), and the files that it reads."""
+"""Checks the words: why they are not read-only (empty if they are), and the files that the command reads."""
 
 _TESTS = frozenset(
     [
@@ -111,30 +111,30 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}|\$\?|\$#|\"\$\?\"|\"\$#\"")
 
 
 def _condition(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
-    """``test`` and ``[``: numbers must be numbers, for some shells compute what is compared."""
+    """Check ``test`` and ``[``: compared numbers must be literals, as some shells evaluate them as arithmetic."""
     words = words[:-1] if words and words[-1].text in ("]", "]]") else words
     while words and words[0].known and words[0].text == "!":
         words = words[1:]
     if len(words) == 2 and words[0].known and words[0].text in _TESTS:
-        return ("" if not words[1].spread else "a condition on words that are only known at run time"), ()
+        return ("" if not words[1].spread else "a condition on words only known at run time"), ()
     if len(words) == 3 and words[1].known and words[1].text in _COMPARE:
         spread = words[0].spread or words[2].spread
-        return ("a condition on words that are only known at run time" if spread else ""), ()
+        return ("a condition on words only known at run time" if spread else ""), ()
     if len(words) == 3 and words[1].known and words[1].text in _NUMBERS:
         numbers = all(_INTEGER.fullmatch(word.text if word.known else word.raw) for word in (words[0], words[2]))
-        return ("" if numbers else "some shells compute what is compared here, and that may run commands"), ()
+        return ("" if numbers else "some shells evaluate these operands as arithmetic, which may run commands"), ()
     if len(words) == 1 and words[0].known and words[0].text[:1] not in ("-", "!"):
         return "", ()
-    return "a condition that is not on the list", ()
+    return "the condition is not on the allowlist", ()
 
 
 def _printf(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
     if not words or not words[0].known or words[0].text.startswith("-"):
-        return "printf: its format is an option, or only known at run time", ()
+        return "printf: the format is an option or only known at run time", ()
     formats = re.sub(r"%%", "", words[0].text)
     kinds = re.findall(r"%([-+ #0]*[0-9]*(?:\.[0-9]+)?)(.)", formats, re.DOTALL)
     if any("*" in flags or kind not in "sbqc" for flags, kind in kinds) and not _all_numbers(words[1:]):
-        return "printf: some shells compute its numbers, and that may run commands", ()
+        return "printf: some shells evaluate its numbers as arithmetic, which may run commands", ()
     return "", ()
 
 
@@ -228,12 +228,12 @@ _FIND_VALUES = frozenset(
 
 
 def _anything(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
-    """``echo``, ``true``: whatever stands behind them is text."""
+    """Accept any words: of ``echo`` and ``true`` they are only text."""
     return "", ()
 
 
 def _find(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
-    """``find``: its tests and prints are listed; what it executes is judged beside it."""
+    """Check the tests and actions of ``find``; commands that it executes are classified separately."""
     rest = list(words)
     roots: list[Word] = []
     while rest:
@@ -241,7 +241,7 @@ def _find(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
         if not word.known:
             roots.append(word)
             if not word.operand:
-                return f"find: what {word.raw} becomes is only known at run time", ()
+                return f"find: a word is only known at run time: {word.raw}", ()
         elif word.text in _FIND_VALUES:
             if not rest or rest.pop(0).spread:
                 return f"find: the value of {word.text} is missing or only known at run time", ()
@@ -252,7 +252,7 @@ def _find(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
         elif word.text not in _FIND_FLAGS:
             roots.append(word)
             if not word.operand:
-                return f"find: {word.text} is not on the list", ()
+                return f"find: {word.text} is not on the allowlist", ()
     return "", tuple(roots)
 
 
@@ -271,15 +271,15 @@ def _sed(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
     if not scripts:
         scripts, files = files[:1], files[1:]
     if not scripts or not all(word.known and script_only_prints(word.text) for word in scripts):
-        return "sed: its script may write, run or read more than its files", ()
+        return "sed: the script may write files, run commands or read other files", ()
     return "", tuple(files)
 
 
 def _tar(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
     if words and words[0].known and words[0].text[:1].isalpha() and words[0].text.isascii():
         if "f" in words[0].text[:-1]:
-            return "tar: in the old form the letters behind f take their values from further words", ()
-        words = (Word.of("-" + words[0].text), *words[1:])  # the old form: tar tzf FILE
+            return "tar: without a dash, letters after f take their values from further words", ()
+        words = (Word.of("-" + words[0].text), *words[1:])  # the form without a dash: tar tzf FILE
     options = parse_options(
         words,
         grammar(
@@ -290,9 +290,9 @@ def _tar(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
     if options.reason:
         return f"tar: {options.reason}", ()
     if not options.has("-t", "--list"):
-        return "tar: it lists nothing", ()
+        return "tar: without -t it does more than list", ()
     if any(":" in path.text or not path.known for path in options.paths):
-        return "tar: an archive's name with a colon means another host", ()
+        return "tar: an archive name is only known at run time or has a colon, which means another host", ()
     return "", tuple(path for path in options.paths if path.text != "-")
 
 
@@ -335,7 +335,7 @@ _IP_OBJECTS = frozenset(
     ]
 )
 _IP_SHOW = frozenset({"show", "sho", "sh", "list", "lis", "ls", "lst"})
-"""No shorter: ``ip link s`` is ``set``."""
+"""Not shorter: ``ip link s`` is ``set``."""
 _IP_OPTIONS = frozenset(
     [
         "-4",
@@ -376,25 +376,25 @@ _IP_OPTIONS = frozenset(
 
 def _ip(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
     if not all(word.known for word in words):
-        return "ip: its words are only known at run time", ()
+        return "ip: a word is only known at run time", ()
     texts = [word.text for word in words]
     while texts and texts[0].replace("--", "-", 1) in _IP_OPTIONS:
         texts.pop(0)
     if not texts:
         return "", ()
     if texts[0] not in _IP_OBJECTS:
-        return f"ip {texts[0]} is not on the list", ()
+        return f"ip {texts[0]} is not on the allowlist", ()
     shows = texts[1:2] in ([], ["s"]) if texts[0] in ("a", "addr", "address") else not texts[1:]
     gets = texts[0] in ("r", "route") and texts[1:2] == ["get"]
     if not (shows or gets or texts[1] in _IP_SHOW):
-        return f"ip {' '.join(texts[:2])} is not on the list", ()
+        return f"ip {' '.join(texts[:2])} is not on the allowlist", ()
     return "", ()
 
 
 def _stty(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
     texts = [word.text for word in words if word.known]
     allowed = len(texts) == len(words) and texts in (["-a"], ["size"], ["-g"], [])
-    return ("" if allowed else "stty: it changes the terminal"), ()
+    return ("" if allowed else "stty: it may change the terminal"), ()
 
 
 SPECIAL: Mapping[str, Special] = {

@@ -1,4 +1,4 @@
-"""The programs that only read, each with the options for which that holds."""
+"""The allowlist of programs that only read, each with the options for which this holds."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = [
 ]
 
 
-# -- Programs that show names, sizes, dates and rights of files, or certificates, and nothing else of their content.
+# -- Programs that show names, sizes, dates and permissions of files, or certificates, but no other content.
 
 
 _FEWER_RIGHTS = re.compile(r"0{0,2}[0-7]00|[go]{1,2}(?:-[rwxst]+|=)(?:,[go]{1,2}(?:-[rwxst]+|=))*")
-"""Modes that let nobody but the owner in."""
+"""Modes that give no access to group and others."""
 _NAMES_ONLY = frozenset(
     [
         *("ls", "dir", "stat", "du", "df", "tree", "readlink", "realpath", "lsattr", "getfacl", "namei", "cd", "find"),
@@ -34,7 +34,7 @@ _CERTIFICATES = frozenset({"x509", "crl", "verify", "req"})
 
 
 def takes_rights_away(name: str, words: Sequence[Word]) -> bool:
-    """Whether a command makes files more private, and does nothing else: ``chmod 600 KEY``. Pure."""
+    """Return whether a command only makes files more private: ``chmod 600 KEY``. Pure."""
     operands = [word.text for word in words if not word.text.startswith("-") or not word.known]
     options = [word.text for word in words if word.known and word.text.startswith("-")]
     return (
@@ -45,16 +45,15 @@ def takes_rights_away(name: str, words: Sequence[Word]) -> bool:
 
 
 def shows_names_only(name: str, words: Sequence[Word]) -> bool:
-    """Whether a program that only reads shows nothing of what is in the files that it names. Pure."""
+    """Return whether a reading program shows no content of the files that it names. Pure."""
     texts = [word.text for word in words]
-    if name == "openssl":  # of a file that holds no certificate it says that it cannot be read
+    if name == "openssl":  # it fails on a file without a certificate
         return bool(texts) and texts[0] in _CERTIFICATES
     runs = {program for option, program in pairwise(texts) if option in ("-exec", "-execdir", "-ok", "-okdir")}
     return name in _NAMES_ONLY and (name != "find" or runs <= _LOOKS)
 
 
-# -- The larger tools that only read with some of their sub-commands: version control, services, containers,
-# packages.
+# -- Larger tools with sub-commands that only read: version control, services, containers, packages.
 
 
 def _p(options: str = "", operands: str = "text", *, most: int | None = None) -> Program:
@@ -228,7 +227,7 @@ _ENGINE = Program(
 )
 
 _ROOT = "-n= --namespace= --request-timeout="
-"""What may stand before the sub-command. Another option there takes the word behind it away."""
+"""Options allowed before the sub-command; another option there may take the next word as its value."""
 _KUBE = f"{_ROOT} -A --all-namespaces -l= --selector= --field-selector="
 _GET = (
     f"{_KUBE} -oL= -w --output= --show-labels --sort-by= --no-headers --watch --label-columns= --ignore-not-found "
@@ -386,7 +385,7 @@ TOOLS: Mapping[str, Program] = {
 }
 
 
-# -- The programs that only read, each with the options, operands and sub-commands with which that is so.
+# -- Programs that only read, each with its safe options, operands and sub-commands.
 
 
 def _reads(options: str = "", *, loose: bool = True) -> Program:
@@ -414,7 +413,7 @@ _GREP = (
     "--dereference-recursive --line-buffered --null-data --invert-match"
 )
 _GZIPPED = (".gz", ".z", ".Z", "-gz", "-z", "_z")
-"""What gzip tries behind a name that is not there."""
+"""Suffixes that gzip tries if a file does not exist."""
 _SUM = "-bctwz --binary --check --tag --text --zero --ignore-missing --quiet --status --strict --warn"
 _PS = (
     "-AadefFHjlLmMNTwyVZ -CGgopqsUutOk= --cols= --columns= --cumulative --deselect --forest --format= --headers "

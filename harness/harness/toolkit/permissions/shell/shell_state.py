@@ -1,4 +1,4 @@
-"""Commands that change or show the state of the shell: its home, its options, its variables. Pure."""
+"""Commands that change or show the state of the shell: its home, options and variables. Pure."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = [
 ]
 
 
-# -- Commands that show the values of variables beside their names, by which secrets among them are hidden. Pure.
+# -- Commands that show values of variables with their names, by which secrets are redacted. Pure.
 #
-# What they print may only be passed on in whole lines: a value without its name is not recognized.
+# Their output may only be passed on in whole lines: a secret without its name is not recognized.
 
 
 _ENGINES = frozenset({"docker", "podman", "nerdctl"})
 _PASSING = frozenset({"xargs", "timeout", "nice", "true"})
-"""What they run is looked at beside them."""
+"""Programs whose inner commands are checked separately."""
 _FILTERS = frozenset({"grep", "egrep", "fgrep", "sort", "uniq", "head", "tail", "less", "more", "cat", "wc"})
 _CUTS = re.compile(r"-[A-Za-z]*[oczb][A-Za-z0-9]*|--(?:only-matching|colou?r|bytes|null|zero).*")
-"""Options with which a filter prints less than a line, or something within one."""
+"""Options with which a filter prints parts of lines or changes them."""
 _PATH_OF_JSON = re.compile(r"[.\w\[\]]+")
 
 
 def shows_values(argv: Sequence[str]) -> bool:
-    """Whether a simple command prints all variables: of its environment, or of a container."""
+    """Return whether a simple command prints all variables of its environment or of a container."""
     name = posixpath.basename(argv[0]) if argv else ""
     if name in _ENGINES:
         formats = any(word.startswith(("-f", "--format")) for word in argv)
@@ -42,7 +42,7 @@ def shows_values(argv: Sequence[str]) -> bool:
 
 
 def keeps_lines(argv: Sequence[str]) -> bool:
-    """Whether what a simple command passes on are whole lines."""
+    """Return whether a simple command passes on whole lines only."""
     if not argv or shows_values(argv):
         return True
     name = posixpath.basename(argv[0])
@@ -57,19 +57,19 @@ def keeps_lines(argv: Sequence[str]) -> bool:
     return name in _FILTERS and not cuts
 
 
-# -- Commands that change what later words mean in the same shell: its home, or which names a pattern stands for.
+# -- Commands that change what later words mean in the same shell: its home, or the names that a pattern matches.
 #
-# A pane keeps its shell. Words of later commands are judged by the home of the account, and patterns as ``sh``
-# reads them: after ``HOME=/etc``, ``cat ~/shadow`` would be another file than the one that was judged.
+# A pane keeps its shell. Words of later commands are resolved with the home of the account, and patterns as in
+# ``sh``: after ``HOME=/etc``, ``cat ~/shadow`` would read another file than the one that was checked.
 
 
 _NAMES = "HOME|CDPATH|OLDPWD|GLOBIGNORE"
 _SETS = re.compile(rf"(?:{_NAMES})(?:\+?=|\[|$)")
-"""A word that sets one, or names it for a builtin that does."""
+"""A word that sets one of them, or names it for a builtin that does."""
 _EXPANDS = re.compile(rf"\$\{{(?:{_NAMES}):?=")
 _LOOP = re.compile(rf"(?:for|select)\s+(?:{_NAMES})\b")
 _ANY = re.compile(rf"(?<![A-Za-z0-9_])(?:{_NAMES})\+?=")
-_LATER = "and words are judged as if it did not"
+_LATER = "which the check of file names does not follow"
 _PREFIX = re.compile(rf"(?:[A-Za-z_]\w*\+?=\S*\s+)*(?:{_NAMES})\+?=")
 _SETTERS = frozenset(
     [
@@ -79,28 +79,29 @@ _SETTERS = frozenset(
 )
 _WRAPPERS = frozenset({"env", "sudo", "doas", "nice", "nohup", "timeout"})
 _GLOBS = re.compile(r"(?i)(?:no_?)?(?:\w*glob\w*|case_?match|(?:ksh|sh|bare)_?\w*)")
-"""Names of options of bash, zsh and ksh about patterns."""
+"""Options of bash, zsh and ksh that affect patterns."""
 _SHELLS = frozenset({"bash", "zsh", "ksh", "mksh"})
 _ZSH_LETTERS = re.compile(r"[-+]\w*4\w*")
 """``set -4`` is ``setopt globdots``."""
 
 
 def shell_state_reason(commands: Sequence[SimpleCommand], environment: str = "") -> str:
-    """Why words may mean something else than the judge takes them for; empty when they do not. Pure.
+    """Return why words may resolve to other files than were checked; empty if they do not. Pure.
 
     Args:
-        environment: variables that are set for the command alone, as a text.
+        commands: the simple commands of the text.
+        environment: variables set for this command only, as a text.
     """
     uses = any("~" in command.text or (command.argv and command.argv[0] in ("cd", "pushd")) for command in commands)
     if any(map(_sets_variable, commands)) or (uses and any(map(_sets_for_one, commands))):
-        return f"it changes where ~ or cd leads, or what patterns match, {_LATER}"
+        return f"it changes where ~ or cd leads or what patterns match, {_LATER}"
     if any(command.argv and _sets_option(command.argv) for command in commands):
-        return f"it changes which names patterns match, {_LATER}"
+        return f"it changes what patterns match, {_LATER}"
     return f"its variables change where ~ or cd leads, {_LATER}" if uses and _ANY.search(environment) else ""
 
 
 def _sets_variable(command: SimpleCommand) -> bool:
-    """For the shell, and so for what follows."""
+    """Return whether it sets a variable for the shell, and so for later commands."""
     text = command.text.lstrip()
     if _EXPANDS.search(text) or _LOOP.match(text):
         return True
@@ -111,7 +112,7 @@ def _sets_variable(command: SimpleCommand) -> bool:
 
 
 def _sets_for_one(command: SimpleCommand) -> bool:
-    """For one program, or for ``cd``."""
+    """Return whether it sets a variable for one program or ``cd``."""
     if _PREFIX.match(command.text.lstrip()):
         return True
     wrapped = bool(command.argv) and command.argv[0] in _WRAPPERS

@@ -1,4 +1,4 @@
-"""Programs whose words are a language of their own: awk, pagers, manuals, network and disk tools."""
+"""Checks of more programs with their own word syntax: awk, pagers, manuals, network and disk tools."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ __all__ = [
 ]
 
 
-# -- Whether a program of awk only prints: a reader of the part of its language that neither writes, runs nor reads
-# more.
+# -- awk programs: a parser of the part of the language that does not write files, run commands or read other files.
 #
-# Two things must hold: no word in the text, wherever it stands, is one that runs, writes or reads; and the text is
-# a row of known tokens in which nothing is printed into a file. Where versions of awk read ``/`` differently, the
-# answer is no.
+# Two conditions: no word anywhere in the text runs, writes or reads; and the text consists of known tokens that do
+# not print into a file. Where awk versions parse ``/`` differently, the check fails.
 
 
 MAX_CHARS = 2_000
 _RUNS = re.compile(
     r"system|getline|close|fflush|ENVIRON|SYMTAB|FUNCTAB|PROCINFO|ARG|BINMODE|include|load|eval|func|[@`]"
 )
-"""What must not even be part of a word."""
+"""Names that must not even be part of a word."""
 _TOKEN = re.compile(
     r"(?P<blank>[ \t]+)|(?P<newline>\n)|(?P<string>\"(?:[^\"\\\n]|\\[^\n])*\")"
     r"|(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
@@ -57,11 +55,11 @@ _CONTINUES = frozenset({",", "&&", "||", "{", "else", "do"})
 
 
 class _Unknown(Exception):
-    """It is not certain what this does."""
+    """The meaning of the program is not certain."""
 
 
 def awk_program_only_prints(text: str) -> bool:
-    """True when the whole program is understood, and only computes and prints. Pure."""
+    """Return whether the whole program is understood and only computes and prints. Pure."""
     if len(text) > MAX_CHARS or (_RUNS.search(text) and not _only_systime(text)):
         return False
     try:
@@ -76,10 +74,10 @@ def _only_systime(text: str) -> bool:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """The tokens, each with its kind.
+    """Yield the tokens, each with its kind.
 
     Raises:
-        _Unknown: something is no token, or one that versions of awk read differently.
+        _Unknown: a part is not a known token, or awk versions parse it differently.
     """
     at, before = 0, ("", "")
     while at < len(text):
@@ -99,7 +97,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _slash(text: str, at: int, before: tuple[str, str]) -> re.Match[str] | None:
-    """A regular expression that begins here; None when this divides."""
+    """Return the regular expression that starts here; None if the slash is a division."""
     kind, value = before
     if kind in ("number", "string") or value in ("]", "++", "--", "$"):
         return None
@@ -118,7 +116,7 @@ def _slash(text: str, at: int, before: tuple[str, str]) -> re.Match[str] | None:
 
 
 def _known(tokens: list[tuple[str, str]], at: int) -> bool:
-    """A name is one of the language, or a variable; only functions of the language are called."""
+    """Return whether a name belongs to the language or is a variable; only built-in functions may be called."""
     kind, value = tokens[at]
     if kind != "name" or value in _KEYWORDS or value in _FUNCTIONS:
         return True
@@ -127,7 +125,7 @@ def _known(tokens: list[tuple[str, str]], at: int) -> bool:
 
 
 def _prints_into_a_file(tokens: list[tuple[str, str]]) -> bool:
-    """A ``>`` behind ``print``, outside of parentheses, opens a file."""
+    """Return whether a ``>`` after ``print``, outside of parentheses, opens a file."""
     is_printing, depth, last = False, 0, ""
     for kind, value in tokens:
         if value in ("print", "printf") and kind == "name":
@@ -144,24 +142,24 @@ def _prints_into_a_file(tokens: list[tuple[str, str]]) -> bool:
     return False
 
 
-# -- More programs whose words are a language of their own: awk, pagers, manuals, network and disk tools.
+# -- Checks of programs with their own word syntax.
 
 
 Answer = tuple[str, tuple[Word, ...]]
-"""The reason why a command is not read-only (empty: it is), and the files that it reads."""
+"""Why a command is not read-only (empty if it is), and the files that it reads."""
 
 _PLAIN = re.compile(r"[\w@%+=:,./-]*")
-_RUN_TIME = "its words are only known at run time"
+_RUN_TIME = "a word is only known at run time or has special characters"
 
 
 def _texts(words: tuple[Word, ...]) -> list[str] | None:
-    """The words when all of them are known and hold no sign with a meaning to some parser."""
+    """Return the words if all are known and have no special characters, else None."""
     fine = all(word.known and _PLAIN.fullmatch(word.text) for word in words)
     return [word.text for word in words] if fine else None
 
 
 def _unless(*allowed: str) -> Callable[[tuple[Word, ...]], Answer]:
-    """Only with exactly these words; ``NAME``, ``PATH`` and ``NUMBER`` are any such word."""
+    """Return a check that accepts exactly these words; ``NAME``, ``PATH`` and ``NUMBER`` are any such word."""
     patterns = [re.compile(" ".join(_name_or(part) for part in form.split())) for form in allowed]
 
     def check(words: tuple[Word, ...]) -> Answer:
@@ -169,7 +167,7 @@ def _unless(*allowed: str) -> Callable[[tuple[Word, ...]], Answer]:
         if texts is None:
             return _RUN_TIME, ()
         said = " ".join(texts)
-        return ("" if any(pattern.fullmatch(said) for pattern in patterns) else f"{said!r} is not on the list"), ()
+        return ("" if any(pattern.fullmatch(said) for pattern in patterns) else f"{said!r} is not on the allowlist"), ()
 
     return check
 
@@ -190,14 +188,14 @@ def _awk(words: tuple[Word, ...]) -> Answer:
         return f"awk: {options.reason}", ()
     given = [(name, word) for name, word in options.given if name == "-v"]
     if any(word is None or not _AWK_VARIABLE.fullmatch(word.text if word.known else word.lead) for _, word in given):
-        return "awk: it sets a variable that is only known at run time, or that awk itself looks at", ()
+        return "awk: it sets a variable that is only known at run time or that awk itself uses", ()
     program, files = options.operands[:1], options.operands[1:]
     if not program or not program[0].known or not awk_program_only_prints(program[0].text):
-        return "awk: its program may write, run or read more than its files", ()
+        return "awk: the program may write files, run commands or read other files", ()
     if any(not word.operand and not word.pattern for word in files):
-        return "awk: a file that is only known at run time", ()
+        return "awk: a file is only known at run time", ()
     if any((word.text if word.known else word.lead).startswith("/inet") for word in files):
-        return "awk: a connection", ()
+        return "awk: a file is a network connection", ()
     return "", tuple(word for word in files if word.text != "-" and not re.match(r"[A-Za-z_]\w*=", word.text))
 
 
@@ -205,10 +203,10 @@ _LESS_COMMAND = re.compile(r"\+(?:G|F|g|[0-9]{1,9}[gG]?|/[\w .:,-]+)")
 
 
 def _pager(words: tuple[Word, ...]) -> Answer:
-    """``less`` and ``more``: a ``+`` types commands into it, among which are such that run programs."""
+    """Check ``less`` and ``more``: a ``+`` word is typed into the pager and may run a program."""
     typed = [word for word in words if word.text.startswith("+")]
     if any(not word.known or not _LESS_COMMAND.fullmatch(word.text) for word in typed):
-        return "less: it types what may run a program", ()
+        return "less: a + word may run a program", ()
     rest = [word for word in words if word not in typed]
     options = parse_options(
         rest, grammar("-eEFiIJKMmNnQqRrSsUwWX -d -l -u -c -# --no-init --chop-long-lines --quit-if-one-screen")
@@ -222,13 +220,13 @@ _PATH_OF_DATA = re.compile(r"[.\w\[\]\"-]+")
 
 
 def _yq(words: tuple[Word, ...]) -> Answer:
-    """Its filters can load files and show variables: only paths into the data are known."""
+    """Check ``yq``: filters can load files and show variables, so only paths into the data are accepted."""
     options = parse_options(words, grammar("-rMCPy -op="))
     if options.reason:
         return f"yq: {options.reason}", ()
     path, files = options.operands[:1], options.operands[1:]
     if not path or not path[0].known or not _PATH_OF_DATA.fullmatch(path[0].text):
-        return "yq: its filter may read more than its files", ()
+        return "yq: the filter may read other files or the environment", ()
     return "", tuple(word for word in files if word.text != "-")
 
 
@@ -236,20 +234,20 @@ _PAGE = re.compile(r"[\w.+:@\[-][\w.+:@\[\]-]*")
 
 
 def _manual(words: tuple[Word, ...]) -> Answer:
-    """``man``: a word with a slash is a file of its own, and options name pagers, browsers and settings."""
+    """Check ``man``: a word with a slash is a file, and options name pagers, browsers and settings."""
     options = parse_options(words, grammar("-afkwW -sS= --all --whatis --apropos --where --sections="))
     if options.reason:
         return f"man: {options.reason}", ()
     if any(not (word.known and _PAGE.fullmatch(word.text)) for word in options.operands):
-        return "man: a page that is only known at run time, or a file", ()
+        return "man: a page is a file or only known at run time", ()
     return "", ()
 
 
 def _printenv(words: tuple[Word, ...]) -> Answer:
-    """One variable: its value stands there without its name, by which it would be hidden."""
+    """Check ``printenv NAME``: it prints the value without the name by which it would be redacted."""
     texts = _texts(words)
     if texts is None or any(not re.fullmatch(r"[A-Za-z_]\w*", text) for text in texts):
-        return "a variable that is only known at run time", ()
+        return "a variable is only known at run time", ()
     secret = next(
         (
             text
@@ -284,7 +282,7 @@ _ROUTE_OPTIONS = frozenset(
 
 
 def _objects(*names: str) -> Callable[[tuple[Word, ...]], Answer]:
-    """``bridge`` and ``tc``: an object, and then what it shows."""
+    """Return a check of ``bridge`` and ``tc``: an object, then a command that shows it."""
 
     def check(words: tuple[Word, ...]) -> Answer:
         texts = _texts(words)
@@ -295,7 +293,7 @@ def _objects(*names: str) -> Callable[[tuple[Word, ...]], Answer]:
         if texts in ([], ["-V"], ["-Version"]):
             return "", ()
         fine = texts[0] in names and (len(texts) == 1 or texts[1] in _SHOWS)
-        return ("" if fine else f"{' '.join(texts[:2])} is not on the list"), ()
+        return ("" if fine else f"{' '.join(texts[:2])} is not on the allowlist"), ()
 
     return check
 
@@ -326,11 +324,11 @@ def _nmcli(words: tuple[Word, ...]) -> Answer:
     shows = len(texts) == 1 or texts[1] in ("show", "status")
     secrets = any("secret" in text or "psk" in text or "password" in text for text in texts)
     fine = texts[0] in _NMCLI and shows and not secrets and not any(text.startswith("-") for text in texts[1:])
-    return ("" if fine else f"nmcli {' '.join(texts[:2])} is not on the list"), ()
+    return ("" if fine else f"nmcli {' '.join(texts[:2])} is not on the allowlist"), ()
 
 
 def _nft(words: tuple[Word, ...]) -> Answer:
-    """nft reads its words as one program, in which ``;`` ends a statement."""
+    """Check ``nft``, which joins its words into one program, in which ``;`` ends a statement."""
     texts = _texts(words)
     if texts is None:
         return _RUN_TIME, ()
@@ -356,7 +354,7 @@ def _redis(words: tuple[Word, ...]) -> Answer:
             return "redis-cli: it connects to another host", ()
         texts = texts[1 if texts[0].startswith("--") else 2 :]
     fine = _REDIS.fullmatch(" ".join(texts)) is not None or texts in (["--version"], ["-v"])
-    return ("" if fine else "redis-cli: a command that is not on the list"), ()
+    return ("" if fine else "redis-cli: the command is not on the allowlist"), ()
 
 
 _TMUX = frozenset(
@@ -378,17 +376,17 @@ _TMUX = frozenset(
 
 
 def _tmux(words: tuple[Word, ...]) -> Answer:
-    """A format may hold ``#(command)``, and ``;`` at the end of any word begins another command."""
+    """Check ``tmux``: a format may contain ``#(command)``, and ``;`` at the end of a word starts another command."""
     texts = _texts(words)
     if texts is None:
-        return "tmux: its words are only known at run time, or may run a program", ()
+        return "tmux: a word is only known at run time or may run a program", ()
     while len(texts) > 1 and texts[0] in ("-L", "-S"):
         texts = texts[2:]
     if texts in (["-V"], ["--version"]):
         return "", ()
     options = parse_options([Word.of(text) for text in texts[1:]], grammar("-agswv -t="))
     fine = bool(texts) and texts[0] in _TMUX and not options.reason
-    return ("" if fine else "tmux: it may change sessions, or run a program"), ()
+    return ("" if fine else "tmux: it may change sessions or run a program"), ()
 
 
 _CTL = ("configtest", "-t", "-S", "-M", "-v", "-V", "-l", "-L", "-t -D DUMP_VHOSTS", "-t -D DUMP_MODULES")

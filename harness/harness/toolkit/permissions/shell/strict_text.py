@@ -1,8 +1,8 @@
-"""A second reading of a command, strict and small: the part of the language that every shell reads in the same way.
+"""Strict parser of the part of the shell language that every shell parses the same way.
 
-What is called read-only must be read here exactly as the grammar reads it. Whatever bash, zsh, dash, ash, mksh and
-fish would not all take for the same words (``$'..'``, here-documents, ``{a,b}``, ``!x`` in a prompt with a history,
-a ``#`` that zsh does not take for a comment) ends the reading with the reason.
+A read-only command must have the same words here as in the bash grammar. What bash, zsh, dash, ash, mksh and fish do
+not all parse the same way (``$'..'``, here-documents, ``{a,b}``, ``!x`` in a shell with history, a ``#`` that zsh does
+not treat as a comment) ends the parse with a reason.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _EQUAL = re.compile(r"=(?![ \t])")
 _SINGLE = re.compile(r"'(?:[^'\\\n]|\\(?!['\\\n]))*'")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*+|\{[A-Za-z_][A-Za-z0-9_]*+\}|[0-9?$#@*](?![A-Za-z0-9_{(]))(?!\[)")
 _RANGE = re.compile(r"\{[0-9]{1,4}\.\.[0-9]{1,4}\}(?=[ \t\n;)]|\Z)")
-"""Where a shell does not expand it, it is a word like another."""
+"""In a shell that does not expand it, it is an ordinary word."""
 _NUMBERS = re.compile(r"\$\(\((?:[0-9+*/% \t-]|\([0-9+*/% \t-]+\))+\)\)")
-"""Arithmetic on numbers alone: no variable is in it, which some shells would compute in its turn."""
+"""Arithmetic on numbers only, without variables, which some shells would evaluate as expressions."""
 _QUOTED = re.compile(r"(?:[^\"\\$`!\n]|\\[^`!\n]|!(?=[ =])|\$(?=[\"|) ]))+")
 
 _OPENERS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!"})
@@ -36,56 +36,65 @@ _CLOSERS = frozenset({"fi", "done", "}"})
 _REFUSED = frozenset({"case", "esac", "select", "function", "repeat", "foreach", "coproc", "in", "end", "always"})
 _DIALECT = frozenset({"for", "[[", *_OPENERS, *_CLOSERS}) - {"!"}
 _SAYS = {
-    "`": "backquotes are not a substitution in every shell; use $( )",
-    "$'": "$'..' is not a quotation in every shell",
-    '$"': '$".." is not a quotation in every shell',
+    "`": "not every shell treats backquotes as a substitution; use $( )",
+    "$'": "not every shell treats $'..' as quotes",
+    '$"': 'not every shell treats $".." as quotes',
     "${": "an expansion with an operator",
-    "$(": "arithmetic may run what is in a variable",
-    "{": "braces are expanded by some shells only",
-    "}": "braces are expanded by some shells only",
-    "!": "an interactive shell may take ! for its history",
-    "#": "a comment is not one in every shell",
-    "^": "some shells take ^ for a redirection or a pattern; quote it",
-    "<": "a here-document, a here-string or a substitution, which not every shell has",
+    "$(": "arithmetic may run a command in a variable",
+    "{": "only some shells expand braces",
+    "}": "only some shells expand braces",
+    "!": "an interactive shell may treat ! as history expansion",
+    "#": "not every shell treats # here as a comment",
+    "^": "some shells treat ^ as a redirection or a pattern; quote it",
+    "<": "not every shell supports this here-document, here-string or substitution",
     "=": "zsh replaces =command by its path",
-    "'": "shells end this quotation at different places",
-    "\\": "shells read this backslash differently",
-    "&": "& is read differently by some shells here",
-    "|": "|& and || & are read differently by some shells",
+    "'": "shells differ on where these quotes end",
+    "\\": "shells parse this backslash differently",
+    "&": "some shells parse & here differently",
+    "|": "some shells parse |& and || & differently",
     ";": ";; or ;& outside a case",
 }
 
 
 class _DialectDifference(Exception):
-    """Shells differ here, or this reader does not know it."""
+    """Shells differ here, or this parser does not support it."""
 
 
 @dataclass(slots=True)
 class StrictParse:
-    """The simple commands of a text, each with its place and raw words, or the reason why there is none."""
+    """The simple commands of a text, each with its offset and raw words, or the reason why they are unknown."""
 
     commands: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     redirects: list[tuple[int, str]] = field(default_factory=list)
-    """The places and words of the files of redirections."""
+    """The offsets and words of redirection targets."""
     reason: str = ""
 
 
 def parse_strict(text: str) -> StrictParse:
-    """Read a command as every shell does. Never raises; takes time in proportion to the text."""
+    """Parse a command as every shell does.
+
+    Never raises; takes time proportional to the length of the text.
+
+    Args:
+        text: the command.
+
+    Returns:
+        Its commands, or the reason why shells may parse it differently.
+    """
     reader = _Reader(text)
     try:
         end = reader.read_list(0, 0)
         if end != len(text):
-            raise _DialectDifference("a parenthesis is closed that was not opened")
+            raise _DialectDifference("a closing parenthesis without an opening one")
         if reader.continued and reader.dialect:
-            raise _DialectDifference("a line that continues, in a text that not every shell understands")
+            raise _DialectDifference("a continued line in a text that not every shell supports")
     except _DialectDifference as why:
         return StrictParse(reason=str(why))
     return StrictParse(sorted(reader.commands), sorted(reader.redirects))
 
 
 class _Reader:
-    """Reads one text from left to right."""
+    """Parses one text from left to right."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -95,9 +104,9 @@ class _Reader:
         self.dialect = False
 
     def read_list(self, at: int, depth: int) -> int:
-        """Read commands up to the end of the text or a closing parenthesis; returns where that is."""
+        """Parse commands up to the end of the text or a closing parenthesis and return its offset."""
         if depth > DEPTH:
-            raise _DialectDifference(f"more than {DEPTH} substitutions in one another")
+            raise _DialectDifference(f"more than {DEPTH} nested substitutions")
         open_groups = 0
         current = _Command()
         while at < len(self.text):
@@ -144,7 +153,7 @@ class _Reader:
         match = _REDIRECT.match(self.text, at)
         if match is not None:
             if at and self.text[at - 1] not in " \t\n;|&()":
-                raise _DialectDifference("a redirection that touches a word; put a space before it")
+                raise _DialectDifference("a redirection follows a word without a space; put a space before it")
             if match["copy"]:
                 return match.end()
             end = self._read_word(match.end(), depth)
@@ -156,10 +165,10 @@ class _Reader:
 
     def _take(self, word: str, at: int, current: _Command) -> None:
         if current.closed:
-            raise _DialectDifference(f"{word!r} behind the end of a compound command")
+            raise _DialectDifference(f"{word!r} after the end of a compound command")
         if not current.words:
             if word in _REFUSED:
-                raise _DialectDifference(f"{word} is not the same in every shell")
+                raise _DialectDifference(f"{word} differs between shells")
             self.dialect = self.dialect or word in _DIALECT
             if word in _OPENERS:
                 return
@@ -174,7 +183,7 @@ class _Reader:
         current.words.append(word)
 
     def _read_word(self, at: int, depth: int) -> int:
-        """The end of the word that begins here."""
+        """Return the end of the word that starts here."""
         start = at
         if _EQUAL.match(self.text, at):
             raise _DialectDifference(_SAYS["="])
@@ -210,7 +219,7 @@ class _Reader:
                 raise _DialectDifference(self._why(at))
             at = end
         if at >= len(self.text):
-            raise _DialectDifference("a quotation is not closed")
+            raise _DialectDifference("quotes are not closed")
         return at + 1
 
     def _read_substitution(self, at: int, depth: int) -> int:
@@ -228,12 +237,12 @@ class _Reader:
     def _why(self, at: int) -> str:
         two, one = self.text[at : at + 2], self.text[at : at + 1]
         said = _SAYS.get(two) or _SAYS.get(one)
-        return said or (f"{one!r} is not read in the same way by every shell" if one else "a word is missing")
+        return said or (f"shells parse {one!r} differently" if one else "a word is missing")
 
 
 @dataclass(slots=True)
 class _Command:
-    """The simple command that is being read. ``closed``: a compound command has just ended."""
+    """The simple command being parsed; ``closed``: a compound command has just ended."""
 
     words: list[str] = field(default_factory=list)
     start: int = 0

@@ -1,8 +1,8 @@
-"""Commands that a hard denial may concern, with words that are only known at run time. Pure.
+"""Commands with words only known at run time that a hard denial may apply to. Pure.
 
-``harness``, ``rm -r``, blocked programs, and programs that read or write the files that they are given are denied by
-their words. A word that comes from ``xargs``, a substitution or a variable is not seen, so the command asks in every
-mode. Variables that get their value in the same text are seen, and so are wildcards and braces.
+``harness``, ``rm -r``, blocked programs, and programs that read or write the files in their operands are denied by
+their words. Words from ``xargs``, a substitution or a variable are unknown, so the command asks in every mode.
+Variables set in the same text, wildcards and braces are resolved.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _FILES = frozenset(
         *(*SEARCHING, *READING, *COPYING, *CHANGING),
     ]
 ) - {"chmod", "chown", "chgrp", "setfacl", "chattr", "chcon", "restorecon"}
-"""Programs that show or replace what is in the files that they are given."""
+"""Programs that show or replace the content of the files in their operands."""
 _SCRIPTS = frozenset({"sed", "awk", "gawk", "mawk"})
-"""Their first operand is a script."""
+"""Programs whose first operand is a script."""
 _PASSING = frozenset({"xargs", "sudo", "cd", "env", "nice", "timeout"})
 _FILTERS = frozenset({"grep", "egrep", "fgrep", "sort", "uniq", "head", "tail"})
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
@@ -41,21 +41,21 @@ _PLAIN_VALUE = re.compile(
     r"\$(?:\$|\?|#|\((?:date(?: -u)? (?:-[uI]|[\"']?\+[\w%:.-]+[\"']?)|hostname(?: -s)?|whoami|id -un?|uname -r)\))"
     r"|^\$(?:HOME|PWD|\{HOME\}|\{PWD\})(?=/|$)|^\"\$(?:HOME|PWD)\"(?=/|$)"
 )
-"""Values of which nobody makes the name of another file: a number, a date, a name of the host or the user."""
+"""Values that do not name another file: a number, a date, a host name or a user name."""
 _ROUNDS = 3
 _FORMS = 64
 _MAX_FORM_CHARS = 16 << 10
-"""What a word may become beyond these is taken for anything."""
+"""Limits of expansion; beyond them a word counts as unknown."""
 
 
 def unknown_words_reason(judgement: CommandClassification, blocked: Sequence[str]) -> str:
-    """Why nobody knows whether a hard denial concerns one of the commands; empty when that is known."""
+    """Return why it is unknown whether a hard denial applies to one of the commands; empty if it is known."""
     names = _Values(judgement)
     return next((why for one in judgement.commands if (why := _reason(one, names, blocked))), "")
 
 
 def unclear_programs(judgement: CommandClassification) -> tuple[str, ...]:
-    """The programs with words that are only known at run time: a rule that denies one of them may concern it."""
+    """Return the programs with words only known at run time, to which a deny rule for the program may apply."""
     return tuple(
         dict.fromkeys(
             one.argv[0] for one in judgement.commands if any(not _written_out(word) for word in one.words[1:])
@@ -68,20 +68,20 @@ def _reason(command: SimpleCommand, values: _Values, blocked: Sequence[str]) -> 
     words = command.words[1:]
     unknown = [word for word in words if not word.known]
     if unknown and (is_harness(command.argv) or _may_run_harness(name, words)):
-        return f"whether a person must decide that is only known at run time: {command.text}"
+        return f"whether it answers for the operator is only known at run time: {command.text}"
     if name == "rm" and (why := _removal(command, values)):
         return why
     if unknown and may_block(command.argv, blocked):
         return f"whether it is blocked is only known at run time: {command.text}"
     if takes_names(command.argv) and not values.feeds_names:
-        return f"which files it takes is only known at run time: {command.text}"
+        return f"which files it opens is only known at run time: {command.text}"
     files = [*_files_of(name, words), *command.targets] if name in _FILES else [*command.targets]
     missing = next((word for word in files if not values.resolves(word)), None)
-    return f"which file it is, is only known at run time: {missing.raw}" if missing is not None else ""
+    return f"a file is only known at run time: {missing.raw}" if missing is not None else ""
 
 
 def _may_run_harness(name: str, words: Sequence[Word]) -> bool:
-    """``python -m $(echo harness)``: what it runs is not known."""
+    """Return whether a runner may start harness because its module is unknown: ``python -m $(echo harness)``."""
     plain = [word for word in words if not word.text.startswith("-") and word.text not in ("run", "tool", "x", "exec")]
     return bool(RUNNERS.fullmatch(name)) and bool(plain) and not _written_out(plain[0])
 
@@ -94,12 +94,12 @@ def _removal(command: SimpleCommand, values: _Values) -> str:
 
 
 def _written_out(word: Word) -> bool:
-    """It is known but for the names of files that match it."""
+    """Return whether the word is known, apart from the names of files that match it."""
     return word.known or (word.pattern and word.text != "{}")
 
 
 def _files_of(name: str, words: Sequence[Word]) -> Iterable[Word]:
-    """The words that are, or may become, files. A word that may become several may become an option, too."""
+    """Return the words that are or may become files; a word that may become several may also become an option."""
     program = PROGRAMS.get(name)
     if program is None:
         first = next((word for word in words if not word.text.startswith("-")), None)
@@ -119,7 +119,7 @@ def _operands(kind: str, options: Options) -> Sequence[Word]:
 
 
 class _Values:
-    """What variables are worth in one text, and what lists the names that ``xargs`` reads."""
+    """Values of the variables in one text, and whether the names that ``xargs`` reads are known."""
 
     def __init__(self, judgement: CommandClassification) -> None:
         named = {word.text for command in judgement.commands for word in command.words[1:]}
@@ -128,17 +128,17 @@ class _Values:
         self._finds_below = all(_lists(command) for command in judgement.commands if listed(command.argv))
 
     def resolves(self, word: Word) -> bool:
-        """Whether the files that a word may be are seen in the text."""
+        """Return whether the text shows which files a word may be."""
         if _written_out(word) or word.text == "/dev/null":
             return True
-        if word.text == "{}":  # what find finds
+        if word.text == "{}":  # a file that find found
             return self._finds_below
         if word.raw == word.text and not re.search(r"[$`<{]", word.text):
             return self.feeds_names  # the names that xargs adds
         return self._spelled_out(word.text)
 
     def become_options(self, word: Word) -> bool:
-        """Whether the values of variables may make options, or several words, of one."""
+        """Return whether variables may turn the word into options or several words."""
         forms = self._forms(word.text) if "$" in word.text and not word.known else []
         return forms is None or any(form.startswith("-") or re.search(r"\s", form) for form in forms)
 
@@ -147,7 +147,7 @@ class _Values:
         return forms is not None and not any(re.search(r"[$`]|<\(", form) for form in forms)
 
     def _forms(self, text: str) -> list[str] | None:
-        """What a word becomes; None when that is too much to be known."""
+        """Return the forms that a word may take; None if there are too many."""
         forms = [text]
         for _ in range(_ROUNDS):
             more = (new for form in forms for new in self._replaced(_PLAIN_VALUE.sub("0", form)))
@@ -165,7 +165,7 @@ class _Values:
 
 
 def _feeds_names(commands: Sequence[SimpleCommand]) -> bool:
-    """Whether all that ``xargs`` can read are names below directories that are in the text, none of them ``/``."""
+    """Return whether ``xargs`` can only read names below directories that are in the text, none of them ``/``."""
     if not any(listed(command.argv) for command in commands):
         return False
     takers = (at for at, one in enumerate(commands) if one.argv and (_base(one) == "xargs" or takes_names(one.argv)))

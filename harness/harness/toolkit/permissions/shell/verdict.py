@@ -1,7 +1,7 @@
-"""What a shell command would run, and whether all of it only reads.
+"""Classification of a shell command: what it would run, and whether all of it only reads.
 
-The text is parsed by the grammar of bash and, for the answer "it only reads", a second time by a small strict reader of
-what every shell takes in the same way: both must find the same words. Nothing is decided by searching for substrings.
+The text is parsed with the grammar of bash. To count as reading, a small strict parser of what every shell parses the
+same way must find the same words. Nothing is decided by searching for substrings.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ if not TYPE_CHECKING:
 
 
 MAX_NAMES = 256
-"""Of names that a text gives; with more it is not judged."""
+"""New names that ``ln``, ``mv`` and others in one text may create; with more, the text is not classified."""
 MAX_LENGTH = 16 << 10
-"""Characters; a longer command is not judged."""
+"""Characters; a longer command is not classified."""
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-_NOTHING = "there is no command in it"
-LOOKS_ELSEWHERE = "it asks another host, and permissions.network_lookups is off"
+_NOTHING = "it contains no command"
+LOOKS_ELSEWHERE = "it queries another host, and permissions.network_lookups is off"
 _DEPTH = 6
-"""Wrappers and shell texts inside one another."""
+"""Maximum nesting of wrappers and shell texts."""
 _MAX_COMMANDS = 400
-"""Simple commands in one text."""
+"""Maximum number of simple commands in one text."""
 _COSTLY = {"|": 500, "=(": 200, "<<": 100}
-"""How often these may stand in one text: the parser's time grows with their square. (Cut short, it cannot be: a parser
-that was stopped goes on with the old text.)"""
+"""Maximum occurrences in one text: parse time is quadratic in them. (A parse cannot be cut short: a stopped parser
+resumes with the old text.)"""
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """One program that would run. A wrapper (``sudo``, ``timeout``) stands beside what it runs.
+    """A program that would run; a wrapper (``sudo``, ``timeout``) and the command it runs are separate entries.
 
-    ``argv`` are its words with quotes undone; what is only known at run time stands there as it is written, and
-    ``argv`` is empty for what is no program (``x=1``, ``>file``, a function). ``reason`` says why it is not read-only.
-    ``paths`` are the files it names, as written (``~``, patterns and relative ones too), and those that a ``cd`` before
-    it would make of them. ``writes`` are those that its own ``>`` opens, as written. ``privileged``: it runs as another
-    user, elsewhere, or later; then it is never read-only.
+    ``argv``: its words without quotes; words only known at run time are as written. Empty for what is not a program
+    (``x=1``, ``>file``, a function). ``reason``: why it is not read-only. ``paths``: the files it names, as written
+    (with ``~``, patterns and relative paths) and as an earlier ``cd`` would change them. ``writes``: the files that its
+    own ``>`` opens, as written. ``privileged``: it runs as another user, elsewhere or later; then it is never
+    read-only.
     """
 
     argv: tuple[str, ...]
@@ -81,22 +81,23 @@ class SimpleCommand:
     privileged: bool = False
     writes: tuple[str, ...] = ()
     words: tuple[Word, ...] = ()
-    """The words of ``argv`` with what is known of each."""
+    """The words of ``argv``, each with what is known about it."""
     targets: tuple[Word, ...] = ()
     """The files that its own redirections open."""
     named: tuple[str, ...] = ()
-    """Those of its ``paths`` of which it shows and changes no content."""
+    """The ``paths`` whose content it neither shows nor changes."""
     code: str = ""
-    """What it reads as an interpreter, a script that it writes, and the variables that are set for it."""
+    """The program it reads as an interpreter, a script it writes, and the variables set for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandClassification:
-    """The whole command. When it is not ``parsed``, it is not known what would run, and ``commands`` may lack some.
+    """The classification of a whole command.
 
-    ``doubt`` is why another shell, or a person, may read it otherwise than bash does; empty when none would.
-    ``read_only``: every part of it only reads, in whichever shell. ``reason`` says why it is not; empty when it is.
-    ``values`` are what variables become that are set in the text.
+    ``parsed``: False if it is unknown what would run; ``commands`` may then be incomplete. ``doubt``: why another shell
+    or a reader may understand it differently from bash; empty if neither would. ``read_only``: every part only reads,
+    in every shell. ``reason``: why it is not read-only; empty if it is. ``values``: the values of variables that the
+    text sets.
     """
 
     parsed: bool
@@ -109,12 +110,17 @@ class CommandClassification:
 
 @lru_cache(maxsize=1024)
 def classify_command(text: str, *, lookups: bool = False) -> CommandClassification:
-    """Judge a command. Never raises; pure, so that answers are remembered.
+    """Classify a command.
+
+    Never raises. Pure, so results are cached. Without the parser (``harness-ops[policy]``) no command is parsed, and
+    each one asks.
 
     Args:
+        text: the command.
         lookups: commands that look something up on other hosts count as reading.
 
-    Without the parser (``harness-ops[policy]``) nothing is parsed, and everything asks.
+    Returns:
+        The classification of the whole command.
     """
     refused = _refused_text(text)
     if refused:
@@ -134,10 +140,10 @@ def _refused_text(text: str) -> str:
         return f"it is longer than {MAX_LENGTH} characters"
     costly = [mark for mark, most in _COSTLY.items() if text.count(mark) > most]
     if costly:
-        return f"it contains {costly[0]!r} more often than is judged"
+        return f"it contains {costly[0]!r} too often to be classified"
     hidden = hidden_character(text)
     if hidden:
-        return f"it contains a character that is not seen as what it is: {hidden}"
+        return f"it contains a hidden or misleading character: {hidden}"
     return "" if text.strip(" \t\n") else _NOTHING
 
 
@@ -147,10 +153,10 @@ def _judge(text: str, lookups: bool) -> CommandClassification:
     doubt = court.doubts[0] if court.doubts else ""
     strange = strange_letter(text)
     if strange:
-        doubt = f"it contains a character that is easily taken for another: {strange}"
+        doubt = f"it contains a character that can be mistaken for another: {strange}"
     names = renamings(item.argv for item in court.commands)
     if len(names) > MAX_NAMES:
-        court.unknown.append("it gives more new names than are judged")
+        court.unknown.append("it gives files too many new names to be classified")
         names = ()
     unsure = next(iter(court.unknown), "") or doubt or _secret_variable(text) or _values_without_names(court)
     commands = tuple(_settled(item, court, unsure, names) for item in court.commands)
@@ -161,7 +167,7 @@ def _judge(text: str, lookups: bool) -> CommandClassification:
 
 
 def _secret_variable(text: str) -> str:
-    """A variable of the target whose value would be shown: it is as secret as the environment."""
+    """Return why a variable that the text expands may be a secret; empty if none may be."""
     names = (match[1] for match in _VARIABLE.finditer(text))
     return next((f"the value of ${name} may be a secret" for name in names if is_secret_name(name)), "")
 
@@ -171,17 +177,17 @@ def _values_without_names(court: _Classifier) -> str:
         return ""
     cutting = next((command for command in court.commands if not keeps_lines(command.argv)), None)
     what = cutting.argv[0] if cutting is not None else ""
-    return f"it shows the environment, and {what} may show a value without its name" if what else ""
+    return f"it shows the environment, and {what} may print a value without its name" if what else ""
 
 
 def _settled(
     command: SimpleCommand, court: _Classifier, unsure: str, names: Sequence[tuple[str, str]]
 ) -> SimpleCommand:
-    """A command when the whole text is known: a ``cd`` in a loop also moves what stands before it."""
+    """Complete a command with what the whole text says: a ``cd`` in a loop also affects earlier commands."""
     reason = command.reason or unsure
     directories = court.directories
     if directories.lost and any(not path.startswith(("/", "~")) for path in command.paths):
-        reason = reason or "after a cd that is only known at run time, a relative path may be any file"
+        reason = reason or "after a cd to a directory only known at run time, a relative path may be any file"
     content = [path for path in command.paths if path not in command.named]
     content_paths = renamed(directories.of(braced(substituted(content, court.values))), names)
     paths = renamed(directories.of(braced(substituted(command.paths, court.values))), names)
@@ -191,14 +197,14 @@ def _settled(
 
 @dataclass(frozen=True, slots=True)
 class _ExecutionContext:
-    """Where a command runs: as whom (``privileged`` says why not as the caller), and inside what."""
+    """Where a command runs: why not as the caller (``privileged``), and inside which wrapper (``through``)."""
 
     privileged: str = ""
     through: str = ""
 
 
 class _Classifier:
-    """Collects the judgement of one text and of all the texts inside it."""
+    """Classifies one text and all the texts inside it."""
 
     def __init__(self, lookups: bool) -> None:
         self._lookups = lookups
@@ -209,9 +215,9 @@ class _Classifier:
         self.values: dict[str, list[str]] = {}
 
     def script(self, text: str, place: _ExecutionContext, depth: int) -> None:
-        """Judge a text for a shell."""
+        """Classify a text for a shell."""
         if depth > _DEPTH or len(self.commands) > _MAX_COMMANDS:
-            self.unknown.append("it is nested too deeply, or too long to be judged")
+            self.unknown.append("it is nested too deeply or runs too many commands to be classified")
             return
         if not text.strip(" \t\n"):
             return
@@ -223,7 +229,7 @@ class _Classifier:
             self._found(item, place, depth)
 
     def _each(self, found: Sequence[ParsedCommand]) -> Sequence[ParsedCommand]:
-        """The commands, in loops once for each value, as long as these are not too many."""
+        """Return the commands, those in loops once for each value unless that exceeds the limit."""
         room = _MAX_COMMANDS // 2 - len(self.commands)
         if len(found) > room:
             return found
@@ -234,13 +240,13 @@ class _Classifier:
     def _compare(self, text: str, found: ShellParse) -> None:
         reading = parse_strict(text)
         if reading.reason:
-            self.doubts.append(f"shells may read it differently: {reading.reason}")
+            self.doubts.append(f"shells may parse it differently: {reading.reason}")
         elif _plain(found.shapes) != _plain(reading.commands) or _plain(found.targets) != _plain(reading.redirects):
-            self.doubts.append("two readings of it do not find the same words")
+            self.doubts.append("the bash parser and the strict parser find different words")
 
     def _found(self, found: ParsedCommand, place: _ExecutionContext, depth: int) -> None:
         if len(self.commands) > _MAX_COMMANDS:
-            self.unknown.append("it runs more commands than are judged")
+            self.unknown.append("it runs too many commands to be classified")
             return
         self._remember(found)
         self._evaluated(found, place, depth)
@@ -250,7 +256,7 @@ class _Classifier:
             paths = (*(word.text for word in _files(found.redirects)), *paths_in(given))
             reason = why or place.privileged
             writes, targets = _written(found.redirects), tuple(_files(found.redirects))
-            named = paths_in(found.values)  # a loop shows nothing of them, but what is in it may
+            named = paths_in(found.values)  # the loop itself shows no content; commands in its body may
             self._add(
                 SimpleCommand((), found.text, not reason, reason, paths, writes=writes, targets=targets, named=named),
                 place,
@@ -259,7 +265,7 @@ class _Classifier:
         self._run(found.words, found, why, place, depth)
 
     def _remember(self, found: ParsedCommand) -> None:
-        """What variables may become: of one that is set twice, both."""
+        """Record the values that variables may get; all of them if one is set several times."""
         for name, value in found.assigned:
             self.values.setdefault(name.removesuffix("+"), []).extend(word.text for word in (found.values or (value,)))
         for word in found.words[1:]:  # export x=y
@@ -268,7 +274,7 @@ class _Classifier:
                 self.values.setdefault(name, []).append(text)
 
     def _evaluated(self, found: ParsedCommand, place: _ExecutionContext, depth: int) -> None:
-        """Judge what runs though it stands as a value."""
+        """Classify commands that are written as values, such as those of ``PAGER``."""
         if reason := evaluates_text(found):
             self.unknown.append(reason)
         for text in commands_in_variables(found):
@@ -283,7 +289,7 @@ class _Classifier:
             self.unknown.append(f"the program {words[0].raw} is only known at run time")
             reason = reason or self.unknown[-1]
         elif not name:
-            reason = reason or f"{words[0].text} is a path outside the system's directories"
+            reason = reason or f"{words[0].text} is a path outside the system directories"
         elif inner is None or name == "find":
             finding = self._examine(name, words[1:], found)
             reason = reason or finding.reason
@@ -349,7 +355,7 @@ class _Classifier:
 
 
 def _judged_inside(inner: WrappedCommands | None, words: Sequence[Word]) -> tuple[str, ...]:
-    """What a wrapper's words name only for what it runs."""
+    """Return the paths that a wrapper names only in the command that it runs."""
     if inner is None or inner.unknown:
         return ()
     passed = [*(word for argv in inner.argvs for word in argv[1:]), *inner.scripts]
@@ -359,7 +365,7 @@ def _judged_inside(inner: WrappedCommands | None, words: Sequence[Word]) -> tupl
 
 
 def _set_otherwise(found: Sequence[ParsedCommand]) -> list[str]:
-    """The names that something else than one loop may set: a second assignment, or a word such as that of ``read``."""
+    """Return the variables that not only one loop sets: assigned twice, or named in a word such as that of ``read``."""
     assigned = [name.removesuffix("+") for item in found for name, _ in item.assigned]
     words = {word.text for item in found for word in item.words[1:]}
     return [name for name, count in Counter(assigned).items() if count > 1 or name in words]
@@ -369,7 +375,7 @@ _Read = TypeVar("_Read")
 
 
 def _plain(placed: list[tuple[int, _Read]]) -> list[_Read]:
-    """What was read, in the order of the text."""
+    """Return what was parsed, in the order of the text."""
     return [item for _, item in sorted(placed, key=lambda pair: pair[0])]
 
 

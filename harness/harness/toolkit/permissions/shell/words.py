@@ -1,4 +1,4 @@
-"""Words of a command line: their types, quoting, variables and option grammars. Pure."""
+"""Words of a command line: types, quoting, variables and option grammars. Pure."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = [
 ]
 
 
-# -- What the judge finds in the text of a command, before it knows what the programs do.
+# -- The parts of a parsed command text, before the programs are looked up.
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
     """One word of a command.
 
-    ``text`` is its value when it is ``known``; otherwise what is known of it, with the source of the rest.
-    ``lead`` is its certain beginning. ``spread``: it may become several words, or none, that begin with anything.
-    ``pattern``: it is known but for what file names match it.
+    ``text``: its value if ``known``, otherwise the known parts and the source text of the rest. ``lead``: its known
+    beginning. ``spread``: it may expand to several words or none, which may begin with anything. ``pattern``: it is
+    known apart from the file names that match it.
     """
 
     raw: str
@@ -50,21 +50,21 @@ class Word:
     spread: bool = False
     pattern: bool = False
     plain: bool = False
-    """It becomes numbers, ids or names: none of them is an option or a pattern, but there may be none of them."""
+    """It expands to numbers, ids or names, none of them an option or a pattern; it may expand to nothing."""
 
     @classmethod
     def of(cls, text: str) -> Word:
-        """A word that is exactly this."""
+        """Return a word with exactly this text."""
         return cls(text, text, lead=text)
 
     @classmethod
     def unknown(cls, raw: str, *, spread: bool = True) -> Word:
-        """A word of which nothing is known."""
+        """Return a word whose value is unknown."""
         return cls(raw, raw, known=False, spread=spread)
 
     @property
     def operand(self) -> bool:
-        """It is certainly not an option, whatever it becomes."""
+        """Whether it is certainly not an option, whatever it expands to."""
         first = self.text if self.known else self.lead
         certain = self.known or not self.spread or self.plain
         return certain and bool(first) and (first[0] != "-" or (self.known and first == "-"))
@@ -72,31 +72,31 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """A redirection to or from a file; of descriptors, ``word`` is None."""
+    """A redirection to or from a file; ``word`` is None for a redirection between descriptors."""
 
     operator: str
     word: Word | None = None
 
     @property
     def writes(self) -> bool:
-        """It opens its file for writing."""
+        """Whether it opens its file for writing."""
         return ">" in self.operator
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What a command reads: the terminal, a pipe, a file, or a text that is written in the command."""
+    """The standard input of a command: the terminal, a pipe, a file, or a text in the command."""
 
     kind: Literal["terminal", "pipe", "file", "text"] = "terminal"
     text: str | None = None
-    """For ``text``: what it is; None when it is only known at run time."""
+    """For ``text``: its content; None if only known at run time."""
     source: tuple[Word, ...] = ()
-    """For ``pipe``: the words of the simple command before it; empty when it is none."""
+    """For ``pipe``: the words of the simple command before it; empty for other commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommand:
-    """One simple command as it stands in the text, or something else that runs or changes the shell (``special``)."""
+    """A simple command of the text, or something else that runs or changes the shell (``special``)."""
 
     text: str
     words: tuple[Word, ...] = ()
@@ -104,27 +104,27 @@ class ParsedCommand:
     redirects: tuple[Redirect, ...] = ()
     input: Input = Input()
     special: str = ""
-    """Why it is not read-only, whatever its words say."""
+    """Why it is not read-only, regardless of its words."""
     values: tuple[Word, ...] = ()
-    """What a loop's variable becomes."""
+    """The values of a loop variable."""
     loops: tuple[tuple[str, tuple[Word, ...]], ...] = ()
-    """The variables of the loops around it, each with its values."""
+    """The variables of the enclosing loops, each with its values."""
 
 
 @dataclass(slots=True)
 class ShellParse:
-    """The whole text: what was found, why the text is not understood, why it is not read-only."""
+    """A parsed text: the commands found, why it is not understood, and why shells may differ on it."""
 
     found: list[ParsedCommand] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     shapes: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
-    """Each simple command's place and raw words, to compare with another reading of the text."""
+    """The offset and raw words of each simple command, to compare with the strict parser."""
     targets: list[tuple[int, str]] = field(default_factory=list)
-    """The places and words of the files of redirections, for the same."""
+    """The offsets and words of redirection targets, for the same comparison."""
 
 
-# -- Substitutions whose output is known in kind: numbers, ids, dates and names of the host, never an option.
+# -- Substitutions whose kind of output is known: numbers, ids, dates and host names, never an option.
 
 
 _PRINTS = re.compile(
@@ -139,7 +139,7 @@ _PRINTS = re.compile(
 
 
 def prints_plain_words(raw: str) -> bool:
-    """Whether a substitution becomes words that are no options and no patterns; it may become none. Pure."""
+    """Return whether a substitution expands to words that are not options or patterns, or to nothing. Pure."""
     if not _PRINTS.fullmatch(raw):
         return False
     lists = re.match(r"\$\((?:docker|podman) ", raw)
@@ -147,12 +147,12 @@ def prints_plain_words(raw: str) -> bool:
 
 
 def lists_plain_words(words: Sequence[Word]) -> bool:
-    """The same of a simple command whose output is read. Pure."""
+    """Return whether a simple command prints only such words, see :func:`prints_plain_words`. Pure."""
     said = " ".join(word.text for word in words)
     return bool(words) and all(word.known for word in words) and prints_plain_words(f"$({said})")
 
 
-# -- Which variables may be set for a command that only reads: those that choose a language, a width or no pager.
+# -- Variables that may be set for a reading command: those that select a language, a time zone, a width or no pager.
 
 
 _LOCALE = re.compile(r"LC_[A-Z]+|LANG|LANGUAGE")
@@ -171,16 +171,16 @@ _VALUES = {
 
 
 def harmless_assignment(name: str, value: Word) -> str:
-    """Why setting the variable may change what a command does; empty when it does not."""
+    """Return why setting the variable may change what a command does; empty if it does not."""
     pattern = re.compile(r"[A-Za-z0-9_.@-]*") if _LOCALE.fullmatch(name) else _VALUES.get(name)
     if pattern is None:
-        return f"{name} is set, and something may look at it"
+        return f"{name} is set, and a program may use it"
     if not value.known or not pattern.fullmatch(value.text):
-        return f"{name} is set to something that is not on the list"
+        return f"{name} is set to a value that is not on the allowlist"
     return ""
 
 
-# -- What the words of a command are worth: quotes and escapes undone, and what is only known at run time kept apart.
+# -- Values of words: quotes and escapes removed, parts only known at run time marked.
 
 
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
@@ -196,7 +196,7 @@ _ANSI_NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f",
 
 
 def word_of(node: Node, source: bytes) -> Word:
-    """The value of a word's node. Pure."""
+    """Return the word of a syntax node. Pure."""
     raw = _text(node, source)
     if raw == "{}":
         return Word.of(raw)
@@ -207,7 +207,7 @@ def word_of(node: Node, source: bytes) -> Word:
     parts: list[Word] = []
     for is_bare, group in groupby(node.children, key=lambda child: child.type in _BARE):
         children = list(group)
-        if is_bare:  # the grammar cuts at braces
+        if is_bare:  # the grammar splits at braces
             parts.append(_bare("".join(_text(child, source) for child in children)))
         else:
             parts += [_part(child, source) for child in children]
@@ -215,7 +215,7 @@ def word_of(node: Node, source: bytes) -> Word:
 
 
 def hides_substitution(node: Node, source: bytes) -> bool:
-    """A leaf of a word's tree has a substitution in it that the grammar took for text. Pure."""
+    """Return whether a leaf of the word contains a substitution that the grammar parsed as text. Pure."""
     if node.type in _LITERAL:
         return False
     if node.named_child_count:
@@ -224,7 +224,7 @@ def hides_substitution(node: Node, source: bytes) -> bool:
 
 
 def _gaps(node: Node) -> bool:
-    """Something stands between the parts that the grammar has no name for."""
+    """Return whether there is text between the parts that the grammar did not parse."""
     ends = [child.end_byte for child in node.children[:-1]]
     return any(end != child.start_byte for end, child in zip(ends, node.children[1:], strict=True))
 
@@ -264,7 +264,7 @@ def _part(node: Node, source: bytes) -> Word:
 
 def _bare(raw: str) -> Word:
     text = _ESCAPE.sub(lambda match: "" if match[1] == "\n" else match[1], raw)
-    if _RANGE.fullmatch(raw):  # some shells leave it as it is
+    if _RANGE.fullmatch(raw):  # some shells do not expand it
         return Word(raw, raw, known=False, lead="0", spread=True, plain=True)
     if _BRACES.search(raw):
         return Word(raw, text, known=False, spread=True)
@@ -280,7 +280,7 @@ def _exactly(raw: str, text: str) -> Word:
 
 
 def _ansi(raw: str) -> Word:
-    """``$'..'``, as bash and zsh read it."""
+    """Return the value of ``$'..'`` as bash and zsh read it."""
 
     def value(match: re.Match[str]) -> str:
         code = match[1]
@@ -297,7 +297,7 @@ def _ansi(raw: str) -> Word:
 
 
 def _string(node: Node, source: bytes) -> Word:
-    """A string in double quotes: what is expanded in it is one word, and unknown."""
+    """Return the word of a double-quoted string: expansions in it are unknown parts of one word."""
     parts: list[Word] = []
     opening = node.children[0] if node.children else node
     at = opening.end_byte
@@ -310,7 +310,7 @@ def _string(node: Node, source: bytes) -> Word:
 
 
 def _inside(raw: str) -> Word:
-    """An expansion in double quotes; ``"$@"`` alone becomes several words."""
+    """Return the word of an expansion in double quotes; only ``"$@"`` and arrays become several words."""
     if prints_plain_words(raw):
         return Word(raw, raw, known=False, lead="0", plain=True)
     return Word.unknown(raw, spread="@" in raw or "[" in raw)
@@ -325,18 +325,18 @@ def _text(node: Node, source: bytes) -> str:
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
-# -- Option grammars: which options a program has, which of them take a value, and where its operands begin.
+# -- Option grammars: which options a program has, which of them take a value, and where its operands start.
 #
-# A grammar is written as words: ``-lah`` are flags, ``-nu=`` take a value, ``-f:`` takes the path of a file that is
-# read, ``-i?`` may have one attached, ``-#`` is a number (``head -5``); ``--all``, ``--lines=``, ``--file:``,
-# ``--color?`` are the same for long ones. With ``one_dash`` a whole word behind one dash is one name (``find
-# -name``). ``own`` is for programs that do not read several letters behind one dash as others do: these are flags,
-# or one letter and a number.
+# A grammar is a list of words: ``-lah`` are flags, ``-nu=`` take a value, ``-f:`` takes the path of a file that is
+# read, ``-i?`` may have an attached value, ``-#`` is a number (``head -5``); ``--all``, ``--lines=``, ``--file:``,
+# ``--color?`` are the same for long options. With ``one_dash`` a whole word after one dash is one name (``find
+# -name``). ``own`` is for programs that parse several letters after one dash in their own way: they are flags, or
+# one letter and a number.
 
 
 _KINDS = "=:?"
 _LIKE_OPTION = re.compile(r"--?[A-Za-z]")
-"""What a program might not take for the value of an option before it."""
+"""Words that a program may not accept as the value of the option before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +351,7 @@ class Grammar:
 
 @dataclass(slots=True)
 class Options:
-    """A command's words, told apart. ``reason`` is set when they cannot be."""
+    """The options and operands of a command; ``reason`` is set if they cannot be determined."""
 
     given: list[tuple[str, Word | None]] = field(default_factory=list)
     operands: list[Word] = field(default_factory=list)
@@ -359,17 +359,17 @@ class Options:
     reason: str = ""
 
     def has(self, *names: str) -> bool:
-        """One of these options is given."""
+        """Return whether one of these options is given."""
         return any(name in names for name, _ in self.given)
 
     def value(self, *names: str) -> Word | None:
-        """The last value of one of these options."""
+        """Return the last value of one of these options; None if there is none."""
         return next((word for name, word in reversed(self.given) if name in names), None)
 
 
 @lru_cache(maxsize=512)
 def grammar(spec: str, *, one_dash: bool = False, own: bool = False) -> Grammar:
-    """Read a grammar as the docstring of this module says."""
+    """Parse an option grammar in the notation described above."""
     known: dict[str, str] = {}
     for token in spec.split():
         kind = token[-1] if token[-1] in _KINDS else ""
@@ -384,13 +384,18 @@ def grammar(spec: str, *, one_dash: bool = False, own: bool = False) -> Grammar:
 def parse_options(
     words: Sequence[Word], options: Grammar, *, permute: bool = True, loose: bool = False, patterns: bool = False
 ) -> Options:
-    """Tell options from operands.
+    """Separate options from operands.
 
     Args:
-        patterns: wildcards count as operands: that no name which matches them begins with ``-`` is found out elsewhere.
-        permute: options may stand behind operands, as GNU programs take them; else the first operand ends them.
-        loose: none of the program's options does harm: words that are only known at run time count as operands, and
-            the value of an option may look like one.
+        words: the words after the program.
+        options: the option grammar of the program.
+        patterns: wildcards count as operands; that no matching name begins with ``-`` is checked elsewhere.
+        permute: options may follow operands, as in GNU programs; otherwise the first operand ends them.
+        loose: no option of the program is harmful: words only known at run time count as operands, and the value of
+            an option may look like one.
+
+    Returns:
+        The options and operands.
     """
     taken = Options()
     rest = list(words)
@@ -401,7 +406,7 @@ def parse_options(
             break
         if not word.known and not word.operand:
             if not loose and not (patterns and word.pattern and not word.lead):
-                taken.reason = f"what {word.raw} becomes is only known at run time"
+                taken.reason = f"a word is only known at run time: {word.raw}"
             taken.operands.append(word)
         elif word.operand or word.text in ("", "-"):
             taken.operands.append(word)
@@ -430,7 +435,7 @@ def _cluster(letters: str, rest: list[Word], options: Grammar, taken: Options, l
         name, letters = f"-{letters[0]}", letters[1:]
         kind = options.known.get(name)
         if options.own and kind and ((letters and not letters.isdigit()) or given):
-            taken.reason = f"{name} among other letters, which this program reads in a way of its own"
+            taken.reason = f"{name} is combined with other letters, which this program parses in its own way"
             return
         if kind in ("=", ":", "?") and letters:
             _take(name, Word.of(letters), rest, options, taken, loose)
@@ -442,29 +447,29 @@ def _cluster(letters: str, rest: list[Word], options: Grammar, taken: Options, l
 def _take(name: str, value: Word | None, rest: list[Word], options: Grammar, taken: Options, loose: bool) -> None:
     kind = options.known.get(name)
     if kind is None or (kind == "" and value is not None):
-        taken.reason = f"its option {name} is not on the list"
+        taken.reason = f"option {name} is not on the allowlist"
         return
     if kind in ("=", ":") and value is None:
-        is_last = len(rest) == 1 and rest[0].plain  # when it becomes nothing, the value is missing, and that is all
+        is_last = len(rest) == 1 and rest[0].plain  # if it expands to nothing, the value is only missing
         if (
             not rest
             or (rest[0].spread and not is_last)
             or (rest[0].known and not loose and _LIKE_OPTION.match(rest[0].text))
         ):
-            taken.reason = f"the value of its option {name} is missing, an option, or only known at run time"
+            taken.reason = f"the value of option {name} is missing, an option, or only known at run time"
             return
         value = rest.pop(0)
     taken.given.append((name, value))
     if kind == ":" and value is not None:
         taken.paths.append(value)
-        if value.text.startswith("="):  # some programs leave the = of -f=FILE out
+        if value.text.startswith("="):  # some programs drop the = of -f=FILE
             taken.paths.append(replace(value, text=value.text[1:]))
 
 
 def loose_values(words: Sequence[str], names: str) -> list[str]:
-    """The values of some options, written as ``-v --volume``; of a flag, what follows it. Pure.
+    """Return the values of the options in ``names`` (``-v --volume``); for a flag, the next word. Pure.
 
-    It takes more than there is: letters behind one dash may be a value, too.
+    It may return too many: letters after one dash may also be a value.
     """
     wanted = names.split()
     found: list[str] = []

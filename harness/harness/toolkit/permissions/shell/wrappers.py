@@ -1,4 +1,4 @@
-"""Programs that run other programs: what they run, and with which rights."""
+"""Programs that run other programs (wrappers): what they run, and with which rights."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 
-# -- The files that ``find`` passes on to another program: what is known of their names. Pure.
+# -- The files that ``find`` passes to another program: what is known about their names. Pure.
 
 
 _PLAIN_NAMES = re.compile(r"\*\.(?:log|md|html|css|js|ts|py|rb|go|rs|c|h|cc|cpp|java|php|service|timer|socket)")
-"""Kinds of files that no pattern of secrets speaks of."""
+"""Kinds of file names that no secret pattern matches."""
 _TESTS = frozenset(
     [
         *(
@@ -57,16 +57,16 @@ _ACTIONS = frozenset({*_RUNS, "-print", "-print0"})
 
 
 def found_file(words: Sequence[Word]) -> Word:
-    """What stands for a file that ``find`` with these words finds: a path below what it searches, never an option.
+    """Return a word for a file that this ``find`` command finds: a path below its start, never an option.
 
-    When its tests, which stand before what it does, find plain files of a kind that holds no secrets, and it follows
-    no links, it counts as a known file.
+    The word counts as a known file if the tests before the action select regular files of a kind that holds no
+    secrets, and ``find`` follows no links.
     """
     return Word("{}", "{}", known=False, lead="./", pattern=_finds_plain_files(words))
 
 
 def lists_null_separated(words: Sequence[Word]) -> bool:
-    """Whether a command is a ``find`` that prints nothing but paths, each with a NUL behind it."""
+    """Return whether a command is a ``find`` that prints only NUL-terminated paths."""
     texts = [word.text for word in words]
     printed = {text for text in texts if text.startswith(("-print", "-ls", "-fprint", "-fls"))}
     roots = _roots(words)
@@ -87,9 +87,9 @@ def _finds_plain_files(words: Sequence[Word]) -> bool:
         if not word.known:
             return False
         if before is None and word.text in _ACTIONS:
-            before = list(given)  # a test behind an action does not keep it from what it is for
+            before = list(given)  # tests after an action do not restrict it
         if word.text in _RUNS:
-            any(end.text in (";", "+") for end in rest)  # goes on behind it
+            any(end.text in (";", "+") for end in rest)  # skip past the end of the command
         elif word.text in _TESTS and (value := next(rest, None)) is not None and value.known:
             given.append((word.text, value.text))
         elif word.text not in _FLAGS:
@@ -104,12 +104,12 @@ def _finds_plain_files(words: Sequence[Word]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A program that runs the command behind its options and ``skip`` operands.
+    """A program that runs the command after its options and ``skip`` operands.
 
-    ``harmless``: the options with which it still only passes on. ``reason``: why it is never read-only itself.
-    ``script``: the options whose value is a shell text. ``joined``: its words are joined into one; ``joins``: the
-    options with which they are. ``tail``: it adds words that it reads. ``assignments``: ``A=b`` may stand first.
-    ``permute``: its options may stand behind operands. ``alone``: what it is without a command.
+    ``harmless``: options that do not keep it from being read-only. ``reason``: why it is never read-only itself.
+    ``script``: options whose value is a shell text. ``joined``: it joins its words into one shell text; ``joins``: the
+    options with which it does. ``tail``: it adds arguments from its input. ``assignments``: ``A=b`` may come first.
+    ``permute``: options may follow operands. ``alone``: why it is not read-only without a command.
     """
 
     options: str = ""
@@ -125,7 +125,7 @@ class Wrapper:
     alone: str = "it waits for commands"
 
 
-_OTHER = "it runs as another user, or elsewhere"
+_OTHER = "it runs as another user or elsewhere"
 _SU = "-lmpPfsgGcT= --command= --session-command= --shell= --group= --supp-group= --login --preserve-environment"
 
 PRIVILEGED = frozenset(
@@ -134,7 +134,7 @@ PRIVILEGED = frozenset(
         *("su-exec", "runcon", "sg", "machinectl", "at", "batch", "ssh"),
     ]
 )
-"""What these run, runs as another user, in another place or at another time."""
+"""Wrappers whose command runs as another user, elsewhere or later."""
 
 WRAPPERS: Mapping[str, Wrapper] = {
     "sudo": Wrapper(
@@ -196,14 +196,14 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "ionice": Wrapper("-cnpPu= -t --class= --classdata= --ignore", harmless="-cn= -t --class= --classdata= --ignore"),
     "chrt": Wrapper("-aabfiorRvd -TPD= --batch --fifo --idle --other --rr", skip=1, reason="it changes priorities"),
     "taskset": Wrapper("-ac --all-tasks --cpu-list", skip=1, harmless="-c --cpu-list"),
-    "nohup": Wrapper(reason="it writes nohup.out, and what it runs stays"),
+    "nohup": Wrapper(reason="it writes nohup.out, and its command keeps running"),
     "timeout": Wrapper(
         "-fpv -ks= --foreground --preserve-status --verbose --kill-after= --signal=",
         skip=1,
         harmless="-fpv -ks= --foreground --preserve-status --verbose --kill-after= --signal=",
     ),
     "stdbuf": Wrapper("-ioe= --input= --output= --error=", harmless="-ioe= --input= --output= --error="),
-    "setsid": Wrapper("-cfw --ctty --fork --wait", reason="what it runs leaves the terminal"),
+    "setsid": Wrapper("-cfw --ctty --fork --wait", reason="its command leaves the terminal"),
     "time": Wrapper("-apvq -of= --append --output= --format= --portability --verbose", harmless="-p --portability -v"),
     "xargs": Wrapper(
         "-0rtpxo -nLPIdasER= -ile? --null --no-run-if-empty --verbose --interactive --exit --max-args= --max-lines? "
@@ -224,13 +224,13 @@ WRAPPERS: Mapping[str, Wrapper] = {
         "--conflict-exit-code= "
         "--no-fork --verbose --command=",
         skip=1,
-        reason="it makes or takes a lock",
+        reason="it creates or acquires a lock",
         script=("-c", "--command"),
     ),
     "script": Wrapper(
         "-aefq -cOIBTEmo= -t? --append --command= --return --flush --force --quiet --log-out= --log-in= --log-io= "
         "--log-timing= --echo= --logging-format= --output-limit= --timing?",
-        reason="it writes a record",
+        reason="it writes a recording",
         script=("-c", "--command"),
         skip=1,
         permute=True,
@@ -238,25 +238,24 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "strace": Wrapper(
         "-fFvqcCdhikknNrtTwxyYzZDV -espoauabEIOPSUX= --follow-forks --quiet? --trace= --output= --attach= "
         "--user= --env=",
-        reason="it looks into and may change what it runs",
+        reason="it traces and may change its command",
     ),
-    "ltrace": Wrapper("-fcCiSrtTV -aAeDFlLnopsuwxX= --output=", reason="it looks into and may change what it runs"),
-    "exec": Wrapper("-cl -a=", reason="it replaces the shell", alone="it changes the shell's files"),
+    "ltrace": Wrapper("-fcCiSrtTV -aAeDFlLnopsuwxX= --output=", reason="it traces and may change its command"),
+    "exec": Wrapper("-cl -a=", reason="it replaces the shell", alone="it changes the shell's open files"),
     "builtin": Wrapper(alone="", reason=""),
     "coproc": Wrapper(reason="it leaves a command running"),
-    "noglob": Wrapper(reason="zsh alone knows it"),
-    "nocorrect": Wrapper(reason="zsh alone knows it"),
-    "-": Wrapper(reason="zsh alone knows it"),
-    "and": Wrapper(reason="fish alone knows it"),
-    "or": Wrapper(reason="fish alone knows it"),
-    "not": Wrapper(reason="fish alone knows it"),
-    "begin": Wrapper(reason="fish alone knows it", alone=""),
-    "repeat": Wrapper(skip=1, reason="zsh alone knows it"),
+    "noglob": Wrapper(reason="it exists in zsh only"),
+    "nocorrect": Wrapper(reason="it exists in zsh only"),
+    "-": Wrapper(reason="it exists in zsh only"),
+    "and": Wrapper(reason="it exists in fish only"),
+    "or": Wrapper(reason="it exists in fish only"),
+    "not": Wrapper(reason="it exists in fish only"),
+    "begin": Wrapper(reason="it exists in fish only", alone=""),
+    "repeat": Wrapper(skip=1, reason="it exists in zsh only"),
 }
 
 
-# -- Programs that run other programs: what ``sudo``, ``env``, ``xargs``, ``sh -c``, ``ssh host`` and others would
-# run.
+# -- What ``sudo``, ``env``, ``xargs``, ``sh -c``, ``ssh host`` and others would run.
 
 
 SYSTEM_DIRECTORIES = frozenset({"/bin", "/usr/bin", "/sbin", "/usr/sbin"})
@@ -266,8 +265,8 @@ _SHELL_OPTIONS = (
     "--restricted --verbose --command="
 )
 _HARMLESS_SHELL = frozenset({"-c", "-e", "-u", "-x", "-f"})
-FED_WORDS = "what it reads"
-"""Stands among the words of a command for those that a wrapper adds from its input."""
+FED_WORDS = "arguments from stdin"
+"""Placeholder among the words of a command for the arguments that a wrapper adds from its input."""
 _SAYS_VERSION = frozenset(
     [
         *(
@@ -288,16 +287,15 @@ _SAYS_VERSION = frozenset(
         *("ionice", "taskset", "chrt", "strace", "ltrace", "script", "parallel", "unshare", "nsenter"),
     ]
 )
-"""Programs that say what they are, and run nothing, when that is all that they are asked."""
+"""Programs that run nothing when ``--version`` or ``--help`` is their only argument."""
 _UNKNOWN_TAIL = Word.unknown(FED_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
 class WrappedCommands:
-    """What a wrapper runs: programs, shell texts, or neither.
+    """The commands that a wrapper runs: programs, shell texts, or neither.
 
-    ``reason`` says why the wrapper itself is not read-only; empty when it only passes on. ``unknown`` says why it is
-    not known what would run.
+    ``reason``: why the wrapper itself is not read-only; empty if it is. ``unknown``: why it is unknown what would run.
     """
 
     argvs: tuple[tuple[Word, ...], ...] = ()
@@ -308,7 +306,7 @@ class WrappedCommands:
 
 
 def program_name(word: Word) -> str:
-    """The name under which a program is known: by its plain name, or by a path in a system directory; else empty."""
+    """Return the name of a program given by name or by a path in a system directory; empty for other paths."""
     if not word.known:
         return ""
     directory, name = posixpath.split(word.text)
@@ -318,15 +316,15 @@ def program_name(word: Word) -> str:
 
 
 def is_wrapper(name: str) -> bool:
-    """Whether a program, by its plain name, is one that runs others."""
+    """Return whether the program with this name (without directory) runs others."""
     return name in SHELLS or name in _SPECIAL or name in WRAPPERS
 
 
 def unwrap(words: Sequence[Word], given: Input) -> WrappedCommands | None:
-    """What a command would run beside itself; None when it is no wrapper that is known."""
+    """Return what a command would run in addition to itself; None if it is not a known wrapper."""
     if not words or not words[0].known:
         return None
-    name = posixpath.basename(words[0].text)  # by any path: a rule against what it runs holds there, too
+    name = posixpath.basename(words[0].text)  # by any path: rules against the inner command apply there, too
     rest = tuple(words[1:])
     if name in _SAYS_VERSION and [word.text for word in rest] in (["--version"], ["--help"]):
         return WrappedCommands()
@@ -350,7 +348,7 @@ def _general(name: str, wrapper: Wrapper, rest: tuple[Word, ...], given: Input) 
         operands = operands[count:]
     skipped, inner = operands[: wrapper.skip], tuple(operands[wrapper.skip :])
     if any(not word.known and word.spread for word in skipped):
-        return _lost(name, f"what {skipped[0].raw} becomes is only known at run time")
+        return _lost(name, f"a word is only known at run time: {skipped[0].raw}")
     reason = wrapper.reason or _unlisted(options, wrapper.harmless)
     outcome = WrappedCommands(reason=reason, privileged=name in PRIVILEGED)
     script = options.value(*wrapper.script)
@@ -369,7 +367,7 @@ def _general(name: str, wrapper: Wrapper, rest: tuple[Word, ...], given: Input) 
 
 def _lost(name: str, reason: str) -> WrappedCommands:
     return WrappedCommands(
-        unknown=f"what {name} would run is not clear: {reason}", reason=reason, privileged=name in PRIVILEGED
+        unknown=f"what {name} would run is unknown: {reason}", reason=reason, privileged=name in PRIVILEGED
     )
 
 
@@ -377,11 +375,11 @@ def _unlisted(options: Options, harmless: str) -> str:
     allowed = grammar(harmless).known if harmless else {}
     numbers = "-#" in harmless
     odd = [name for name, _ in options.given if name not in allowed and not (name == "-#" and numbers)]
-    return f"its option {odd[0]} is not on the list" if odd else ""
+    return f"option {odd[0]} is not on the allowlist" if odd else ""
 
 
 def _assignments(words: Sequence[Word]) -> int:
-    """How many of the first words set variables."""
+    """Return how many of the first words set variables."""
     for number, word in enumerate(words):
         name = (word.text if word.known else word.lead).partition("=")
         if not name[1] or not name[0].replace("_", "a").isalnum():
@@ -390,7 +388,7 @@ def _assignments(words: Sequence[Word]) -> int:
 
 
 def _environment(words: Sequence[Word]) -> str:
-    """Why ``A=b`` before a command changes what it does; empty when it does not."""
+    """Return why ``A=b`` before a command may change what it does; empty if it does not."""
     for word in words:
         name, _, value = word.text.partition("=")
         reason = harmless_assignment(name, replace(word, text=value))
@@ -400,7 +398,7 @@ def _environment(words: Sequence[Word]) -> str:
 
 
 def _joined(words: Sequence[Word]) -> Word:
-    """Words that a shell reads once more, with a space between them."""
+    """Join words with spaces into the text that a shell parses again."""
     text = " ".join(word.text for word in words)
     if all(word.known for word in words):
         return Word.of(text)
@@ -408,18 +406,18 @@ def _joined(words: Sequence[Word]) -> Word:
 
 
 def _tail(options: Options, given: Input) -> Word:
-    """What xargs adds: any words, or the paths that a ``find`` prints."""
-    if options.has("-a", "--arg-file", "-d", "--delimiter"):  # it reads something else, or splits it elsewhere
+    """Return a word for what xargs adds: any words, or the paths that a ``find`` prints."""
+    if options.has("-a", "--arg-file", "-d", "--delimiter"):  # other input, or other separators
         return _UNKNOWN_TAIL
     if options.has("-0", "--null") and lists_null_separated(given.source):
         return found_file(given.source)
     if lists_plain_words(given.source):
-        return Word("what it reads", "what it reads", known=False, lead="0", spread=True, plain=True)
+        return Word("arguments from stdin", "arguments from stdin", known=False, lead="0", spread=True, plain=True)
     return _UNKNOWN_TAIL
 
 
 def _replaced(word: Word, options: Options) -> Word:
-    """A word of xargs's command, in which a mark may be replaced by what it reads."""
+    """Return a word of the xargs command; it is unknown if xargs replaces a mark in it."""
     mark = options.value("-I", "-i", "--replace")
     marks = {mark.text if mark is not None else "{}"} if options.has("-I", "-i", "--replace") else set()
     if any(text and text in word.text for text in marks):
@@ -449,35 +447,33 @@ def _shell(name: str, rest: tuple[Word, ...], given: Input) -> WrappedCommands:
 
 
 def _reads_script(name: str, given: Input) -> WrappedCommands:
-    """A program that takes shell commands from its standard input."""
+    """Return what a program runs that takes shell commands from its standard input."""
     if given.kind == "text" and given.text is not None:
-        return WrappedCommands(scripts=(Word.of(given.text),), reason=f"{name} runs what it reads")
+        return WrappedCommands(scripts=(Word.of(given.text),), reason=f"{name} runs its input")
     if given.kind in ("text", "pipe"):
-        return _lost(name, "it runs what it reads, which is only known at run time")
-    return WrappedCommands(reason=f"{name} waits for commands, or runs a file")
+        return _lost(name, "it runs its input, which is only known at run time")
+    return WrappedCommands(reason=f"{name} waits for commands or runs a file")
 
 
 def _eval(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     rest = rest[1:] if rest and rest[0].known and rest[0].text == "--" else rest
     return (
-        WrappedCommands(scripts=(_joined(rest),), reason="it reads its words as commands")
-        if rest
-        else WrappedCommands()
+        WrappedCommands(scripts=(_joined(rest),), reason="it runs its words as commands") if rest else WrappedCommands()
     )
 
 
 def _trap(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     if len(rest) > 1 and not (rest[0].known and rest[0].text in ("-", "-l", "-p", "")):
         script = rest[1] if rest[0].known and rest[0].text == "--" else rest[0]
-        return WrappedCommands(scripts=(script,), reason="it leaves a command behind")
-    return WrappedCommands(reason="it changes what signals do")
+        return WrappedCommands(scripts=(script,), reason="it sets a command to run later")
+    return WrappedCommands(reason="it changes signal handling")
 
 
 def _alias(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     values = [word for word in rest if not (word.known and "=" not in word.text)]
     scripts = tuple(Word.of(word.text.partition("=")[2]) if word.known else word for word in values)
-    unclear = "aliases are not judged" if rest else ""
-    return WrappedCommands(scripts=scripts, reason="it changes what names mean" if scripts else unclear)
+    unclear = "aliases are not classified" if rest else ""
+    return WrappedCommands(scripts=scripts, reason="it changes what command names run" if scripts else unclear)
 
 
 def _command(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
@@ -486,7 +482,7 @@ def _command(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
         return _lost("command", options.reason)
     if options.has("-v", "-V"):
         spread = any(not word.known for word in options.operands)
-        return WrappedCommands(reason="a name that is only known at run time" if spread else "")
+        return WrappedCommands(reason="a name is only known at run time" if spread else "")
     return WrappedCommands(argvs=(tuple(options.operands),)) if options.operands else WrappedCommands()
 
 
@@ -498,7 +494,7 @@ def _parallel(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     )
     if options.reason:
         return _lost("parallel", options.reason)
-    reason = "it runs commands beside one another"
+    reason = "it runs commands in parallel"
     values = tuple(word for word in rest[marks[0] + 1 :] if not word.text.startswith(":::")) if marks else ()
     if options.operands:
         text = _joined(options.operands)
@@ -508,14 +504,14 @@ def _parallel(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
 
 
 def _with_value(text: Word, value: str) -> Word:
-    """A command of parallel with a value behind it, or in the place of ``{}``."""
+    """Return a command of parallel with a value appended, or in place of ``{}``."""
     if not text.known:
         return text
     return Word.of(text.text.replace("{}", value) if "{}" in text.text else f"{text.text} {value}")
 
 
 def _reads_lines(name: str, given: Input) -> WrappedCommands:
-    return replace(_reads_script(name, given), reason=f"{name} runs what it reads")
+    return replace(_reads_script(name, given), reason=f"{name} runs its input")
 
 
 def _at(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
@@ -523,7 +519,7 @@ def _at(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     if options.reason:
         return _lost("at", options.reason)
     if options.has("-f", "-l", "-d", "-r", "-c"):
-        return WrappedCommands(reason="the jobs of at are not judged", privileged=True)
+        return WrappedCommands(reason="the jobs of at are not classified", privileged=True)
     return replace(_reads_script("at", given), privileged=True, reason="it runs later")
 
 
@@ -532,12 +528,12 @@ def _crontab(rest: tuple[Word, ...], given: Input) -> WrappedCommands | None:
     if "-l" in texts and "-" not in texts:
         return None
     if any(text != "-" for text in texts):
-        return WrappedCommands(reason="it changes or shows what runs later", privileged=True)
+        return WrappedCommands(reason="it changes or shows scheduled commands", privileged=True)
     if given.kind != "text" or given.text is None:
-        return replace(_lost("crontab", "the table that it reads is only known at run time"), privileged=True)
+        return replace(_lost("crontab", "the table is only known at run time"), privileged=True)
     lines = [line.split(None, 1 if line.startswith("@") else 5) for line in given.text.splitlines()]
     scripts = tuple(Word.of(parts[-1]) for parts in lines if len(parts) in (2, 6) and not parts[0].startswith("#"))
-    return WrappedCommands(scripts=scripts, reason="it changes what runs later", privileged=True)
+    return WrappedCommands(scripts=scripts, reason="it changes scheduled commands", privileged=True)
 
 
 def _ssh(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
@@ -548,7 +544,7 @@ def _ssh(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
         return (
             _lost("ssh", options.reason or "the host is missing")
             if options.reason
-            else WrappedCommands(reason="no host")
+            else WrappedCommands(reason="the host is missing")
         )
     again = parse_options(
         options.operands[1:], grammar("-1246AaCfGgKkMNnqsTtVvXxYy -BbcDEeFIiJLlmOopPQRSWw="), permute=False
@@ -563,7 +559,7 @@ def _ssh(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
 
 
 def _local_command(word: Word) -> Word | None:
-    """ssh's options that run something on this side."""
+    """Return the command of an ssh option that runs one locally, or a ``RemoteCommand``; None for other options."""
     name, _, value = word.text.replace("=", " ", 1).partition(" ")
     if name.lower() not in ("proxycommand", "localcommand", "knownhostscommand", "remotecommand"):
         return None
@@ -575,7 +571,7 @@ def _containers(engine: str, rest: tuple[Word, ...], given: Input) -> WrappedCom
     if found is None:
         return None
     if found.reason:
-        return _lost("the container's engine", found.reason)
+        return _lost("the container engine", found.reason)
     if not found.runs:
         return None
     return WrappedCommands(
@@ -611,7 +607,7 @@ def _find(rest: tuple[Word, ...], given: Input) -> WrappedCommands | None:
 
 
 def _place(word: Word, file: Word) -> Word:
-    """A word of find's command: ``{}`` is a path below what it searches, never an option."""
+    """Return a word of the find command; ``{}`` is a path below its start, never an option."""
     if word.text == "{}":
         return file
     if "{}" in word.text:
@@ -620,14 +616,14 @@ def _place(word: Word, file: Word) -> Word:
 
 
 def _runuser(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
-    """With ``-u`` as sudo, without it as su."""
+    """Unwrap ``runuser``: with ``-u`` like sudo, without it like su."""
     plain = parse_options(rest, grammar(WRAPPERS["runuser"].options), permute=False)
     wrapper = WRAPPERS["runuser"] if plain.has("-u", "--user") else WRAPPERS["su"]
     return _general("runuser", wrapper, rest, given)
 
 
 def _runcon(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
-    """A context stands before the command, or parts of one in options."""
+    """Unwrap ``runcon``: a context precedes the command, or options hold its parts."""
     plain = parse_options(rest, grammar(WRAPPERS["runcon"].options), permute=False)
     wrapper = replace(WRAPPERS["runcon"], skip=0) if plain.given else WRAPPERS["runcon"]
     return _general("runcon", wrapper, rest, given)
@@ -642,7 +638,7 @@ _RUN = "--timeout= --on-timeout= --no-wait --cwd= --env= --user= --stdin --max-o
 
 
 def _harness(rest: tuple[Word, ...], given: Input) -> WrappedCommands | None:
-    """``harness run``: one word is a text for a shell, several are a program and its arguments."""
+    """Unwrap ``harness run``: one word is a shell text, several are a program and its arguments."""
     shared = parse_options(rest, grammar(_SHARED), permute=False)
     if shared.reason:
         return _lost("harness", shared.reason)
@@ -654,7 +650,7 @@ def _harness(rest: tuple[Word, ...], given: Input) -> WrappedCommands | None:
     options = parse_options(words[1:], grammar(f"{_SHARED} {_RUN}"), permute=False)
     if options.reason:
         return _lost("harness run", options.reason)
-    inner, reason = tuple(options.operands), "it runs where that harness is told to"
+    inner, reason = tuple(options.operands), "it runs on the target of that harness command"
     if len(inner) == 1:
         return WrappedCommands(scripts=inner, reason=reason, privileged=True)
     return WrappedCommands(argvs=(inner,) if inner else (), reason=reason, privileged=True)
@@ -662,7 +658,7 @@ def _harness(rest: tuple[Word, ...], given: Input) -> WrappedCommands | None:
 
 def _busybox(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     if not rest or (rest[0].known and rest[0].text.startswith("-")):
-        return WrappedCommands(reason="busybox itself is not judged")
+        return WrappedCommands(reason="busybox options are not classified")
     return WrappedCommands(argvs=(rest,))
 
 
