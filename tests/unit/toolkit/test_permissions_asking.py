@@ -149,7 +149,7 @@ async def test_an_answer_that_cannot_be_kept_warns_and_holds_for_the_session(
     made = desk(says(ApprovalScope.ALWAYS), file=tmp_path / "file" / "permissions.json")
     with caplog.at_level(logging.WARNING):
         assert await made.allows("write_file", "/srv/a")
-    assert "for this session only" in caplog.text
+    assert "to this session only" in caplog.text
 
 
 async def test_a_text_with_a_secret_is_not_written_down(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -161,7 +161,7 @@ async def test_a_text_with_a_secret_is_not_written_down(tmp_path: Path, caplog: 
     assert len(approver.questions) == 1
     assert not file.exists() or "hunter2" not in file.read_text()
     assert "hunter2" not in approver.questions[0].what + str(approver.questions[0].call) + caplog.text
-    assert "holds a secret" in caplog.text
+    assert "contains a secret" in caplog.text
 
 
 # -- the events, and who answers

@@ -117,7 +117,7 @@ def test_lines_that_are_hidden_as_a_secret_are_counted() -> None:
         "| #!/bin/sh",
         "| : [redacted]",
         "| echo",
-        "\u2026 2 of its line ends are hidden with what looks like a secret",
+        "\u2026 2 of its line breaks are redacted with what looks like a secret",
     ]
 
 

@@ -215,7 +215,7 @@ def test_a_lock_that_is_not_given_back_is_an_error_and_no_hang(file: Path, monke
     assert holder.stdout is not None
     with holder:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(ConfigError, match="held by another process"):
+        with pytest.raises(ConfigError, match="locked by another process"):
             RuleFile(file).add([Rule(Action.DENY)])
         holder.stdin.close()
     RuleFile(file).add([Rule(Action.DENY)])
