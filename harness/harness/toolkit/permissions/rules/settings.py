@@ -247,7 +247,9 @@ class _Table(BaseModel):
 
 
 def settings_of(tables: Iterable[SettingsTable]) -> PermissionSettings:
-    """Merge the settings of all files, in order: later modes, times and ``only`` replace earlier ones, lists add up.
+    """Merge the settings of all files in order.
+
+    Later modes, times and ``allowed_tools`` replace earlier ones; lists add up.
 
     Args:
         tables: the ``[permissions]`` tables with their origins.
