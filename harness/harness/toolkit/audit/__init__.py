@@ -1,4 +1,4 @@
-"""The ledger and the audit: which calls ran, who allowed them, and what came of them, in a chain that can be verified.
+"""The audit log: which calls ran, who allowed them, and how they ended, in a hash chain that can be verified.
 
 ::
 

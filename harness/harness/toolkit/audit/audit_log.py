@@ -1,4 +1,4 @@
-"""The audit log: what is asked and decided about each call is on disk before it runs, and what came of it after."""
+"""The audit log: each call and its approval are on disk before it runs, and its outcome afterwards."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ __all__ = [
 ]
 
 
-# -- What stands in for the ledger while its disk has no room to open it.
+# -- The replacement for the audit log while its disk is too full to open it.
 
 
 NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
-"""What SQLite says when a file, or the one that its processes share, cannot grow."""
+"""SQLite's errors if a file, or its shared memory file, cannot grow."""
 
 
 def is_disk_full(error: HarnessError) -> bool:
-    """Whether the ledger could not be opened because its disk is full. Pure."""
+    """Return whether the audit log could not be opened because its disk is full. Pure."""
     cause = error.__cause__
     if isinstance(cause, sqlite3.Error):
         return cause.sqlite_errorcode in NO_ROOM
@@ -53,10 +53,10 @@ def is_disk_full(error: HarnessError) -> bool:
 
 
 class DiskFullAuditLog(AuditLog):
-    """Refuses what changes something, and keeps nothing of the rest.
+    """Refuses mutating calls and does not record the others.
 
     Args:
-        error: why the ledger could not be opened.
+        error: why the audit log could not be opened.
     """
 
     def __init__(self, error: HarnessError) -> None:
@@ -68,41 +68,41 @@ class DiskFullAuditLog(AuditLog):
             raise ToolError(f"nothing was run: {self._error.message}", hint=hint)
 
     async def end(self, call_id: str, status: CallStatus, summary: str, job_id: str = "") -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
     async def refused(self, entry: CallEntry) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
     async def reconcile(
         self, execution: ExecutionContext, redact: Callable[[str], str] = lambda text: text
     ) -> ReconcileResult:
-        """Nothing is found out."""
+        """Return an empty result."""
         return ReconcileResult()
 
 
-# -- The ledger of this machine: what is about to run, and what came of it, in one chain of records.
+# -- The audit log of this machine: what is about to run, and how it ended, in one hash chain of records.
 #
-# Calls that change something wait until they are on the disk, before and after; the others do not wait.
+# Mutating calls wait until their records are on disk, before and after; the others do not wait.
 
 
 logger = logging.getLogger(__name__)
 
 
 class NullAuditLog(AuditLog):
-    """A ledger that keeps nothing, for programs whose calls nobody has to answer for."""
+    """An audit log that records nothing, for programs that need no audit."""
 
     async def begin(self, entry: CallEntry) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
     async def end(self, call_id: str, status: CallStatus, summary: str, job_id: str = "") -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
     async def refused(self, entry: CallEntry) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
 
 class SqliteAuditLog(AuditLog):
-    """A ledger in a database that several processes share. Obtained from :func:`open_audit_log`."""
+    """An audit log in a database that several processes share. Created by :func:`open_audit_log`."""
 
     def __init__(self, store: AuditDatabase, writer: Writer) -> None:
         self._store = store
@@ -138,56 +138,58 @@ class SqliteAuditLog(AuditLog):
         if call is not None and call.durable:
             self._writer.put(PendingRecord(job_fields(time.time(), job_id), about=call))
 
-    # -- what is not settled
+    # -- Calls with unknown outcomes.
 
     async def orphans(self, backend: str | None = None) -> list[UnresolvedCall]:
-        """Calls without a known outcome, oldest first; of one target (``ExecutionContext.identity``), or of all."""
+        """Return calls without a known outcome, oldest first, of one target (``ExecutionContext.identity``) or all."""
         return await self._writer.in_turn(orphans_of, self._store, backend)
 
     async def reconcile(
         self, execution: ExecutionContext, redact: Callable[[str], str] = lambda text: text
     ) -> ReconcileResult:
-        """Ask the target's jobs what came of the calls of harnesses that are gone, and keep the answers.
+        """Ask the target's jobs for the outcomes of calls of exited harness processes, and record the answers.
 
-        Calls of a harness that still runs, or that runs on another machine, are not touched.
+        Calls of running processes, and of other machines, are left unchanged.
 
         Args:
-            redact: what the calls' arguments went through before they were kept.
+            execution: the target.
+            redact: the redaction of the calls' arguments.
 
         Raises:
-            HarnessError: the target could not be asked, or the answers could not be kept.
+            HarnessError: the target could not be asked, or the answers could not be recorded.
         """
         return await reconcile(self._writer, self._store, execution, redact)
 
     async def resolve(self, number: int, decision: Decision, note: str, by: str) -> None:
-        """Keep an operator's decision about a call whose outcome nobody knows.
+        """Record an operator's decision about a call with an unknown outcome.
 
         Args:
             number: ``UnresolvedCall.call.number``.
-            decision: ``failed``, ``succeeded`` (the note says how that is known), or ``abort``: it is given up.
+            decision: ``failed``, ``succeeded`` (the note says how that is known), or ``abort`` to stop asking.
+            note: the operator's explanation.
             by: who decided.
 
         Raises:
-            HarnessError: no such call waits for a decision, or the decision could not be kept.
+            HarnessError: the call does not wait for a decision, or the decision could not be recorded.
             ValueError: the note is missing.
         """
         await self._writer.must(await self._writer.in_turn(resolution, self._store, number, decision, note, by))
 
     async def calls_of(self, session_id: str, *, since: float | None = None, limit: int = 1000) -> list[AuditCall]:
-        """The newest calls of a session, newest last, with what came of each; ``since`` is seconds since the epoch."""
+        """Return the newest calls of a session with their outcomes, newest last; ``since`` is a Unix time."""
         filters = Filters(session=session_id, since=since)
         return await self._writer.in_turn(_calls, self._store, filters, limit)
 
     async def retain(self, limits: Retention) -> None:
-        """Drop what is too old or too much. Never raises."""
+        """Drop records beyond the limits of age and size. Never raises."""
         try:
             through = await self._writer.in_turn(plan, self._store, limits, time.time())
             while through and await self._writer.in_turn(apply_step, self._store, through):
                 pass
-        except Exception as error:  # calls may run all the same
+        except Exception as error:  # must not stop calls
             logger.warning("old records of the audit could not be dropped: %s", error)
 
-    # -- which call is meant: providers use one id more than once, and calls of one task are nested
+    # -- Finding a call: providers reuse ids, and calls of one task may be nested.
 
     def _find(self, call_id: str) -> PendingRecord | None:
         calls = self._calls.get(_key(call_id)) or next(
@@ -218,14 +220,14 @@ def _key(call_id: str) -> tuple[int, str]:
 async def open_audit_log(
     directory: Path | None = None, *, retention: Retention | None = None
 ) -> AsyncIterator[SqliteAuditLog]:
-    """Open the ledger of this machine, and drop what is too old in it.
+    """Open the audit log of this machine, and drop records that are too old.
 
     Args:
-        directory: where it is kept; the default is ``$XDG_STATE_HOME/harness/audit``.
-        retention: what is kept of the past; the default is a year, and 1 GiB.
+        directory: the default is ``$XDG_STATE_HOME/harness/audit``.
+        retention: limits of old records; the default is one year and 1 GiB.
 
     Raises:
-        HarnessError: it cannot be kept there.
+        HarnessError: it cannot be written there.
     """
     place = AuditPaths(directory or audit_directory())
     async with AsyncExitStack() as stack:

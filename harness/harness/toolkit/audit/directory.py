@@ -1,5 +1,4 @@
-"""Where the audit is kept on this machine: a private directory with the database and the head in a file, and the head
-once more in a file beside the directory."""
+"""The files of the audit log: a private directory with the database and the chain head, and a copy of the head."""
 
 from __future__ import annotations
 
@@ -21,18 +20,18 @@ logger = logging.getLogger(__name__)
 DATABASE = "audit.db"
 HEAD = "head"
 _LONGEST = 4096
-"""Bytes of a head's file that are looked at."""
+"""Maximum bytes read from a head file."""
 _HEAD = re.compile(r"\s*(\d+) ([0-9a-f]{64})\n?")
 
 
 def audit_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """``$XDG_STATE_HOME/harness/audit``, or ``~/.local/state/harness/audit``."""
+    """Return ``$XDG_STATE_HOME/harness/audit``, or ``~/.local/state/harness/audit``."""
     return state_home(environ) / "audit"
 
 
 @dataclass(frozen=True, slots=True)
 class ChainHead:
-    """The end of the chain: how many records were ever written, and the hash of the last one."""
+    """The end of the hash chain: the number of records ever written, and the hash of the last one."""
 
     count: int
     hash: str
@@ -42,10 +41,10 @@ class ChainHead:
 
     @classmethod
     def parse(cls, text: str) -> ChainHead:
-        """The head that ``COUNT:HASH`` names.
+        """Parse a chain head from ``COUNT:HASH``.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text is not a chain head.
         """
         match = re.fullmatch(r"(\d+):([0-9a-f]{64})", text.strip())
         if match is None:
@@ -55,30 +54,30 @@ class ChainHead:
 
 @dataclass(frozen=True, slots=True)
 class AuditPaths:
-    """The files of one audit."""
+    """The files of an audit log."""
 
     directory: Path
 
     @property
     def database(self) -> Path:
-        """The database; SQLite keeps two more files beside it."""
+        """The database; SQLite adds two more files next to it."""
         return self.directory / DATABASE
 
     @property
     def head_file(self) -> Path:
-        """The second place of the head."""
+        """The second copy of the chain head."""
         return self.directory / HEAD
 
     @property
     def witness(self) -> Path:
-        """The third place of the head: an older copy of the whole directory does not bring it back."""
+        """The third copy of the chain head: restoring an older copy of the directory does not change it."""
         return self.directory.with_name(f"{self.directory.name}.head")
 
     def prepare(self) -> None:
-        """Make what is missing, private.
+        """Create missing files, private to the user.
 
         Raises:
-            HarnessError: it cannot be made, belongs to somebody else, or others may look into it.
+            HarnessError: a file cannot be created, belongs to another user, or is accessible to others.
         """
         try:
             make_private(self.directory, DATABASE, HEAD, failure=self.failure)
@@ -86,18 +85,18 @@ class AuditPaths:
             raise self.failure(error.strerror or str(error)) from error
 
     def check(self) -> None:
-        """Refuse a directory that is not ours alone.
+        """Refuse a directory that is not private to the user.
 
         Raises:
-            HarnessError: it is a link, belongs to somebody else, or is open to others.
+            HarnessError: it is a symbolic link, belongs to another user, or is accessible to others.
         """
         check_private(self.directory, failure=self.failure)
 
     def wrong_rights(self) -> str:
-        """What is wrong with the rights of the directory, and what mends it; nothing when they are right.
+        """Return what is wrong with the directory's permissions and how to fix it; empty if they are right.
 
         Raises:
-            HarnessError: it is a link, belongs to somebody else, or cannot be looked at.
+            HarnessError: it is a symbolic link, belongs to another user, or cannot be examined.
         """
         try:
             check_own(self.directory, failure=self.unreadable)
@@ -110,34 +109,34 @@ class AuditPaths:
         return f"{says}: chmod 700 {self.directory}" if is_open else ""
 
     def unreadable(self, what: str, hint: str = "") -> HarnessError:
-        """The error for an audit of which nobody knows whether it is whole."""
+        """Return the error for an audit log that cannot be verified."""
         hint = hint or "give this directory back to you alone, with all files in it"
         return HarnessError(f"the audit in {self.directory} cannot be checked: {what.lower()}", hint=hint)
 
     def failure(self, what: str, hint: str = "") -> HarnessError:
-        """The error for an audit that cannot be kept here."""
+        """Return the error for an audit log that cannot be written."""
         hint = hint or "give this directory back to you alone, or set XDG_STATE_HOME to another one"
         return HarnessError(f"the audit cannot be kept in {self.directory}: {what.lower()}", hint=hint)
 
     def heads(self) -> dict[str, ChainHead]:
-        """The head as each of the files has it that has one, by the file's name.
+        """Return the chain head in each of the head files that have one, by file name.
 
         Raises:
-            ValueError: a file holds something else.
+            ValueError: a file has invalid content.
             OSError: a file cannot be read.
         """
         found = {path.name: _read_head(path) for path in (self.head_file, self.witness)}
         return {name: head for name, head in found.items() if head is not None}
 
     def open_head(self) -> int:
-        """A descriptor of the second place, to write it."""
+        """Open the second copy of the chain head for writing and return the descriptor."""
         return os.open(self.head_file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _read_head(path: Path) -> ChainHead | None:
-    """What a file says; None when it says nothing."""
+    """Return the chain head in a file; None if the file is missing or empty."""
     text, again = _head_text(path), _head_text(path)
-    while text != again:  # somebody writes it
+    while text != again:  # another process is writing it
         text, again = again, _head_text(path)
     if text is None:
         return None
@@ -148,7 +147,7 @@ def _read_head(path: Path) -> ChainHead | None:
 
 
 def _head_text(path: Path) -> str | None:
-    """What the file holds; None when there is none, or something else, of which a reading might never end."""
+    """Return the file's text; None if it is missing or not a regular file, whose reading might block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -161,10 +160,10 @@ def _head_text(path: Path) -> str | None:
 
 
 class HeadFiles:
-    """The second and the third place of the head, open to be written.
+    """The second and third copy of the chain head, open for writing.
 
     Raises:
-        OSError: the second cannot be opened. Without the third it goes on: it is outside of the audit's directory.
+        OSError: the second copy cannot be opened. The third one, outside of the audit directory, may be missing.
     """
 
     def __init__(self, place: AuditPaths) -> None:
@@ -176,8 +175,8 @@ class HeadFiles:
             logger.warning("the head of the audit cannot be kept in %s: %s", place.witness, error)
 
     def keep(self, head: ChainHead) -> None:
-        """Keep the head. What was written is written, whatever becomes of this: the next time brings it up to date."""
-        text = f"{head.count:20d} {head.hash}\n".encode()  # one short write, so that no reader sees half of it
+        """Write the chain head. Errors are only logged: the records are stored, and the next write updates the head."""
+        text = f"{head.count:20d} {head.hash}\n".encode()  # one short write, so that no reader sees a part of it
         for path, descriptor in self._files.items():
             try:
                 os.pwrite(descriptor, text, 0)

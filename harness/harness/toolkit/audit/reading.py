@@ -1,4 +1,4 @@
-"""Reading the audit log, and verifying the chain of its records."""
+"""Reads the audit log and verifies its hash chain."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 
-# -- Reading the audit: calls with what came of them, and the records themselves. Everything here blocks.
+# -- Reading the audit log: calls with their outcomes, and the records themselves. Everything here blocks.
 
 
 CHUNK = "SELECT seq, number, body, hash FROM records WHERE seq > ? ORDER BY seq LIMIT 1000"
 PROBE = "PRAGMA schema_version"
 NO_SHARING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 ALONE_LIMIT = 500
-"""Milliseconds to wait for a process that has the audit open: then SQLite's files are there, and were not readable."""
+"""Milliseconds to wait for a process that has the database open and its shared files, which were not readable."""
 CALLS = "r.kind IN ('intent', 'refused')"
 STATUS = """coalesce(r.status, (
   SELECT o.status FROM records o WHERE o.number = r.seq AND o.kind IN ('outcome', 'resolved')
@@ -50,38 +50,38 @@ STATUS = """coalesce(r.status, (
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which calls are asked for. Times are seconds since the epoch; empty and None mean any."""
+    """Filters for calls. Times are Unix times; empty and None match everything."""
 
     since: float | None = None
     until: float | None = None
     target: str = ""
-    """A target's URL, or its whole identity."""
+    """A target's URL, or its complete identity."""
     tool: str = ""
     status: str = ""
-    """How it ended; ``running`` is a call of a harness that still runs."""
+    """How the call ended; ``running`` is a call of a running harness process."""
     session: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditCall:
-    """A call and what came of it. ``status`` is :class:`.CallStatus`'s, or ``running``."""
+    """A call and its outcome. ``status`` is a :class:`.CallStatus` value or ``running``."""
 
     number: int
     status: str
     call: JsonObject
-    """What was recorded before it ran, or when it was refused."""
+    """The record from before it ran, or of its refusal."""
     later: tuple[JsonObject, ...] = field(default=())
-    """What was recorded about it since."""
+    """The later records about it."""
 
     @property
     def outcome(self) -> JsonObject:
-        """The newest outcome; empty when there is none."""
+        """The newest outcome; empty if there is none."""
         return next((one for one in reversed(self.later) if one["kind"] in ("outcome", "resolved")), {})
 
 
 @contextmanager
 def open_reader(place: AuditPaths) -> Iterator[sqlite3.Connection]:
-    """Open the audit to read.
+    """Open the audit log for reading.
 
     Raises:
         FileNotFoundError: there is none.
@@ -95,13 +95,13 @@ def open_reader(place: AuditPaths) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def reading(place: AuditPaths) -> Iterator[sqlite3.Connection]:
-    """Open the audit to read, whoever else may look into its directory.
+    """Open the audit log for reading, even if its directory is accessible to others.
 
     Raises:
         FileNotFoundError: there is none.
         HarnessError: it cannot be read.
     """
-    if not place.database.exists() or not place.database.stat().st_size:  # empty: there was no room to make it
+    if not place.database.exists() or not place.database.stat().st_size:  # empty: the disk was full
         raise FileNotFoundError(place.database)
     try:
         with ExitStack() as files:
@@ -111,7 +111,7 @@ def reading(place: AuditPaths) -> Iterator[sqlite3.Connection]:
 
 
 def _opened(place: AuditPaths, files: ExitStack) -> sqlite3.Connection:
-    """A connection that can read; on a full or read-only disk SQLite cannot make the file that its readers share."""
+    """Return a readable connection, even if SQLite cannot create its shared memory file on a full or read-only disk."""
     connection = files.enter_context(closing(connect(place, "ro")))
     try:
         connection.execute(PROBE).fetchone()
@@ -129,7 +129,7 @@ def _opened(place: AuditPaths, files: ExitStack) -> sqlite3.Connection:
 
 
 def _alone(place: AuditPaths, files: ExitStack) -> sqlite3.Connection:
-    """A connection that shares nothing with other processes, and still reads what only the write-ahead log has."""
+    """Return a connection without shared memory that still reads records which are only in the write-ahead log."""
     log = place.directory / f"{place.database.name}-wal"
     if os.access(place.directory, os.W_OK):
         connection = connect(place, "rw")
@@ -149,23 +149,23 @@ def _alone(place: AuditPaths, files: ExitStack) -> sqlite3.Connection:
 
 
 def calls(db: sqlite3.Connection, filters: Filters, here: ProcessId, limit: int) -> list[AuditCall]:
-    """The newest calls that fit, newest last."""
+    """Return the newest matching calls, newest last."""
     alive = _living(db, here)
     chosen = list(islice(_numbers(db, filters, alive), limit))
     return [_call(db, number, alive) for number in reversed(chosen)]
 
 
 def one_call(db: sqlite3.Connection, number: int, here: ProcessId) -> AuditCall | None:
-    """The call of that number."""
+    """Return the call of that number; None if there is none."""
     found = db.execute("SELECT 1 FROM records WHERE seq = ? AND kind IN ('intent', 'refused')", (number,)).fetchone()
     return _call(db, number, _living(db, here)) if found else None
 
 
 def records(db: sqlite3.Connection, filters: Filters, here: ProcessId) -> Iterator[tuple[str, str]]:
-    """Each record's text and hash, oldest first: all of them, or those about the calls that fit."""
+    """Yield each record's text and hash, oldest first: all records, or those about matching calls."""
     chosen = None if filters == Filters() else frozenset(_numbers(db, filters, _living(db, here)))
     last = 0
-    while rows := db.execute(CHUNK, (last,)).fetchall():  # a reader that pauses must not hold up who tidies the log
+    while rows := db.execute(CHUNK, (last,)).fetchall():  # in chunks: a slow reader must not block the cleanup
         for seq, number, body, text in rows:
             if chosen is None or seq in chosen or number in chosen:
                 yield body, text
@@ -173,7 +173,7 @@ def records(db: sqlite3.Connection, filters: Filters, here: ProcessId) -> Iterat
 
 
 def _numbers(db: sqlite3.Connection, filters: Filters, alive: frozenset[int]) -> Iterator[int]:
-    """The calls that fit, newest first."""
+    """Yield the matching calls, newest first."""
     where, values = _condition(filters)
     query = f"SELECT r.seq, {STATUS} FROM records r WHERE {where} ORDER BY r.seq DESC"  # noqa: S608  # values are bound
     for number, status in db.execute(query, values):
@@ -194,7 +194,7 @@ def _condition(filters: Filters) -> tuple[str, dict[str, str | float]]:
 
 
 def _living(db: sqlite3.Connection, here: ProcessId) -> frozenset[int]:
-    """The calls that run, or may run where it cannot be seen."""
+    """Return the calls that are running, or may be running on another machine."""
     rows = db.execute("SELECT number, process FROM unsettled WHERE state = 'running'")
     return frozenset(
         number for number, process in rows if process_state(ProcessId.from_text(process), here) is not ProcessState.DEAD
@@ -213,39 +213,40 @@ def _call(db: sqlite3.Connection, number: int, alive: frozenset[int]) -> AuditCa
     return AuditCall(number, _shown(status, number in alive), found.call, found.later)
 
 
-# -- Proving that the audit is what was written: every record unchanged, in its place, none missing. Blocks.
+# -- Verifying that the audit log is unchanged: every record intact, in its position, none missing. Blocks.
 
 
 PROBLEMS = 100
-"""Problems that are listed."""
+"""Maximum number of listed problems."""
 OUT_OF_REACH = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN)
-"""Errors that say nothing of what is written: a full disk, say, on which SQLite cannot even read."""
+"""Errors that do not mean damage, such as a full disk on which SQLite cannot even read."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What a check found. ``problems`` are sentences; there are none when everything is as it was written."""
+    """The result of a verification. ``problems`` are sentences; empty if the log is intact."""
 
     first: int = 1
-    """The oldest record that is kept; those before it were dropped by the settings."""
+    """The oldest stored record; older ones were dropped by the retention settings."""
     head: ChainHead = field(default_factory=lambda: ChainHead(0, GENESIS))
     records: int = 0
     unsettled: int = 0
     problems: list[str] = field(default_factory=list)
     wrong_rights: str = ""
-    """What is wrong with the rights of the directory; it says nothing of the records."""
+    """What is wrong with the directory's permissions; this says nothing about the records."""
 
     @property
     def is_whole(self) -> bool:
-        """Nothing was found."""
+        """Whether no problems were found."""
         return not self.problems
 
 
 def verify_audit(place: AuditPaths, receipt: ChainHead | None = None) -> Report:
-    """Check everything.
+    """Verify the audit log.
 
     Args:
-        receipt: a head that an earlier check printed: the records up to it must still be the same.
+        place: its files.
+        receipt: a chain head from an earlier verification: the records up to it must be unchanged.
 
     Raises:
         HarnessError: it cannot be read at all.
@@ -253,21 +254,21 @@ def verify_audit(place: AuditPaths, receipt: ChainHead | None = None) -> Report:
     report = Report(wrong_rights=place.wrong_rights())
     known = [("receipt", receipt)] if receipt is not None else []
     try:
-        heads = place.heads()  # before the database: the head in a file is never newer
+        heads = place.heads()  # before the database: a head file is never newer
         known += [(f"file {name!r}", head) for name, head in heads.items()]
         with reading(place) as db:
-            db.execute("BEGIN")  # all of it as it is at one moment
+            db.execute("BEGIN")  # a consistent snapshot
             _Check(db, report, dict(known)).run(has_head_file=place.head_file.name in heads)
     except FileNotFoundError:
         if known:
             report.problems.append(
                 f"there is no {place.database}, and records were written: the head was {known[0][1]}"
             )
-    except OSError as error:  # it may be whole
+    except OSError as error:  # the log may be intact
         raise place.unreadable(f"{error.strerror or error}: {error.filename or place.database}") from error
     except (ValueError, HarnessError) as error:
         if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in OUT_OF_REACH:
-            raise  # it may be whole
+            raise  # the log may be intact
         report.problems.append(str(error))
     return report
 
@@ -299,7 +300,7 @@ class _Check:
             self._report.problems.append(text)
 
     def _start(self, first: int) -> str:
-        """The hash before the oldest record, as that one has it."""
+        """Return the hash before the oldest record, as stored in that record."""
         if first == 1:
             return GENESIS
         row = self._db.execute("SELECT body FROM records WHERE seq = ?", (first,)).fetchone()
@@ -351,7 +352,7 @@ class _Check:
         return bool(row and _load(row[0]).get("mutating"))
 
     def _anchors(self, first: int, before: str) -> None:
-        """What is no longer there was dropped by the settings, and that was recorded."""
+        """Check that missing old records were dropped by the settings, and that this was recorded."""
         if first == 1:
             return
         announced = self._dropped.get(first - 1)

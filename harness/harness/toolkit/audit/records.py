@@ -1,4 +1,4 @@
-"""Records of the audit log: their canonical form, and the tables that hold them."""
+"""Records of the audit log: their canonical form, and the tables that store them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 
-# -- The tables of the audit, and the triggers that keep its records as they were written.
+# -- The tables of the audit log, and the triggers that prevent changes of its records.
 
 
 VERSION = 1
 """``PRAGMA user_version`` of the file."""
 COLUMNS = ("kind", "number", "at", "status", "backend", "tool", "session_id")
-"""Fields of a record that are columns, too, to be searched; :mod:`.verify` compares them."""
+"""Fields of a record that are also columns, for searching; :mod:`.reading` compares them."""
 
 SCHEMA = """
 -- One row for each thing that happened. ``body`` is the record and holds the hash before it; ``hash`` is its SHA-256.
@@ -92,15 +92,15 @@ CREATE TRIGGER the_chain_stays BEFORE DELETE ON chain
 """
 
 
-# -- What a record of the audit holds, its one canonical form as text, and its hash. Pure.
+# -- The fields of an audit record, its canonical text, and its hash. Pure.
 
 
 GENESIS = "0" * 64
-"""What the first record has for the hash of the one before it."""
+"""The previous hash in the first record."""
 TEXT_LIMIT = 16 << 10
-"""Characters of one text that are kept."""
+"""Maximum stored characters of one text."""
 ARGUMENTS_LIMIT = 64 << 10
-"""Characters of all arguments of a call, as JSON, that are kept."""
+"""Maximum stored characters of all arguments of a call, as JSON."""
 DEPTH_LIMIT = 50
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -112,21 +112,21 @@ class Kind:
     INTENT = "intent"
     """A call that is about to run."""
     OUTCOME = "outcome"
-    """What came of it; a later one, of a reconciliation, counts more."""
+    """The outcome of a call; a later one from a reconciliation takes precedence."""
     REFUSED = "refused"
     """A call that was not allowed."""
     JOB = "job"
-    """Which job on the target does the work of a call."""
+    """The job on the target that runs a call."""
     RESOLVED = "resolved"
-    """What an operator decided about a call with an unknown outcome."""
+    """An operator's decision about a call with an unknown outcome."""
     RETENTION = "retention"
-    """Older records were dropped, as the settings say."""
+    """Older records were dropped according to the settings."""
     DAMAGE = "damage"
-    """The end of the chain was not where it should be when a process began to write."""
+    """The end of the chain differed from the expected one when a process started to write."""
 
 
 def canonical(fields: JsonObject) -> str:
-    """The one text of a record: JSON, ASCII, keys sorted, no blanks. What JSON cannot say becomes text."""
+    """Return the canonical text of a record: ASCII JSON, sorted keys, no spaces; unsupported values become text."""
     try:
         return _ENCODER.encode(fields)
     except (ValueError, TypeError, RecursionError):
@@ -134,12 +134,12 @@ def canonical(fields: JsonObject) -> str:
 
 
 def digest(text: str) -> str:
-    """The hash of a record's canonical text, in hexadecimal digits."""
+    """Return the SHA-256 of a record's canonical text in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def storable(text: str) -> str:
-    """A text that a database takes: halves of surrogate pairs are written out."""
+    """Return a text that a database accepts: single surrogates are escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -162,7 +162,7 @@ def _plain_scalar(value: bool | str | int | float | None) -> Json:
 
 
 def shortened(arguments: JsonObject) -> JsonObject:
-    """The arguments with long texts cut; a cut one says how long it was and what its hash is."""
+    """Truncate long texts in arguments, adding the number of omitted characters and the hash of the complete text."""
     short = cast("dict[str, Json]", _short(arguments, DEPTH_LIMIT))
     text = canonical(short)
     return short if len(text) <= ARGUMENTS_LIMIT else {"cut": _cut(text)}
@@ -205,17 +205,17 @@ def _call_fields(entry: CallEntry, kind: str, owner: str) -> dict[str, Json]:
 
 
 def intent_fields(entry: CallEntry, owner: str) -> JsonObject:
-    """A call that is about to run; ``owner`` is ``user@host:pid`` of this process."""
+    """Return the record of a call that is about to run; ``owner`` is ``user@host:pid`` of this process."""
     return _call_fields(entry, Kind.INTENT, owner)
 
 
 def refusal_fields(entry: CallEntry, owner: str) -> JsonObject:
-    """A call that was refused."""
+    """Return the record of a call that was refused."""
     return _call_fields(entry, Kind.REFUSED, owner) | {"status": entry.status.value}
 
 
 def outcome_fields(at: float, status: CallStatus, summary: str, job_id: str, by: str = "") -> JsonObject:
-    """What came of a call. ``by`` says who found out, when it was not the call itself."""
+    """Return the record of a call's outcome. ``by`` is who determined it, if not the call itself."""
     fields: dict[str, Json] = {
         "kind": Kind.OUTCOME,
         "at": round(at, 6),
@@ -226,12 +226,12 @@ def outcome_fields(at: float, status: CallStatus, summary: str, job_id: str, by:
 
 
 def job_fields(at: float, job_id: str) -> JsonObject:
-    """The job of a call is known."""
+    """Return the record of a call's job."""
     return {"kind": Kind.JOB, "at": round(at, 6), "job_id": job_id}
 
 
 def resolution_fields(at: float, status: CallStatus, decision: str, note: str, by: str) -> JsonObject:
-    """An operator's decision about a call whose outcome nobody knows."""
+    """Return the record of an operator's decision about a call with an unknown outcome."""
     return {
         "kind": Kind.RESOLVED,
         "at": round(at, 6),

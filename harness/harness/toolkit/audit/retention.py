@@ -1,4 +1,4 @@
-"""How long the audit log is kept, and its settings."""
+"""The retention of audit records, and its settings."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ __all__ = [
 ]
 
 
-# -- Dropping old records, so that the audit stays within its limits and the rest can still be proved.
+# -- Dropping old records, so that the audit log stays within its limits and the rest can still be verified.
 #
-# First a record says up to which one the older ones go; then they go, a few thousand in each transaction, so that
-# no call waits for long. A call without an outcome is kept, and everything after it, until it is too old by age.
+# First a record announces up to which number older ones are dropped; then they are dropped, a few thousand in each
+# transaction, so that no call waits for long. A call without an outcome, and everything after it, is kept until it
+# exceeds the maximum age.
 
 
 DAY = 86400.0
 STEP = 5_000
 """Records that one transaction drops."""
 ROOM = 0.9
-"""How full the audit is after it was too large."""
+"""The share of the maximum size that is left after the size was exceeded."""
 LEAP = 60 * DAY
-"""Seconds. After a pause that seems longer, ages count from the last record: it may be the clock that is wrong."""
+"""Seconds. After a longer gap, ages count from the last record: the clock may be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much is kept: seconds, and bytes of the database."""
+    """The limits: maximum age in seconds, and maximum size of the database in bytes."""
 
     max_age: float = 366 * DAY
     max_bytes: int = 1 << 30
 
 
 def plan(store: AuditDatabase, limits: Retention, now: float) -> int:
-    """The number of the last record that is to go, after saying so in the chain; 0 when all may stay."""
+    """Announce in the chain which records to drop, and return the number of the last one; 0 for none."""
     db = store.connection
     first, last = db.execute("SELECT first, last FROM chain").fetchone()
     now = _plausible(db, now)
@@ -72,7 +73,7 @@ def _plausible(db: sqlite3.Connection, now: float) -> float:
 
 
 def _by_age(db: sqlite3.Connection, before: float) -> int:
-    """The last record before the first young one; clocks that went back make it keep more, never less."""
+    """Return the last record before the first young one; a clock that was set back keeps more, never less."""
     young = db.execute("SELECT seq FROM records WHERE at >= ? ORDER BY seq LIMIT 1", (before,)).fetchone()
     (last,) = db.execute("SELECT last FROM chain").fetchone()
     return int(young[0] if young else last) - 1
@@ -90,7 +91,7 @@ _PAGES = ("page_count", "freelist_count", "page_size")
 
 
 def _announced(db: sqlite3.Connection, first: int) -> int:
-    """What an earlier plan announced and was not carried out to its end."""
+    """Return the number that an earlier, uncompleted plan announced; 0 if there is none."""
     row = db.execute("SELECT body FROM records WHERE kind = 'retention' ORDER BY seq DESC LIMIT 1").fetchone()
     if row is None:
         return 0
@@ -99,7 +100,7 @@ def _announced(db: sqlite3.Connection, first: int) -> int:
 
 
 def apply_step(store: AuditDatabase, through: int) -> bool:
-    """Drop some of the records up to ``through``; True when there are more."""
+    """Drop some of the records up to ``through`` and return whether there are more."""
     db = store.connection
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -114,11 +115,11 @@ def apply_step(store: AuditDatabase, through: int) -> bool:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
-    db.executescript("PRAGMA incremental_vacuum")  # as a script: execute() would free one page only
+    db.executescript("PRAGMA incremental_vacuum")  # as a script: execute() would only free one page
     return bool(end < through)
 
 
-# -- How long the audit is kept: the ``[audit]`` table of the settings files.
+# -- The ``[audit]`` table of the settings files.
 
 
 _READERS: Mapping[str, tuple[Callable[[str | int], float], float, str]] = {
@@ -128,11 +129,11 @@ _READERS: Mapping[str, tuple[Callable[[str | int], float], float, str]] = {
 
 
 def retention_of(tables: Iterable[SettingsTable]) -> Retention:
-    """The limits of all files, in their order: what comes later counts.
+    """Combine the limits of all files in order; later values take precedence.
 
     Raises:
-        ConfigError: a key is unknown, a value is wrong, or the file is not trusted: whoever wrote a directory must not
-            decide how soon the record of what happened there goes.
+        ConfigError: a key is unknown, a value is invalid, or the file is not trusted: the author of a directory must
+            not decide how soon the records about it are dropped.
     """
     limits = Retention()
     for table in tables:
@@ -142,7 +143,7 @@ def retention_of(tables: Iterable[SettingsTable]) -> Retention:
                 hint="add the directory to trusted_dirs in your own settings, or set it there",
             )
         changes = {name: _value(name, value, table.origin) for name, value in table.values.items()}
-        limits = replace(limits, **changes)  # type: ignore[arg-type]  # each is what its reader makes
+        limits = replace(limits, **changes)  # type: ignore[arg-type]  # each reader returns its field's type
     return limits
 
 

@@ -1,4 +1,4 @@
-"""Calls with unknown outcomes, settled by what the target has of their jobs."""
+"""Determines the outcomes of unfinished calls from their jobs on the target."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ __all__ = [
 ]
 
 
-# -- What the jobs on a target say about calls whose outcome was never written. Pure.
+# -- What the jobs on a target show about calls without a recorded outcome. Pure.
 #
-# A job belongs to a call when both name the same process of harness and the job's id is the one that the call
-# noted, or, where it noted none, when the job's command is a text of the call's arguments, and no other job and no
-# other call of that process could be meant as well. Whatever is not certain stays unknown.
+# A job belongs to a call if both name the same harness process and the job's id is the one that the call recorded. If
+# it recorded none, the job's command must be a text of the call's arguments, and no other job and no other call of
+# that process may match as well. Everything uncertain stays unknown.
 
 
 BEFORE, AFTER = 3600.0, 86400.0
 """Seconds by which a job's start, on the target's clock, may be before and after the call's."""
 
 Sibling = tuple[JsonObject, str]
-"""What is known of another call: its record with its ``arguments``, and its job's id, empty when there is none."""
+"""Another call: its record with its ``arguments``, and its job's id, empty if unknown."""
 Redact = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class JobVerdict:
-    """What was found out about a call. ``status`` is None while its job runs."""
+    """The outcome of a call from its job. ``status`` is None while the job is running."""
 
     status: CallStatus | None
     summary: str
@@ -56,7 +56,7 @@ class JobVerdict:
 
 
 def find(call: UnresolvedRow, jobs: Iterable[Job], siblings: Sequence[Sibling], redact: Redact) -> JobVerdict:
-    """What the jobs of the call's target say about it."""
+    """Return what the jobs of the call's target show about it."""
     own = [job for job in jobs if _is_of(job, call)]
     if call.job_id:
         noted = next((job for job in own if job.job_id == call.job_id), None)
@@ -74,7 +74,7 @@ def find(call: UnresolvedRow, jobs: Iterable[Job], siblings: Sequence[Sibling], 
 
 
 def verdict_of(job: Job) -> JobVerdict:
-    """How a job's end counts for the call that started it."""
+    """Return the outcome of a call from its job's state."""
     if job.status is Status.RUNNING:
         return JobVerdict(None, "its job still runs", job.job_id)
     if job.status in (Status.COMPLETED, Status.SHELL_EXITED) and job.exit_code is not None:
@@ -103,13 +103,13 @@ def _texts(record: JsonObject) -> set[str]:
 
 
 def _kept_form(text: str) -> str:
-    """A text as the record of a call keeps it: a long one is cut."""
+    """Return a text as a record stores it: a long one is truncated."""
     kept = shortened({"text": text})["text"]
     assert isinstance(kept, str)
     return kept
 
 
-# -- Calls whose outcome nobody wrote: which they are, what the target says about them, and what a person decides.
+# -- Calls without a recorded outcome: listing, reconciliation with the target, and the operator's decision.
 
 
 Decision = Literal["failed", "succeeded", "abort"]
@@ -123,45 +123,45 @@ AGAIN = JobVerdict(CallStatus.UNKNOWN, "it changes nothing, and may be run again
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedCall:
-    """A call without a known outcome, and whether the harness that made it still runs."""
+    """A call without a known outcome, and the state of the harness process that made it."""
 
     call: UnresolvedRow
     life: ProcessState
 
     @property
     def is_over(self) -> bool:
-        """Nobody will write its outcome any more: its harness is gone, or has itself lost sight of it."""
+        """Whether no process will record its outcome: its process has exited or no longer knows it."""
         return self.life is ProcessState.DEAD or self.call.state == "unknown"
 
     @property
     def is_running(self) -> bool:
-        """It runs, as far as is known: its harness does, and has not lost sight of it."""
+        """Whether its process is running and still waits for its outcome."""
         return self.life is ProcessState.ALIVE and self.call.state == "running"
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """What was found out about the calls of harnesses that are gone."""
+    """The outcomes of calls whose harness processes have exited."""
 
     settled: tuple[UnresolvedRow, ...] = ()
-    """Their jobs on the target have ended, and the outcome is kept now."""
+    """Their jobs have exited, and the outcome is now recorded."""
     running: tuple[UnresolvedRow, ...] = ()
-    """Their jobs still run."""
+    """Their jobs are still running."""
     unclear: tuple[UnresolvedRow, ...] = ()
-    """Only a person can say: ``harness audit orphans``, ``harness audit resolve``."""
+    """Only the operator can decide: ``harness audit orphans``, ``harness audit resolve``."""
     retryable: tuple[UnresolvedRow, ...] = ()
     """They change nothing and may be run again."""
 
 
 def orphans_of(store: AuditDatabase, backend: str | None = None) -> list[UnresolvedCall]:
-    """Calls without a known outcome, oldest first; of one target, or of all."""
+    """Return calls without a known outcome, oldest first; of one target or all."""
     return [UnresolvedCall(call, process_state(call.process, store.process)) for call in store.unsettled(backend)]
 
 
 async def reconcile(
     writer: Writer, store: AuditDatabase, execution: ExecutionContext, redact: Redact
 ) -> ReconcileResult:
-    """As :meth:`.SqliteAuditLog.reconcile`."""
+    """Reconcile as :meth:`.SqliteAuditLog.reconcile`."""
     calls = [one.call for one in await writer.in_turn(orphans_of, store, execution.identity) if one.is_over]
     jobs = await execution.jobs() if calls else []
     findings = []
@@ -184,7 +184,7 @@ async def reconcile(
 
 
 def _news(call: UnresolvedRow, finding: JobVerdict) -> PendingRecord | None:
-    """The record of what was found out; None when it is not new."""
+    """Return the record of an outcome; None if it is not new."""
     if finding.status is None:
         is_known = finding.job_id == call.job_id
         return None if is_known else PendingRecord(job_fields(time.time(), finding.job_id), number=call.number)
@@ -201,11 +201,11 @@ def _those(
 
 
 def resolution(store: AuditDatabase, number: int, decision: Decision, note: str, by: str) -> PendingRecord:
-    """The record of an operator's decision, still to be written.
+    """Return the unwritten record of an operator's decision.
 
     Raises:
-        HarnessError: there is no such call without a known outcome, or it still runs.
-        ValueError: a call that succeeded needs a note.
+        HarnessError: there is no such call without a known outcome, or it is still running.
+        ValueError: a call that succeeded requires a note.
     """
     if decision == "succeeded" and not note.strip():
         raise ValueError("say in a note how you know that it succeeded")

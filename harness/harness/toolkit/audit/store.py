@@ -1,7 +1,7 @@
-"""The database of the audit: one connection, used by one thread at a time. Everything here blocks.
+"""The database of the audit log: one connection, used by one thread at a time. Everything here blocks.
 
-Several processes write one file. Each transaction takes the write lock first, reads where the chain ends, and goes on
-from there, so that the chain stays one.
+Several processes write one file. Each transaction takes the write lock first, reads the end of the chain, and appends
+to it, so that there is only one chain.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 BUSY_LIMIT = 5.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait for another process that is writing."""
 
 _INSERT = (
     "INSERT INTO records (seq, kind, number, at, status, backend, tool, session_id, body, hash)"
@@ -47,21 +47,21 @@ _INSERT = (
 
 @dataclass(slots=True, eq=False)
 class PendingRecord:
-    """One record that is to be written. ``about`` is the call that it is about, when that is another record."""
+    """A record to write. ``about`` is the record of the call that it belongs to, if that is another record."""
 
     fields: JsonObject
     durable: bool = False
-    """It is on the disk before the write returns, whatever happens to the machine."""
+    """It must be on disk before the write returns, even if the machine crashes."""
     about: PendingRecord | None = None
     number: int = 0
-    """The number of a call of the past that it is about; of a call that is to be written, once it is."""
+    """The number of an earlier call that it belongs to; for a call's own record, set when it is written."""
     void: bool = False
-    """It was given up before it was written: nothing about it is written either."""
+    """It was cancelled before it was written: records about it are not written either."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedRow:
-    """A call of which nobody knows yet what came of it."""
+    """A call without a known outcome."""
 
     number: int
     state: str
@@ -69,11 +69,11 @@ class UnresolvedRow:
     process: ProcessId
     job_id: str
     record: JsonObject = field(default_factory=dict)
-    """What was written before it ran."""
+    """The record from before it ran."""
 
 
 class AuditDatabase:
-    """An open audit, for one thread at a time."""
+    """An open audit log, for one thread at a time."""
 
     def __init__(self, connection: sqlite3.Connection, heads: HeadFiles, place: AuditPaths, process: ProcessId) -> None:
         self._db = connection
@@ -86,15 +86,15 @@ class AuditDatabase:
         self._file = _identity(place)
         self._last = ChainHead(0, GENESIS)
 
-    # -- writing
+    # -- Writing.
 
     def write(self, items: Sequence[PendingRecord]) -> None:
-        """Write all of these, in their order, or none.
+        """Write all records in order, or none.
 
         Raises:
             sqlite3.Error, OSError: nothing was written.
         """
-        durable = not self._is_compared or any(item.durable for item in items)  # the first of a process: a new audit
+        durable = not self._is_compared or any(item.durable for item in items)  # a process's first write creates files
         self._synchronous(full=durable)
         with self._transaction() as chain:
             numbers = [(item, chain.add(item)) for item in items if not _is_void(item)]
@@ -105,10 +105,10 @@ class AuditDatabase:
             self._heads.keep(chain.head)
 
     def finish(self) -> None:
-        """Bring onto the disk what was written without waiting for it, and the head into its second place.
+        """Sync earlier non-durable writes to disk, and update the head files.
 
         Raises:
-            sqlite3.Error, OSError: it could not be done; what was written is still there.
+            sqlite3.Error, OSError: it failed; the written records are still there.
         """
         if not self._is_behind:
             return
@@ -125,7 +125,7 @@ class AuditDatabase:
 
     @contextmanager
     def _transaction(self) -> Iterator[_Chain]:
-        if _identity(self._place) != self._file:  # what was written would be in a file that has no name any more
+        if _identity(self._place) != self._file:  # records would be written to a deleted file
             raise OSError(f"{self._place.database} was removed or replaced while it was open; start harness again")
         self._db.execute("BEGIN IMMEDIATE")
         try:
@@ -142,7 +142,7 @@ class AuditDatabase:
             raise
 
     def _compare(self, chain: _Chain) -> None:
-        """Keep it in the chain when its end is not where the second place has it: the next write would hide that."""
+        """Record in the chain that its end differs from the head files, before the next write hides it."""
         what = damage(self._db, self._place)
         if not what and _is_older(chain.head, self._last):
             what = _fewer(self._last.count, chain.head.count, "this process")
@@ -150,10 +150,10 @@ class AuditDatabase:
             logger.error("the audit in %s is damaged: %s; see 'harness audit verify'", self._place.directory, what)
             chain.append({"kind": Kind.DAMAGE, "at": round(time.time(), 6), "text": what})
 
-    # -- what is not settled
+    # -- Calls without a known outcome.
 
     def unsettled(self, backend: str | None = None) -> list[UnresolvedRow]:
-        """Calls without a known outcome, oldest first; of one target, or of all."""
+        """Return calls without a known outcome, oldest first; of one target or all."""
         rows = self._db.execute(
             "SELECT u.number, u.state, u.mutating, u.process, u.job_id, r.body FROM unsettled u"
             " LEFT JOIN records r ON r.seq = u.number WHERE :backend IS NULL OR u.backend = :backend ORDER BY u.number",
@@ -165,18 +165,18 @@ class AuditDatabase:
         ]
 
     def siblings(self, call: UnresolvedRow) -> list[tuple[JsonObject, str]]:
-        """The other calls of the same process on the same target: the job of each, or, if none is known, its arguments.
+        """Return the other calls of the same process on the same target: each one's job, or else its arguments.
 
-        Whatever the tool is: another one may have run the same text.
+        Calls of all tools are included: another tool may have run the same command.
         """
-        record = call.record  # the second condition on the kind is the index's own, which is used only where it stands
+        record = call.record  # the query repeats the condition of the partial index, so that SQLite uses the index
         rows = self._db.execute(
             "SELECT seq, body FROM records WHERE kind = 'intent' AND kind IN ('intent', 'refused')"
             " AND backend = ? AND seq != ? AND instr(body, ?)",
             (record["backend"], call.number, canonical({"owner": record["owner"]})[1:-1]),
         )
         found: list[tuple[JsonObject, str]] = []
-        for number, body in rows:  # there may be many: of those with a known job, the job is all that counts
+        for number, body in rows:  # may be many: if the job is known, the arguments are not needed
             job_id = self._job_of(number)
             found.append(({}, job_id) if job_id else ({"arguments": json.loads(body)["arguments"]}, ""))
         return found
@@ -193,7 +193,7 @@ class AuditDatabase:
 
 
 def _identity(place: AuditPaths) -> tuple[int, int]:
-    """Which file the database is; no file is one, too."""
+    """Return the device and inode of the database; zeros if it does not exist."""
     try:
         info = os.stat(place.database)
     except FileNotFoundError:
@@ -206,7 +206,7 @@ def _is_older(head: ChainHead, known: ChainHead) -> bool:
 
 
 def damage(db: sqlite3.Connection, place: AuditPaths) -> str:
-    """What does not fit between the end of the chain and the head in its other places; empty when all does."""
+    """Return how the end of the chain differs from the head files; empty if it does not."""
     try:
         heads = place.heads()
     except (OSError, ValueError) as error:
@@ -243,7 +243,7 @@ class _Chain:
         self._numbers: dict[int, int] = {}
 
     def add(self, item: PendingRecord) -> int:
-        """Append a record; returns the number of the call that it is about, 0 when it was not needed any more."""
+        """Append a record and return the number of its call; 0 if the record was no longer needed."""
         kind, fields = str(item.fields["kind"]), item.fields
         number = self._about(item)
         if kind in _SETTLING and not self._settle(number, fields):
@@ -263,7 +263,7 @@ class _Chain:
         return item.number
 
     def append(self, fields: JsonObject, number: int = 0) -> int:
-        """Append a record, and nothing else."""
+        """Append a record without updating the list of unresolved calls."""
         seq, kind = self.head.count + 1, str(fields["kind"])
         body = canonical({**fields, "seq": seq, "prev": self.head.hash, **({"number": number} if number else {})})
         text = digest(body)
@@ -279,8 +279,8 @@ class _Chain:
         )
 
     def _settle(self, number: int, fields: JsonObject) -> bool:
-        """Take a call out of those without an outcome; False when somebody else did so before."""
-        if fields["status"] == "unknown":  # one that changes nothing may be run again: nobody needs to look at it
+        """Mark a call as settled; return False if another process already did."""
+        if fields["status"] == "unknown":  # a read-only call can be repeated and needs no decision
             job_id = storable(str(fields.get("job_id", "")))
             kept = self._db.execute(
                 "UPDATE unsettled SET state = 'unknown', job_id = CASE :job WHEN '' THEN job_id ELSE :job END"
@@ -295,7 +295,7 @@ class _Chain:
         return bool(gone.rowcount)
 
     def close(self) -> None:
-        """Say where the chain ends now."""
+        """Store the new end of the chain."""
         self._db.execute("UPDATE chain SET last = ?, hash = ?", (self.head.count, self.head.hash))
 
 
@@ -306,15 +306,15 @@ def _text(value: Json) -> str | None:
     return storable(value) if isinstance(value, str) and value else None
 
 
-# -- opening
+# -- Opening.
 
 
 @contextmanager
 def open_store(place: AuditPaths, process: ProcessId) -> Iterator[AuditDatabase]:
-    """Open the audit to write, and make it when there is none.
+    """Open the audit log for writing, and create it if there is none.
 
     Raises:
-        HarnessError: it cannot be opened; nothing may run then.
+        HarnessError: it cannot be opened, so no call may run.
     """
     place.prepare()
     try:
@@ -331,10 +331,12 @@ def open_store(place: AuditPaths, process: ProcessId) -> Iterator[AuditDatabase]
 
 
 def connect(place: AuditPaths, mode: Literal["ro", "rw"], *, immutable: bool = False) -> sqlite3.Connection:
-    """A connection without implicit transactions; it may wander between threads, one at a time.
+    """Connect without implicit transactions; several threads may use the connection, one at a time.
 
     Args:
-        immutable: nobody can write the file, and it has no write-ahead log.
+        place: the files.
+        mode: read-only or read-write.
+        immutable: no process can write the file, and it has no write-ahead log.
     """
     uri = f"file:{quote(str(place.database))}?mode={mode}{'&immutable=1' if immutable else ''}"
     return sqlite3.connect(uri, uri=True, timeout=BUSY_LIMIT, isolation_level=None, check_same_thread=False)
@@ -356,7 +358,7 @@ def _set_up(connection: sqlite3.Connection, place: AuditPaths) -> None:
 
 
 def _patiently(connection: sqlite3.Connection, pragma: str) -> object:
-    """SQLite does not wait by itself when two processes turn the log on at once."""
+    """Run a pragma, retrying: SQLite does not wait if two processes enable the write-ahead log together."""
     give_up = time.monotonic() + BUSY_LIMIT
     while True:
         try:
@@ -383,7 +385,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _statements(script: str) -> Iterable[str]:
-    """The statements of a script; unlike ``executescript`` inside the transaction that is open."""
+    """Yield the statements of a script; unlike ``executescript``, they run in the open transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -393,7 +395,7 @@ def _statements(script: str) -> Iterable[str]:
 
 
 def unusable(place: AuditPaths, error: Exception) -> HarnessError:
-    """The error for a database that does not work."""
+    """Return the error for a database that does not work."""
     if "not a database" in str(error) or "malformed" in str(error):
         hint = f"move {place.database} away to begin a new one, and find out who changed it"
         return place.failure(f"the file is damaged ({error})", hint)

@@ -1,4 +1,4 @@
-"""What waits to be written, and the one task that writes it: in order, one transaction for all of it, in a thread."""
+"""Writes queued audit records in order: one task, one transaction per batch, in a worker thread."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 WAITING_LIMIT = 10_000
-"""Records that wait in memory while nothing can be written; then nothing runs any more."""
+"""Maximum queued records while the disk cannot be written; then no call may run."""
 BATCH = 500
 BEGIN_TIMEOUT = 15.0
-"""Seconds that the record of an intent may take before the call is refused."""
+"""Seconds that an intent record may take before the call is refused."""
 END_LIMIT = 10.0
 RETRY = 1.0
-"""Seconds between attempts while nothing can be written."""
+"""Seconds between attempts while the disk cannot be written."""
 CLOSE_TIMEOUT = 10.0
 
 
@@ -39,14 +39,14 @@ CLOSE_TIMEOUT = 10.0
 class _QueuedWrite:
     item: PendingRecord
     must: bool = False
-    """It is given up when it cannot be written at once."""
+    """It is cancelled if it cannot be written at once."""
     tried: anyio.Event = field(default_factory=anyio.Event)
-    """It was written, or that failed."""
+    """It was written, or writing it failed."""
     error: Exception | None = None
 
 
 class Writer:
-    """The owner of the store while the ledger is open."""
+    """The owner of the database while the audit log is open."""
 
     def __init__(self, store: AuditDatabase, place: AuditPaths) -> None:
         self._store = store
@@ -57,18 +57,18 @@ class Writer:
         self._in_trouble = False
 
     def put(self, item: PendingRecord) -> None:
-        """Have it written soon."""
+        """Queue a record."""
         self._put(_QueuedWrite(item))
 
     async def keep(self, item: PendingRecord) -> None:
-        """Have it written, and wait until that was tried; when it failed it is tried again later. Never raises."""
+        """Queue a record and wait for the first attempt; a failed one is retried later. Never raises."""
         waiting = _QueuedWrite(item)
         self._put(waiting)
         with anyio.move_on_after(END_LIMIT):
             await waiting.tried.wait()
 
     async def must(self, item: PendingRecord) -> None:
-        """Write it now.
+        """Write a record now.
 
         Raises:
             ToolError: it was not written, and will not be.
@@ -88,30 +88,30 @@ class Writer:
             raise self.refusal(str(waiting.error)) from waiting.error
 
     def check_room(self) -> None:
-        """Refuse a call whose records could only wait, when too many of them do.
+        """Refuse a call if too many records are queued.
 
         Raises:
-            ToolError: there are.
+            ToolError: the queue is full.
         """
         if len(self._waiting) >= WAITING_LIMIT:
             raise self.refusal(f"{len(self._waiting)} records wait to be written")
 
     def refusal(self, what: str) -> ToolError:
-        """The error for a call that may not run, because there would be no record of it."""
+        """Return the error for a call that may not run because it cannot be recorded."""
         return ToolError(
             f"the audit on this machine could not be written, so nothing was run: {what}",
             hint=f"free some space for {self._place.directory}, or find out why it cannot be written",
         )
 
     async def in_turn(self, work: Callable[..., T], *args: object) -> T:
-        """Do something else with the store, in the worker thread, between two writes."""
+        """Run other work on the database in the worker thread, between two writes."""
         async with self._turn:
-            with anyio.CancelScope(shield=True):  # no two threads at once on one connection
+            with anyio.CancelScope(shield=True):  # a connection must not be used by two threads at once
                 result = await to_thread.run_sync(partial(work, *args))
         return result
 
     async def run(self) -> None:
-        """Write what waits, whenever something does; run by the owner until it is cancelled."""
+        """Write queued records as they arrive; runs in the owner's task until it is cancelled."""
         while True:
             with anyio.move_on_after(RETRY if self._waiting else None):
                 await self._more.wait()
@@ -120,13 +120,13 @@ class Writer:
                 pass
 
     async def close(self) -> None:
-        """Write what waits, within a limit."""
+        """Write the queued records, within a timeout."""
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
             while (self._waiting or self._turn.locked()) and await self._write_some():
                 pass
             try:
                 await to_thread.run_sync(self._store.finish, abandon_on_cancel=True)
-            except Exception as error:  # what was written is there, if the machine lives on
+            except Exception as error:  # the records are written, but may be lost if the machine crashes
                 logger.warning("the end of the audit in %s may not be on the disk: %s", self._place.directory, error)
         if lost := len(self._waiting):
             logger.error("%d records of the audit in %s could not be written", lost, self._place.directory)
@@ -136,7 +136,7 @@ class Writer:
         self._more.set()
 
     def _withdraw(self, waiting: _QueuedWrite) -> None:
-        """The call will not run. When its intent may be on the disk already, that is kept as well."""
+        """Withdraw the record of a call that will not run; if it may be on disk already, record its cancellation."""
         if waiting in self._waiting:
             self._waiting.remove(waiting)
             waiting.item.void = True
@@ -151,7 +151,7 @@ class Writer:
                 return True
             try:
                 await to_thread.run_sync(self._store.write, [one.item for one in batch], abandon_on_cancel=True)
-            except Exception as error:  # whatever it is, a call that changes something must not run
+            except Exception as error:  # whatever failed, a mutating call must not run
                 self._failed(batch, error)
                 return False
             finally:

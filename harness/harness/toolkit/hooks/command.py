@@ -1,4 +1,4 @@
-"""Hooks that are programs: their settings, and one run of them."""
+"""Hooks that are programs: their settings, and how they run."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = [
 
 # -- A hook that is a command: JSON on its standard input, JSON as its answer.
 #
-# A command that fails, takes too long or answers nonsense denies what it was asked about.
+# A command that fails, times out or gives an invalid answer denies what it was asked about.
 
 
 TIMEOUT = 5.0
 log = logging.getLogger(__name__)
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ")
 _PREFIX = "HARNESS_HOOK_"
-"""Not ``HARNESS_`` alone: ``HARNESS_TARGET`` would send a harness that the hook starts to the target."""
+"""Not only ``HARNESS_``: ``HARNESS_TARGET`` would direct a harness that the hook starts to the target."""
 
 
 class _HookOutput(BaseModel):
@@ -56,13 +56,13 @@ class _HookOutput(BaseModel):
 @renamed_fields(malformed="on_invalid_output")
 @dataclass(frozen=True, slots=True)
 class CommandHook:
-    """Runs on this machine, never on the target.
+    """A command that runs on this machine, never on the target.
 
     Args:
-        command: words, or a text for ``/bin/sh``.
+        command: words, or a command line for ``/bin/sh``.
         timeout: seconds.
-        on_invalid_output: what an answer means that is none. Before a tool it always denies.
-        env: variables beside the few that every hook gets.
+        on_invalid_output: the decision for an invalid answer. Before a tool it is always to deny.
+        env: variables in addition to the few that every hook gets.
     """
 
     command: tuple[str, ...] | str
@@ -84,7 +84,7 @@ class CommandHook:
 
     @property
     def name(self) -> str:
-        """Short, for messages: the program."""
+        """The program's name, for messages."""
         words = self.command.split() if isinstance(self.command, str) else self.command
         return os.path.basename(words[0]) if words else "without a command"
 
@@ -113,10 +113,10 @@ def _ended(code: int) -> str:
 
 
 def answer_of(found: HookExit) -> HookResult:
-    """What a command said; nothing at all allows. Pure.
+    """Parse the answer of a command; an empty answer allows. Pure.
 
     Raises:
-        ValueError: it is no answer.
+        ValueError: the answer is invalid.
     """
     if found.cut:
         raise ValueError(f"it is longer than {STDOUT_KEPT} bytes")
@@ -139,10 +139,10 @@ def answer_of(found: HookExit) -> HookResult:
 
 
 def _restored(answer: HookResult, occasion: HookInvocation, shown: JsonObject) -> HookResult:
-    """The answer with the call's own values where the hook sent redacted ones back.
+    """Return the answer with the call's own values where the hook returned redacted ones.
 
     Raises:
-        ToolError: a value was changed and still holds the mark of a secret: nobody knows what it should be.
+        ToolError: a changed value still contains a redaction mark, so its real value is unknown.
     """
     answer = _restored_message(answer, occasion, shown)
     if answer.arguments is None or occasion.call is None or isinstance(occasion.call.arguments, str):
@@ -167,7 +167,7 @@ def _restored_message(answer: HookResult, occasion: HookInvocation, shown: JsonO
 
 
 def written(occasion: HookInvocation, redactor: Redactor) -> JsonObject:
-    """The occasion as a command gets it, redacted, and without what is typed into a pane. Pure."""
+    """Return the invocation as JSON for a command, redacted and without input typed into a pane. Pure."""
     value: dict[str, Json] = {
         "event": occasion.event,
         "target": occasion.target,
@@ -197,7 +197,7 @@ def _result(result: ToolResult) -> Json:
 
 
 def environment(occasion: HookInvocation, ours: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a command: what programs need, no secrets of ours, and what it is about. Pure."""
+    """Return a command's complete environment: basic variables, no secrets, and facts about the invocation. Pure."""
     kept = {name: value for name, value in ours.items() if name in _KEPT or name.startswith("LC_")}
     about = {
         "EVENT": occasion.event,
@@ -210,7 +210,7 @@ def environment(occasion: HookInvocation, ours: Mapping[str, str], more: Mapping
     return {**kept, **more, **{_PREFIX + name: value.replace("\0", "") for name, value in about.items() if value}}
 
 
-# -- The ``[hooks]`` table of the settings files: commands, by event.
+# -- The ``[hooks]`` table of the settings files: commands by event.
 
 
 LONGEST = 300.0
@@ -230,10 +230,10 @@ class _Entry(BaseModel):
 
 
 def hooks_of(tables: Iterable[SettingsTable]) -> tuple[RegisteredHook, ...]:
-    """The hooks of all files, in their order: those of the user's own file first.
+    """Return the hooks of all files in order, those of the user's own file first.
 
     Raises:
-        ConfigError: an event is unknown, an entry is wrong, or a file that is not trusted has any.
+        ConfigError: an event is unknown, an entry is invalid, or a file that is not trusted has entries.
     """
     return tuple(one for table in tables for one in _of(table))
 

@@ -1,4 +1,4 @@
-"""Hooks: events of calls and of sessions, and which hooks get them."""
+"""Hooks: events of calls and sessions, and the hooks that receive them."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ if not TYPE_CHECKING:
     __getattr__ = renamed_names(__name__, Registered="RegisteredHook", Occasion="HookInvocation", Answer="HookResult")
 
 
-# -- For which calls a hook runs.
+# -- The calls for which a hook runs.
 
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """Patterns as in rules of the policy; one of each kind has to match, and none of a kind is any.
+    """Patterns as in policy rules; one of each kind must match, and an empty kind matches everything.
 
     ``tools`` are canonical names. ``targets`` are URLs with the target's identity. ``paths`` are absolute paths on the
-    target that the call reads or writes, without links followed; a command has none. Where they cannot be known,
-    the hook runs; so it does for a directory that may hold what a pattern from the root names, which ``grep`` and its
-    like read below.
+    target that the call reads or writes, without following symbolic links; a command has none. If the paths are
+    unknown, the hook runs. It also runs for a directory that may contain a file matching an absolute pattern, because
+    tools such as ``grep`` read below it.
     """
 
     tools: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Matcher:
     paths: tuple[str, ...] = ()
 
     def covers(self, occasion: HookInvocation) -> bool:
-        """Whether the hook runs."""
+        """Return whether the hook runs."""
         name = occasion.call.name if occasion.call is not None else ""
         if not _any(self.tools, name) or not _any(self.targets, occasion.target):
             return False
@@ -86,7 +86,7 @@ class Matcher:
 
 
 def _may_hold(path: str, pattern: str) -> bool:
-    """Whether a directory of that name may have a file below that matches."""
+    """Return whether a directory of that name may contain a matching file."""
     if not pattern.startswith("/"):
         return False
     names = pattern.split("/")
@@ -98,22 +98,22 @@ def _any(patterns: tuple[str, ...], text: str) -> bool:
 
 
 def subjects_of(call: ToolCall, ctx: ToolContext) -> tuple[Subject, ...] | None:
-    """What a call would touch; None when that cannot be known."""
+    """Return what a call would touch; None if that is unknown."""
     try:
         tool = ctx.registry.lookup(call.name)
         return tool.subjects(tool.parse(decode(call.arguments, call.name)))
-    except Exception:  # the hook runs, then
+    except Exception:  # the hook runs in this case
         return None
 
 
 def private_of(call: ToolCall, ctx: ToolContext) -> frozenset[str]:
-    """The arguments that may hold a password, of a call whose subjects are known."""
+    """Return the arguments that may contain a password, of a call whose subjects are known."""
     tool = ctx.registry.lookup(call.name)
     return tool.private_arguments(tool.parse(decode(call.arguments, call.name)))
 
 
 def paths_of(subjects: tuple[Subject, ...], ctx: ToolContext) -> tuple[str, ...]:
-    """The files that are read or written, absolute."""
+    """Return the absolute paths of the files that are read or written."""
     home = ctx.execution.capabilities.home
     return tuple(
         _absolute(subject.text, subject.cwd or ctx.cwd or home, home)
@@ -129,10 +129,10 @@ def _absolute(path: str, cwd: str, home: str) -> str:
     return "/" + found.lstrip("/") if found.startswith("/") else found
 
 
-# -- Hooks: code of the operator around calls and messages and at the turns of a session, on this machine.
+# -- Hooks: code of the operator around calls and messages and at session events, on this machine.
 #
-# A hook is a function (:meth:`Hooks.on`) or a command (:mod:`.hooks_command`, from ``[hooks]`` of the settings).
-# Hooks of one event run in their order: the first that denies stops, and each sees what those before it changed.
+# A hook is a function (:meth:`Hooks.on`) or a command (:mod:`.command`, from ``[hooks]`` of the settings).
+# Hooks of one event run in order: the first that denies stops, and each sees the changes of those before it.
 
 
 log = logging.getLogger(__name__)
@@ -152,23 +152,23 @@ HookEvent = Literal[
 ]
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 BEFORE: frozenset[HookEvent] = frozenset({"pre_tool", "pre_message", "pre_compact", "permission_request"})
-"""Events that something waits for: a hook that fails is one that denies."""
+"""Events for which a failed hook denies, because something waits for the answer."""
 _OTHER_NAMES: dict[str, HookEvent] = {
     "userpromptsubmit": "pre_message",
     "pretooluse": "pre_tool",
     "posttooluse": "post_tool",
 }
 IN_BACKGROUND = 32
-"""Hooks that run in the background at once; those beyond are left out, and that is logged."""
+"""Maximum concurrent background hooks; further ones are skipped with a log message."""
 CLOSING = 5.0
-"""Seconds that hooks in the background get when the session ends."""
+"""Seconds that background hooks get when the session ends."""
 
 
 def event_named(name: str) -> HookEvent:
-    """The event of that name, or of the name that other products have for it (``PreToolUse``, ``SessionStart``).
+    """Return the event of that name, or of another product's name for it (``PreToolUse``, ``SessionStart``).
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such event.
     """
     plain = name.replace("_", "").replace("-", "").lower()
     found = _OTHER_NAMES.get(plain) or next((event for event in EVENTS if event.replace("_", "") == plain), None)
@@ -179,11 +179,11 @@ def event_named(name: str) -> HookEvent:
 
 @dataclass(frozen=True, slots=True)
 class HookInvocation:
-    """What happened or is about to. ``call`` and ``result`` are those of the tool events, not redacted.
+    """An event for hooks. ``call`` and ``result`` are those of the tool events, not redacted.
 
-    ``paths`` are the files on the target that the call reads or writes, absolute; None when that is not known.
-    ``typed_into`` are the panes that the call types into; None when it types nothing. ``private`` are the arguments
-    that may hold a password.
+    ``paths`` are the absolute paths of the files on the target that the call reads or writes; None if unknown.
+    ``typed_into`` are the panes that receive the call's typed input; None if it types nothing. ``private`` are the
+    arguments that may contain a password.
     """
 
     event: HookEvent
@@ -197,15 +197,15 @@ class HookInvocation:
     typed_into: frozenset[str] | None = None
     private: frozenset[str] = frozenset()
     message: str = ""
-    """The person's or the model's text, for ``pre_message`` and ``post_message``; the last words of a turn, for
-    ``stop``; what the operator should know, for ``notification``."""
+    """The operator's or the model's text for ``pre_message`` and ``post_message``; the final message of a turn for
+    ``stop``; the notification's text for ``notification``."""
     data: JsonObject = field(default_factory=dict)
-    """What else there is to say of the event."""
+    """Additional facts about the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookResult:
-    """What a hook says. ``modify`` brings ``arguments`` (pre_tool), ``result`` (post_tool) or ``message``."""
+    """A hook's answer. ``modify`` changes ``arguments`` (pre_tool), ``result`` (post_tool) or ``message``."""
 
     decision: Literal["allow", "deny", "modify"] = "allow"
     reason: str = ""
@@ -215,17 +215,17 @@ class HookResult:
 
 
 Handler = Callable[[HookInvocation, Redactor], Awaitable[HookResult]]
-"""Answers an occasion; whatever it hands out of this process goes through the redactor.
+"""Answers an event; data that it passes to another process is redacted.
 
 Raises:
-    ToolError: it failed, which denies what it was asked before.
+    ToolError: the hook failed; for events in ``BEFORE`` this denies.
 """
 Function = Callable[[HookInvocation], "HookResult | Awaitable[HookResult | None] | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredHook:
-    """One hook: when it runs, and what it does. One in the background is not waited for and changes nothing."""
+    """One hook: when it runs, and what it does. A background hook is not waited for and cannot change anything."""
 
     event: HookEvent
     handler: Handler
@@ -238,7 +238,7 @@ class RegisteredHook:
 
 
 class Hooks(Hook):
-    """All hooks of a session. As ``async with`` it also runs those in the background; outside of it nothing does."""
+    """All hooks of a session. Background hooks only run while it is open with ``async with``."""
 
     def __init__(self, registered: Iterable[RegisteredHook] = ()) -> None:
         self._registered = list(registered)
@@ -246,7 +246,7 @@ class Hooks(Hook):
         self._running = 0
 
     def on(self, event: str, function: Function, matcher: Matcher | None = None, *, background: bool = False) -> None:
-        """Add a function, which may be ``async``; None means that it allows.
+        """Add a function, which may be ``async``; a result of None allows.
 
         Raises:
             ValueError: there is no such event, or it cannot run in the background.
@@ -256,7 +256,7 @@ class Hooks(Hook):
 
     @property
     def registered(self) -> tuple[RegisteredHook, ...]:
-        """The hooks, in their order."""
+        """The hooks in order."""
         return tuple(self._registered)
 
     async def __aenter__(self) -> Self:
@@ -271,7 +271,7 @@ class Hooks(Hook):
         tasks.cancel_scope.deadline = anyio.current_time() + CLOSING
         await tasks.__aexit__(kind, error, trace)
 
-    # -- around calls
+    # -- Around calls.
 
     async def before(self, call: ToolCall, ctx: ToolContext) -> ToolCall | str:
         occasion = occasion_of_call("pre_tool", call, ctx)
@@ -287,10 +287,10 @@ class Hooks(Hook):
         return _with_text(result, answer.result)
 
     async def fire(self, occasion: HookInvocation, redactor: Redactor) -> HookResult:
-        """Run the hooks of an event. The answer holds what they changed, all of it.
+        """Run the hooks of an event and return their combined changes.
 
         Raises:
-            ToolError: a hook of an event that is over failed. Before an event a failure denies instead.
+            ToolError: a hook failed, of an event that is not in ``BEFORE``; for those a failure denies.
         """
         changed = HookResult()
         for one in self._registered:
@@ -317,7 +317,7 @@ class Hooks(Hook):
     async def _quietly(self, one: RegisteredHook, occasion: HookInvocation, redactor: Redactor) -> None:
         try:
             await one.handler(occasion, redactor)
-        except Exception as error:  # nobody waits for it
+        except Exception as error:  # no caller waits for the result
             log.warning("a hook of %s failed: %s", one.event, redactor.text(str(error)))
         finally:
             self._running -= 1
@@ -344,7 +344,7 @@ async def _asked(one: RegisteredHook, occasion: HookInvocation, redactor: Redact
 
 
 def joined_answers(one: HookResult, other: HookResult) -> HookResult:
-    """Both changes; where they meet, the later one counts."""
+    """Combine two answers; for the same value the later one takes precedence."""
     return HookResult(
         "modify",
         other.reason or one.reason,
@@ -355,17 +355,17 @@ def joined_answers(one: HookResult, other: HookResult) -> HookResult:
 
 
 def _changed(occasion: HookInvocation, answer: HookResult) -> HookInvocation:
-    """The occasion as the next hook sees it."""
+    """Return the invocation as the next hook sees it."""
     if answer.arguments is not None and occasion.call is not None:
         call = replace(occasion.call, arguments=answer.arguments)
-        occasion = replace(occasion, call=call, paths=None)  # which files the call now touches is not known
+        occasion = replace(occasion, call=call, paths=None)  # the files of the changed call are unknown
     if occasion.result is not None:
         occasion = replace(occasion, result=_with_text(occasion.result, answer.result))
     return replace(occasion, message=answer.message) if answer.message is not None else occasion
 
 
 def _with_text(result: ToolResult, text: str | None) -> ToolResult:
-    """The result with another text; its pictures and data go, for the text is to replace them."""
+    """Return the result with another text, which also replaces its images and data."""
     if text is None:
         return result
     made = ToolResult.of(text, metadata=result.metadata)
@@ -373,7 +373,7 @@ def _with_text(result: ToolResult, text: str | None) -> ToolResult:
 
 
 def occasion_of_call(event: HookEvent, call: ToolCall, ctx: ToolContext) -> HookInvocation:
-    """The occasion of an event around a call."""
+    """Return the invocation for an event around a call."""
 
     subjects = subjects_of(call, ctx)
     return HookInvocation(
@@ -389,17 +389,17 @@ def occasion_of_call(event: HookEvent, call: ToolCall, ctx: ToolContext) -> Hook
     )
 
 
-# -- What happens in a session beside its calls, for hooks: messages, questions, notifications, the ends of turns.
+# -- Events of a session other than calls: messages, approval requests, notifications, ends of turns.
 
 
 MAX_NOTIFICATIONS = 100
-"""Notifications that wait for their hooks; those beyond are left out, and that is logged."""
+"""Maximum queued notifications; further ones are skipped with a log message."""
 
 
 async def ask_hooks(executor: Executor, event: HookEvent, message: str = "", **data: Json) -> HookResult:
-    """What the hooks of a session say of an event; what they changed is in the answer.
+    """Run a session's hooks for an event and return their combined changes.
 
-    A hook that fails denies what it was asked before; after an event its failure is logged.
+    A hook that fails denies if the event is in ``BEFORE``; otherwise its failure is logged.
     """
     occasion = HookInvocation(
         event,
@@ -414,7 +414,7 @@ async def ask_hooks(executor: Executor, event: HookEvent, message: str = "", **d
 
 
 async def tell_hooks(executor: Executor, event: HookEvent, limit: float, message: str = "", **data: Json) -> None:
-    """Tell the hooks of something that is over, also while the program ends; in seconds, ``limit`` at most."""
+    """Notify hooks of an event, even while the program exits, for at most ``limit`` seconds."""
     with anyio.CancelScope(shield=True), anyio.move_on_after(limit) as scope:
         await ask_hooks(executor, event, message, **data)
     if scope.cancelled_caught:
@@ -422,7 +422,7 @@ async def tell_hooks(executor: Executor, event: HookEvent, limit: float, message
 
 
 async def refused_question(request: PermissionRequest, reason: str, ctx: ToolContext) -> str | None:
-    """Why hooks refuse a call about which somebody would be asked; None when they let the question through."""
+    """Return why a hook refuses an approval request; None if the request may be shown."""
     if ctx.executor is None:
         return None
     occasion = replace(occasion_of_call("permission_request", request.call, ctx), data={"reason": reason})
@@ -450,7 +450,7 @@ async def _fired(services: Services, occasion: HookInvocation) -> HookResult:
 
 @asynccontextmanager
 async def notifying(hooks: Hooks, events: EventBus, session: HookInvocation, redactor: Redactor) -> AsyncIterator[None]:
-    """Inside, the hooks of ``notification`` run for what the operator should know, one after the other."""
+    """Run the hooks of ``notification`` for operator notifications while the context is open, one at a time."""
     if not any(one.event == "notification" for one in hooks.registered):
         yield
         return

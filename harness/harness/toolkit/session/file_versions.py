@@ -1,15 +1,14 @@
-"""What each session has read of each file, and how tools write: nobody overwrites what he has not seen.
+"""The file versions that each session has read, and writes that only replace what was read.
 
-A tool that changes a file asks :func:`expectation`, or lets :func:`guarded_write` do the whole of it:
+A tool that changes a file calls :func:`expectation`, or :func:`guarded_write`, which does all of it:
 
-* a file that is not there may be written, as a new one only;
-* one that was never read is refused with ``not_read``, also when only a part of it was read and all of it would be
-  replaced;
-* one that is no longer what was read is refused with ``stale``. The last comparison is made on the target, in the same
-  step as the replacement, so an editor on the host is noticed as well as another harness.
+* a missing file may be written, only as a new file;
+* a file that was not read is refused with ``not_read``, also if only a part was read and all of it would be replaced;
+* a file that has changed since is refused with ``stale``. The last comparison is made on the target, in the same step
+  as the replacement, so changes by an editor on the host or another harness are detected.
 
-Files are known by their content, so that equal times and sizes hide nothing, and by their real path, so that a link and
-what it leads to are one file.
+Files are compared by content, not by times and sizes, and by their real path, so a symbolic link and its destination
+are the same file.
 """
 
 from __future__ import annotations
@@ -48,18 +47,18 @@ if not TYPE_CHECKING:
 
 
 FILES_KEPT = 10_000
-"""Files that are remembered, of all sessions; the one that was used longest ago is forgotten first."""
+"""Maximum number of files of all sessions; the least recently used is removed first."""
 LARGE = 1 << 20
-"""Bytes of a content beyond which it is changed in a thread, so that others are not kept waiting."""
+"""Content size in bytes from which changes are made in a thread, so that the event loop is not blocked."""
 
 
 MAX_PARTS = 1_000
-"""Parts of one file that are remembered apart from each other; those at its beginning are kept."""
+"""Maximum number of separate ranges of one file; those at its start are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ReadRange:
-    """``parts``: the bytes that were read of ``size``, as sorted ranges with gaps between them."""
+    """What was read of a version. ``parts``: the bytes of ``size`` as sorted ranges with gaps between them."""
 
     version: str
     whole: bool
@@ -67,14 +66,14 @@ class _ReadRange:
     size: int = 0
 
     def missing(self) -> tuple[int, int] | None:
-        """The first gap; None when there is none, or the size is not known."""
+        """Return the first gap; None if there is none or the size is unknown."""
         start = self.parts[0][1] if self.parts and self.parts[0][0] == 0 else 0
         end = next((begin for begin, _ in self.parts if begin > start), self.size)
         return (start, end) if start < end and not self.whole else None
 
 
 def _with_part(parts: tuple[tuple[int, int], ...], start: int, end: int) -> tuple[tuple[int, int], ...]:
-    """The ranges with one more, merged where they touch. Pure."""
+    """Return the ranges with one more, merged where they touch. Pure."""
     merged: list[tuple[int, int]] = []
     for begin, stop in sorted((*parts, (start, end))):
         if merged and begin <= merged[-1][1]:
@@ -87,21 +86,21 @@ def _with_part(parts: tuple[tuple[int, int], ...], start: int, end: int) -> tupl
 @renamed_fields(partial_read_counts="allow_overwrite_after_partial_read")
 @dataclass(slots=True)
 class ReadTracker:
-    """What was read by every session of this process.
+    """What all sessions of this process have read.
 
     Args:
-        allow_overwrite_after_partial_read: a file of which a part was read may be replaced as a whole.
+        allow_overwrite_after_partial_read: a file that was partly read may be replaced as a whole.
     """
 
     allow_overwrite_after_partial_read: bool = False
     _known: OrderedDict[tuple[str, str, str], _ReadRange] = field(default_factory=OrderedDict)
 
     def of(self, session_id: str, execution: ExecutionContext) -> SessionReads:
-        """What one session has read on one target. A sub-agent is a session of its own: it reads for itself."""
+        """Return what one session has read on one target. A sub-agent has its own session and must read itself."""
         return SessionReads(self, session_id, execution)
 
     def record_read(self, key: tuple[str, str, str], seen: _ReadRange) -> None:
-        """Remember it. A part that is read of a file that was read whole leaves it so, while it is the same version."""
+        """Record a read. Reading a part of a version that was read completely leaves it complete."""
         before = self._same(key, seen.version)
         self._known.pop(key, None)
         whole = seen.whole or before.whole
@@ -110,18 +109,18 @@ class ReadTracker:
             self._known.popitem(last=False)
 
     def record_partial_read(self, key: tuple[str, str, str], version: str, start: int, end: int, size: int) -> None:
-        """Remember a part. Parts that leave no gap are the whole, in whatever order they were read."""
+        """Record a partial read. Ranges without a gap count as the complete file, in any order."""
         parts = _with_part(self._same(key, version).parts, start, end)
         whole = size == 0 or (len(parts) == 1 and parts[0][0] == 0 and parts[0][1] >= size)
         self.record_read(key, _ReadRange(version, whole, parts, size))
 
     def _same(self, key: tuple[str, str, str], version: str) -> _ReadRange:
-        """What is known of this version; nothing when another one was read."""
+        """Return what was read of this version; empty if another version was read."""
         known = self._known.get(key)
         return known if known is not None and known.version == version else _ReadRange(version, False)
 
     def last_read_version(self, key: tuple[str, str, str], *, whole: bool) -> str | None:
-        """The version, when enough of it was read."""
+        """Return the version, if enough of it was read."""
         known = self._known.get(key)
         if known is None or (whole and not known.whole and not self.allow_overwrite_after_partial_read):
             return None
@@ -129,25 +128,25 @@ class ReadTracker:
         return known.version
 
     def missing(self, key: tuple[str, str, str]) -> tuple[int, int] | None:
-        """The first bytes that were not read of what is known of a file."""
+        """Return the first byte range of the known version that was not read."""
         known = self._known.get(key)
         return None if known is None else known.missing()
 
     def forget(self, key: tuple[str, str, str]) -> None:
-        """Know nothing of it any more."""
+        """Remove a file."""
         self._known.pop(key, None)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionReads(ReadVersions):
-    """The part of a tracker that belongs to one session on one target."""
+    """The reads of one session on one target."""
 
     tracker: ReadTracker
     session_id: str
     execution: ExecutionContext
 
     def _key(self, path: str) -> tuple[str, str, str]:
-        return (self.session_id, self.execution.identity, path)  # asked anew: a container may have been made anew
+        return (self.session_id, self.execution.identity, path)  # read each time: a container may have been recreated
 
     def record_read(self, path: str, version: str, *, whole: bool) -> None:
         self.tracker.record_read(self._key(path), _ReadRange(version, whole))
@@ -167,7 +166,7 @@ class SessionReads(ReadVersions):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What must still be there when a file is written: ``version`` for ``write_file(expect=...)``, None for no file."""
+    """The precondition of a write: ``version`` for ``write_file(expect=...)``, None for a missing file."""
 
     path: str
     version: str | None
@@ -175,7 +174,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """A file that was written. ``path`` is its real path; ``before`` is what was read for it, None of what is new."""
+    """A written file. ``path`` is its real path; ``before`` is what was read before an edit, else None."""
 
     path: str
     result: WriteResult
@@ -183,12 +182,12 @@ class WriteOutcome:
 
 
 def target_path(ctx: ToolContext, path: str) -> str:
-    """The path that a call means: a relative one starts from the call's directory, else from the user's home."""
+    """Return the path that a call means: relative to the call's directory, else to the user's home."""
     return path if ctx.cwd is None or path.startswith("~") else posixpath.join(ctx.cwd, path)
 
 
 async def read_seen(ctx: ToolContext, path: str, *, offset: int = 0, limit: int | None = None) -> FileContent:
-    """Read a file for the model, and remember that it has seen it. Offset and limit are in bytes.
+    """Read a file for the model, and record that the model has seen it. Offset and limit are in bytes.
 
     Raises:
         FileError: it cannot be read.
@@ -199,9 +198,14 @@ async def read_seen(ctx: ToolContext, path: str, *, offset: int = 0, limit: int 
 
 
 async def expectation(ctx: ToolContext, path: str, *, whole: bool) -> Expected | ToolResult:
-    """What to expect of a file that is about to be changed, or the refusal. ``whole``: all of it is replaced.
+    """Return the precondition for changing a file, or a refusal.
 
-    It does not ask whether the file has changed: the write does, on the target.
+    Does not check whether the file has changed: the write does, on the target.
+
+    Args:
+        ctx: the call's context.
+        path: the file.
+        whole: all of it is replaced.
 
     Raises:
         FileError: other than that there is no such file.
@@ -253,11 +257,11 @@ async def guarded_write(
     permissions_if_new: int | None = None,
     force: bool = False,
 ) -> WriteOutcome | ToolResult:
-    """Write ``content`` over a file, to a new one, or at its end; or the refusal.
+    """Write ``content`` over a file, to a new one, or at its end; or return a refusal.
 
-    To overwrite needs that all of it was read, to append that a part was, and ``create`` that there is none. The writer
-    has then seen what it wrote. A file that exists does not get the mode bits ``permissions_if_new``. One that is
-    read-only is written with ``force`` alone.
+    Overwriting requires that all of the file was read, appending that a part was read, and ``create`` that there is no
+    file. The written content then counts as read. ``permissions_if_new`` does not apply to an existing file. A
+    read-only file requires ``force``.
 
     Raises:
         FileError: it cannot be written; ``FileExists`` with ``create``.
@@ -287,7 +291,7 @@ async def guarded_write(
 
 
 async def _expected(ctx: ToolContext, path: str, mode: WriteMode) -> Expected | ToolResult:
-    if mode == "create":  # that the file is there already is for the target to say
+    if mode == "create":  # the target checks that the file does not exist
         return Expected(target_path(ctx, path), None)
     return await expectation(ctx, path, whole=mode == "overwrite")
 
@@ -300,14 +304,14 @@ async def guarded_edit(
     most: int | None = None,
     force: bool = False,
 ) -> WriteOutcome | ToolResult:
-    """Replace a file's content by what ``make_content`` makes of it, or the refusal. A part of it must have been read.
+    """Replace a file's content by the result of ``make_content``, or return a refusal. A part must have been read.
 
-    ``make_content`` is pure; a result of it is the refusal (``no_match``), and nothing is written then. A file of more
-    than ``most`` bytes is refused (``too_big``) and not fetched as a whole. One that is read-only is written with
-    ``force`` alone.
+    ``make_content`` is pure; if it returns a result, that is the refusal (``no_match``), and nothing is written. A file
+    of more than ``most`` bytes is refused (``too_big``) and not fetched completely. A read-only file requires
+    ``force``.
 
     Raises:
-        FileError: it is not there, or cannot be read or written.
+        FileError: it does not exist, or cannot be read or written.
     """
     expected = await expectation(ctx, path, whole=False)
     if isinstance(expected, ToolResult):
@@ -331,7 +335,7 @@ async def guarded_edit(
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether two versions are of different contents; one of another kind (``stat:``) is left to the target."""
+    """Return whether two versions are of different contents; the target decides for other kinds (``stat:``)."""
     same_kind = one.partition(":")[0] == other.partition(":")[0]
     return same_kind and one != other
 
@@ -355,7 +359,7 @@ async def _write(
 
 
 async def _real(ctx: ToolContext, path: str) -> str:
-    """The real path of a file that was just made; it has been written whatever this finds."""
+    """Return the real path of a new file, or the given path if that fails: the file was written in any case."""
     try:
         return (await ctx.execution.stat(path)).path
     except FileError:

@@ -1,4 +1,4 @@
-"""Jobs that a session watches, and the panes that they run in."""
+"""Watches the jobs of a session, and finds the panes in which they run."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ __all__ = [
 ]
 
 
-# -- The pane in which a job runs, where a call names the job instead of the pane.
+# -- The pane of a job, for calls that name the job instead of the pane.
 
 
 PREFIX = "job:"
-"""No pane has a name with a colon."""
+"""Pane names cannot contain a colon."""
 
 
 def pane_of_job(job_id: str) -> str:
-    """What stands for a job's pane in a :class:`~harness.toolkit.Subject`, until the target can be asked."""
+    """Return the placeholder for a job's pane in a :class:`~harness.toolkit.Subject`, until the target is asked."""
     return f"{PREFIX}{job_id}"
 
 
 async def resolved_pane(pane: str | None, execution: ExecutionContext) -> str | None:
-    """The pane that is meant; the same for one that no job stands for, or whose job has ended.
+    """Return the pane for a placeholder; any other pane, and that of an exited job, is returned unchanged.
 
     Raises:
-        HarnessError: the link was lost.
+        HarnessError: the connection was lost.
     """
     if pane is None or not pane.startswith(PREFIX):
         return pane
@@ -50,22 +50,22 @@ async def resolved_pane(pane: str | None, execution: ExecutionContext) -> str | 
     return job.pane or pane if job.status is Status.RUNNING else pane
 
 
-# -- Tells a session when a job that it left running has ended.
+# -- Notifying a session when a job that it left running has exited.
 
 
 LONG = 3600.0
-"""Seconds of one wait for an end; the target tells of it, so that a longer one costs no more."""
+"""Seconds of one wait for an exit; the target reports it, so a longer wait costs nothing."""
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
-"""Seconds until a target that could not be asked is asked again."""
+"""Seconds until a target that could not be asked is asked again: first and last pause."""
 log = logging.getLogger(__name__)
 
 
 class JobWatch:
-    """Publishes :class:`JobExited` once for each :class:`JobStarted` that it hears.
+    """Publishes one :class:`JobExited` for each :class:`JobStarted`.
 
-    It waits as a caller would, over the channel that the context has anyway. A lost link is no end: the target is asked
-    again, and where it would ask for a password, which nobody is asked for, after the next call that reached it. A job
-    that left no exit code, or of which there is no record any more, has ended, too; and so has one whose target has.
+    It waits on the context's existing channel. A lost connection is not an exit: the target is asked again, and if
+    reconnecting would need a password, after the next call that reached the target. A job without an exit code, without
+    a record, or on a target that no longer exists counts as exited.
     """
 
     def __init__(self, execution: ExecutionContext, events: EventBus, tasks: BackgroundTasks) -> None:
@@ -76,7 +76,7 @@ class JobWatch:
         self._reached = anyio.Event()
 
     def heard(self, event: Event) -> None:
-        """Take note of a job that was left running."""
+        """Start watching a job that was left running."""
         if isinstance(event, JobStarted) and event.job_id not in self._watched:
             self._watched.add(event.job_id)
             self._tasks.start_soon(self._watch, event)
@@ -89,7 +89,7 @@ class JobWatch:
         try:
             with use_prompter(None):
                 exit_code = await self._end(job_id)
-        except Exception as error:  # a session is worth more than the news of one job
+        except Exception as error:  # must not end the session
             log.warning("job %s is no longer watched: %s", job_id, error)
             return
         finally:
@@ -101,7 +101,7 @@ class JobWatch:
         while True:
             try:
                 await self._execution.wait(job_id, timeout=LONG, max_output=0)
-                job = await self._execution.job(job_id)  # what the target says: a lost link would be no answer
+                job = await self._execution.job(job_id)  # from the target: a lost connection is not an answer
                 if job.status is not Status.RUNNING:
                     return job.exit_code
                 pause = FIRST_PAUSE
@@ -119,7 +119,7 @@ class JobWatch:
 
 @asynccontextmanager
 async def watched_jobs(execution: ExecutionContext, events: EventBus) -> AsyncIterator[JobWatch]:
-    """Watch the jobs of one session, until this is left."""
+    """Watch the jobs of one session while the context is open."""
     async with open_background_tasks() as tasks:
         watch = JobWatch(execution, events, tasks)
         with events.listening(watch.heard):

@@ -1,6 +1,6 @@
-"""What an agent writes down: things to do, for its session, and memories, for as long and as wide as their scope says.
+"""An agent's notes: to-do lists for its session, and memories with a scope.
 
-A memory of a project holds for one directory of one target, one of a host for that target, a global one everywhere.
+A memory of a project applies to one directory of one target, one of a host to that target, a global one everywhere.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ if not TYPE_CHECKING:
 
 
 MEMORY_LIMIT = 2_000
-"""Characters of one memory."""
+"""Maximum characters of one memory."""
 _ID = re.compile(r"m?([1-9][0-9]{0,17})", re.ASCII)
 
 
 class TodoStatus(StrEnum):
-    """How far a thing to do is."""
+    """The progress of a to-do item."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -60,7 +60,7 @@ class TodoStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """One thing to do. ``active_form`` is how it is called while it is done (``Running the tests``)."""
+    """A to-do item. ``active_form`` is its text while it is in progress (``Running the tests``)."""
 
     content: str
     status: TodoStatus = TodoStatus.PENDING
@@ -69,7 +69,7 @@ class Todo:
 
 
 class MemoryScope(StrEnum):
-    """How far a memory holds."""
+    """Where a memory applies."""
 
     SESSION = "session"
     PROJECT = "project"
@@ -79,7 +79,7 @@ class MemoryScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemoryLocation:
-    """Where a memory holds; what its scope does not need is empty. ``target`` is ``ExecutionContext.identity``."""
+    """The location of a memory; fields that its scope does not use are empty. ``target`` is the target's identity."""
 
     scope: MemoryScope
     session_id: str = ""
@@ -89,74 +89,74 @@ class MemoryLocation:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One memory. ``number`` is unique for ever; ``created`` is in seconds since the epoch."""
+    """One memory. ``number`` is never reused; ``created`` is a Unix time."""
 
     number: int
     place: MemoryLocation
     content: str
     created: float
     author: str = ""
-    """The session that wrote it; empty is the operator."""
+    """The session that wrote it; empty means the operator."""
 
     @property
     def memory_id(self) -> str:
-        """Its number as models and people write it: ``m12``."""
+        """Its number as models and operators write it: ``m12``."""
         return f"m{self.number}"
 
 
 class NotebookFull(HarnessError):
-    """There are as many memories in that place as it may hold; one must be forgotten first."""
+    """The location has its maximum number of memories; one must be deleted first."""
 
 
 class TodoStore(Protocol):
-    """Keeps the to-do lists of sessions; for ``open_toolkit(todo_store=...)``.
+    """Stores the to-do lists of sessions; for ``open_toolkit(todo_store=...)``.
 
-    A method raises :class:`~harness.errors.HarnessError` when the store cannot be read or written; the tool then fails
+    A method raises :class:`~harness.errors.HarnessError` if the store cannot be read or written; the tool then fails
     with its message. Methods of one store may be awaited at the same time, for several sessions.
     """
 
     async def todos(self, session_id: str) -> Sequence[Todo]:
-        """Return the list of a session, in its order; empty when there is none."""
+        """Return the list of a session, in its order; empty if there is none."""
 
     async def set_todos(self, session_id: str, todos: Sequence[Todo]) -> None:
         """Replace the list of a session; an empty one clears it."""
 
 
 class MemoryStore(Protocol):
-    """Keeps memories; for ``open_toolkit(memory_store=...)``.
+    """Stores memories; for ``open_toolkit(memory_store=...)``.
 
-    The tools have checked the text (:func:`memory_text`), refused secrets, and asked where the policy says so. The
-    store keeps the memories of each location apart; a :class:`MemoryLocation` is hashable. Errors and concurrency are
-    as in :class:`TodoStore`.
+    The tools have checked the text (:func:`memory_text`), refused secrets, and requested approval where the policy
+    requires it. The store keeps the memories of each location apart; a :class:`MemoryLocation` is hashable. Errors and
+    concurrency are as in :class:`TodoStore`.
     """
 
     async def remember(self, place: MemoryLocation, content: str, *, author: str = "") -> Memory:
-        """Keep a memory with a number that no other has, or return the one with the same place and content.
+        """Store a memory under a unique number, or return the one with the same location and content.
 
         Raises:
-            NotebookFull: the place holds no more.
+            NotebookFull: the location has its maximum number of memories.
         """
 
     async def forget(self, number: int, place: MemoryLocation | None = None) -> Memory | None:
-        """Remove the memory of that number, if it is in that place; without ``place`` wherever it is.
+        """Delete the memory of that number if it is in that location; without ``place`` in any location.
 
         Returns:
-            The memory that was removed, or None if there was none.
+            The deleted memory, or None if there was none.
         """
 
     async def memories(self, places: Sequence[MemoryLocation] | None = None) -> Sequence[Memory]:
-        """Return the memories of these places, or without ``places`` all there are, the oldest first."""
+        """Return the memories of these locations, or without ``places`` all of them, oldest first."""
 
 
 class Notebook(ABC):
-    """Keeps them. What was written when a method returned is not lost, whatever becomes of this process.
+    """Stores to-do lists and memories durably.
 
-    Every method raises :class:`~harness.errors.HarnessError` when the notebook cannot be read or written.
+    Every method raises :class:`~harness.errors.HarnessError` if the notebook cannot be read or written.
     """
 
     @abstractmethod
     async def todos(self, session_id: str) -> tuple[Todo, ...]:
-        """The list of a session; empty when there is none."""
+        """Return the list of a session; empty if there is none."""
 
     @abstractmethod
     async def set_todos(self, session_id: str, todos: Sequence[Todo]) -> None:
@@ -164,23 +164,23 @@ class Notebook(ABC):
 
     @abstractmethod
     async def remember(self, place: MemoryLocation, content: str, *, author: str = "") -> Memory:
-        """Keep a memory; one that is there already is returned as it is.
+        """Store a memory; an equal one that already exists is returned unchanged.
 
         Raises:
-            NotebookFull: the place holds no more.
+            NotebookFull: the location has its maximum number of memories.
         """
 
     @abstractmethod
     async def forget(self, number: int, place: MemoryLocation | None = None) -> Memory | None:
-        """Remove a memory, in that place or wherever it is; returns it, or None when there was none."""
+        """Delete a memory, in that location or any, and return it; None if there was none."""
 
     @abstractmethod
     async def memories(self, places: Sequence[MemoryLocation] | None = None) -> tuple[Memory, ...]:
-        """The memories of these places, or all there are, oldest first."""
+        """Return the memories of these locations, or all of them, oldest first."""
 
 
 class StoreNotebook(Notebook):
-    """A notebook of two stores, each of which a program may have replaced by its own."""
+    """A notebook of two stores, each of which a program may replace by its own."""
 
     def __init__(self, todo_store: TodoStore, memory_store: MemoryStore) -> None:
         self._todos = todo_store
@@ -208,14 +208,14 @@ class StoreNotebook(Notebook):
 
 
 def place_of(scope: MemoryScope, ctx: ToolContext) -> MemoryLocation:
-    """The place that a scope means for a call: its session, its directory on its target, its target, or everywhere."""
+    """Return the location of a scope for a call: its session, directory, target, or everywhere."""
     if scope is MemoryScope.SESSION:
         return MemoryLocation(scope, session_id=ctx.session_id)
     return place_at(scope, ctx.execution.identity, ctx.execution.capabilities.home, ctx.cwd)
 
 
 def place_at(scope: MemoryScope, identity: str, home: str, cwd: str | None) -> MemoryLocation:
-    """The place that a lasting scope means on a target; a relative ``cwd``, or none, starts from the home. Pure."""
+    """Return the location of a lasting scope; a relative or missing ``cwd`` starts from the home directory. Pure."""
     if scope is MemoryScope.GLOBAL:
         return MemoryLocation(scope)
     below = (cwd or "").removeprefix("~/") if cwd != "~" else ""
@@ -224,10 +224,10 @@ def place_at(scope: MemoryScope, identity: str, home: str, cwd: str | None) -> M
 
 
 def memory_text(text: str) -> str:
-    """A memory's text as it is kept.
+    """Return a memory's text as it is stored.
 
     Raises:
-        ValueError: it is empty, too long, or no text.
+        ValueError: it is empty, too long, or not valid text.
     """
     try:
         text.encode()
@@ -243,13 +243,13 @@ def memory_text(text: str) -> str:
 
 
 def memory_number(memory_id: str) -> int | None:
-    """The number of a memory from how people and models write it: ``m12``, ``12``; None when it is none. Pure."""
+    """Parse the number of a memory from ``m12`` or ``12``; None if it is invalid. Pure."""
     match = _ID.fullmatch(memory_id.strip())
     return int(match[1]) if match else None
 
 
 def todos_json(todos: Sequence[Todo]) -> Json:
-    """Things to do as events and results have them. Pure."""
+    """Return to-do items as events and results contain them. Pure."""
     return [
         {
             "content": todo.content,
@@ -262,7 +262,7 @@ def todos_json(todos: Sequence[Todo]) -> Json:
 
 
 def memory_json(memory: Memory) -> Json:
-    """A memory as results and the command line have it. Pure."""
+    """Return a memory as results and the command line contain it. Pure."""
     place = memory.place
     return {
         "memory_id": memory.memory_id,

@@ -1,4 +1,4 @@
-"""Where notes are kept: in files, and in a database."""
+"""The notebook in a database of this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-# -- Where the notebook is kept on this machine, and what its database holds.
+# -- The location of the notebook on this machine, and its database schema.
 
 
 CONTENT = DatabaseSchema(
@@ -52,24 +52,24 @@ CONTENT = DatabaseSchema(
 
 
 def notebook_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """``$XDG_STATE_HOME/harness/notebook``, or ``~/.local/state/harness/notebook``."""
+    """Return ``$XDG_STATE_HOME/harness/notebook``, or ``~/.local/state/harness/notebook``."""
     return state_home(environ) / "notebook"
 
 
 def notebook_database(directory: Path | None = None) -> PrivateDatabase:
-    """The notebook in a directory; in :func:`notebook_directory` when not given."""
+    """Return the notebook in a directory; the default is :func:`notebook_directory`."""
     return PrivateDatabase(directory or notebook_directory(), CONTENT)
 
 
-# -- The notebook of this machine: one database that all processes of a user share.
+# -- The notebook of this machine: one database for all processes of a user.
 
 
 PLACE_LIMIT = 200
-"""Memories in one place: a model is given all of them."""
+"""Maximum memories in one location: a model receives all of them."""
 SESSIONS_KEPT = 500
-"""Sessions whose things to do are kept; the one that was changed longest ago goes first."""
+"""Maximum sessions with stored to-do lists; the least recently changed is deleted first."""
 SESSION_MEMORIES_KEPT = 2_000
-"""Memories of sessions that are kept, of all sessions together; the oldest go first."""
+"""Maximum memories of all sessions together; the oldest are deleted first."""
 
 COLUMNS = "number, scope, session_id, target, cwd, content, created, author"
 IN_PLACE = "scope = ? AND session_id = ? AND target = ? AND cwd = ?"
@@ -82,7 +82,7 @@ Row = tuple[int, str, str, str, str, str, float, str]
 
 
 class SqliteNotebook(Notebook):
-    """A notebook in a private directory of this machine, made when something is first written.
+    """A notebook in a private directory of this machine, created on the first write.
 
     Args:
         directory: the default is ``$XDG_STATE_HOME/harness/notebook``.
@@ -111,7 +111,7 @@ class SqliteNotebook(Notebook):
     async def forget(self, number: int, place: MemoryLocation | None = None) -> Memory | None:
         """See :class:`Notebook`."""
         if await self._read(lambda db: _numbered(db, number, place), None) is None:
-            return None  # no notebook is made for it
+            return None  # does not create a notebook
         return await self._write(lambda db: _forget(db, number, place))
 
     async def memories(self, places: Sequence[MemoryLocation] | None = None) -> tuple[Memory, ...]:
@@ -125,7 +125,7 @@ class SqliteNotebook(Notebook):
         return await to_thread.run_sync(self._files.write, work)
 
 
-# -- things to do
+# -- To-do lists.
 
 
 def _items(db: sqlite3.Connection, session_id: str) -> str:
@@ -148,7 +148,7 @@ def _set_items(db: sqlite3.Connection, session_id: str, items: str) -> None:
         db.execute(f"DELETE FROM todos WHERE changed NOT IN ({newest})", (SESSIONS_KEPT,))  # noqa: S608  # a constant
 
 
-# -- memories
+# -- Memories.
 
 
 def _remember(db: sqlite3.Connection, place: MemoryLocation, content: str, author: str) -> Memory:
