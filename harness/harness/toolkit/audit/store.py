@@ -94,7 +94,7 @@ class AuditDatabase:
         Raises:
             sqlite3.Error, OSError: nothing was written.
         """
-        durable = not self._is_compared or any(item.durable for item in items)  # a process's first write creates files
+        durable = not self._is_compared or any(item.durable for item in items)  # a process's first: the log may be new
         self._synchronous(full=durable)
         with self._transaction() as chain:
             numbers = [(item, chain.add(item)) for item in items if not _is_void(item)]

@@ -1,4 +1,4 @@
-"""Between the toolkit and the APIs of models: plain dictionaries in and out, and no client library.
+"""Converts between the toolkit and model APIs with plain dictionaries, without client libraries.
 
 ::
 
@@ -31,10 +31,10 @@ PROVIDERS = tuple(_MODULES)
 
 
 def provider(name: str) -> Provider:
-    """The adapter of that name; see :data:`PROVIDERS`.
+    """Return the adapter of that name; see :data:`PROVIDERS`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such provider.
     """
     if name not in _MODULES:
         raise ConfigError(f"there is no provider {name!r}", hint=f"there are: {', '.join(PROVIDERS)}")

@@ -19,7 +19,7 @@ PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 
 class Anthropic(Provider):
-    """``tool_use`` blocks in, one user message of ``tool_result`` blocks out."""
+    """Reads ``tool_use`` blocks, and writes one user message of ``tool_result`` blocks."""
 
     def definitions(self, tools: Iterable[Tool[Any]]) -> list[JsonObject]:
         tools = list(tools)

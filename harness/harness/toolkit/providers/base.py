@@ -1,4 +1,4 @@
-"""The form of a provider: its interface, names of tools that it takes, and the generic one."""
+"""The interface of providers, names of tools that APIs accept, and the generic provider."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ __all__ = [
 ]
 
 
-# -- The seam of the providers, and what their adapters share.
+# -- The interface of providers, and what their adapters share.
 
 
 NO_OUTPUT = "(no output)"
 REASON = 500
-"""Characters of what an API says of its failure."""
+"""Maximum characters of an API's error message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """The calls of one response of a model.
 
-    ``calls`` are to be run, in this order. ``withheld`` must not run: each is an outcome already, which says why, and
-    which the model is owed like any other result.
+    ``calls`` are to be run, in this order. ``withheld`` must not run: each is already an outcome that gives the reason,
+    and must be returned to the model like any other result.
     """
 
     calls: tuple[ToolCall, ...] = ()
@@ -58,53 +58,53 @@ class Turn:
 
 
 class Provider(ABC):
-    """How one API writes tools, calls and results. Adapters keep no state.
+    """The format of one API for tools, calls and results. Adapters are stateless.
 
-    ``tools`` is wherever it appears the same list: names that an API does not take are shown under another one, and
-    the way back needs all of them.
+    ``tools`` must be the same list in all calls: names that an API does not accept are replaced, and mapping them back
+    requires all of them.
     """
 
     @abstractmethod
     def definitions(self, tools: Iterable[Tool[Any]]) -> list[JsonObject]:
-        """The value of the request's ``tools``; empty without tools."""
+        """Return the value of the request's ``tools``; empty without tools."""
 
     def request(self, tools: Iterable[Tool[Any]]) -> JsonObject:
-        """What goes into a request: ``{"tools": [...]}``, and nothing at all without tools, as the APIs want it."""
+        """Return the members for a request: ``{"tools": [...]}``, or nothing without tools, as the APIs require."""
         found: list[Json] = [dict(definition) for definition in self.definitions(tools)]
         return {"tools": found} if found else {}
 
     @abstractmethod
     def calls(self, response: JsonObject, tools: Iterable[Tool[Any]] = ()) -> Turn:
-        """The calls of a whole (not streamed) response, as its JSON object.
+        """Return the calls of a complete (not streamed) response, given as its JSON object.
 
-        Calls of a response that did not come to its proper end (the length limit, a filter) are withheld: their
-        arguments may be cut.
+        Calls of a response that did not end properly (length limit, content filter) are withheld: their arguments may
+        be truncated.
 
         Raises:
-            ToolError: this is no response of that API, but something else or an error, with what the API says of it.
+            ToolError: this is not a response of that API, or it is an error; the message contains the API's reason.
         """
 
     @abstractmethod
     def results(self, outcomes: Sequence[CallOutcome], tools: Iterable[Tool[Any]] = ()) -> list[JsonObject]:
-        """The messages that bring the results of one response back, in the order in which they are appended."""
+        """Return the messages with the results of one response, in the order in which to append them."""
 
 
-# -- reading responses
+# -- Reading responses.
 
 
 def member(value: object, *names: str) -> Any:
-    """The first of these members that is there; None otherwise."""
+    """Return the first of these members that exists, or None."""
     found = value if isinstance(value, Mapping) else {}
     return next((found[name] for name in names if name in found), None)
 
 
 def objects(value: object) -> Iterator[Mapping[str, Any]]:
-    """The objects of a list."""
+    """Yield the objects of a list."""
     yield from (item for item in (value if isinstance(value, list | tuple) else ()) if isinstance(item, Mapping))
 
 
 def required(response: JsonObject, api: str, *names: str) -> Any:
-    """A member without which this is not the API's response. When the API says why there is none, that is the error."""
+    """Return a member that every response of the API has; if it is missing, raise the API's own error."""
     value = member(response, *names)
     there = isinstance(value, list | tuple)
     if there and value:
@@ -120,9 +120,10 @@ def required(response: JsonObject, api: str, *names: str) -> Any:
 
 
 def failure_in(response: JsonObject) -> str:
-    """What an API says itself of why it failed, on one line: its ``error``, or Gemini's ``promptFeedback``.
+    """Return an API's own error message on one line: its ``error``, or Gemini's ``promptFeedback``.
 
-    Empty when it says nothing.
+    Returns:
+        Empty if the response has none.
     """
     error = member(response, "error")
     if isinstance(error, Mapping) and error:
@@ -138,7 +139,7 @@ def failure_in(response: JsonObject) -> str:
 
 
 def _said(*parts: object) -> str:
-    """The first of these that is there, and the next one, the kind, in brackets."""
+    """Return the first non-empty part, followed by the next one in parentheses."""
     given = (str(part) for part in parts if isinstance(part, str | int) and not isinstance(part, bool))
     found = [line for text in given if (line := _line(text))]
     return f"{found[0]} ({found[1]})" if len(found) > 1 else "".join(found)
@@ -150,19 +151,19 @@ def _line(text: str) -> str:
 
 
 def arguments_of(value: object) -> JsonObject | str:
-    """Arguments as they came; what is neither an object nor text is text that says so to the model."""
+    """Return arguments as received; values other than objects and texts become text, for the error message."""
     return value if isinstance(value, str | Mapping) else json.dumps(value) if value is not None else ""
 
 
 def turn(calls: Iterable[ToolCall], why_not: str = "") -> Turn:
-    """The calls, to be run, or with a reason all of them withheld."""
+    """Return the calls to run; with a reason, all of them are withheld."""
     if why_not:
         return Turn(withheld=tuple(not_run(call, why_not) for call in calls))
     return Turn(tuple(calls))
 
 
 def not_run(call: ToolCall, reason: str) -> CallOutcome:
-    """The outcome of a call that is withheld."""
+    """Return the outcome of a call that is withheld."""
     result = ToolResult.failure("not_run", f"not run: {reason}; nothing happened")
     return CallOutcome(call, result, CallStatus.ERROR)
 
@@ -171,7 +172,14 @@ CUT = "the response was cut off at its length limit, so the arguments may be inc
 
 
 def ended(reason: object, proper: frozenset[str], by_length: frozenset[str], *, given: bool) -> str:
-    """Why calls of a response with this stop reason are withheld; empty when they may run. ``given``: it has one."""
+    """Return why calls of a response with this stop reason are withheld; empty if they may run.
+
+    Args:
+        reason: the stop reason.
+        proper: stop reasons of complete responses.
+        by_length: stop reasons of truncated responses.
+        given: whether the response has a stop reason.
+    """
     if not given or (isinstance(reason, str) and reason in proper):
         return ""
     if isinstance(reason, str) and reason in by_length:
@@ -179,19 +187,19 @@ def ended(reason: object, proper: frozenset[str], by_length: frozenset[str], *, 
     return "the response has not ended" if reason is None else f"the response ended with {reason!r}"
 
 
-# -- writing results
+# -- Writing results.
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A result as a model gets it: one text, which is never empty, and the pictures that the API takes."""
+    """A result for a model: one text, never empty, and the images that the API accepts."""
 
     text: str
     images: tuple[Image, ...]
 
 
 def pieces(result: ToolResult, media_types: frozenset[str]) -> Pieces:
-    """Error text and output in one, ``(no output)`` for none, and a line for each picture that cannot be sent."""
+    """Return the texts joined, ``(no output)`` for none, and a line for each image that cannot be sent."""
     images = tuple(block for block in result.content if isinstance(block, Image))
     parts = [block.text for block in result.content if isinstance(block, Text)]
     parts += [
@@ -207,13 +215,13 @@ def pieces(result: ToolResult, media_types: frozenset[str]) -> Pieces:
 
 
 def well_formed(text: str) -> str:
-    """The text as an API takes it: what is no character (bytes that were no UTF-8) becomes U+FFFD."""
+    """Return the text as APIs accept it: single surrogates (from invalid UTF-8) become U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-# -- Names of tools as an API takes them, and the way back.
+# -- Names of tools that APIs accept, and mapping them back.
 
 
 LONGEST = 64
@@ -222,25 +230,26 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that had to be changed, both ways."""
+    """The replaced names, in both directions."""
 
     by_own: Mapping[str, str] = field(default_factory=dict)
     by_shown: Mapping[str, str] = field(default_factory=dict)
 
     def shown(self, name: str) -> str:
-        """The name that the model sees."""
+        """Return the name that the model sees."""
         return self.by_own.get(name, name)
 
     def own(self, name: str) -> str:
-        """The tool's own name; a name that was never shown stays as it is."""
+        """Return the tool's own name; an unknown name is unchanged."""
         return self.by_shown.get(name, name)
 
 
 def names_of(tools: Iterable[Tool[Any]], first: str = "") -> Names:
-    """Names that match ``[A-Za-z0-9_-]{1,64}``, no two alike, whatever the order of the tools.
+    """Return unique names that match ``[A-Za-z0-9_-]{1,64}``, independent of the order of the tools.
 
     Args:
-        first: a pattern for the first character, where an API has one.
+        tools: the tools.
+        first: a pattern for the first character, if the API requires one.
     """
     own = sorted({tool.name for tool in tools})
     plain = {name for name in own if _fits(name, first)}
@@ -264,7 +273,7 @@ def _changed(name: str, first: str, taken: set[str]) -> str:
     return f"{simple[: LONGEST - 11]}_{mark}"
 
 
-# -- A plain form for models that no other adapter knows, and for tests.
+# -- A generic format for models without an adapter, and for tests.
 
 
 PROPER = frozenset({"stop"})
@@ -274,8 +283,8 @@ LENGTH = frozenset({"length"})
 class Generic(Provider):
     """Tools: ``{name, description, input_schema}``. Response: ``{calls: [{id, name, arguments}], finish: "stop"}``.
 
-    ``finish`` is ``stop``, ``length`` or any other word for what went wrong; without it the response is whole.
-    Results: ``{call_id, name, content, is_error, error_code}``, with ``data`` and ``images`` where there are any.
+    ``finish`` is ``stop``, ``length`` or any other word for an error; without it the response is complete.
+    Results: ``{call_id, name, content, is_error, error_code}``, with ``data`` and ``images`` if there are any.
     """
 
     def definitions(self, tools: Iterable[Tool[Any]]) -> list[JsonObject]:

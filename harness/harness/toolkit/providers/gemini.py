@@ -1,4 +1,4 @@
-"""The form of Gemini."""
+"""Google's Gemini API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 
-# -- The part of JSON schema that Gemini takes, and the way back for what it cannot say.
+# -- The subset of JSON schema that Gemini accepts, and the inverse for what it cannot express.
 
 
 _KEPT = ("description", "minimum", "maximum")
@@ -29,9 +29,9 @@ AS_TEXT = "a JSON object, written as text"
 
 
 def gemini_schema(schema: Schema) -> Schema:
-    """One plain schema as Gemini's ``Schema``: without defaults, with ``items``, enumerations as texts.
+    """Return a plain schema as Gemini's ``Schema``: without defaults, with ``items``, enumerations as strings.
 
-    An object of any keys, which Gemini refuses, is asked for as text; :func:`restored` undoes that.
+    An object with arbitrary keys, which Gemini refuses, becomes a string; :func:`restored` converts it back.
     """
     alternatives = _alternatives(schema)
     if len(alternatives) > 1:
@@ -66,7 +66,7 @@ def _alternatives(schema: Schema) -> list[Schema]:
 
 
 def _any_of(schema: Schema, alternatives: Iterable[Schema]) -> Schema:
-    """Beside ``anyOf`` Gemini takes nothing else: the description goes to the first member, null to all."""
+    """Return a schema with ``anyOf``, next to which Gemini accepts nothing else: its siblings move to the members."""
     members = [gemini_schema({**item, "nullable": True} if _nullable(schema) else item) for item in alternatives]
     different = [member for number, member in enumerate(members) if member not in members[:number]]
     if "description" in schema:
@@ -94,7 +94,7 @@ def _values(schema: Schema) -> list[Json]:
 
 
 def _texts(schema: Schema) -> list[str]:
-    """The choices, as the texts that Gemini wants; its enumerations hold no empty one."""
+    """Return the choices as strings, as Gemini requires; its enumerations cannot contain an empty one."""
     texts = [value if isinstance(value, str) else json.dumps(value) for value in _values(schema)]
     return [text for text in dict.fromkeys(texts) if text]
 
@@ -109,7 +109,7 @@ def _object(schema: Schema, kept: Schema) -> Schema:
 
 
 def restored(value: Any, schema: Schema) -> Any:
-    """Arguments as the plain schema has them: choices that are no texts, and objects that came as text."""
+    """Return arguments as the plain schema has them: choices that are not strings, and objects that came as strings."""
     if isinstance(value, list):
         return [restored(item, schema.get("items") or {}) for item in value]
     if isinstance(value, dict):
@@ -127,7 +127,7 @@ def restored(value: Any, schema: Schema) -> Any:
 
 
 def _restored_member(value: str, members: Iterable[Schema]) -> Any:
-    """A text stays one where a text is allowed."""
+    """Convert a string to the type of a member, unless a member allows strings."""
     found = [restored(value, member) for member in members]
     if any(_kind(member) == "string" and not _values(member) for member in members):
         return value
@@ -146,16 +146,16 @@ def _parsed(text: str) -> Any:
 
 
 FIRST = "[A-Za-z_]"
-"""What a name begins with."""
+"""The pattern of a name's first character."""
 PROPER = frozenset({"STOP"})
 LENGTH = frozenset({"MAX_TOKENS"})
 PICTURES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 
 
 class Gemini(Provider):
-    """``functionCall`` parts in, one user message of ``functionResponse`` parts out, in the order of the calls.
+    """Reads ``functionCall`` parts, and writes one user message of ``functionResponse`` parts, in order of the calls.
 
-    Most models give their calls no ids: results belong to calls by their order, so hand them over in it.
+    Most models give their calls no ids: results are matched by order, so pass them in the order of the calls.
     """
 
     def definitions(self, tools: Iterable[Tool[Any]]) -> list[JsonObject]:
@@ -194,7 +194,7 @@ class Gemini(Provider):
 def _declaration(tool: Tool[Any], names: Names) -> Json:
     schema = plain(tool.schema)
     declared: dict[str, Json] = {"name": names.shown(tool.name), "description": tool.description}
-    if schema["properties"]:  # an object without members is refused; a function without parameters is not
+    if schema["properties"]:  # Gemini refuses an object without members, but not a function without parameters
         declared["parameters"] = gemini_schema({key: value for key, value in schema.items() if key != "description"})
     return declared
 

@@ -1,4 +1,4 @@
-"""The forms of OpenAI: chat completions and responses, and strict schemas."""
+"""OpenAI's APIs: chat completions and responses, and strict schemas."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-# -- OpenAI's chat completions API, which many other services speak too.
+# -- OpenAI's chat completions API, which many other services support as well.
 
 
 PROPER = frozenset({"tool_calls", "function_call", "stop"})
@@ -48,7 +48,7 @@ FAILED = "[ERROR] "
 
 
 class OpenAI(Provider):
-    """``tool_calls`` in, one ``tool`` message for each id out; pictures follow in a message of the user."""
+    """Reads ``tool_calls``, and writes one ``tool`` message for each id; images follow in a user message."""
 
     def definitions(self, tools: Iterable[Tool[Any]]) -> list[JsonObject]:
         tools = list(tools)
@@ -88,7 +88,7 @@ class OpenAI(Provider):
 
 
 def _call(item: Mapping[str, Any], names: Names, message_id: str) -> ToolCall:
-    """A call; one of a kind that was never offered has no name of ours, and ends as an unknown tool."""
+    """Return a call; an unsupported kind of call has no known name and ends as an unknown tool."""
     function = member(item, "function", "custom") or {}
     return ToolCall(
         names.own(str(member(function, "name") or "")),
@@ -99,13 +99,13 @@ def _call(item: Mapping[str, Any], names: Names, message_id: str) -> ToolCall:
 
 
 def marked(result: ToolResult) -> tuple[str, tuple[Image, ...]]:
-    """The text, which says itself that it is a failure: the API has no other place for it."""
+    """Return the text, marked if it is a failure: the API has no other field for it."""
     found = pieces(result, PICTURES)
     return (FAILED if result.is_error else "") + found.text, found.images
 
 
 def data_url(image: Image) -> str:
-    """A picture as a URL."""
+    """Return an image as a data URL."""
     return f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}"
 
 
@@ -117,7 +117,7 @@ BY_LENGTH = "max_output_tokens"
 
 
 class OpenAIResponses(Provider):
-    """``function_call`` items in, ``function_call_output`` items out."""
+    """Reads ``function_call`` items, and writes ``function_call_output`` items."""
 
     def definitions(self, tools: Iterable[Tool[Any]]) -> list[JsonObject]:
         tools = list(tools)
@@ -182,17 +182,17 @@ def _output(outcome: CallOutcome) -> Json:
     return [{"type": "input_text", "text": text}, *pictures]
 
 
-# -- OpenAI's chat completions API with strict schemas: the service itself holds the model to them.
+# -- OpenAI's chat completions API with strict schemas, which the service enforces.
 
 
 _KEPT = frozenset({"type", "description", "enum", "const", "properties", "required", "items", "anyOf"})
 
 
 class OpenAIStrict(Provider):
-    """As :class:`OpenAI`, with ``strict`` for each tool that such a schema can say.
+    """:class:`OpenAI` with ``strict`` for each tool whose schema can be strict.
 
-    In it every argument is required: one that may be left out may be null instead, and a null is left out again on
-    the way back. A tool with an object of any keys, or any values, stays as it is.
+    A strict schema requires every argument: an optional one may be null instead, and nulls are removed from the calls.
+    A tool with an object of arbitrary keys or values is not strict.
     """
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ def _strict(definition: JsonObject, schema: Schema | None) -> JsonObject:
 
 
 def strict(schema: Schema) -> Schema | None:
-    """The strict form of a plain schema; None when it has none."""
+    """Return the strict form of a plain schema; None if it has none."""
     alternatives = schema.get("anyOf") or schema.get("oneOf")
     if alternatives:
         members = [strict(item) for item in alternatives]
@@ -245,7 +245,7 @@ def _object(schema: Schema, kept: Schema) -> Schema | None:
     if schema.get("additionalProperties", False) is not False or schema.get("patternProperties"):
         return None
     if not schema.get("properties") and "additionalProperties" not in schema:
-        return None  # any keys
+        return None  # arbitrary keys
     properties = {name: strict(item) for name, item in schema.get("properties", {}).items()}
     needed = schema.get("required", ())
     if any(item is None for item in properties.values()):
@@ -260,14 +260,14 @@ def _or_null(schema: Schema) -> Schema:
 
 
 def _without_nulls(call: ToolCall, tool: Tool[Any] | None) -> ToolCall:
-    """The call as it would have come for the loose schema."""
+    """Return the call as the original schema would have it."""
     from ..arguments import decode
 
     if tool is None:
         return call
     try:
         arguments = decode(call.arguments, call.name)
-    except Exception:  # the executor says what is wrong with it
+    except Exception:  # the executor reports the error
         return call
     return replace(call, arguments=cast(JsonObject, _pruned(dict(arguments), plain(tool.schema))))
 

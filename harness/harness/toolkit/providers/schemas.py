@@ -1,4 +1,4 @@
-"""JSON schemas in the form that every API takes, whoever wrote them: our own models, a plugin, a remote server.
+"""JSON schemas in the form that every API accepts, from harness's own models, plugins and MCP servers.
 
 References are resolved, ``allOf`` is merged, the top level is an object without alternatives, arrays have ``items``,
 and enumerations are lists of JSON values.
@@ -19,14 +19,14 @@ Schema = dict[str, Any]
 """A JSON schema."""
 
 NODES = 20_000
-"""Parts of one schema; references that refer to each other could make more than anybody reads."""
+"""Maximum parts of one schema; references to each other could expand without limit."""
 _META = frozenset({"$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "title", "$ref", "allOf"})
 _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _LITERAL = frozenset({"default", "enum", "const", "examples", "required", "description"})
 
 
 def plain(schema: JsonObject) -> Schema:
-    """The schema of a tool's arguments in that form."""
+    """Return the schema of a tool's arguments in that form."""
     top = _Resolver(cast(Mapping[str, Any], schema)).node(schema, ())
     for word in ("anyOf", "oneOf"):
         top = _flat(top, word)
@@ -37,16 +37,16 @@ def plain(schema: JsonObject) -> Schema:
 
 @dataclass(slots=True)
 class _Resolver:
-    """Writes each definition where it is used."""
+    """Inlines each definition where it is used."""
 
     root: Mapping[str, Any]
     left: int = NODES
 
     def node(self, value: object, inside: tuple[str, ...]) -> Schema:
-        """One schema. ``inside`` are the references that led here: one of them again would never end."""
+        """Return one schema. ``inside`` are the references that led here, to detect recursion."""
         self.left -= 1
         if not isinstance(value, Mapping) or self.left < 0:
-            return {}  # true and false are schemas, too; no API takes them
+            return {}  # true and false are also schemas, but APIs do not accept them
         reference = value.get("$ref")
         found: Schema = {}
         if isinstance(reference, str):
@@ -76,7 +76,7 @@ def _list(value: object) -> list[object]:
 
 
 def _at(root: Mapping[str, Any], reference: str) -> object:
-    """What ``#/$defs/Name`` refers to; anything outside of the schema is unknown."""
+    """Return what ``#/$defs/Name`` refers to; None for anything outside of the schema."""
     place: object = root
     for part in reference.removeprefix("#").split("/")[1:] if reference.startswith("#") else [reference]:
         name = part.replace("~1", "/").replace("~0", "~")
@@ -85,7 +85,7 @@ def _at(root: Mapping[str, Any], reference: str) -> object:
 
 
 def _merged(one: Schema, other: Schema) -> Schema:
-    """Both hold."""
+    """Return a schema that requires both."""
     both = {**one, **other}
     if "properties" in one and "properties" in other:
         both["properties"] = {**one["properties"], **other["properties"]}
@@ -95,7 +95,7 @@ def _merged(one: Schema, other: Schema) -> Schema:
 
 
 def _flat(top: Schema, word: str) -> Schema:
-    """Alternatives of the whole object as one object: what only some of them require is optional."""
+    """Merge the alternatives of the top-level object; what only some of them require is optional."""
     alternatives = [item for item in top.get(word, ()) if isinstance(item, dict)]
     rest = {key: value for key, value in top.items() if key != word}
     if not alternatives:
@@ -109,7 +109,7 @@ def _flat(top: Schema, word: str) -> Schema:
 
 
 def _array(schema: Schema) -> Schema:
-    """Every array says what it holds; a tuple holds any of its members."""
+    """Give every array ``items``; a tuple's items may be any of its members."""
     members = schema.pop("prefixItems", None)
     members = schema.pop("items") if isinstance(schema.get("items"), list) else members
     if members:
@@ -122,7 +122,7 @@ def _array(schema: Schema) -> Schema:
 
 
 def choices(value: object) -> list[Json]:
-    """The values of an enumeration, whatever holds them: a list, a tuple, a set, an ``Enum``."""
+    """Return the values of an enumeration, given as a list, a tuple, a set or an ``Enum``."""
     if not isinstance(value, Iterable):
         return []
     items = sorted(value, key=repr) if isinstance(value, set | frozenset) else list(value)

@@ -1,4 +1,4 @@
-"""Secrets in texts, found and replaced."""
+"""Finds secrets in texts and replaces them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets in command lines: what programs take as an option, as an operand, or from ``echo`` through a pipe."""
+"""Finds secrets in command lines: options, operands, and ``echo`` through a pipe."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = [
 ]
 
 
-# -- Programs that take secrets in their arguments: a table of where they stand.
+# -- Programs that accept secrets in their arguments, and where these are.
 
 
 _GAP = r"""(?:[ \t]{1,4}|\\?["'],[ \t]{0,4}\\?["'])"""
-"""Between two words: blanks, or as in a list of JSON or Python."""
+"""Between two words: blanks, or separators of a JSON or Python list."""
 _START = r"""(?<=[\s"'])"""
 _QUOTED = r"""'(?P<single>[^'\n]+)|\\?"(?P<double>[^"\\\n]+)"""
 _END = r"""\s"'\\;|&<>`"""
 TEXT = rf"(?:{_QUOTED}|(?P<bare>[^{_END}(),-][^{_END}]*))"
-"""A word that does not begin like an option."""
+"""A word that does not start like an option."""
 _ANY = rf"(?:{_QUOTED}|(?P<bare>[^{_END}]+))"
 _NO_PORT = r"(?!(?:[\d.]+:)?\d+:\d+)"
-"""Not ``-p 80:8080``, of a container that has the program's name."""
+"""Not ``-p 80:8080`` of a container with the program's name."""
 _WORD = r"""(?:"[^"\n]{1,200}"|'[^'\n]{1,200}'|[^\s"'|;&<>-][^\s"'|;&<>]{0,199})"""
 
 
@@ -38,7 +38,7 @@ _WORD = r"""(?:"[^"\n]{1,200}"|'[^'\n]{1,200}'|[^\s"'|;&<>-][^\s"'|;&<>]{0,199})
 class Rule:
     """A pattern whose last group is the secret.
 
-    ``after``: a pattern that must be found before it in the command; ``first``: only the first match counts.
+    ``after``: a pattern that must match earlier in the command; ``first``: only the first match counts.
     """
 
     pattern: str
@@ -55,12 +55,12 @@ def _attached(name: str, after: str = "") -> Rule:
 
 
 def _operand(words: str, skipped: int = 0, value: str = TEXT) -> Rule:
-    """What follows these words, and as many others."""
+    """Return a rule for the operand after these words and a number of others."""
     return Rule(rf"(?<![\w-]){words}(?:{_GAP}{_WORD}){{{skipped}}}{_GAP}{value}")
 
 
 def _within(before: str) -> str:
-    """The rest of a word after these characters."""
+    """Return a pattern for the rest of a word after these characters."""
     quoted = rf"""'{before}(?P<single>[^'\n]+)|\\?"{before}(?P<double>[^"\\\n]+)|{before}["'](?P<inner>[^"'\n]+)"""
     return rf"(?:{quoted}|{before}(?P<bare>[^{_END}]+))"
 
@@ -175,14 +175,14 @@ PROGRAMS: dict[str, tuple[Rule, ...]] = {
     "sqlplus": (Rule(rf"""{_START}[^\s/"'@]{{1,200}}/(?P<bare>[^\s/"'@]+)(?=[@\s"']|$)"""),),
     "mkpasswd": (_operand(r"mkpasswd(?:[ \t]+-\S{1,20})*"),),
 }
-"""By the name of the program, in small letters."""
+"""By the name of the program, in lower case."""
 
 
-# -- Secrets in command lines: what programs take as an option, as an operand, or from ``echo`` through a pipe.
+# -- Finding the secrets.
 
 
 MAX_ECHO_CHARS = 1 << 10
-"""Characters before a pipe in which every ``echo`` is looked at; before them the first of the command is."""
+"""Characters before a pipe in which every ``echo`` is searched; before them only the first one of the command."""
 
 _SEGMENT = re.compile(r"""(?:'[^'\n]*'|"(?:[^"\\\n]|\\[^\n])*"|\\[^\n]|[^;|&\n\\])*""")
 """The rest of a simple command."""
@@ -233,7 +233,7 @@ _LOOSE = (
     ),
     *((word, rf"{word}(?:(?<![\w./-]{word})|(?<=\\n{word}))[ \t]{{1,8}}{TEXT}") for word in _DIRECTIVES),
 )
-"""Words after which a name and its value follow, or a value."""
+"""Words that a name and its value follow, or a value."""
 TRIGGER = "|".join(
     [
         rf"(?:{'|'.join(sorted(map(re.escape, PROGRAMS), key=len, reverse=True))})(?:\.exe)?[ \t\"'\\]",
@@ -241,11 +241,11 @@ TRIGGER = "|".join(
         r"(?:requirepass|masterauth|rootpw|bindpw)[ \t]",
     ]
 )
-"""In a line (lowered) that has not ended: what follows may be a secret."""
+"""In an unfinished line (in lower case): the next characters may be a secret."""
 
 
 def command_spans(text: str, low: str) -> Iterator[Span]:
-    """Where secrets are in command lines; ``low`` is the text in small letters."""
+    """Yield the positions of secrets in command lines; ``low`` is the text in lower case."""
     for program, rules in PROGRAMS.items():
         if program in low:
             yield from _of_program(text, low, program, rules)
@@ -259,7 +259,7 @@ def command_spans(text: str, low: str) -> Iterator[Span]:
 
 
 def reads_secret(command: str) -> bool:
-    """Whether a command reads a secret from its standard input: ``sudo -S``, ``docker login --password-stdin``."""
+    """Return whether a command reads a secret from standard input: ``sudo -S``, ``docker login --password-stdin``."""
     return _ASKS.search(command) is not None
 
 
@@ -298,7 +298,7 @@ def _counts(match: re.Match[str]) -> bool:
 
 
 def _is_metavar(value: str) -> bool:
-    """``PASSWORD`` in a synopsis."""
+    """Return whether it is a placeholder of a synopsis, such as ``PASSWORD``."""
     return value.isupper() and is_secret_name(value)
 
 
@@ -317,7 +317,7 @@ def _piped(text: str) -> Iterator[Span]:
 
 
 def _echo_before(text: str, end: int) -> re.Match[str] | None:
-    """The ``echo`` whose words end there: a near one, or the first of its command, however long that is."""
+    """Return the ``echo`` that ends there: a near one, or the first of its command, however long that is."""
     floor = _begin_of_command(text, end, "|\n;")
     near = _ECHO.search(text, max(floor, end - MAX_ECHO_CHARS), end)
     first = _ECHO_WORD.search(text, floor, end) if near is None else None
@@ -325,7 +325,7 @@ def _echo_before(text: str, end: int) -> re.Match[str] | None:
 
 
 def _begin_of_command(text: str, end: int, marks: str) -> int:
-    """Where the command begins that ends there. The first mark is what it ends with: no text is gone through twice."""
+    """Return the start of the command that ends there; the first mark bounds the search for the other marks."""
     floor = text.rfind(marks[0], 0, end) + 1
     return max(floor, *(text.rfind(mark, floor, end) + 1 for mark in marks[1:]))
 

@@ -1,4 +1,4 @@
-"""Secrets in headers, URLs, XML, and settings that write a word and its values without a sign between them."""
+"""Finds secrets in headers, URLs, XML, and configuration lines that separate words and values by blanks."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = [
 ]
 
 
-# -- Secrets in elements of XML: ``<password value="...">``, ``<entry key="password">...</entry>``.
+# -- Secrets in XML elements: ``<password value="...">``, ``<entry key="password">...</entry>``.
 
 
 WORDS = r"(?:password|passwd|passphrase|secret|token|api_?-?key|access_?-?key|private_?-?key|pwd)"
-"""What the name of a secret ends with, in small letters."""
+"""Endings of the names of secrets, in lower case."""
 _CONTENT = r"(?:\s|\\[nrt]){0,80}(?P<value>[^<>\s](?:[^<>\n]*[^<>\s])?)\s{0,80}</"
 _OPENS = rf"<(?:[\w:-]{{0,60}}?){WORDS}(?:hash)?(?:[ \t][^<>\n]{{0,200}})?>"
 OPENS_ALONE = rf"(?m:^)[ \t]{{0,80}}{_OPENS}"
-"""An element that begins its line: what holds its value may be the next one."""
+"""An element at the start of its line: its value may be on the next line."""
 _CALLED_SO = rf"""(?:name|key|id)=\\?["'](?:[\w.-]{{0,60}}?{WORDS})\\?["']"""
 _ATTRIBUTE = r"""value[ \t]{0,4}=[ \t]{0,4}\\?(?:"(?P<double>[^"\\\n<>]+)|'(?P<single>[^'\n<>]+))"""
 _ELEMENT = re.compile(rf"{_OPENS}{_CONTENT}")
@@ -47,7 +47,7 @@ _PASS_ELEMENT = re.compile(r"<(?:[\w:-]{0,60}[-_:])?pass(?:[ \t][^<>\n]{0,200})?
 
 
 def element_spans(text: str, low: str) -> Iterator[Span]:
-    """Where secrets are in elements and their attributes; ``low`` is the text in small letters."""
+    """Yield the positions of secrets in elements and attributes; ``low`` is the text in lower case."""
     if "</" in text:
         yield from value_spans(text, _ELEMENT.finditer(low))
         yield from value_spans(text, _ELEMENT_CALLED.finditer(low))
@@ -59,11 +59,11 @@ def element_spans(text: str, low: str) -> Iterator[Span]:
         yield from value_spans(text, _VALUE_CALLED.finditer(low))
 
 
-# -- Secrets in headers of HTTP and in URLs.
+# -- Secrets in HTTP headers and URLs.
 
 
 HEADER_TRIGGER = r"authorization|bearer[ \t]|basic[ \t]|cookie"
-"""In a line (lowered) that has not ended: what follows may be a secret."""
+"""In an unfinished line (in lower case): the next characters may be a secret."""
 
 _AUTHORIZATION = re.compile(r"authorization\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?")
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9_-]{1,40})[ \t]{1,4}(?=[^\s|;&>])")
@@ -82,7 +82,7 @@ _PARAMETERS = (
     "scram-sha-1",
     "mutual",
 )
-"""Schemes whose credentials are several words."""
+"""Schemes whose credentials consist of several words."""
 _SCHEMES = frozenset(
     (
         *(
@@ -127,7 +127,7 @@ _SIGNED = re.compile(
 
 
 def header_spans(text: str, low: str) -> Iterator[Span]:
-    """Where the credentials of headers are; ``low`` is the text in small letters."""
+    """Yield the positions of credentials in headers; ``low`` is the text in lower case."""
     if "authorization" in low:
         yield from _authorizations(text, low)
     for word, pattern, value in (("bearer", _BEARER, _BEARER_VALUE), ("basic", _BASIC, _BASIC_VALUE)):
@@ -154,7 +154,7 @@ def _authorizations(text: str, low: str) -> Iterator[Span]:
 
 
 def _credentials(text: str, scheme: re.Match[str]) -> re.Match[str] | None:
-    """What follows the name of a scheme, or the word itself when it is none."""
+    """Return the credentials after a scheme's name, or the word itself if it is not a scheme."""
     if text.startswith(MARK, scheme.end()):
         return None
     name = scheme["scheme"].lower()
@@ -181,7 +181,7 @@ def _is_header_value(text: str, word: str) -> bool:
 
 
 def is_login(text: str) -> bool:
-    """Whether it is ``user:password`` in base64."""
+    """Return whether it is ``user:password`` in base64."""
     try:
         plain = base64.b64decode(text + "=" * (-len(text) % 4), validate=True).decode()
     except (binascii.Error, ValueError):
@@ -190,7 +190,7 @@ def is_login(text: str) -> bool:
 
 
 def _cookies(text: str, header: re.Match[str]) -> Iterator[Span]:
-    """The values of a header; of ``Set-Cookie`` the first is one, and the others are attributes."""
+    """Yield the positions of values in a header; in ``Set-Cookie`` only the first is a value."""
     at = header.end()
     while (crumb := _CRUMB_QUOTED.match(text, at) or _CRUMB.match(text, at)) is not None:
         value = crumb["value"]
@@ -202,7 +202,7 @@ def _cookies(text: str, header: re.Match[str]) -> Iterator[Span]:
 
 
 def url_spans(text: str) -> Iterator[Span]:
-    """Where passwords and tokens are in URLs and in addresses of databases."""
+    """Yield the positions of passwords and tokens in URLs and database addresses."""
     if "://" in text:
         for match in _URL.finditer(text):
             if _is_password(match["password"]):
@@ -222,18 +222,18 @@ def _is_password(found: str) -> bool:
     return bool(found) and not is_placeholder(found) and found != "x-oauth-basic"
 
 
-# -- Secrets in files of settings that write a word and its values without a sign between them, line by line.
+# -- Secrets in configuration lines that separate words and values by blanks.
 #
-# Those of SNMP, HAProxy, Redis, IPsec, PPP and routers, password files of PostgreSQL, Postfix and systems, keys of
-# wireless networks and of rclone, and connection strings.
+# SNMP, HAProxy, Redis, IPsec, PPP and routers, password files of PostgreSQL, Postfix and systems, keys of wireless
+# networks and of rclone, and connection strings.
 
 
 _BEFORE_LINE = frozenset("\n:\"'`|#+>-")
-"""What stands before a line, also where grep, diff, a comment or ``echo`` shows it."""
+"""Characters before a line, also as grep, diff, a comment or ``echo`` shows it."""
 _NO_VERB = r"(?!(?:is|are|was|has|can|may|must|in|to|and|or|the|for|of|with)\b)"
-"""A sentence about the word itself does not go on so."""
+"""Excludes sentences about the word itself."""
 _LEVEL = r"(?:\d[ \t]+)?(?!\d(?:\s|$))"
-"""How a router has hidden what follows."""
+"""The encryption type that a router writes before a value."""
 
 
 def _value(name: str = "v") -> str:
@@ -264,27 +264,27 @@ _CREATE_USER = (
 )
 
 _STARTS = r"(?:(?<![\w.@+%\\-])|(?<=\\[nt]))"
-"""Where a word begins: looking from each of its letters on would take long."""
+"""The start of a word: matching from each of its letters would be slow."""
 _NAMED = r"""\\?"[^"\\\n]{1,100}\\?\""""
 _FIELD = rf"(?:{_NAMED}|[\w.@+%-]{{1,100}})"
 _PPP_SERVER = r"(?:\*|x?l2tpd?|pptpd?|pppd?|accel-pppd?|[\w.-]{0,40}vpn[\w.-]{0,40})"
 _PPP_ADDRESSES = r"(?:[ \t]+(?:\*|-|\d[\d./:-]*))+"
 _ODD_VALUE = r"(?=\S{6})(?=[^\s]*[a-z])(?P<v>(?:[^\s\"';/\\]|\\(?![nrt\"]))+)"
-"""It has a letter and is no path."""
+"""A value with a letter that is not a path."""
 _IN_QUOTES = r"""(?:\\?"(?P<v_double>[^"\\\n]+)\\?"|'(?P<v_single>[^'\n]+)')"""
 _IPSEC_OWNER = r"(?:(?<![^\s\"'`])|(?<=\\[nt])):[ \t]{0,20}"
 _MAIL_USER = r"[^\s:@]{1,100}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,6}"
 _MAIL_HOST = r"(?:[\w-]{1,60}\.){1,6}[a-z]{2,20}"
 OPENS_KEY = r"(?m:^)[ \t]{0,8}account[ \t]{0,4}=[ \t]{0,4}\S{1,200}"
-"""A line of rclone (lowered) behind which the next one holds a key."""
+"""A line of rclone (in lower case) before a line with a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Directive:
-    """A pattern of small letters, all of whose groups are secrets.
+    """A pattern in lower case, all of whose groups are secrets.
 
-    ``literal``, ``also``: what a text with it holds. ``anywhere``: it need not begin its line. ``odd``: sentences are
-    written in the same way, so that only what is no word of a language counts.
+    ``literal``, ``also``: strings that the text must contain. ``anywhere``: it may match within a line. ``odd``: prose
+    has the same form, so values that are words or literals are not secrets.
     """
 
     literal: str
@@ -390,11 +390,11 @@ DIRECTIVE_TRIGGER = (
     r"|\A[ \t]*\"[^\"\n]{1,100}\"[ \t]"
     r"|:[ \t]*(?:psk|eap|xauth|ntlm|pin|rsa|ecdsa|bliss|pkcs8|pkcs12|p12)[ \t]|00:00:00:00:00:00[ \t]"
 )
-"""In a line (lowered) that has not ended: what follows may be a secret, and only the line's end says whether it is."""
+"""In an unfinished line (in lower case): the next characters may be a secret; only the end of the line decides."""
 
 
 def directive_spans(text: str, low: str) -> Iterator[Span]:
-    """Where the secrets of directives are; ``low`` is the text in small letters."""
+    """Yield the positions of secrets in directives; ``low`` is the text in lower case."""
     for directive in _DIRECTIVES:
         if directive.literal not in low or directive.also not in low:
             continue

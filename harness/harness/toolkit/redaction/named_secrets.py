@@ -1,4 +1,4 @@
-"""Secrets that are known by what stands before them: names, options, headers, programs, the password in a URL."""
+"""Finds secrets by what precedes them: names, options, headers, programs, the user in a URL."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ _SPACED = (
     *("private key", "preshared key", "pre-shared key", "shared key", "secret key", "access key", "api key"),
     *("encryption key", "signing key", "master key", "shared secret", "client secret"),
 )
-"""Names in words, as programs print them and people write them."""
+"""Names of several words, as programs print them and users write them."""
 _WEAK = ("token", "pwd", "pass", "_auth", "_pat", *_SPACED)
-"""Words of parsers and pages, too."""
+"""Words that parsers and web pages use as well."""
 _SHORT = ("pwd", "psk", "pass")
 _NO_KEY = re.compile(
     r"(?i)(?:~|\.{0,2})/|(?:rsa|e?c?dsa|ec|ed|x|p|secp|curve|prime|id_|sha|md)[-_]?\d|[\w-]+\.(?:pem|key)\b"
 )
-"""A file, or a kind of key."""
+"""A file, or a type of key."""
 _KEY = re.compile(r"[A-Za-z0-9+/]{43}=")
-"""A key of WireGuard."""
+"""A WireGuard key."""
 _CALLED = r"\\{0,7}[\"']?[ \t]{0,4}(?:=>|:=|=|::(?=[ \t])|:)[ \t]{0,4}"
 _WEP = "wep[_-]key[0-3]"
 _NAMED = (*((word, re.escape(word) + _CALLED) for word in (*_STRONG, *_WEAK)), ("wep", _WEP + _CALLED))
@@ -88,9 +88,9 @@ _TOKENS = re.compile(
     r"|csrf|xsrf|bot|user|app|service|account|admin|personal|device|push|install|upload|download|npm|client)[_-]?\Z"
     r"|(?:\A|[\s\"'])x(?:-[a-z0-9]{1,20}){1,4}-\Z|--[a-z0-9-]{0,40}\Z"
 )
-"""What stands before ``token`` where it is none of a parser."""
+"""Text before ``token`` that shows it is not a parser's token."""
 _SHORT_NAME = re.compile(r"(?:\A|[\s\"'{,;?&(.#-]|\\n)\Z")
-"""What stands before a short name, which is the end of many words."""
+"""Text before a short name, which is also the end of many words."""
 
 _OPTION_NAMES = (
     *(
@@ -115,7 +115,7 @@ _OPTION_START = re.compile(r"--[A-Za-z0-9-]*\Z")
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w.-]*")
 _LAST = re.compile(r"[ \t]*\\?[\"',;)}\]]*[ \t]*(?:#[^\n]*)?(?=\r?\n|\r|\Z|\\n)")
 _SEPARATOR = re.compile(r"""[ \t]{0,4}(?:\\?["']|[,;|>)}\]`&#\\]|[(]|<|//|--|[\w.-]{1,60}["']?[ \t]{0,2}[=:])""")
-"""What ends a value that may be a word: what structure goes on after it."""
+"""The end of a value that may be a word: the structure that follows it."""
 _CLOSES = re.compile(r"""\\?["'`]|[ \t]{0,4}[,;|>)}\]&]""")
 
 _NETRC = re.compile(r"password[ \t]{1,4}(?P<value>\S+)")
@@ -127,7 +127,7 @@ _SQL = re.compile(r"(?:password|identified[ \t]{1,4}by)[ \t]{1,4}(?P<quote>['\"]
 _DIRECTIVE = re.compile(
     r"""\bauth_pass[ \t]{1,8}(?P<value>[^\s"'{}]+)|\bsecret[ \t]{1,8}"(?P<quoted>[^"\n]+)"[ \t]{0,4};"""
 )
-"""As keepalived and BIND write them."""
+"""Directives of keepalived and BIND."""
 _INDEXED = re.compile(
     rf"""(?:\bdefine[ \t]{{0,4}}\([ \t]{{0,4}}['"](?:[\w.-]{{0,60}}?{WORDS})['"][ \t]{{0,4}},"""
     rf"""|\[['"](?:[\w.-]{{0,60}}?{WORDS})['"]\][ \t]{{0,4}}=)"""
@@ -140,17 +140,17 @@ _PAIR = re.compile(
     rf"""{_NAMES_IT}(?:\s|\\n){{1,80}}\\?["']?value\\?["']?[ \t]{{0,4}}[:=][ \t]{{0,4}}"""
     r"""(?:\\?"(?P<double>[^"\\\n]*)|'(?P<single>[^'\n]*)|(?P<bare>[^\s"'\\{}]+))"""
 )
-"""``name: DB_PASSWORD`` and ``value: ...``, beside one another or on two lines."""
+"""``name: DB_PASSWORD`` and ``value: ...``, on one line or two."""
 _BLOCK = re.compile(rf"""{_BEGINS_BLOCK}[ \t]{{0,8}}(?:\r?\n|\\n)[ \t]{{1,40}}(?P<value>[^\s](?:[^\n\r\\]|\\(?!n))*)""")
-"""A value of YAML that is on the next line."""
+"""A YAML value on the next line."""
 MAX_NESTED = 8
-"""Names in the value of one another (``token=token=...``); the rest of so many is a secret, whatever it is."""
+"""Maximum names nested in values (``token=token=...``); beyond them the rest is a secret in any case."""
 _BEFORE = 200
-"""How far before an option its program is looked for."""
+"""How far before an option its program is searched for, in characters."""
 
 _LOGS_IN = r"(?m:^)[ \t]*(?:machine[ \t]{1,8}\S{1,200}[ \t]{1,8})?(?:login|account|user)[ \t]{1,8}\S{1,200}"
 OPEN_LINE = rf"(?:{_NAMES_IT}|{_BEGINS_BLOCK}|{OPENS_ALONE}|{_LOGS_IN}|{file_formats.OPENS_KEY})\s{{1,80}}[^\n]*\Z"
-"""A line (lowered) that makes a secret of what the next one holds."""
+"""A line (in lower case) that makes the content of the next line a secret."""
 TRIGGER = "|".join(
     [
         rf"(?:{_WEP}|{'|'.join(re.escape(word) for word in sorted((*_STRONG, *_WEAK), key=len, reverse=True))})"
@@ -163,17 +163,17 @@ TRIGGER = "|".join(
         commands.TRIGGER,
     ]
 )
-"""In a line (lowered) that has not ended: what follows may be a secret, and only the line's end shows where it ends."""
+"""In an unfinished line (in lower case): a secret may follow; only the end of the line shows where it ends."""
 
 
 def lowered(text: str) -> str:
-    """The text in small letters, each at its place."""
+    """Return the text in lower case with unchanged positions."""
     low = text.lower()
     return low if len(low) == len(text) else text.replace("\u0130", "I").lower()
 
 
 def named_spans(text: str) -> Iterator[Span]:
-    """Where secrets are that have a name before them."""
+    """Yield the positions of secrets that follow a name."""
     low = lowered(text)
     for word, pattern in _NAMED:
         if word in low:
@@ -196,7 +196,7 @@ def _is_listed(text: str, match: re.Match[str]) -> bool:
     return not value.startswith("-") and not is_placeholder(value)
 
 
-# -- assignments
+# -- Assignments.
 
 
 def _assignments(text: str, low: str, pattern: re.Pattern[str], word: str) -> Iterator[Span]:
@@ -229,7 +229,7 @@ def _is_secret(text: str, low: str, name: re.Match[str], value: re.Match[str], w
 
 
 def _says_enough(low: str, name: re.Match[str], found: str, word: str) -> bool:
-    """Whether the name means a secret, or the value looks like one."""
+    """Return whether the name denotes a secret, or the value looks like one."""
     if word == "_auth":
         return is_random(found) or is_login(found)
     if word in _SPACED:
@@ -238,18 +238,18 @@ def _says_enough(low: str, name: re.Match[str], found: str, word: str) -> bool:
 
 
 def _is_shouted(text: str, name: re.Match[str]) -> bool:
-    """Whether it is ``NAME=``, a variable of the environment."""
+    """Return whether it is ``NAME=``, an environment variable."""
     shown = text[slice(*name.span())].rstrip(" \t")
     return shown.endswith("=") and shown.isupper() and shown[0].isupper()
 
 
 def _is_credential(low: str, token: re.Match[str]) -> bool:
-    """Whether ``token`` is none of a parser, as what stands before it says."""
+    """Return whether the text before ``token`` shows that it is not a parser's token."""
     return _TOKENS.search(low, max(0, token.start() - 44), token.start()) is not None
 
 
 def _bare_is_secret(text: str, name: re.Match[str], value: re.Match[str]) -> bool:
-    """Without quotes it may be code, or a sentence."""
+    """Return whether an unquoted value is a secret: it may also be code or prose."""
     found, end = value[0], value.end()
     after = text[end : end + 1]
     if _IDENTIFIER.fullmatch(found) and after and after in "([{<":
@@ -263,7 +263,7 @@ def _bare_is_secret(text: str, name: re.Match[str], value: re.Match[str]) -> boo
 
 
 def _goes_on_without(text: str, found: str, end: int, sign: str) -> bool:
-    """Whether what follows a value on its line is no part of the sentence or program that the value is in."""
+    """Return whether the text after a value on its line continues neither prose nor code."""
     if is_word(found):
         ends = _SEPARATOR if sign.endswith(":") else _CLOSES
         return ends.match(text, end) is not None and not is_prose(found)
@@ -271,7 +271,7 @@ def _goes_on_without(text: str, found: str, end: int, sign: str) -> bool:
 
 
 def _options(text: str, low: str, pattern: re.Pattern[str]) -> Iterator[Span]:
-    """``--db-password VALUE``."""
+    """Yield the positions of values of options: ``--db-password VALUE``."""
     for match in pattern.finditer(low):
         if not _OPTION_START.search(text, max(0, match.start() - 40), match.start() + 1):
             continue
@@ -284,15 +284,15 @@ def _options(text: str, low: str, pattern: re.Pattern[str]) -> Iterator[Span]:
 
 
 def _is_synopsis(found: str) -> bool:
-    """``--token TOKEN``, or a sentence about the option."""
+    """Return whether it is ``--token TOKEN``, or a sentence about the option."""
     return is_prose(found) or (found.isupper() and is_secret_name(found))
 
 
-# -- forms
+# -- Other forms.
 
 
 def _in_forms(text: str, low: str) -> Iterator[Span]:
-    """Pairs of name and value, blocks of YAML, SQL, ``login me password PASSWORD``."""
+    """Yield secrets in name/value pairs, YAML blocks, SQL, and ``login me password PASSWORD``."""
     if "value" in low:
         yield from value_spans(text, _PAIR.finditer(low))
     if ": |" in text or ": >" in text:
@@ -311,13 +311,13 @@ def _in_forms(text: str, low: str) -> Iterator[Span]:
 
 
 def _logs_in(low: str, at: int) -> bool:
-    """Whether what stands before that place on its line is of a login."""
+    """Return whether the text before that position on its line belongs to a login."""
     before = _before(low, at)
     return "login " in before or _MACHINE.search(before) is not None
 
 
 def _is_alone_behind_login(low: str, password: re.Match[str]) -> bool:
-    """Whether a line holds nothing but that, and the one before it says who logs in."""
+    """Return whether a line contains only the password, and the line before it the user."""
     before, after = _before(low, password.start()), low[password.end() : password.end() + 2].lstrip("\r")
     start = password.start() - len(before)
     if before.strip() or after[:1] not in ("", "\n") or start == 0:
@@ -326,5 +326,5 @@ def _is_alone_behind_login(low: str, password: re.Match[str]) -> bool:
 
 
 def _before(low: str, end: int) -> str:
-    """The line before that place."""
+    """Return the text before that position on its line."""
     return low[max(low.rfind("\n", max(0, end - _BEFORE), end) + 1, end - _BEFORE, 0) : end]

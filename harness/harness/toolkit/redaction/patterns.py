@@ -1,4 +1,4 @@
-"""What a secret looks like: names, values, tokens, also between escape sequences."""
+"""The forms of secrets: names, values, tokens, also with escape sequences inside them."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ __all__ = [
 ]
 
 
-# -- Secrets that are known by their own form, wherever they stand: keys and tokens with a prefix, JWTs, private keys.
+# -- Secrets with a form of their own: keys and tokens with a prefix, JWTs, private keys.
 #
-# Every pattern begins with a literal, so that a text without it costs one search, and none can match at two places
-# of one run of its characters: the time is linear in the text, whatever the text.
+# Every pattern starts with a literal, so a text without it costs one search, and no pattern can match at two positions
+# of one run of its characters: the time is linear in the length of the text.
 
 
 Span = tuple[int, int]
-"""From and to, in characters."""
+"""Start and end, in characters."""
 
 compiled = cache(re.compile)
-"""Patterns are compiled when a text first needs them: all of them at once would cost every start."""
+"""Patterns are compiled on first use: compiling all of them would slow down every start."""
 
 _WORD = "A-Za-z0-9_-"
 
 
 def _token(prefix: str, rest: str, inside: str = _WORD) -> tuple[str, str]:
-    """A token with that prefix, which does not begin in the middle of a word, and the pattern of it."""
+    """Return a prefix, and the pattern of a token with that prefix which does not start within a word."""
     return prefix, f"{re.escape(prefix)}(?<![{inside}]{re.escape(prefix)}){rest}"
 
 
 _AWS = r"[A-Z0-9]{16}(?![A-Za-z0-9])(?:[ \t,:|\"']{1,8}[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=]))?"
-"""The id, and the secret where it stands beside it, as in a table."""
+"""The id, and the secret if it follows, as in a table."""
 _WITH_DIGIT = "(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,}"
 _BASE64 = "[A-Za-z0-9+/=]+"
 _CRYPT = "[./A-Za-z0-9]"
@@ -74,7 +74,7 @@ _HASHES = (
     *((f"{{{kind}}}", rf"\{{{kind}\}}[A-Za-z0-9+/]{{20,}}={{0,2}}") for kind in ("SHA", "SSHA", "SSHA256", "SSHA512")),
     *((f"{{{kind}}}", rf"\{{{kind}\}}[A-Za-z0-9+/]{{20,}}={{0,2}}") for kind in ("SHA256", "SHA512", "SMD5", "MD5")),
 )
-"""Hashes of passwords, as in ``/etc/shadow``, ``opasswd``, the files of ``htpasswd``, LDAP and Django."""
+"""Password hashes, as in ``/etc/shadow``, ``opasswd``, the files of ``htpasswd``, LDAP and Django."""
 _TOKENS = (
     *_HASHES,
     *(_token(prefix, _AWS, "A-Za-z0-9") for prefix in ("AKIA", "ASIA", "ABIA", "ACCA")),
@@ -102,7 +102,7 @@ _TOKENS = (
     _token("AGE-SECRET-KEY-PQ-1", "[A-Z0-9]{50,}"),
     _token("K00", "[0-9][A-Za-z0-9+/]{27}(?![A-Za-z0-9+/=])", "A-Za-z0-9+/"),  # of Backblaze
     _token("eyJ", r"[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-    # private keys in base64 once more, as in the files of kubectl
+    # base64-encoded private keys, as in the files of kubectl
     _token("LS0tLS1CRUdJTiBSU0EgUFJJVkFURSB", _BASE64, "A-Za-z0-9+/"),
     _token("LS0tLS1CRUdJTiBQUklWQVRFIEtFWS", _BASE64, "A-Za-z0-9+/"),
     _token("LS0tLS1CRUdJTiBFQyBQUklWQVRFIE", _BASE64, "A-Za-z0-9+/"),
@@ -111,7 +111,7 @@ _TOKENS = (
 
 
 def token_spans(text: str) -> Iterator[Span]:
-    """Where keys and tokens are."""
+    """Yield the positions of keys and tokens."""
     for prefix, pattern in _TOKENS:
         if prefix in text:
             yield from (match.span() for match in compiled(pattern).finditer(text))
@@ -125,7 +125,7 @@ _LINE = re.compile(r"[ \t]*[A-Za-z0-9+/=]{1,80}[ \t]*\r?")
 
 
 def private_key_spans(text: str) -> Iterator[Span]:
-    """Where private keys are, the lines around them included; also one whose beginning or end is not there."""
+    """Yield the positions of private keys with their header and footer, even if one of these is missing."""
     if "PRIVATE KEY" not in text:
         return
     ends = [(match.start(), match.end()) for match in _END.finditer(text)]
@@ -150,7 +150,7 @@ def private_key_spans(text: str) -> Iterator[Span]:
 
 
 def _headless(text: str, floor: int, end: Span) -> Span:
-    """The lines of a key before its end: somebody read the file from its middle."""
+    """Return the lines of a key before its footer, for a text that starts within the key."""
     start = text.rfind("\n", floor, end[0]) + 1 or floor
     while start > floor:
         line = text.rfind("\n", floor, start - 1) + 1 or floor
@@ -160,26 +160,26 @@ def _headless(text: str, floor: int, end: Span) -> Span:
     return start, end[1]
 
 
-# -- Texts without the escape sequences of a terminal, which may stand in a secret or in its name.
+# -- Texts without terminal escape sequences, which may occur within a secret or its name.
 
 
 _ESCAPE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|\x1b[()*+][0-9A-Za-z]|\x1b[=>78cDEHM]"
     r"|[\x0e\x0f]|[^\n\x08]\x08"
 )
-"""Colors and the like, titles and links, character sets, and a letter that is struck over (``p\\bp`` is bold)."""
+"""Colors and the like, titles and links, character sets, and overstruck characters (``p\\bp`` is bold)."""
 _OPEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]{0,4096}\x1b?|[()*+])?\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class PlainText:
-    """A text without its escape sequences, and where the rest of it was.
+    """A text without its escape sequences, with the original positions.
 
     Args:
-        text: what is left.
-        starts: where each piece of it begins in ``text``.
-        shifts: how many characters were taken out before each piece.
-        size: characters of the whole.
+        text: the text without escape sequences.
+        starts: the start of each piece in ``text``.
+        shifts: the number of characters removed before each piece.
+        size: the length of the original text.
     """
 
     text: str
@@ -188,18 +188,18 @@ class PlainText:
     size: int
 
     def place(self, index: int) -> int:
-        """Where that character was; the end of the whole for the end of the text."""
+        """Return the original position of a character; the original end for the end of the text."""
         if index >= len(self.text):
             return self.size
         return index + self.shifts[bisect_right(self.starts, index) - 1]
 
     def span(self, span: Span) -> Span:
-        """Where that part was, with the sequences inside it."""
+        """Return the original position of a span, including escape sequences inside it."""
         return (self.place(span[0]), self.place(span[1] - 1) + 1) if span[0] < span[1] else (0, 0)
 
 
 def plain_text(text: str) -> PlainText | None:
-    """The text without its escape sequences; None when it has none. Pure."""
+    """Return the text without escape sequences; None if it has none. Pure."""
     if not any(sign in text for sign in "\x1b\x08\x0e\x0f"):
         return None
     pieces: list[str] = []
@@ -221,7 +221,7 @@ def plain_text(text: str) -> PlainText | None:
 
 
 def open_escape(text: str) -> int:
-    """Where a sequence begins that has not ended; the length of the text when there is none. Pure."""
+    """Return the start of an incomplete escape sequence; the length of the text if there is none. Pure."""
     begin = text.rfind("\x1b", max(0, len(text) - 4200))
     return begin if begin >= 0 and _OPEN.match(text, begin) else len(text)
 
@@ -230,7 +230,7 @@ def open_escape(text: str) -> int:
 
 
 MARK = "[redacted]"
-"""What stands in the place of a secret."""
+"""The replacement for a secret."""
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _WORDS = (
@@ -242,14 +242,14 @@ _DIRECTORIES = (["pwd"], ["old", "pwd"], ["oldpwd"])
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether the value of that name is a secret: ``DB_PASSWORD``, ``apiKey``, ``client-secret``."""
+    """Return whether a name denotes a secret: ``DB_PASSWORD``, ``apiKey``, ``client-secret``."""
     words = [part.lower() for part in _PARTS.findall(name.rstrip("0123456789_-"))]
     if not words or words in _DIRECTORIES:
         return False
     return words[-1].endswith(_WORDS) or (len(words) > 1 and words[-1] == "key" and words[-2] in _PAIRS)
 
 
-# -- Whether a value that has the name of a secret is one: code, references and sentences are not.
+# -- Whether a value with the name of a secret is a secret: code, references and prose are not.
 
 
 _TYPES = ("string", "str", "text", "bytes", "int", "integer", "number", "bool", "boolean", "object", "any", "self")
@@ -259,7 +259,7 @@ _STATES = ("changed", "unchanged", "enabled", "disabled", "empty", "missing", "i
 _SOURCES = ("prompt", "ask", "stdin", "env", "password", "passwd", "pass", "secret", "token", "key", "value", "files")
 _MORE_SOURCES = ("pwd", "pw", "hash", "hashed", "include", "omit", "same-origin")
 LITERALS = frozenset((*_TYPES, *_MORE_TYPES, *_CONSTANTS, *_STATES, *_SOURCES, *_MORE_SOURCES))
-"""Words that stand where a secret would, in small letters."""
+"""Words in place of a secret, in lower case."""
 
 _SENTENCES = """
 a accepted after again all allowed already also an and any are argument as at authentication bad be because
@@ -273,7 +273,7 @@ use used user using valid verified wait was weak were what when where which whil
 you your
 """
 _PROSE = frozenset(_SENTENCES.split())
-"""Words with which a sentence goes on after a colon."""
+"""Words that continue a sentence after a colon."""
 _REFERENCE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[^}]*\}?|\(.*)|\{\{.*|<[^>]*>?|%\(.*|(?P<one>[*x.X-])(?P=one)*|\*+.*")
 _VARIABLE = re.compile(r"%[A-Za-z_]\w*%|\$env:\w+|\$\{?\w+\}?[/:].*|@\{.*")
 _SIZED = re.compile(r"(?:u|i|f|u?int|float|char|varchar|bytes)\d+")
@@ -289,17 +289,17 @@ _PARTS_OF_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether it stands for a value: ``$VARIABLE``, ``{{ template }}``, ``<your key>``, ``****``, our own mark."""
+    """Return whether it is a placeholder: ``$VARIABLE``, ``{{ template }}``, ``<your key>``, ``****``, ``MARK``."""
     return value.startswith(MARK) or _REFERENCE.fullmatch(value) is not None or _VARIABLE.fullmatch(value) is not None
 
 
 def is_literal(value: str) -> bool:
-    """Whether it is a type, a constant or another word that stands where a secret would."""
+    """Return whether it is a type, a constant or another word in place of a secret."""
     return value[:20].lower() in LITERALS or _SIZED.fullmatch(value) is not None
 
 
 def is_code(value: str) -> bool:
-    """Whether a program says so: the name of a variable that holds a secret, or its type."""
+    """Return whether it is code: the name of a variable that contains a secret, or its type."""
     if is_secret_name(value):
         return True
     if _IDENTIFIER_ALONE.fullmatch(value) and any(is_secret_name(part) for part in _PARTS_OF_WORD.findall(value)):
@@ -308,27 +308,27 @@ def is_code(value: str) -> bool:
 
 
 def is_prose(value: str) -> bool:
-    """Whether a sentence would go on with this word."""
+    """Return whether a sentence could continue with this word."""
     return value.rstrip(".!?:").lower() in _PROSE
 
 
 def is_word(value: str) -> bool:
-    """Whether it may be a word of any language with Latin letters."""
+    """Return whether it may be a word of a language with Latin letters."""
     return _WORD_OF_SENTENCE.fullmatch(value) is not None
 
 
 def is_number(value: str) -> bool:
-    """Whether it is a number, a date, a time or a size."""
+    """Return whether it is a number, a date, a time or a size."""
     return _NUMBER.fullmatch(value) is not None
 
 
 def is_random(text: str) -> bool:
-    """Whether it is nothing that stands in code or prose."""
+    """Return whether it is unlikely to be code or prose."""
     return len(text) >= 6 and any(letter.isdigit() for letter in text) and not is_number(text)
 
 
 def value_spans(text: str, matches: Iterator[re.Match[str]]) -> Iterator[Span]:
-    """Where the last group of each match is, but for what stands where a secret would."""
+    """Yield the positions of each match's last group, without placeholders and literals."""
     for match in matches:
         start, end = match.span(match.lastgroup or 0)
         value = text[start:end]

@@ -1,4 +1,4 @@
-"""Redaction: secrets that are known, and those that look like one, are replaced in every text."""
+"""Redaction: replaces known secrets, and what looks like a secret, in every text."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ __all__ = [
 ]
 
 
-# -- Secrets that somebody named: their exact text, and the forms in which programs print it.
+# -- Known secrets: their exact text, and the forms in which programs print them.
 
 
 SHORTEST = 4
-"""A shorter secret would take ordinary text out, so it is not looked for."""
+"""Shorter secrets are ignored, because they would match ordinary text."""
 SHORTEST_FORM = 8
-"""Encoded forms that are shorter are part of too many other texts."""
+"""Shorter encoded forms are ignored, because they occur in too many other texts."""
 
 _remembered: tuple[str, ...] = ()
 """Replaced as a whole, so that any thread may read it."""
 
 
 def remember(secret: str) -> None:
-    """From now on every redactor of this process takes it out: for a secret that we read ourselves, later."""
-    global _remembered  # noqa: PLW0603  # a secret of the process, whoever made the redactors
+    """Make every redactor of this process redact a secret that harness has read later."""
+    global _remembered  # noqa: PLW0603  # applies to the process, for all redactors
     found = {*_remembered, *forms(secret)}
     _remembered = tuple(sorted(found, key=lambda form: (-len(form), form)))
 
 
 def remembered() -> tuple[str, ...]:
-    """The forms of what was remembered, the longest first."""
+    """Return the forms of the remembered secrets, longest first."""
     return _remembered
 
 
 def forms(secret: str) -> tuple[str, ...]:
-    """The texts to look for: as it is, in a URL, in JSON, in base64 at any place of a longer text, in hexadecimal."""
+    """Return a secret's forms: literal, in a URL, in JSON, in base64 at any offset, in hexadecimal."""
     if len(secret) < SHORTEST or secret in MARK:
         return ()
     raw = secret.encode("utf-8", "surrogateescape") if not _lone(secret) else secret.encode("utf-8", "surrogatepass")
@@ -75,14 +75,14 @@ def _lone(text: str) -> bool:
 
 
 def _inner(raw: bytes, offset: int, coded: str) -> str:
-    """The characters that depend on the secret alone."""
+    """Return the characters that depend on the secret only."""
     first = {0: 0, 1: 2, 2: 3}[offset]
     last = (len(raw) + offset) * 8 // 6
     return coded[first:last]
 
 
 def known_spans(text: str, known: Iterable[str]) -> Iterator[Span]:
-    """Where these exact texts are."""
+    """Yield the positions of exact texts."""
     for form in known:
         at = text.find(form)
         while at >= 0:
@@ -91,7 +91,7 @@ def known_spans(text: str, known: Iterable[str]) -> Iterator[Span]:
 
 
 def secrets_in(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of variables that are named like secrets, but for words that texts are full of."""
+    """Return the values of variables with secret names, without values that occur in ordinary text."""
     return tuple(value for name, value in environ.items() if is_secret_name(name) and _tells(value))
 
 
@@ -101,26 +101,26 @@ def _tells(value: str) -> bool:
     return len(value) >= 12 or not (value.isdigit() or value.isalpha())
 
 
-# -- Taking secrets out of texts, results and objects, before anything is shown, kept or sent.
+# -- Redacting texts, results and objects before they are shown, stored or sent.
 
 
 Redact = Callable[[str], str]
 PASSES = 4
-"""A secret that is gone may show that its neighbour is one, too."""
+"""Maximum passes: replacing one secret may reveal another next to it."""
 MARGIN = 8 << 10
-"""Characters that are looked at beyond a cut: what a cut splits is no secret any more to anybody but its finder."""
+"""Characters that are redacted beyond a cut: a secret that the cut splits would not be recognized."""
 
 
 class PatternRedactor(Redactor):
-    """Takes out what looks like a secret, and what is known to be one.
+    """Redacts known secrets, and what looks like a secret.
 
     Args:
-        secrets: exact texts; also found in URLs, JSON, base64 and hexadecimal. Those below 4 characters are ignored.
-        patterns: further regular expressions; where one has a group, only the first group is the secret. They are
-            as fast or slow as they are written.
+        secrets: exact texts; also found in URLs, JSON, base64 and hexadecimal. Texts below 4 characters are ignored.
+        patterns: additional regular expressions; if one has a group, only the first group is the secret. Their
+            speed is the author's responsibility.
 
     Raises:
-        ConfigError: a pattern is none.
+        ConfigError: a pattern is not a regular expression.
     """
 
     def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
@@ -133,7 +133,7 @@ class PatternRedactor(Redactor):
     def with_environment(
         cls, environ: Mapping[str, str], *, secrets: Iterable[str] = (), patterns: Iterable[str] = ()
     ) -> PatternRedactor:
-        """One that also knows the values of variables that are named like secrets."""
+        """Return a redactor that also knows the values of variables with secret names."""
         return cls((*secrets, *secrets_in(environ)), patterns)
 
     def text(self, text: str) -> str:
@@ -155,7 +155,7 @@ class PatternRedactor(Redactor):
         return min([end, *(start for start, stop in self._given(text) if start < end < stop)])
 
     def _spans(self, text: str) -> Iterator[Span]:
-        yield from self._by_form(text)  # also where a letter is struck over, which is gone from the plain text
+        yield from self._by_form(text)  # also overstruck characters, which the plain text lacks
         plain = plain_text(text)
         if plain is None:
             yield from named_spans(text)
@@ -169,7 +169,7 @@ class PatternRedactor(Redactor):
         yield from token_spans(text)
 
     def _given(self, text: str) -> Iterator[Span]:
-        """What whoever made this named."""
+        """Yield the positions of known secrets and of the additional patterns."""
         yield from known_spans(text, self._known)
         yield from known_spans(text, remembered())
         for pattern in self._patterns:
@@ -184,7 +184,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _begun(text: str, form: str) -> int:
-    """Where the end of the text may be the beginning of that secret."""
+    """Return where the end of the text may be the start of that secret."""
     for length in range(min(len(form) - 1, len(text)), 0, -1):
         if text.endswith(form[:length]):
             return len(text) - length
@@ -192,7 +192,7 @@ def _begun(text: str, form: str) -> int:
 
 
 def _without(text: str, spans: Iterable[Span]) -> str:
-    """The text with the mark in the place of each span; those that touch are one."""
+    """Return the text with each span replaced by the mark; adjacent spans share one."""
     parts: list[str] = []
     done = 0
     for start, end in _joined(sorted(span for span in spans if 0 <= span[0] < span[1])):
@@ -215,14 +215,14 @@ def _joined(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def redact_head(redact: Redact, text: str, limit: int) -> str:
-    """The first ``limit`` characters of the redacted text, without redacting all of it."""
+    """Return the first ``limit`` characters of the redacted text, without redacting all of it."""
     if len(text) <= limit + MARGIN:
         return redact(text)[:limit]
     return redact(text[: limit + MARGIN])[: -MARGIN // 2][:limit]
 
 
 def redact_result(result: ToolResult, redact: Redact) -> ToolResult:
-    """A result with every text of it redacted."""
+    """Return a result with all its texts redacted."""
     content: tuple[Block, ...] = tuple(
         Text(redact(block.text)) if isinstance(block, Text) else block for block in result.content
     )
@@ -231,7 +231,7 @@ def redact_result(result: ToolResult, redact: Redact) -> ToolResult:
 
 
 def redact_object(value: JsonObject, redact: Redact) -> JsonObject:
-    """An object with every text of it redacted; a text whose key is the name of a secret is one."""
+    """Return an object with all its texts redacted, including all texts under a secret name."""
     return cast(JsonObject, _redacted(dict(value), redact))
 
 

@@ -1,4 +1,4 @@
-"""Redaction of output as it comes: what may be the beginning of a secret is held back."""
+"""Redacts output as it arrives, holding back what may be the start of a secret."""
 
 from __future__ import annotations
 
@@ -17,32 +17,31 @@ __all__ = [
 ]
 
 
-# -- Redacting output while it comes: a secret that arrives in two pieces is still taken out.
+# -- Redacting output as it arrives: a secret in two pieces is still redacted.
 
 
 HELD = 8 << 10
-"""Characters of one line that are held back, at most."""
+"""Maximum held characters of one line."""
 KEY_HELD = 64 << 10
-"""Characters of a private key that has not ended."""
+"""Maximum held characters of an unfinished private key."""
 CONTEXT = 2 << 10
-"""Characters of the line that were shown already and are looked at again with what follows."""
+"""Characters of the line that were already shown and are matched again with the text that follows."""
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff"
 _BEFORE_UNSPACED = re.compile(rf"[A-Za-z0-9_.,!?{_UNSPACED}-]*[{_UNSPACED}]")
-"""The beginning of a word up to its last sign of a script that writes no spaces, and before anything such as ``://``."""
+"""The start of a word up to its last character of a script without spaces, and before anything such as ``://``."""
 _BREAK = re.compile(rf"[ \t\r\n{_UNSPACED}]")
-"""What may end a word."""
+"""Characters that may end a word."""
 SHORT, LONG = 64, 1 << 10
-"""Held characters up to which each piece is looked at, without and with the end of a word in it."""
+"""Held characters up to which each piece is redacted, without and with the end of a word in it."""
 _OPEN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.-]*\Z")
 
 
 def safe_end(text: str) -> int:
-    """How much of a text, whose end has not come, can be shown: what follows will not make a secret of it. Pure.
+    """Return how much of an unfinished text can be shown: later text cannot make a secret of it. Pure.
 
-    Whole lines are, but for a private key that has not ended, and for one that says that the next holds a secret. Of
-    the last line it is all but its last word, and only what stands before the first name of a secret, or right
-    after that. Where a script writes no spaces, as those of China and Japan, each of its signs ends a word: no secret
-    of a known form has one.
+    Complete lines can, except an unfinished private key and a line that announces a secret on the next one. Of the last
+    line, all but the last word can, up to the first name of a secret. In scripts without spaces, such as Chinese and
+    Japanese, each character ends a word, because no known form of a secret contains one.
     """
     line = text.rfind("\n") + 1
     tail = text[line:]
@@ -61,22 +60,22 @@ def safe_end(text: str) -> int:
 
 
 class StreamRedactor:
-    """One stream of one call. Not for several tasks at once."""
+    """The redactor of one stream of one call. Not for several tasks at once."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._raw = ""
-        """The line that has begun: first what was shown of it, then what is held."""
+        """The unfinished line: first the shown part, then the held part."""
         self._shown = ""
-        """What was shown of it, redacted."""
+        """The shown part, redacted."""
         self._done = 0
-        """How much of it was shown."""
+        """The length of the shown part."""
         self._swallow = False
         self._enough = 0
-        """So many characters are held when it is looked again whether some can be shown."""
+        """The number of held characters from which the text is checked again."""
 
     def feed(self, text: str) -> str:
-        """The next piece; returns what can be shown now, redacted."""
+        """Add a piece, and return what can be shown now, redacted."""
         text = self._after_secret(text)
         self._raw += text
         limit = KEY_HELD if "-----BEGIN" in self._raw else HELD
@@ -93,7 +92,7 @@ class StreamRedactor:
         return self._show(end)
 
     def _may_show(self, text: str, limit: int) -> bool:
-        """Whether to look: at each piece of a word of megabytes it would be a long look, and for nothing."""
+        """Return whether to check for text to show: checking a long word at each piece would be slow."""
         held = len(self._raw) - self._done
         if not text or held > limit or "\n" in text:
             return bool(text)
@@ -102,11 +101,11 @@ class StreamRedactor:
 
     @property
     def rest(self) -> str:
-        """What is held, redacted as if nothing followed."""
+        """The held text, redacted as if it were complete."""
         return self._new(self._redactor.text(self._raw))
 
     def flush(self) -> str:
-        """The same, as the end of the stream: nothing is held any more."""
+        """End the stream, and return the held text, redacted."""
         rest = self.rest
         self._raw = self._shown = ""
         self._done = self._enough = 0
@@ -126,7 +125,7 @@ class StreamRedactor:
         return new
 
     def _forced(self) -> int:
-        """Too much is held: a place where no secret is split, or all of it."""
+        """Return an end that splits no secret if too much is held, or the end of the text."""
         whole = self._redactor.text(self._raw)
         for back in (HELD // 8, HELD // 4, HELD // 2):
             end = len(self._raw) - back
@@ -136,7 +135,7 @@ class StreamRedactor:
         return len(self._raw)
 
     def _after_secret(self, text: str) -> str:
-        """The text without the rest of a secret that was too long to be held."""
+        """Return the text without the rest of a secret that was too long to be held."""
         if not self._swallow:
             return text
         rest = re.sub(r"\A[^\s\"']+", "", text)
@@ -145,32 +144,32 @@ class StreamRedactor:
 
 
 def _alike(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Return the length of the common prefix."""
     if one.startswith(other):
         return len(other)
     return next(number for number, pair in enumerate(zip(one, other + "\0", strict=False)) if pair[0] != pair[1])
 
 
-# -- Output that people see while it comes, without secrets, also where a part of it was passed over.
+# -- Live output for the operator, redacted, also if a part of it was skipped.
 
 
 GAP = "\n[output came faster than it is shown: some is left out here]\n"
 KEPT = 64 << 10
-"""Characters behind a gap that are looked at, for a place to go on from."""
+"""Characters after a gap that are searched for a position to resume at."""
 _KEY_END = "-----END"
 
 
 class ProgressStream:
-    """One stream of one call. Not for several tasks at once."""
+    """The progress of one stream of one call. Not for several tasks at once."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._stream = StreamRedactor(redactor)
         self._behind: str | None = None
-        """What came since the gap and was not shown; None where there is no gap."""
+        """What has arrived since the gap and was not shown; None without a gap."""
 
     def feed(self, text: str) -> str:
-        """The next piece; returns what can be shown now."""
+        """Add a piece, and return what can be shown now."""
         if self._behind is None:
             return self._stream.feed(text)
         behind = (self._behind + text)[-KEPT:]
@@ -179,27 +178,27 @@ class ProgressStream:
             self._behind = behind
             return ""
         self._behind = None
-        self._stream.feed(behind[:start])  # a secret of several lines may have begun there
+        self._stream.feed(behind[:start])  # a secret of several lines may start there
         return GAP + self._stream.feed(behind[start:])
 
     def skip(self) -> None:
-        """What comes next does not follow what came: it is shown from a line on."""
-        self._stream = StreamRedactor(self._redactor)  # what it holds may be the beginning of a secret
+        """Start a gap: the next piece does not follow the last one, and is shown from its next line on."""
+        self._stream = StreamRedactor(self._redactor)  # the held text may be the start of a secret
         self._behind = ""
 
     @property
     def rest(self) -> str:
-        """What is held, redacted as if nothing followed."""
+        """The held text, redacted as if it were complete."""
         return self._stream.rest
 
     def flush(self) -> str:
-        """The same, as the end of the stream: nothing is held any more."""
+        """End the stream, and return the held text, redacted."""
         gap = "" if self._behind is None else GAP
         self._behind = None
         return gap + self._stream.flush()
 
 
 def safe_resume_offset(text: str) -> int | None:
-    """Where output whose beginning is not there goes on: at a line of its second half, behind any private key. Pure."""
+    """Return where to resume output with a missing start: at a line in its second half, after any private key. Pure."""
     line = text.find("\n", max(text.rfind(_KEY_END), len(text) // 2))
     return line + 1 if line >= 0 else None

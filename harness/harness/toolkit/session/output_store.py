@@ -1,4 +1,4 @@
-"""Long outputs, kept to be read in parts, and the tool that reads them."""
+"""Stores long outputs, and the tool that reads them in pages."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ __all__ = [
 ]
 
 
-# -- Whole outputs, kept on this machine for as long as somebody may want to read on: private files with a quota.
+# -- Complete outputs, stored on this machine for reading them in pages: private files with a quota.
 #
-# Several processes may share one directory. What is kept was redacted before.
+# Several processes may share one directory. The stored texts are already redacted.
 
 
 log = logging.getLogger(__name__)
@@ -46,15 +46,15 @@ _HANDLE = re.compile(rf"{SCHEME}([0-9a-f]{{24}})")
 _OURS = re.compile(r"\.?[0-9a-f]{24}\.(?:txt|new)")
 _LOCK = ".lock"
 ENCODING = ("utf-8", "surrogatepass")
-"""Every text comes back as it was, also one that holds bytes which were no text."""
+"""Restores every text exactly, including single surrogates from bytes that were not text."""
 PAGE = 15_000
 UNFINISHED = 3_600.0
-"""Seconds after which a file that was never finished is of a process that is gone."""
+"""Seconds after which an unfinished file must be from a process that has exited."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputQuota:
-    """How much is kept: bytes and number of all outputs, bytes of one, and for how many seconds."""
+    """Limits of the stored outputs: total bytes, bytes of one, number, and age in seconds."""
 
     total: int = 256 << 20
     one: int = 32 << 20
@@ -64,7 +64,7 @@ class OutputQuota:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of an output. ``next`` is the offset of what follows; None at the end. All in characters."""
+    """A part of an output. ``next`` is the offset of the next part; None at the end. All in characters."""
 
     text: str
     offset: int
@@ -73,16 +73,17 @@ class Page:
 
 
 def outputs_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """``$XDG_STATE_HOME/harness/outputs``, or ``~/.local/state/harness/outputs``."""
+    """Return ``$XDG_STATE_HOME/harness/outputs``, or ``~/.local/state/harness/outputs``."""
     return state_home(environ) / "outputs"
 
 
 class OutputStore(OutputStoreBase):
-    """Outputs as files, 0600 in a directory that is 0700.
+    """Outputs as files with mode 0600 in a directory with mode 0700.
 
     Args:
-        directory: where; :func:`outputs_directory` when not given.
-        clock: seconds since the epoch.
+        directory: the default is :func:`outputs_directory`.
+        quota: limits of the stored outputs.
+        clock: returns the Unix time.
     """
 
     def __init__(
@@ -97,25 +98,28 @@ class OutputStore(OutputStoreBase):
         self._clock = clock
 
     async def keep(self, call_id: str, text: str) -> str:
-        """Keep a text. When that is not possible (a full disk, a directory of somebody else) it is logged, and the
-        handle is empty: the call's result is worth more than its copy.
+        """Store a text and return its handle.
+
+        Returns:
+            An empty handle if that failed, such as on a full disk: the result must not fail for lack of a copy.
         """
         return await to_thread.run_sync(self._keep, call_id, text)
 
     async def page(self, handle: str, offset: int = 0, limit: int = PAGE) -> Page:
-        """A part of a kept output.
+        """Return a part of a stored output.
 
         Args:
-            offset: characters from the beginning; a negative one counts from the end.
-            limit: characters, at most.
+            handle: from :meth:`keep`.
+            offset: characters from the start; a negative one counts from the end.
+            limit: maximum number of characters.
 
         Raises:
-            FileNotFound: there is no such output, or it is no longer kept.
-            PermissionDenied: what is there is not ours alone.
+            FileNotFound: there is no such output, or it was deleted.
+            PermissionDenied: the file or directory is not private to the user.
         """
         return await to_thread.run_sync(partial(self._page, handle, offset, limit))
 
-    # -- in a worker thread
+    # -- In a worker thread.
 
     def _keep(self, call_id: str, text: str) -> str:
         data = text.encode(*ENCODING)
@@ -157,7 +161,7 @@ class OutputStore(OutputStoreBase):
 
     @contextmanager
     def _opened(self, *, make: bool) -> Iterator[int]:
-        """The directory, which must be ours alone.
+        """Open the directory, which must be private to the user.
 
         Raises:
             OSError: it is not.
@@ -182,7 +186,7 @@ def _check(info: os.stat_result, kind: Callable[[int], bool]) -> None:
 
 
 def _write(place: int, name: str, data: bytes) -> None:
-    """All of it under its name, or nothing."""
+    """Write a complete file under its name, or nothing."""
     fresh = f".{name}.new"
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place)
     try:
@@ -196,7 +200,7 @@ def _write(place: int, name: str, data: bytes) -> None:
 
 @contextmanager
 def _locked(place: int) -> Iterator[None]:
-    """Only one process makes room at a time; the lock goes with the file."""
+    """Let only one process at a time delete old outputs; closing the file releases the lock."""
     file = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -237,7 +241,7 @@ def _all(place: int) -> list[_StoredOutput]:
 
 
 def _surplus(kept: list[_StoredOutput], quota: OutputQuota, size: int, now: float) -> list[_StoredOutput]:
-    """What has to go before ``size`` more bytes come: what is too old, then the oldest. Pure."""
+    """Return what to delete before storing ``size`` more bytes: outputs that are too old, then the oldest. Pure."""
     limits = {True: quota.age, False: UNFINISHED}
     gone = [one for one in kept if now - one.changed > limits[one.whole]]
     staying = sorted((one for one in kept if one not in gone and one.whole), key=lambda one: (one.changed, one.name))
@@ -252,7 +256,7 @@ def _surplus(kept: list[_StoredOutput], quota: OutputQuota, size: int, now: floa
     return gone
 
 
-# -- The tool with which a model reads on where the result of a call was cut.
+# -- The tool with which a model reads the rest of a truncated result.
 
 
 SHOWN = 15_000
@@ -266,7 +270,7 @@ class _Arguments(Arguments):
 
 
 class ReadOutput(Tool[_Arguments]):
-    """``read_output``. It reads what is kept on this machine, never the target."""
+    """``read_output``. It reads stored outputs on this machine, never on the target."""
 
     def __init__(self, store: OutputStore) -> None:
         text = "Read on in a result that was too long to be shown whole. The result names its handle where it was cut."

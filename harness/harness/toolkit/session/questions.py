@@ -1,7 +1,7 @@
-"""Questions of an agent to its user: what is asked, who asks it, and what came back.
+"""Questions of an agent to its user, and the answers.
 
-Every front end sees ``QuestionAsked`` and ``QuestionAnswered``, also when nobody is there to answer. A model has no way
-to answer: replies come from the :class:`Questioner` of the session alone.
+Every user interface receives ``QuestionAsked`` and ``QuestionAnswered``, even if no user can answer. A model cannot
+answer: replies only come from the session's :class:`Questioner`.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = [
 ]
 
 ANSWER_LIMIT = 3600.0
-"""Seconds until a question that nobody answers is given up."""
+"""Seconds after which an unanswered question is cancelled."""
 OTHER_LIMIT = 10_000
-"""Characters of an answer in the user's own words."""
+"""Maximum characters of an answer in the user's own words."""
 OTHER = "Other:"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One answer to choose."""
+    """One selectable answer."""
 
     label: str
     description: str = ""
@@ -55,19 +55,19 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class UserQuestion:
-    """One question. An answer in the user's own words is always possible beside the options."""
+    """One question. The user can always answer in their own words instead of selecting an option."""
 
     question: str
     options: tuple[Option, ...]
     header: str = ""
-    """A word or two that name it."""
+    """A name of one or two words."""
     multi_select: bool = False
-    """Several options may be chosen."""
+    """Whether several options may be selected."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionSet:
-    """Questions that are asked together, redacted. Their texts are a model's: spell out control characters."""
+    """Questions that are asked together, redacted. Their texts are from a model: escape control characters."""
 
     request_id: str
     questions: tuple[UserQuestion, ...]
@@ -78,40 +78,40 @@ class QuestionSet:
 
 @dataclass(frozen=True, slots=True)
 class QuestionReply:
-    """The answer to one question: numbers of its options, from 0, or a text of the user's own, or both."""
+    """The answer to one question: indexes of its options, starting at 0, or the user's own text, or both."""
 
     chosen: tuple[int, ...] = ()
     other: str = ""
 
 
 Replies = tuple[QuestionReply, ...]
-"""One for each question, in their order."""
+"""One reply for each question, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionResult:
-    """What came of questions: the replies, or why there are none."""
+    """The result of questions: the replies, or why there are none."""
 
     replies: Replies = ()
     failure: Literal["", "no_user", "cancelled", "timeout"] = ""
 
 
 class Questioner(ABC):
-    """Asks a person."""
+    """Asks the user."""
 
     def present(self) -> bool:
-        """Whether somebody is there now. The default says so."""
+        """Return whether a user can answer now. The default is True."""
         return True
 
-    def expect(self, asked: QuestionSet) -> None:  # noqa: B027  # most questioners have nothing to do here
-        """Called before the questions are published, so that an answer to the event cannot come too early."""
+    def expect(self, asked: QuestionSet) -> None:  # noqa: B027  # optional
+        """Prepare for answers; called before the questions are published, so that no answer arrives too early."""
 
-    def forget(self, asked: QuestionSet) -> None:  # noqa: B027  # as above
-        """Called when they are over, however they ended."""
+    def forget(self, asked: QuestionSet) -> None:  # noqa: B027  # optional
+        """Clean up; called when the questions have ended for any reason."""
 
     @abstractmethod
     async def ask(self, asked: QuestionSet) -> Replies | None:
-        """Wait for the replies; None: the person gave none. Out of time, it is cancelled."""
+        """Wait for the replies and return them; None if the user declined. Cancelled on a timeout."""
 
 
 @dataclass(slots=True)
@@ -122,33 +122,33 @@ class _Waiting:
 
 
 class EventQuestioner(Questioner):
-    """The question is the ``QuestionAsked`` event; who sees it answers with its ``request_id``."""
+    """Asks with the ``QuestionAsked`` event; a subscriber answers with its ``request_id``."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
 
     def expect(self, asked: QuestionSet) -> None:
-        """Take answers from now on."""
+        """Start accepting answers."""
         self._waiting[asked.request_id] = _Waiting(asked)
 
     def forget(self, asked: QuestionSet) -> None:
-        """Take no more answers."""
+        """Stop accepting answers."""
         self._waiting.pop(asked.request_id, None)
 
     async def ask(self, asked: QuestionSet) -> Replies | None:
-        """Wait until somebody answers."""
+        """Wait until a subscriber answers."""
         waiting = self._waiting[asked.request_id]
         await waiting.came.wait()
         return waiting.replies
 
     def answer(self, request_id: str, replies: Replies | None, *, agent_id: str = "") -> bool:
-        """Answer; None declines. The first answer counts.
+        """Answer a question; None declines. The first answer counts.
 
-        Returns False, and changes nothing, when nobody waits for it (any more), or when an agent answers: that is for
-        people.
+        Returns:
+            False if no question is waiting for it, or an agent tries to answer; nothing is changed then.
 
         Raises:
-            ValueError: the replies do not fit the questions.
+            ValueError: the replies do not match the questions.
         """
         waiting = self._waiting.get(request_id)
         if waiting is None or waiting.came.is_set() or agent_id:
@@ -161,22 +161,22 @@ class EventQuestioner(Questioner):
 
     @property
     def pending(self) -> tuple[QuestionSet, ...]:
-        """The questions that wait."""
+        """The questions that wait for an answer."""
         return tuple(waiting.asked for waiting in self._waiting.values() if not waiting.came.is_set())
 
 
 class PresetAnswers(Questioner):
-    """Answers that a front end has collected already, by header or, without one, by the question's text.
+    """Answers that a user interface has already collected, by header or, without one, by the question's text.
 
-    A value is a label, a text of the user's own (``Other: ...``, or whatever is no label), or a list of these. A
-    question without an answer declines all.
+    A value is a label, a text in the user's own words (``Other: ...``, or any other text), or a list of these. If one
+    question has no answer, all are declined.
     """
 
     def __init__(self, answers: Mapping[str, Json]) -> None:
         self._answers = answers
 
     async def ask(self, asked: QuestionSet) -> Replies | None:
-        """The answers to these questions."""
+        """Return the answers to these questions."""
         found = [self._answers.get(one.header or one.question) for one in asked.questions]
         if any(answer is None for answer in found):
             return None
@@ -192,10 +192,10 @@ def _given(question: UserQuestion, answer: Json) -> QuestionReply:
 
 
 def check_replies(questions: Sequence[UserQuestion], replies: Sequence[QuestionReply]) -> None:
-    """Refuse replies that do not fit the questions. Pure.
+    """Refuse replies that do not match the questions. Pure.
 
     Raises:
-        ValueError: one is missing, empty or too long, or names an option that is not there, or too many.
+        ValueError: a reply is missing, empty or too long, or selects an unknown option or too many.
     """
     if len(replies) != len(questions):
         raise ValueError(f"there are {len(replies)} answers to {len(questions)} questions")
@@ -219,7 +219,7 @@ def _problem(question: UserQuestion, reply: QuestionReply) -> str:
 
 
 def questions_json(questions: Sequence[UserQuestion]) -> Json:
-    """Questions as the event has them. Pure."""
+    """Return questions as the event contains them. Pure."""
     return [
         {
             "question": one.question,
@@ -232,7 +232,7 @@ def questions_json(questions: Sequence[UserQuestion]) -> Json:
 
 
 def replies_json(questions: Sequence[UserQuestion], replies: Sequence[QuestionReply]) -> Json:
-    """Replies as the event and the result have them: with the labels of what was chosen. Pure."""
+    """Return replies as the event and the result contain them: with the labels of selected options. Pure."""
     return [
         {
             "question": question.question,
@@ -247,19 +247,21 @@ def replies_json(questions: Sequence[UserQuestion], replies: Sequence[QuestionRe
 async def ask_user(
     ctx: ToolContext, questions: Sequence[UserQuestion], *, limit: float = ANSWER_LIMIT
 ) -> QuestionResult:
-    """Ask the session's user, and tell everybody who watches. Texts are redacted before anybody sees them.
+    """Ask the session's user and publish the events. Texts are redacted before they are shown.
 
     Args:
-        limit: seconds to wait.
+        ctx: the call's context.
+        questions: the questions to ask together.
+        limit: timeout in seconds.
 
     Raises:
-        ToolError: whoever asks for us failed, or returned what was not asked.
+        ToolError: the questioner failed, or returned replies that do not match.
     """
     redacted = tuple(_redacted(one, ctx) for one in questions)
     asked = QuestionSet(uuid.uuid4().hex, redacted, ctx.session_id, ctx.agent_id, ctx.execution.identity)
     answered = QuestionResult(failure="cancelled")
     if ctx.questioner is not None:
-        ctx.questioner.expect(asked)  # before anybody can see the question
+        ctx.questioner.expect(asked)  # before subscribers can see the question
     try:
         ctx.publish(QuestionAsked(request_id=asked.request_id, questions=questions_json(redacted)))
         answered = await _answered(ctx.questioner, asked, limit)
@@ -297,7 +299,7 @@ async def _replies(questioner: Questioner, asked: QuestionSet) -> Replies | None
             check_replies(asked.questions, replies)
     except HarnessError:
         raise
-    except Exception as error:  # whoever asks is not the tool that wants to know
+    except Exception as error:  # a defect of the questioner, not of the tool
         problem = f"the question could not be asked: {type(error).__name__}: {error}"
         raise ToolError(problem, hint="this is a defect of the front end") from error
     return None if replies is None else tuple(replies)

@@ -1,4 +1,4 @@
-"""Skills: instructions of the operator, found in directories and read when they are asked for."""
+"""Skills: instructions of the operator, found in directories and loaded on demand."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ __all__ = [
 ]
 
 
-# -- What counts of the front matter of a ``SKILL.md``.
+# -- The front matter of a ``SKILL.md``.
 
 
 class SkillError(HarnessError):
-    """A skill is not there, or cannot be used."""
+    """A skill does not exist or cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """The name and the description; other keys are for others."""
+    """The name and the description; other keys are ignored."""
 
     name: str
     description: str
 
 
 def split_front(data: bytes) -> tuple[FrontMatter, str]:
-    """The front matter of a ``SKILL.md``, and the text below it. Pure.
+    """Return the front matter of a ``SKILL.md``, and the text below it. Pure.
 
     Raises:
-        SkillError: it has none, or one that is wrong.
+        SkillError: the front matter is missing or invalid.
     """
     try:
         found = split_front_matter(data, "SKILL.md")
@@ -67,28 +67,28 @@ def split_front(data: bytes) -> tuple[FrontMatter, str]:
         raise SkillError(error.message, hint=error.hint) from error
 
 
-# -- Skills: folders of this machine with instructions for an agent, and what these need.
+# -- Skills: directories on this machine with instructions for an agent and the files that these need.
 #
-# A folder ``NAME`` holds ``SKILL.md``: a YAML front matter with ``name`` (the folder's) and ``description``, then
-# the instructions. Other files in it are read by the agent, or uploaded to the target. They are in ``skills/``
-# beside the user's settings, and in ``.harness/skills/`` of the current directory when that is trusted: what they
-# say is done with the operator's rights.
+# A directory ``NAME`` contains ``SKILL.md``: a YAML front matter with ``name`` (the directory's) and ``description``,
+# then the instructions. The agent reads its other files, or they are uploaded to the target. Skills are in ``skills/``
+# next to the user's settings, and in ``.harness/skills/`` of the current directory if that is trusted: agents follow
+# them with the operator's rights.
 
 
 FILE = "SKILL.md"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 TEXT_LIMIT = 40 << 10
-"""Bytes of ``SKILL.md``: all of it fits into one answer, because half of the instructions are other instructions."""
+"""Maximum bytes of ``SKILL.md``: it must fit into one result, because incomplete instructions are different ones."""
 FILES_LIMIT = 100
 SIZE_LIMIT = 10 << 20
-"""Bytes of all files of a skill."""
+"""Maximum bytes of all files of a skill."""
 DEPTH_LIMIT = 8
 SKILLS_LIMIT = 200
 
 
 @dataclass(frozen=True, slots=True)
 class SkillInfo:
-    """What is known of a skill before it is used."""
+    """A skill before it is loaded."""
 
     name: str
     description: str
@@ -106,7 +106,7 @@ class SkillList:
 
 @dataclass(frozen=True, slots=True)
 class SkillFile:
-    """A file beside the instructions; ``path`` starts from the skill's folder."""
+    """An additional file of a skill; ``path`` is relative to the skill's directory."""
 
     path: str
     size: int
@@ -115,7 +115,7 @@ class SkillFile:
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill's instructions, and the files beside them. ``left_out`` are links and other things that are no files."""
+    """A skill's instructions and its other files. ``left_out`` are symbolic links and other non-regular files."""
 
     info: SkillInfo
     body: str
@@ -124,31 +124,31 @@ class Skill:
 
 
 def skill_roots() -> tuple[SkillRoot, ...]:
-    """The user's directory, and that of the current directory when it is trusted. The first one that has a name wins.
+    """Return the user's directory, and the current directory's if it is trusted; the first one with a name wins.
 
     Raises:
-        ConfigError: the settings cannot be read, so that nobody knows what is trusted.
+        ConfigError: the settings cannot be read, so it is unknown which directories are trusted.
     """
     return tuple(root for root in operator_directories("skills") if root.trusted)
 
 
 class SkillLibrary:
-    """The skills of this machine, read anew each time. Everything blocks.
+    """The skills of this machine, read again on each use. Everything blocks.
 
     Args:
-        roots: says where they are.
+        roots: returns the directories.
     """
 
     def __init__(self, roots: Callable[[], Sequence[SkillRoot]] = skill_roots) -> None:
         self._roots = roots
 
     def list(self) -> SkillList:
-        """All skills; what is wrong with one keeps no other from being used."""
+        """Return all skills; an invalid one does not affect the others."""
         found: dict[str, SkillInfo] = {}
         problems: list[str] = []
         try:
             roots = tuple(self._roots())
-        except (HarnessError, OSError, RuntimeError) as error:  # no home, or a current directory that is gone
+        except (HarnessError, OSError, RuntimeError) as error:  # no home directory, or a deleted working directory
             return SkillList(problems=(f"the skills are not known: {error}",))
         for root in roots:
             for directory in _folders(root, problems):
@@ -163,10 +163,10 @@ class SkillLibrary:
         return SkillList(tuple(found[name] for name in sorted(found)), tuple(problems))
 
     def load(self, name: str) -> Skill:
-        """A skill with its instructions.
+        """Return a skill with its instructions.
 
         Raises:
-            SkillError: there is none, or it cannot be used.
+            SkillError: it does not exist or cannot be used.
         """
         info = self._find(name)
         info, body = _info(info.directory, info.origin)
@@ -174,10 +174,10 @@ class SkillLibrary:
         return Skill(info, body, files, left_out)
 
     def read(self, skill: Skill, path: str) -> bytes:
-        """One of the skill's files.
+        """Return the content of one of the skill's files.
 
         Raises:
-            SkillError: the skill has no such file, or it has changed.
+            SkillError: the skill has no such file, or the file cannot be read.
         """
         if path not in {file.path for file in skill.files}:
             close = get_close_matches(path, [file.path for file in skill.files], n=1)
@@ -199,7 +199,7 @@ class SkillLibrary:
 
 
 def digest_of(contents: Iterable[tuple[SkillFile, bytes]]) -> str:
-    """A short name for exactly these files. Pure."""
+    """Return a short hash of exactly these files. Pure."""
     found = hashlib.sha256()
     for file, data in contents:
         found.update(f"{file.path}\0{file.executable}\0{len(data)}\0".encode("utf-8", "surrogateescape") + data)
@@ -223,7 +223,7 @@ def _folders(root: SkillRoot, problems: list[str]) -> Iterator[Path]:
 
 
 def _info(directory: Path, origin: Origin) -> tuple[SkillInfo, str]:
-    """What the front matter says, and the instructions.
+    """Return a skill's front matter and its instructions.
 
     Raises:
         SkillError: it cannot be used.
@@ -237,7 +237,7 @@ def _info(directory: Path, origin: Origin) -> tuple[SkillInfo, str]:
 
 
 def _read(path: Path, limit: int) -> bytes:
-    """A file, when nobody else can have written it: what it says is done as the operator."""
+    """Read a file that only its owner can have written: agents follow it with the operator's rights."""
     try:
         return read_operator_file(path, limit)
     except FileRefusedError as error:
@@ -245,7 +245,7 @@ def _read(path: Path, limit: int) -> bytes:
 
 
 def _files(directory: Path) -> tuple[tuple[SkillFile, ...], tuple[str, ...]]:
-    """The regular files below a folder but its instructions, and what else is there."""
+    """Return the regular files below a directory except its instructions, and everything else there."""
     found: list[SkillFile] = []
     left_out: list[str] = []
     for path, info in _below(directory, "", DEPTH_LIMIT):
@@ -261,7 +261,7 @@ def _files(directory: Path) -> tuple[tuple[SkillFile, ...], tuple[str, ...]]:
 
 
 def _below(directory: Path, prefix: str, depth: int) -> Iterator[tuple[str, os.stat_result | None]]:
-    """Everything that is no directory, by path; a directory that is too deep or cannot be read has no state."""
+    """Yield everything but directories, by path; a directory that is too deep or unreadable has no ``stat`` result."""
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:
