@@ -143,7 +143,7 @@ def test_wrong_rights_of_the_directory_are_told_apart_from_a_changed_record(audi
     done = audited.run("audit", "verify")
     assert done.returncode == 1
     assert done.stdout.decode().splitlines()[0] == "8 records, from 1 to 8, verified"
-    assert f"other users may look into {directory}, and no call runs" in done.stderr.decode()
+    assert f"{directory} is accessible to other users, and no call runs" in done.stderr.decode()
     assert f": chmod 700 {directory}" in done.stderr.decode()
     tamper(place_of(audited), "DELETE FROM records WHERE seq = 4")
     report = json.loads(audited.run("--json", "audit", "verify").stdout)
@@ -157,7 +157,7 @@ def test_an_audit_that_cannot_be_looked_at_is_not_called_changed(audited: Progra
     directory.symlink_to("elsewhere")
     done = audited.run("audit", "verify")
     assert (done.returncode, done.stdout) == (125, b"")
-    assert f"the audit in {directory} cannot be checked: it is no directory" in done.stderr.decode()
+    assert f"the audit log in {directory} cannot be verified: it is no directory" in done.stderr.decode()
 
 
 def test_one_call_without_an_outcome_is_one(program: Program) -> None:

@@ -181,7 +181,7 @@ async def test_a_call_of_which_nobody_knows_is_told_of_once(seats: Seats) -> Non
     await second.on_screen("»", "scripted", "idle")
     second.press("C-d")
     assert await second.ended() == 0
-    assert second.history.count("the outcome of 1 earlier call(s)") == 1
+    assert second.history.count("1 earlier call(s) on this target") == 1
 
 
 @pytest.mark.timeout(300)

@@ -142,7 +142,7 @@ async def test_a_full_disk_stops_what_changes_something_and_loses_nothing(
         with closing(sqlite3.connect(place.database)) as db:
             assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     assert "cannot be written" in caplog.text
-    assert "is written again" in caplog.text
+    assert "is writable again" in caplog.text
 
 
 @pytest.mark.parametrize("disk", DISKS)
@@ -154,7 +154,7 @@ async def test_a_ledger_that_cannot_be_opened_on_a_full_disk_says_so_and_is_whol
         async with open_audit_log(place.directory) as ledger:
             await ledger.begin(entry("c1"))
             await ledger.end("c1", CallStatus.OK, "")
-        with full(), pytest.raises(HarnessError, match="the audit cannot be kept in") as refused:
+        with full(), pytest.raises(HarnessError, match="the audit log cannot be written in") as refused:
             async with open_audit_log(place.directory):
                 raise AssertionError
         assert "free some space" in refused.value.hint
@@ -180,9 +180,9 @@ async def test_without_room_for_the_ledger_what_changes_nothing_runs_with_a_warn
                 async with open_executor(execution, settings) as executor:
                     read = await executor.call(ToolCall("read_file", {"path": f"{tmp_path}/seen"}))
                     wrote = await executor.call(ToolCall("write_file", {"path": f"{tmp_path}/new", "content": "x"}))
-            assert "what does run is not recorded" in caplog.text
+            assert "other calls are not recorded" in caplog.text
             assert (read.status, wrote.status) == (CallStatus.OK, CallStatus.ERROR)
-            assert "nothing was run: the audit cannot be kept in" in wrote.result.text
+            assert "nothing was run: the audit log cannot be written in" in wrote.result.text
             assert not (tmp_path / "new").exists()
             assert_is_readable(place)
             place.directory.chmod(0o755)
@@ -214,7 +214,7 @@ async def test_what_was_written_can_be_read_on_a_read_only_file_system(
         assert_is_readable(place)
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
         if killed:
-            with pytest.raises(HarnessError, match="a copy cannot be made"):
+            with pytest.raises(HarnessError, match="a copy cannot be created"):
                 kept(place)
         else:
             assert_is_readable(place)

@@ -222,11 +222,11 @@ class Toolkit:
         try:
             found = await self.ledger.reconcile(execution, self.redactor.text)
         except HarnessError as error:
-            log.warning("what came of earlier calls could not be found out: %s", error)
+            log.warning("outcomes of earlier calls could not be determined: %s", error)
             return
         new = sum(call.state != "unknown" for call in found.unclear)  # the others were reported earlier
         if new:
-            log.warning("the outcome of %d earlier call(s) on this target is unknown (harness audit orphans)", new)
+            log.warning("%d earlier call(s) on this target have an unknown outcome; see harness audit orphans", new)
 
 
 @asynccontextmanager
@@ -327,7 +327,7 @@ async def _catalogue(
         fetched = [FixedSource(source.name, tuple(await source.tools())) for source in sources]
         return await to_thread.run_sync(partial(load_catalogue, settings, sources=fetched))
     if sources:
-        raise ValueError("the catalogue is loaded already: give the sources to load_catalogue")
+        raise ValueError("the catalogue is already loaded: pass the sources to load_catalogue")
     return loaded if profile is None else replace(loaded, registry=offered(settings, loaded.known, profile))
 
 
@@ -338,7 +338,7 @@ async def _ledger(files: AsyncExitStack, retention: Retention) -> SqliteAuditLog
     except HarnessError as error:
         if not is_disk_full(error):
             raise
-        log.warning("%s; nothing that changes something runs, and what does run is not recorded", error)
+        log.warning("%s; mutating calls are refused, and other calls are not recorded", error)
         return DiskFullAuditLog(error)
 
 

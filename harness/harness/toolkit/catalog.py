@@ -102,9 +102,7 @@ class ToolSettings:
             left = registry.exclude(*self.exclude)  # an unknown name is an error
             chosen = chosen.filter(lambda tool: left.get(tool.name) is not None)
         except ValueError as error:
-            raise ConfigError(
-                f"[tools] of the settings: {error}", hint="harness tools list shows what there is"
-            ) from error
+            raise ConfigError(f"[tools] of the settings: {error}", hint="harness tools list shows all tools") from error
         return chosen.read_only() if self.read_only else chosen
 
     def offered(self, chosen: Registry) -> Registry:
@@ -230,8 +228,8 @@ def load_catalogue(
         try:
             registry.add_source(source, tools)
         except ValueError as error:
-            problems.append(f"the tools of {source} are left out: {error}")
-    problems += [f"a type of sub-agents is left out: {problem}" for problem in AgentTypeFiles().list().problems]
+            problems.append(f"the tools of {source} are skipped: {error}")
+    problems += [f"a sub-agent type is skipped: {problem}" for problem in AgentTypeFiles().list().problems]
     for own in sources:
         _add(registry, own)
     known = settings.choose(registry)
@@ -241,7 +239,7 @@ def load_catalogue(
 def _add(registry: Registry, source: FixedSource) -> None:
     try:
         if is_builtin(source.name):
-            raise ValueError(f"the name {source.name!r} is reserved for the tools of harness")
+            raise ValueError(f"the name {source.name!r} is reserved for harness's own tools")
         registry.add_source(source.name, [adopted(tool) for tool in source.fixed])
     except ValueError as error:
         raise ConfigError(f"the tools of {source.name} cannot be added: {error}") from error
@@ -298,9 +296,9 @@ def _declared(directory: Path, problems: list[str]) -> _Sources:
         try:
             yield f"file:{path.name}", tuple(CommandTool(spec) for spec in parse_specs(_read(path), path))
         except ConfigError as error:
-            problems.append(f"declared tools are left out: {error}")
+            problems.append(f"declared tools are skipped: {error}")
         except (OSError, ValueError) as error:
-            problems.append(f"declared tools are left out: {path}: {error}")
+            problems.append(f"declared tools are skipped: {path}: {error}")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -312,5 +310,5 @@ def _read(path: Path) -> dict[str, Any]:
         if not stat.S_ISREG(info.st_mode):
             raise ConfigError(f"{path} is not a regular file")
         if info.st_uid not in {os.geteuid(), 0} or info.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
-            raise ConfigError(f"{path} can be written by others", hint=f"own it, and chmod go-w {path}")
+            raise ConfigError(f"{path} is writable by others", hint=f"own it, and chmod go-w {path}")
         return tomllib.load(file)

@@ -297,7 +297,7 @@ class Tool(ABC, Generic[A]):
 
     def __init__(self, name: str, description: str, arguments: type[A], traits: Traits | None = None) -> None:
         if not NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a tool: use letters, digits, _ and -, 64 at most")
+            raise ValueError(f"{name!r} is not a valid tool name: use letters, digits, _ and -, at most 64")
         self.name = name
         self.description = description
         self.arguments = arguments

@@ -72,13 +72,13 @@ class Parameter(_Strict):
         if self.flag and self.positional:
             raise ValueError(f"{self.name}: flag and positional contradict each other")
         if self.flag and not FLAG.fullmatch(self.flag):
-            raise ValueError(f"{self.name}: {self.flag!r} is no flag")
+            raise ValueError(f"{self.name}: {self.flag!r} is not a flag")
         if self.type == "boolean" and not self.flag:
-            raise ValueError(f"{self.name}: a boolean needs a flag")
+            raise ValueError(f"{self.name}: a boolean requires a flag")
         if (self.choices or self.pattern) and self.type != "string":
             raise ValueError(f"{self.name}: choices and pattern are for strings")
         if self.style == "equals" and not self.flag.startswith("--"):
-            raise ValueError(f"{self.name}: only a flag with two dashes takes a value after '='")
+            raise ValueError(f"{self.name}: only a flag with two dashes can have a value after '='")
         return self if self.style or not self.flag else self.model_copy(update={"style": self._usual_style()})
 
     def _usual_style(self) -> Style:
@@ -112,7 +112,7 @@ class CommandSpec(_Strict):
     @classmethod
     def _named(cls, name: str) -> str:
         if not NAME.fullmatch(name):
-            raise ValueError("use letters, digits, _ and -, 64 at most")
+            raise ValueError("use letters, digits, _ and -, at most 64")
         return name
 
     @field_validator("binary")
@@ -126,14 +126,12 @@ class CommandSpec(_Strict):
     def _sound(self) -> Self:
         twice = [name for name, count in Counter(one.name for one in self.parameter).items() if count > 1]
         if twice:
-            raise ValueError(f"the parameter {twice[0]} is there twice")
+            raise ValueError(f"the parameter {twice[0]} is declared twice")
         if "--" in self.words or any("\0" in word for word in self.words):
-            raise ValueError("words hold '--' or a NUL byte")
+            raise ValueError("words contain '--' or a NUL byte")
         for one in self.parameter:
             if (one.name == self.stdin) is bool(one.flag or one.positional):
-                raise ValueError(
-                    f"{one.name}: say whether it is a flag, positional or the standard input, and only one"
-                )
+                raise ValueError(f"{one.name}: it must be exactly one of flag, positional and standard input")
         if self.stdin and self.stdin not in {one.name for one in self.parameter}:
             raise ValueError(f"stdin: there is no parameter {self.stdin}")
         return self
@@ -148,7 +146,7 @@ def arguments_model(spec: CommandSpec) -> type[BaseModel]:
     base = MutatingArguments if spec.mutating else Arguments
     taken = [one.name for one in spec.parameter if one.name in base.model_fields]
     if taken:
-        raise ValueError(f"{spec.name}: {taken[0]} is an argument that every such tool has")
+        raise ValueError(f"{spec.name}: {taken[0]} is a reserved argument name")
     fields: dict[str, Any] = {one.name: _field(one) for one in spec.parameter}
     try:
         with warnings.catch_warnings():
@@ -160,7 +158,7 @@ def arguments_model(spec: CommandSpec) -> type[BaseModel]:
     except (NameError, TypeError) as error:
         raise ValueError(f"{spec.name}: {error}") from error
     except Exception as error:
-        raise ValueError(f"{spec.name}: a parameter cannot be had: {error}") from error
+        raise ValueError(f"{spec.name}: a parameter is invalid: {error}") from error
 
 
 def _field(parameter: Parameter) -> tuple[Any, Any]:
@@ -371,7 +369,7 @@ def _parsed(done: ShellResult) -> Json:
 
 
 def _no_json(word: str) -> Json:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def _traits(spec: CommandSpec) -> Traits:

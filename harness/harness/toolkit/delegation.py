@@ -467,7 +467,7 @@ class AgentTypeFiles:
         try:
             directories = tuple(self._directories())
         except (HarnessError, OSError, RuntimeError) as error:  # no home directory, or a deleted working directory
-            return AgentTypeList(problems=(f"the types of sub-agents are unknown: {error}",))
+            return AgentTypeList(problems=(f"the sub-agent types are unknown: {error}",))
         for path in _files(directories, problems):
             try:
                 kind = _read(path)
@@ -477,7 +477,7 @@ class AgentTypeFiles:
                 continue
             earlier = found.setdefault(type_key(kind.name), kind)
             if earlier is not kind:
-                problems.append(f"{path}:1: the type {earlier.name} is declared in {earlier.declared_at} already")
+                problems.append(f"{path}:1: the type {earlier.name} is already declared in {earlier.declared_at}")
         return AgentTypeList(tuple(found[key] for key in sorted(found)), tuple(problems))
 
 
@@ -507,7 +507,7 @@ def _read(path: Path) -> AgentType:
         FrontMatterError: the file cannot be used.
     """
     if not NAME.fullmatch(path.stem):
-        raise FrontMatterError("its name is not made of small letters, digits, - and _, 64 at most")
+        raise FrontMatterError("its name must consist of lower-case letters, digits, - and _, at most 64")
     try:
         front = split_front_matter(read_operator_file(path, MAX_FILE_BYTES), path.name)
     except FileRefusedError as error:
@@ -515,7 +515,7 @@ def _read(path: Path) -> AgentType:
     _check_keys(front)
     if "name" in front.values and front.text("name") != path.stem:
         raise FrontMatterError(
-            f"it is called {front.text('name')!r}, and its file has another name", line=front.line_of("name")
+            f"its name {front.text('name')!r} differs from the file's name", line=front.line_of("name")
         )
     return AgentType(
         path.stem,
@@ -541,10 +541,12 @@ def _tools(front: FrontMatter) -> tuple[str, ...] | None:
     value = front.values["tools"]
     listed = value.split(",") if isinstance(value, str) else value
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-        raise FrontMatterError("tools is neither a list of names nor names with commas", line=front.line_of("tools"))
+        raise FrontMatterError(
+            "tools is neither a list of names nor a comma-separated string", line=front.line_of("tools")
+        )
     names = tuple(name.strip() for name in cast("list[str]", listed) if name.strip())
     if not names:
-        raise FrontMatterError("tools names none; leave it out for all tools", line=front.line_of("tools"))
+        raise FrontMatterError("tools is empty; remove it for all tools", line=front.line_of("tools"))
     return names
 
 

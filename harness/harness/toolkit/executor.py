@@ -140,7 +140,7 @@ class Executor:
         started = anyio.current_time()
         ctx = self._context(call)
         if call.call_id in self._running:
-            raise ValueError(f"a call {call.call_id!r} is running already; ids of calls are unique")
+            raise ValueError(f"a call {call.call_id!r} is already running; call ids must be unique")
         scope = self._running[call.call_id] = anyio.CancelScope()
         outcome: CallOutcome | None = None
         try:

@@ -146,4 +146,4 @@ async def _end(process: Process, life: _Pipe) -> None:
             await process.stdin.aclose()
         await life.read()
     if scope.cancelled_caught:
-        log.warning("a hook left a process running that has left its group (hook's process id: %d)", process.pid)
+        log.warning("a hook left a process running outside of its process group (hook's process id: %d)", process.pid)

@@ -86,7 +86,7 @@ def _safely(tell: Callable[[], None]) -> None:
     try:
         tell()
     except Exception:  # an observer must not stop calls
-        log.exception("a function that is told of calls failed")
+        log.exception("a logging function failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ class RateLimit:
 
     def __init__(self, calls: int, seconds: float, *, clock: Callable[[], float] = anyio.current_time) -> None:
         if calls < 1 or seconds <= 0:
-            raise ValueError("a rate is at least one call, in more than no time")
+            raise ValueError("calls must be at least 1, and seconds positive")
         self._calls = calls
         self._seconds = seconds
         self._clock = clock
@@ -326,7 +326,7 @@ class LoopDetector:
 
     def __init__(self, repeats: int = 4) -> None:
         if repeats < 2:
-            raise ValueError("what happens once is no circle")
+            raise ValueError("repeats must be at least 2")
         self._repeats = repeats
         self._steps: OrderedDict[tuple[str, str], deque[Step]] = OrderedDict()
 

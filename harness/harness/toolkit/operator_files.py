@@ -71,7 +71,7 @@ class FrontMatter:
         value = self.values.get(key)
         if not isinstance(value, str) or not value.strip():
             raise FrontMatterError(
-                f"the front matter of {self.file} needs {key}, a text; quote what YAML takes for something else",
+                f"the front matter of {self.file} requires {key} as text; quote values of other YAML types",
                 line=self.line_of(key),
             )
         return value.strip()
@@ -87,7 +87,7 @@ class FrontMatter:
             raise FrontMatterError(f"its description is longer than {MAX_DESCRIPTION_CHARS} characters", line=line)
         shown = " ".join(text.split())
         if odd := _ODD.search(shown):
-            raise FrontMatterError(f"its description holds {odd[0]!a}, which is no text", line=line)
+            raise FrontMatterError(f"its description contains the invalid character {odd[0]!a}", line=line)
         return shown
 
 
@@ -106,11 +106,11 @@ def split_front_matter(data: bytes, file: str) -> FrontMatter:
     except UnicodeDecodeError as error:
         raise FrontMatterError(f"{file} is not UTF-8", line=data.count(b"\n", 0, error.start) + 1) from error
     if "\0" in text:
-        raise FrontMatterError(f"{file} holds a NUL", line=text.count("\n", 0, text.index("\0")) + 1)
+        raise FrontMatterError(f"{file} contains a NUL", line=text.count("\n", 0, text.index("\0")) + 1)
     lines = text.split("\n")
     end = next((number for number, line in enumerate(lines) if number and line.rstrip() == FENCE), 0)
     if lines[0].rstrip() != FENCE or not end:
-        raise FrontMatterError(f"{file} does not begin with a front matter between two lines of ---", line=1)
+        raise FrontMatterError(f"{file} does not start with a front matter between two lines of ---", line=1)
     values, places = _values("\n".join(lines[1:end]), f"the front matter of {file}")
     return FrontMatter(values, "\n".join(lines[end + 1 :]).strip("\n"), places, file)
 
@@ -122,17 +122,17 @@ def _values(text: str, what: str) -> tuple[Mapping[Any, Any], Mapping[Any, int]]
     try:
         yaml: Any = import_module("yaml")
     except ImportError as error:
-        raise FrontMatterError("a front matter needs PyYAML", hint=install_extra("skills")) from error
+        raise FrontMatterError("a front matter requires PyYAML", hint=install_extra("skills")) from error
     try:
         _check_events(yaml, text, what)
         values = yaml.safe_load(text)
         if not isinstance(values, dict):
-            raise FrontMatterError(f"{what} is no mapping; write name: and description:", line=1)
+            raise FrontMatterError(f"{what} is not a mapping; write name: and description:", line=1)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         return values, {key.value: _line(key.start_mark) for key, _ in node.value}
     except (yaml.YAMLError, ValueError) as error:  # an invalid date raises ValueError
         first, mark = str(error).split("\n", 1)[0], getattr(error, "problem_mark", None)
-        raise FrontMatterError(f"{what} is no YAML: {first}", line=_line(mark) if mark else 1) from error
+        raise FrontMatterError(f"{what} is not valid YAML: {first}", line=_line(mark) if mark else 1) from error
 
 
 def _check_events(yaml: Any, text: str, what: str) -> None:
@@ -211,8 +211,8 @@ def read_operator_file(path: Path, limit: int) -> bytes:
 
 def _check(info: os.stat_result, path: Path, limit: int) -> None:
     if not stat.S_ISREG(info.st_mode):
-        raise FileRefusedError(f"{path.name} is no regular file")
+        raise FileRefusedError(f"{path.name} is not a regular file")
     if info.st_uid not in {os.geteuid(), 0} or info.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
-        raise FileRefusedError(f"{path.name} can be written by others; own it, and chmod go-w it")
+        raise FileRefusedError(f"{path.name} is writable by others; own it, and chmod go-w it")
     if info.st_size > limit:
         raise FileRefusedError(f"{path.name} is larger than {limit} bytes")

@@ -106,7 +106,7 @@ def load_tools(plugins: Iterable[Plugin]) -> Loaded[tuple[Tool[Any], ...]]:
         listed = tuple(made) if isinstance(made, Iterable) else (made,)
         for tool in listed:
             if not isinstance(tool, Tool):
-                raise TypeError(f"{tool!r} is no tool")
+                raise TypeError(f"{tool!r} is not a tool")
         return listed if plugin.distribution == OWN else tuple(adopted(tool) for tool in listed)
 
     return _load(plugins, tools)
@@ -119,7 +119,7 @@ def load_hooks(plugins: Iterable[Plugin]) -> Loaded[Hook]:
         named = imported(plugin)
         made = named if isinstance(named, Hook) else named()
         if not isinstance(made, Hook):
-            raise TypeError(f"{made!r} is no hook")
+            raise TypeError(f"{made!r} is not a hook")
         return made
 
     loaded = _load(plugins, hook)

@@ -161,7 +161,7 @@ class _Table:
         second = "another one" if tools is None else f"another one of that name (tools: {_listing(tools)})"
         raise ValueError(
             f"the tool source {name!r} is already registered (tools: {_listing(self.of_source(name))}), so {second} "
-            "cannot be: rename one of them, or replace the registered one with replace=True"
+            "cannot be added: rename one of them, or replace the registered one with replace=True"
         )
 
     def plus(self, added: Iterable[_Entry]) -> _Table:
@@ -174,7 +174,7 @@ class _Table:
         for entry in added:
             for name in dict.fromkeys(entry.names):
                 if not NAME.fullmatch(name):
-                    raise ValueError(f"{name!r} is no name of a tool: use letters, digits, _ and -, 64 at most")
+                    raise ValueError(f"{name!r} is not a valid tool name: use letters, digits, _ and -, at most 64")
                 if name in names:
                     owner = entries[names[name]]
                     raise ValueError(f"a tool is already called {name!r}: {owner.tool.name} of {owner.source}")

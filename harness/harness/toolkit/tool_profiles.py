@@ -283,7 +283,7 @@ class AdaptedTool(Tool[A]):
         try:
             return self.face.render(args, result)
         except Exception:  # the call has run: its result matters more than the format
-            log.exception("the result of %s could not be brought into the form of %s", self._own.name, self.name)
+            log.exception("the result of %s could not be rendered as %s", self._own.name, self.name)
             return None
 
 
@@ -394,8 +394,8 @@ class ToolProfile:
             shown = found.get(name)
             if isinstance(shown, AdaptedTool):
                 raise ConfigError(
-                    f"the profile {self.name!r} shows {shown.own.name} as {shown.name!r}, and {source} has the tool "
-                    f"{tool.name!r}, which is called {name!r}, too",
+                    f"the profile {self.name!r} shows {shown.own.name} as {shown.name!r}, but {source} has the tool "
+                    f"{tool.name!r}, which is also called {name!r}",
                     hint=f"exclude one of them ([tools] exclude = [{tool.name!r}]), or choose another profile",
                 )
         found.register(tool, source)
@@ -423,7 +423,8 @@ def load_profile(name: str) -> ToolProfile:
     if len(plugins) > 1:
         offered = " and ".join(f"{plugin.distribution} ({plugin.value})" for plugin in plugins)
         raise ConfigError(
-            f"several packages offer a profile {name!r}: {offered}", hint="uninstall one of them, or rename its profile"
+            f"several packages provide a profile {name!r}: {offered}",
+            hint="uninstall one of them, or rename its profile",
         )
     plugin = plugins[0]
     try:

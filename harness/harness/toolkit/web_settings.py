@@ -118,7 +118,7 @@ def place_of(text: str) -> AllowedHost:
         return AllowedHost(network=ipaddress.ip_network(host), port=port)
     except ValueError:
         if not host or "/" in host or host.replace(".", "").isdecimal() or not host.isascii():
-            raise ValueError(f"{text!r} is no host, address or network") from None
+            raise ValueError(f"{text!r} is not a host, address or network") from None
     return AllowedHost(name=host.removesuffix("."), port=port)
 
 
@@ -131,7 +131,7 @@ def _split_port(text: str) -> tuple[str, int | None]:
     else:
         return text, None
     if digits and not (digits.isdecimal() and 0 < int(digits) < 65536):
-        raise ValueError(f"{digits!r} is no port")
+        raise ValueError(f"{digits!r} is not a port")
     return host, int(digits) if digits else None
 
 
@@ -145,10 +145,10 @@ def _search(table: SearchTable, origin: str, environ: Mapping[str, str]) -> Sear
     if table.url and not table.url.startswith(("http://", "https://")):
         raise ConfigError(f"{origin}: web.search.url: write http://host or https://host")
     if table.provider == "searxng" and not table.url:
-        raise ConfigError(f"{origin}: web.search: searxng needs the url of a server")
+        raise ConfigError(f"{origin}: web.search: searxng requires the url of a server")
     key = table.key or environ.get(table.api_key_env, "")
     if table.api_key_env and not key:
         raise ConfigError(f"{origin}: web.search.api_key_env: {table.api_key_env} is not set")
     if table.provider == "brave" and not key:
-        raise ConfigError(f"{origin}: web.search: brave needs a key", hint="set key, or api_key_env")
+        raise ConfigError(f"{origin}: web.search: brave requires a key", hint="set key, or api_key_env")
     return SearchSettings(table.provider, table.url.rstrip("/"), key, tuple(table.engines))

@@ -70,7 +70,7 @@ async def test_a_message_that_a_hook_denies_reaches_neither_the_model_nor_the_lo
     ("program", "reason"),
     [
         ("echo broken >&2; exit 3", "broken"),
-        ("echo rubbish", "no answer that can be understood"),
+        ("echo rubbish", "an invalid answer"),
         ("sleep 60", "longer"),
     ],
 )

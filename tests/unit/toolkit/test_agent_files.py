@@ -48,28 +48,28 @@ def test_a_file_says_what_a_type_is_for_and_may_say_its_tools_and_its_model(tmp_
 
 
 WRONG: list[tuple[str | bytes, int, str]] = [
-    ("no front matter", 1, "does not begin with a front matter"),
-    ("---\ntools: time\n---\n", 1, "needs description, a text"),
-    ("---\n\ndescription: 3\n---\n", 3, "needs description, a text"),
+    ("no front matter", 1, "does not start with a front matter"),
+    ("---\ntools: time\n---\n", 1, "requires description as text"),
+    ("---\n\ndescription: 3\n---\n", 3, "requires description as text"),
     ("---\ndescription: d\ntool: time\n---\n", 3, "unknown key 'tool'; did you mean 'tools'?"),
     ("---\ndescription: d\npermissionMode: plan\n---\n", 3, "unknown key 'permissionMode'; there are: name, "),
     ("---\ndescription: d\ntools: [time, 3]\n---\n", 3, "neither a list of names"),
     ("---\ndescription: d\ntools: {a: b}\n---\n", 3, "neither a list of names"),
     ("---\ndescription: d\ntools:\n---\n", 3, "neither a list of names"),
-    ("---\ndescription: d\ntools: []\n---\n", 3, "tools names none"),
-    ("---\ndescription: d\n<<: {tools: []}\n---\n", 1, "tools names none"),
-    ("---\ndescription: d\n<<: {name: x, model: 3}\n---\n", 1, "it is called 'x'"),
-    ("---\ndescription: d\n? [a]\n: b\n---\n", 3, "is no YAML"),
-    ("---\ndescription: d\ntools: ' , '\n---\n", 3, "tools names none"),
-    ("---\ndescription: d\nmodel: [a]\n---\n", 3, "needs model, a text"),
+    ("---\ndescription: d\ntools: []\n---\n", 3, "tools is empty"),
+    ("---\ndescription: d\n<<: {tools: []}\n---\n", 1, "tools is empty"),
+    ("---\ndescription: d\n<<: {name: x, model: 3}\n---\n", 1, "its name 'x'"),
+    ("---\ndescription: d\n? [a]\n: b\n---\n", 3, "is not valid YAML"),
+    ("---\ndescription: d\ntools: ' , '\n---\n", 3, "tools is empty"),
+    ("---\ndescription: d\nmodel: [a]\n---\n", 3, "requires model as text"),
     (f"---\ndescription: d\nmodel: {'x' * 201}\n---\n", 3, "model is longer"),
-    ("---\ndescription: d\nname: other\n---\n", 3, "it is called 'other'"),
-    ("---\ndescription: d\nname: [\n---\n", 3, "is no YAML"),
+    ("---\ndescription: d\nname: other\n---\n", 3, "its name 'other'"),
+    ("---\ndescription: d\nname: [\n---\n", 3, "is not valid YAML"),
     ("---\ndescription: &a d\ntools: *a\n---\n", 3, "an alias"),
-    ('---\ndescription: "\\e[2J"\n---\n', 2, "which is no text"),
+    ('---\ndescription: "\\e[2J"\n---\n', 2, "contains the invalid character"),
     (f"---\ndescription: {'x' * 1_025}\n---\n", 2, "longer than 1024 characters"),
     (b"---\ndescription: d\n---\n\xff\n", 4, "is not UTF-8"),
-    (b"---\ndescription: d\n---\n\n\0\n", 5, "holds a NUL"),
+    (b"---\ndescription: d\n---\n\n\0\n", 5, "contains a NUL"),
     ("---\ndescription: d\n---\n" + "x" * (41 << 10), 0, "larger than 40960 bytes"),
 ]
 
@@ -108,13 +108,13 @@ def test_names_files_and_links_that_are_none_are_told(tmp_path: Path) -> None:
     assert [kind.name for kind in found.types] == ["log-reader", "ok"]
     reasons = {problem.removeprefix(f"{directory}/").partition(": ")[0]: problem for problem in found.problems}
     for name, words in {
-        "Upper.md": "small letters",
-        "a b.md": "small letters",
-        "log_reader.md:1": "log-reader is declared in",
+        "Upper.md": "lower-case letters",
+        "a b.md": "lower-case letters",
+        "log_reader.md:1": "log-reader is already declared in",
         "linked.md": "cannot be read",
         "folder.md": "Is a directory",
-        "pipe.md": "no regular file",
-        "open.md": "can be written by others",
+        "pipe.md": "not a regular file",
+        "open.md": "is writable by others",
     }.items():
         assert words in reasons.pop(name)
     assert reasons == {}

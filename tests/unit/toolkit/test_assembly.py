@@ -255,8 +255,8 @@ def test_declared_tools_are_found_beside_the_settings_and_what_is_wrong_is_said(
     for part in (
         "broken.toml: tool.0.description: field required",
         "garbled.toml: ",
-        "file:taken.toml are left out: a tool is already called 'time'",
-        "open.toml can be written by others",
+        "file:taken.toml are skipped: a tool is already called 'time'",
+        "open.toml is writable by others",
         "pipe.toml is not a regular file",
     ):
         assert part in problems

@@ -291,7 +291,7 @@ async def test_too_many_waiting_records_refuse_also_what_changes_nothing(place: 
     async with open_audit_log(place) as ledger:
         waiting = ledger._writer._waiting
         ledger._writer._waiting = waiting * 1 + [None] * WAITING_LIMIT  # type: ignore[list-item]  # only counted
-        with pytest.raises(ToolError, match="10000 records wait"):
+        with pytest.raises(ToolError, match="10000 records are waiting"):
             await ledger.begin(entry("c1", mutating=False))
         ledger._writer._waiting = waiting
 

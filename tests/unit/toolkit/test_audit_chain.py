@@ -101,28 +101,28 @@ LAST = "SELECT hash FROM records WHERE seq = {}"
 ATTACKS = {
     "an edited record": (["UPDATE records SET body = replace(body, 'echo c2', 'rm') WHERE seq = 5"], "5 was changed"),
     "an edited hash": (["UPDATE records SET hash = replace(hash, 'a', 'b') WHERE seq = 5"], "5 was changed"),
-    "an edited column": (["UPDATE records SET tool = 'time' WHERE seq = 5"], "5 is listed under something else"),
-    "a hidden call": (["UPDATE records SET kind = 'note' WHERE seq = 5"], "5 is listed under something else"),
+    "an edited column": (["UPDATE records SET tool = 'time' WHERE seq = 5"], "5 has index columns that differ"),
+    "a hidden call": (["UPDATE records SET kind = 'note' WHERE seq = 5"], "5 has index columns that differ"),
     "a removed record": (["DELETE FROM records WHERE seq = 5"], "missing: 5"),
     "removed records": (["DELETE FROM records WHERE seq IN (5, 6, 7)"], "missing: 5 to 7"),
     "a removed beginning": (["DELETE FROM records WHERE seq < 3"], "missing: 1 to 2"),
     "a removed beginning, renumbered": (
         ["DELETE FROM records WHERE seq < 3", "UPDATE chain SET first = 3"],
-        "no record says that they were dropped",
+        "no record announces that they were dropped",
     ),
-    "a removed tail": (["DELETE FROM records WHERE seq > 8"], "the chain should end with 10, and ends with 8"),
+    "a removed tail": (["DELETE FROM records WHERE seq > 8"], "the chain should end with 10, but ends with 8"),
     "a removed tail, with the chain's end": (
         ["DELETE FROM records WHERE seq > 8", f"UPDATE chain SET last = 8, hash = ({LAST.format(8)})"],
-        "10 records were written, as the file 'head' knows, and 8 are there",
+        "10 records were written according to the file 'head', but there are 8",
     ),
     "a moved record": (
         ["UPDATE records SET seq = 50 WHERE seq = 3", "UPDATE records SET seq = 3 WHERE seq = 5",
          "UPDATE records SET seq = 5 WHERE seq = 50"],
-        "record 3 is in another's place: it was written as 5",
+        "record 3 is in the wrong position: it was written as 5",
     ),
     "a forgotten orphan": (
         ["INSERT INTO unsettled (number, state, mutating, backend, process) VALUES (3, 'unknown', 1, 'b', '[]')"],
-        "call 3 is listed as one without a known outcome",
+        "call 3 is listed without a known outcome",
     ),
 }  # fmt: skip  # one attack, its statements and its sign together
 
@@ -152,7 +152,7 @@ def rewrite(place: AuditPaths, seq: int, old: str, new: str) -> None:
 
 def test_it_finds_a_chain_that_was_made_anew_by_the_head_in_the_second_place(place: AuditPaths) -> None:
     rewrite(place, 5, "echo c2", "echo x")
-    what = "record 10 is another than the one that the file '{}' knows"
+    what = "record 10 differs from the one in the file '{}'"
     assert verify_audit(place).problems == [what.format("head"), what.format("audit.head")]
 
 
@@ -164,20 +164,20 @@ def test_it_finds_by_a_receipt_what_was_made_anew_everywhere(place: AuditPaths) 
     for path in (place.head_file, place.witness):
         path.write_text(f"{10:20d} {text}\n")
     assert verify_audit(place).is_whole  # the same user can do that: only what is kept elsewhere shows it
-    assert "record 10 is another than the one that the receipt knows" in verify_audit(place, receipt).problems
+    assert "record 10 differs from the one in the receipt" in verify_audit(place, receipt).problems
     assert "99 records were written" in str(verify_audit(place, ChainHead(99, GENESIS)).problems)
 
 
 def test_it_finds_that_the_database_is_gone(place: AuditPaths) -> None:
     place.database.unlink()
-    assert "records were written: the head was 10:" in str(verify_audit(place).problems)
+    assert "records were written: the chain head was 10:" in str(verify_audit(place).problems)
 
 
 def test_it_finds_that_the_second_place_is_gone_or_unreadable(place: AuditPaths) -> None:
     place.head_file.write_text("something\n")
-    assert "no head" in str(verify_audit(place).problems)
+    assert "does not contain a chain head" in str(verify_audit(place).problems)
     place.head_file.unlink()
-    assert "the file 'head' beside the database is missing" in str(verify_audit(place).problems)
+    assert "the file 'head' next to the database is missing" in str(verify_audit(place).problems)
 
 
 def test_it_finds_a_damaged_file(place: AuditPaths) -> None:
@@ -228,9 +228,9 @@ async def test_a_process_that_finds_the_tail_gone_says_so_in_the_chain(
     async with open_audit_log(place.directory) as ledger:
         await ledger.begin(entry("next"))
         await ledger.end("next", CallStatus.OK, "")
-    assert "is damaged: 10 records were written, as the file 'head' knows, and 8 are there" in caplog.text
+    assert "is damaged: 10 records were written according to the file 'head', but there are 8" in caplog.text
     assert verify_audit(place).problems == [
-        "record 9 says that damage was found: 10 records were written, as the file 'head' knows, and 8 are there"
+        "record 9 reports damage: 10 records were written according to the file 'head', but there are 8"
     ]
 
 
@@ -239,7 +239,7 @@ async def test_a_database_that_was_removed_does_not_begin_anew_in_silence(place:
     async with open_audit_log(place.directory) as ledger:
         await ledger.begin(entry("next"))
         await ledger.end("next", CallStatus.OK, "")
-    assert "10 records were written, as the file 'head' knows, and 0 are there" in str(verify_audit(place).problems)
+    assert "10 records were written according to the file 'head', but there are 0" in str(verify_audit(place).problems)
 
 
 async def test_the_second_place_knows_of_records_from_the_first_on(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ async def test_a_second_place_that_cannot_be_written_keeps_no_record_from_being_
     async with open_audit_log(place.directory) as ledger:
         await ledger.begin(entry("c6"))
         await ledger.end("c6", CallStatus.OK, "")
-    assert "the head of the audit cannot be kept" in caplog.text
+    assert "the chain head of the audit log cannot be written" in caplog.text
     report = verify_audit(place)
     assert (report.records, report.unsettled, report.problems) == (12, 0, [])
 
@@ -280,7 +280,7 @@ def test_damage_is_recorded_although_the_first_write_fails(place: AuditPaths) ->
         with pytest.raises(KeyError):
             store.write([PendingRecord({"kind": "nothing"})])
         store.write([PendingRecord(intent_fields(entry("c6"), "o"), durable=True)])
-    assert "99 records were written, as the file 'head' knows, and 10 are there" in str(verify_audit(place).problems)
+    assert "99 records were written according to the file 'head', but there are 10" in str(verify_audit(place).problems)
 
 
 def test_an_older_copy_of_the_whole_directory_is_found_by_the_head_beside_it(place: AuditPaths, tmp_path: Path) -> None:
@@ -289,10 +289,10 @@ def test_an_older_copy_of_the_whole_directory_is_found_by_the_head_beside_it(pla
     write_as(place, ended_process(), entry("later"), outcome=CallStatus.OK)
     shutil.rmtree(place.directory)
     copy.rename(place.directory)
-    missing = "12 records were written, as the file 'audit.head' knows, and 10 are there"
+    missing = "12 records were written according to the file 'audit.head', but there are 10"
     assert verify_audit(place).problems == [missing]
     write_as(place, this_process(), entry("next"), outcome=CallStatus.OK)
-    assert verify_audit(place).problems == [f"record 11 says that damage was found: {missing}"]
+    assert verify_audit(place).problems == [f"record 11 reports damage: {missing}"]
     shutil.copytree(place.directory, copy)  # and with the file beside it: nothing here can tell
     receipt, beside = verify_audit(place).head, place.witness.read_text()
     write_as(place, ended_process(), entry("again"), outcome=CallStatus.OK)
@@ -312,10 +312,10 @@ async def test_nothing_is_changed_once_the_audit_was_replaced_under_a_ledger_tha
         await ledger.begin(entry("c6"))
         await ledger.end("c6", CallStatus.OK, "")
         aside = place.directory.rename(tmp_path / "aside")
-        with pytest.raises(ToolError, match="removed or replaced while it was open"):
+        with pytest.raises(ToolError, match="deleted or replaced while it was open"):
             await ledger.begin(entry("c7"))
         shutil.copytree(aside, place.directory)
-        with pytest.raises(ToolError, match="removed or replaced while it was open"):
+        with pytest.raises(ToolError, match="deleted or replaced while it was open"):
             await ledger.begin(entry("c7"))
         await ledger.begin(entry("c8", mutating=False))
         shutil.rmtree(place.directory)
@@ -341,7 +341,7 @@ def test_a_process_notices_that_the_chain_went_back_under_it_whatever_the_files_
             path.write_text(before)
         assert verify_audit(place).is_whole
         store.write([PendingRecord(intent_fields(entry("c7"), "o"), durable=True)])
-    assert "11 records were written, as this process knows, and 10 are there" in str(verify_audit(place).problems)
+    assert "11 records were written according to this process, but there are 10" in str(verify_audit(place).problems)
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "directory"])

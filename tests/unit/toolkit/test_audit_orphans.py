@@ -305,7 +305,7 @@ async def test_a_person_decides_what_came_of_a_call(place: AuditPaths) -> None:
         await ledger.resolve(2, "succeeded", "the file is there", "ann")
         await ledger.resolve(3, "abort", "", "ann")
         assert await ledger.orphans() == []
-        with pytest.raises(HarnessError, match="no call 1 waits"):
+        with pytest.raises(HarnessError, match="call 1 does not wait"):
             await ledger.resolve(1, "failed", "", "ann")
     assert [status_of(place, name) for name in ("c1", "c2", "c3")] == ["error", "ok", "cancelled"]
     with open_reader(place) as db:
@@ -317,7 +317,7 @@ async def test_a_person_decides_what_came_of_a_call(place: AuditPaths) -> None:
 async def test_nobody_decides_about_a_call_that_runs(place: AuditPaths) -> None:
     async with open_audit_log(place.directory) as ledger:
         await ledger.begin(entry("c1"))
-        with pytest.raises(HarnessError, match="still runs"):
+        with pytest.raises(HarnessError, match="is still running"):
             await ledger.resolve(1, "failed", "", "ann")
         await ledger.end("c1", CallStatus.OK, "")
 

@@ -109,7 +109,7 @@ def test_an_audit_that_is_too_large_loses_its_oldest_records_and_gives_the_disk_
 def test_records_that_go_without_being_announced_are_noticed(place: AuditPaths) -> None:
     retain(place, Retention(max_age=4.5 * DAY))
     tamper(place, "DELETE FROM records WHERE seq < 13", "UPDATE chain SET first = 13")
-    assert "no record says that they were dropped" in str(checked(place.directory).problems)
+    assert "no record announces that they were dropped" in str(checked(place.directory).problems)
 
 
 def test_a_false_announcement_is_noticed(place: AuditPaths) -> None:
@@ -118,7 +118,7 @@ def test_a_false_announcement_is_noticed(place: AuditPaths) -> None:
            "DELETE FROM records WHERE seq < 13", "UPDATE chain SET first = 13")  # fmt: skip  # one attack
     problems = str(checked(place.directory).problems)
     assert "record 21 was changed" in problems
-    assert "is not what record 13 follows" in problems
+    assert "are not those that it follows" in problems
 
 
 async def test_a_ledger_that_is_opened_drops_what_is_too_old(place: AuditPaths) -> None:

@@ -119,8 +119,8 @@ def test_the_settings_choose_among_tools_from_elsewhere_as_without_a_profile() -
 
 def test_a_name_that_the_profile_uses_is_an_error_that_names_both() -> None:
     for profile, tool, said in (
-        ("gofastr", Own("Read"), "shows read_file as 'Read', and program has the tool 'Read', which is called 'Read'"),
-        ("gofastr", Own("mine", "Bash"), "shows run_shell as 'Bash', and program has the tool 'mine', which is called"),
+        ("gofastr", Own("Read"), "shows read_file as 'Read', but program has the tool 'Read', which is also called"),
+        ("gofastr", Own("mine", "Bash"), "shows run_shell as 'Bash', but program has the tool 'mine', which is also"),
     ):
         source = FixedSource("program", (tool,))
         with pytest.raises(ConfigError, match=said) as caught:
@@ -143,7 +143,7 @@ async def test_a_source_of_the_program_with_a_taken_name_is_an_error() -> None:
         with pytest.raises(ConfigError, match=said):
             async with open_toolkit(tool_sources=sources):
                 raise AssertionError
-    with pytest.raises(ValueError, match="the catalogue is loaded already"):
+    with pytest.raises(ValueError, match="the catalogue is already loaded"):
         async with open_toolkit(catalogue=load_catalogue(), tool_sources=[Fetched()]):
             raise AssertionError
 

@@ -75,7 +75,7 @@ def test_without_the_table_there_are_none(tmp_path: Path) -> None:
         ('[[hooks.pre_tool]]\ncommand = "x"\nasync = true', "a hook of pre_tool cannot run in the background"),
         (
             '[[hooks.pre_tool]]\ncommand = "x"\non_invalid_output = "allow"',
-            "on_invalid_output = 'allow' is not for pre_tool",
+            "on_invalid_output = 'allow' is not possible for pre_tool",
         ),
     ],
 )

@@ -280,7 +280,7 @@ def test_a_budget_never_has_less_than_nothing_left(amounts: list[float], limit: 
 
 @pytest.mark.parametrize("make", [lambda: RateLimit(0, 1), lambda: RateLimit(1, 0), lambda: LoopDetector(1)])
 def test_limits_that_mean_nothing_are_refused(make: Callable[[], object]) -> None:
-    with pytest.raises(ValueError, match=r"rate|circle"):
+    with pytest.raises(ValueError, match=r"at least"):
         make()
 
 

@@ -163,7 +163,13 @@ def test_a_project_is_a_directory_of_a_target_however_it_is_written(cwd: str | N
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("", "empty"), (" \n", "empty"), ("a\0b", "NUL"), ("\ud800", "half of a"), ("x" * (MEMORY_LIMIT + 1), "longer")],
+    [
+        ("", "empty"),
+        (" \n", "empty"),
+        ("a\0b", "NUL"),
+        ("\ud800", "a single surrogate"),
+        ("x" * (MEMORY_LIMIT + 1), "longer"),
+    ],
 )
 def test_what_is_no_text_is_not_kept(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):

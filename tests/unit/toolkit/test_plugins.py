@@ -145,9 +145,9 @@ def test_a_second_source_of_a_package_by_the_same_name_is_reported_and_left_out(
     entry_points.write_text("[harness.tools]\none = weather_plugin:forecast\none = weather_plugin:weather\n")
     found = load_catalogue(directory=package)
     assert [problem for problem in found.problems if "plugin:weather-plugin:one" in problem] == [
-        "the tools of plugin:weather-plugin:one are left out: the tool source 'plugin:weather-plugin:one' is already "
-        "registered (tools: forecast), so another one of that name (tools: weather) cannot be: rename one of them, or "
-        "replace the registered one with replace=True"
+        "the tools of plugin:weather-plugin:one are skipped: the tool source 'plugin:weather-plugin:one' is already "
+        "registered (tools: forecast), so another one of that name (tools: weather) cannot be added: rename one of "
+        "them, or replace the registered one with replace=True"
     ]
     assert (found.known.get("forecast") is not None, found.known.get("weather")) == (True, None)
 

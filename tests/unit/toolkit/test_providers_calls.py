@@ -191,7 +191,7 @@ def test_gemini_without_ids_is_answered_in_the_order_of_the_calls() -> None:
 @pytest.mark.parametrize("name", PROVIDERS)
 @pytest.mark.parametrize("response", [{}, {"error": None}, {"error": {}}, {"content": "x", "choices": {}}])
 def test_what_is_no_response_is_an_error(name: str, response: JsonObject) -> None:
-    with pytest.raises(ToolError, match="this is no response of"):
+    with pytest.raises(ToolError, match="this is not a response of"):
         provider(name).calls(response)
 
 
@@ -214,7 +214,7 @@ APIS_OWN_REASON_IS = [
 def test_the_apis_own_reason_is_in_the_error() -> None:
     for response, said in APIS_OWN_REASON_IS:
         for name in PROVIDERS:
-            with pytest.raises(ToolError, match="but an error: " + re.escape(said)):
+            with pytest.raises(ToolError, match="returned an error: " + re.escape(said)):
                 provider(name).calls(response)
 
 

@@ -62,8 +62,8 @@ def questions_of(events: list[Event]) -> list[QuestionAsked | QuestionAnswered]:
         (MANY, QuestionReply((0, 2), "and web9"), ""),
         (ONE, QuestionReply(), "it is empty"),
         (ONE, QuestionReply(other="  "), "it is empty"),
-        (ONE, QuestionReply((2,)), "an option that is not there; there are 2"),
-        (ONE, QuestionReply((-1,)), "an option that is not there; there are 2"),
+        (ONE, QuestionReply((2,)), "an unknown option; there are 2"),
+        (ONE, QuestionReply((-1,)), "an unknown option; there are 2"),
         (ONE, QuestionReply((0, 1)), "only one answer"),
         (ONE, QuestionReply((0,), "and more"), "only one answer"),
         (MANY, QuestionReply((1, 1)), "twice"),
@@ -133,7 +133,7 @@ async def test_the_first_answer_of_a_person_counts_and_no_agent_answers() -> Non
         if isinstance(event, QuestionAsked):
             assert [asked.request_id for asked in questioner.pending] == [event.request_id]
             seen.append(questioner.answer(event.request_id, (QuestionReply((0,)),), agent_id="agent"))
-            with pytest.raises(ValueError, match="not there"):
+            with pytest.raises(ValueError, match="unknown option"):
                 questioner.answer(event.request_id, (QuestionReply((7,)),))
             seen.append(questioner.answer(event.request_id, (QuestionReply((0,)),)))
             seen.append(questioner.answer(event.request_id, (QuestionReply((1,)),)))
@@ -209,7 +209,9 @@ async def test_a_front_end_that_fails_is_named_and_the_question_is_over() -> Non
         outcome = await executor.call(ToolCall("ask"))
         assert len(questions_of(events.drain())) == 2
     assert outcome.result.error_code == "execution_failed"
-    assert "could not be asked: OSError: the terminal is gone (this is a defect of the front end)" in str(outcome.error)
+    assert "could not be asked: OSError: the terminal is gone (this is a defect of the user interface)" in str(
+        outcome.error
+    )
 
 
 async def test_no_secret_is_in_a_question_or_in_what_is_shown_of_its_answer() -> None:

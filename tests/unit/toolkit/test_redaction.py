@@ -292,7 +292,7 @@ def test_further_patterns_take_out_their_group_or_all_of_it() -> None:
 
 
 def test_a_wrong_pattern_is_a_clear_error() -> None:
-    with pytest.raises(ConfigError, match=r"redaction: '\(' is no regular expression"):
+    with pytest.raises(ConfigError, match=r"redaction: '\(' is not a regular expression"):
         PatternRedactor(patterns=["("])
 
 

@@ -90,7 +90,7 @@ def test_replacing_takes_the_namesake_and_no_other() -> None:
 
 
 def test_an_alias_must_be_a_name_that_providers_take() -> None:
-    with pytest.raises(ValueError, match="no name of a tool"):
+    with pytest.raises(ValueError, match="is not a valid tool name"):
         Registry([Plain("x", aliases=("a b",))])
 
 

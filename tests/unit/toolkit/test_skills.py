@@ -67,21 +67,21 @@ def test_what_people_write_is_read(text: str, front: FrontMatter, body: str) -> 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "does not begin with a front matter"),
-        ('---\nname: a\ndescription: "a \\uD800 b"\n---\n', "which is no text"),
-        ('---\nname: a\ndescription: "\\e[2J"\n---\n', "which is no text"),
-        ('---\nname: a\ndescription: "\\u202Etxt.exe"\n---\n', "which is no text"),
-        ("name: a\n", "does not begin with a front matter"),
-        ("---\nname: a\ndescription: b\n", "does not begin with a front matter"),
-        ("---\n---\n", "is no mapping"),
-        ("---\n- a\n---\n", "is no mapping"),
-        ("---\nname: a\n---\n", "needs description, a text"),
-        ("---\nname: no\ndescription: b\n---\n", "needs name, a text; quote"),
-        ("---\nname: a\ndescription: ''\n---\n", "needs description"),
+        ("", "does not start with a front matter"),
+        ('---\nname: a\ndescription: "a \\uD800 b"\n---\n', "contains the invalid character"),
+        ('---\nname: a\ndescription: "\\e[2J"\n---\n', "contains the invalid character"),
+        ('---\nname: a\ndescription: "\\u202Etxt.exe"\n---\n', "contains the invalid character"),
+        ("name: a\n", "does not start with a front matter"),
+        ("---\nname: a\ndescription: b\n", "does not start with a front matter"),
+        ("---\n---\n", "is not a mapping"),
+        ("---\n- a\n---\n", "is not a mapping"),
+        ("---\nname: a\n---\n", "requires description as text"),
+        ("---\nname: no\ndescription: b\n---\n", "requires name as text; quote"),
+        ("---\nname: a\ndescription: ''\n---\n", "requires description"),
         (f"---\nname: a\ndescription: {'x' * 1_025}\n---\n", "longer than 1024 characters"),
-        ("---\nname: [\n---\n", "is no YAML"),
-        ("---\nname: !!python/object/apply:os.system [id]\n---\n", "is no YAML"),
-        ("---\nname: 2001-99-99\n---\n", "is no YAML"),
+        ("---\nname: [\n---\n", "is not valid YAML"),
+        ("---\nname: !!python/object/apply:os.system [id]\n---\n", "is not valid YAML"),
+        ("---\nname: 2001-99-99\n---\n", "is not valid YAML"),
         ("---\na: &x [1]\nb: *x\n---\n", "an alias"),
         (f"---\na: {'[' * 200}{']' * 200}\n---\n", "nested deeper"),
         (f"---\na: {'x' * 17_000}\n---\n", "longer than 16384 characters"),
@@ -121,11 +121,11 @@ def test_skills_are_listed_by_name_and_one_that_is_broken_hides_no_other(tmp_pat
     ]
     problems = "\n".join(found.problems)
     for name, reason in {
-        "user/broken": "does not begin with a front matter",
-        "user/other": "calls it 'deploy'",
-        "user/Upper": "small letters",
+        "user/broken": "does not start with a front matter",
+        "user/other": "has the name 'deploy'",
+        "user/Upper": "lower-case letters",
         "user/empty": "SKILL.md cannot be read: No such file",
-        "project/deploy": "there is one of that name in",
+        "project/deploy": "a skill of that name is already in",
     }.items():
         assert f"{name}: " in problems
         assert reason in problems
@@ -143,7 +143,7 @@ def test_what_is_asked_for_by_a_wrong_name_is_told_what_there_is(tmp_path: Path)
     for name, problem in {
         "deplot": "did you mean 'deploy'",
         "zzz": "there are: deploy",
-        "broken": "does not begin",
+        "broken": "does not start",
         "../deploy": "did you mean",
         "": "there are",
     }.items():
@@ -189,7 +189,7 @@ def test_what_others_can_write_is_not_followed(tmp_path: Path, mode: int) -> Non
     folder = skill(tmp_path, **{"notes.md": "n"})
     (folder / "notes.md").chmod(mode)
     found = library(tmp_path).load("deploy")
-    with pytest.raises(SkillError, match="can be written by others"):
+    with pytest.raises(SkillError, match="is writable by others"):
         library(tmp_path).read(found, "notes.md")
     (folder / "SKILL.md").chmod(mode)
     assert library(tmp_path).list().skills == ()
@@ -205,9 +205,9 @@ def test_a_link_to_a_folder_or_to_its_text_is_no_skill(tmp_path: Path) -> None:
     (root / "linked/SKILL.md").symlink_to(folder / "SKILL.md")
     found = library(root).list()
     assert found.skills == ()
-    assert f"{root}/deploy: it is a link, and links are not followed" in found.problems[0]
+    assert f"{root}/deploy: symbolic links are not followed" in found.problems[0]
     assert "SKILL.md cannot be read" in found.problems[1]
-    with pytest.raises(SkillError, match="it is a link"):
+    with pytest.raises(SkillError, match="symbolic links are not followed"):
         library(root).load("deploy")
     with pytest.raises(SkillError, match="there is no skill 'other'; there are none"):
         library(root).load("other")
@@ -266,7 +266,7 @@ def test_a_current_directory_that_is_gone_is_no_reason_to_fail(tmp_path: Path, m
     (tmp_path / "gone").rmdir()
     found = SkillLibrary().list()
     assert found.skills == ()
-    assert "the skills are not known: " in found.problems[0]
+    assert "the skills are unknown: " in found.problems[0]
     assert Skill(SkillLibrary()).name == "skill"
 
 
@@ -279,4 +279,4 @@ def test_settings_that_cannot_be_read_trust_nothing_and_say_so(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     found = SkillLibrary().list()
     assert found.skills == ()
-    assert "the skills are not known: " in found.problems[0]
+    assert "the skills are unknown: " in found.problems[0]

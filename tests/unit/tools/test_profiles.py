@@ -213,7 +213,7 @@ async def test_a_form_that_cannot_be_made_leaves_the_result(caplog: pytest.LogCa
 
     outcome = await save(box(face=replace(FACE, render=broken)), filePath="/a", body="x")
     assert (outcome.status, outcome.result.text) == (CallStatus.OK, "put x")
-    assert "could not be brought into the form" in caplog.text
+    assert "could not be rendered" in caplog.text
 
 
 async def test_a_form_holds_no_secret_also_where_it_joins_what_was_apart() -> None:

@@ -64,7 +64,7 @@ class DiskFullAuditLog(AuditLog):
 
     async def begin(self, entry: CallEntry) -> None:
         if entry.mutating:
-            hint = f"{self._error.hint}; then start harness again"
+            hint = f"{self._error.hint}; then restart harness"
             raise ToolError(f"nothing was run: {self._error.message}", hint=hint)
 
     async def end(self, call_id: str, status: CallStatus, summary: str, job_id: str = "") -> None:
@@ -122,7 +122,9 @@ class SqliteAuditLog(AuditLog):
     async def end(self, call_id: str, status: CallStatus, summary: str, job_id: str = "") -> None:
         call = self._take(call_id)
         if call is None:
-            logger.error("the audit knows no running call %r: its outcome (%s) is not kept", call_id, status.value)
+            logger.error(
+                "the audit log has no running call %r: its outcome (%s) is not recorded", call_id, status.value
+            )
             return
         item = PendingRecord(outcome_fields(time.time(), status, summary, job_id), call.durable, call)
         if call.durable:
@@ -187,7 +189,7 @@ class SqliteAuditLog(AuditLog):
             while through and await self._writer.in_turn(apply_step, self._store, through):
                 pass
         except Exception as error:  # must not stop calls
-            logger.warning("old records of the audit could not be dropped: %s", error)
+            logger.warning("old audit records could not be dropped: %s", error)
 
     # -- Finding a call: providers reuse ids, and calls of one task may be nested.
 

@@ -48,7 +48,7 @@ class ChainHead:
         """
         match = re.fullmatch(r"(\d+):([0-9a-f]{64})", text.strip())
         if match is None:
-            raise ValueError(f"{text!r} is no head of an audit: write COUNT:HASH, as 'harness audit verify' prints it")
+            raise ValueError(f"{text!r} is not a chain head: write COUNT:HASH, as printed by 'harness audit verify'")
         return cls(int(match[1]), match[2])
 
 
@@ -105,18 +105,18 @@ class AuditPaths:
             return ""
         except OSError as error:
             raise self.unreadable(error.strerror or str(error)) from error
-        says = f"other users may look into {self.directory}, and no call runs until it is yours alone"
+        says = f"{self.directory} is accessible to other users, and no call runs until it is private"
         return f"{says}: chmod 700 {self.directory}" if is_open else ""
 
     def unreadable(self, what: str, hint: str = "") -> HarnessError:
         """Return the error for an audit log that cannot be verified."""
-        hint = hint or "give this directory back to you alone, with all files in it"
-        return HarnessError(f"the audit in {self.directory} cannot be checked: {what.lower()}", hint=hint)
+        hint = hint or "make this directory and all files in it private to your user"
+        return HarnessError(f"the audit log in {self.directory} cannot be verified: {what.lower()}", hint=hint)
 
     def failure(self, what: str, hint: str = "") -> HarnessError:
         """Return the error for an audit log that cannot be written."""
-        hint = hint or "give this directory back to you alone, or set XDG_STATE_HOME to another one"
-        return HarnessError(f"the audit cannot be kept in {self.directory}: {what.lower()}", hint=hint)
+        hint = hint or "make this directory private to your user, or set XDG_STATE_HOME to another one"
+        return HarnessError(f"the audit log cannot be written in {self.directory}: {what.lower()}", hint=hint)
 
     def heads(self) -> dict[str, ChainHead]:
         """Return the chain head in each of the head files that have one, by file name.
@@ -142,7 +142,7 @@ def _read_head(path: Path) -> ChainHead | None:
         return None
     match = _HEAD.fullmatch(text)
     if match is None and text.strip():
-        raise ValueError(f"{path}: it holds no head")
+        raise ValueError(f"{path} does not contain a chain head")
     return ChainHead(int(match[1]), match[2]) if match else None
 
 
@@ -172,7 +172,7 @@ class HeadFiles:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
             self._files[place.witness] = os.open(place.witness, flags, 0o600)
         except OSError as error:
-            logger.warning("the head of the audit cannot be kept in %s: %s", place.witness, error)
+            logger.warning("the chain head of the audit log cannot be written to %s: %s", place.witness, error)
 
     def keep(self, head: ChainHead) -> None:
         """Write the chain head. Errors are only logged: the records are stored, and the next write updates the head."""
@@ -181,7 +181,7 @@ class HeadFiles:
             try:
                 os.pwrite(descriptor, text, 0)
             except OSError as error:
-                logger.warning("the head of the audit cannot be kept in %s: %s", path, error)
+                logger.warning("the chain head of the audit log cannot be written to %s: %s", path, error)
 
     def close(self) -> None:
         """Close the files."""

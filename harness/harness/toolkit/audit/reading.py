@@ -143,7 +143,7 @@ def _alone(place: AuditPaths, files: ExitStack) -> sqlite3.Connection:
         for path in (place.database, log):
             shutil.copyfile(path, copy.directory / path.name)
     except OSError as error:
-        what = f"nothing can be written there, and a copy cannot be made: {error.strerror or error}"
+        what = f"the directory is not writable, and a copy cannot be created: {error.strerror or error}"
         raise place.failure(what, "free some space for temporary files, or set TMPDIR to another directory") from error
     return connect(copy, "rw")
 
@@ -262,7 +262,7 @@ def verify_audit(place: AuditPaths, receipt: ChainHead | None = None) -> Report:
     except FileNotFoundError:
         if known:
             report.problems.append(
-                f"there is no {place.database}, and records were written: the head was {known[0][1]}"
+                f"{place.database} is missing, but records were written: the chain head was {known[0][1]}"
             )
     except OSError as error:  # the log may be intact
         raise place.unreadable(f"{error.strerror or error}: {error.filename or place.database}") from error
@@ -287,13 +287,13 @@ class _Check:
         before = self._start(first)
         end = self._records(first, before)
         if end != self._report.head:
-            what = "missing" if end.count < last else "not those that were written"
-            self._problem(f"the last records are {what}: the chain should end with {last}, and ends with {end.count}")
+            what = "missing" if end.count < last else "different from the written ones"
+            self._problem(f"the last records are {what}: the chain should end with {last}, but ends with {end.count}")
         self._anchors(first, before)
         self._heads(last)
         self._unsettled()
         if last and not has_head_file:
-            self._problem("the file 'head' beside the database is missing or empty")
+            self._problem("the file 'head' next to the database is missing or empty")
 
     def _problem(self, text: str) -> None:
         if len(self._report.problems) < PROBLEMS:
@@ -313,7 +313,7 @@ class _Check:
         for seq, body, text, *found in rows:
             if seq != expected:
                 missing = f"{expected} to {seq - 1}" if seq > expected + 1 else f"{expected}"
-                self._problem(f"missing: {missing}" if seq > expected else f"record {seq} was dropped, and is there")
+                self._problem(f"missing: {missing}" if seq > expected else f"record {seq} was dropped, but exists")
             self._record(seq, body, text, found, previous if seq == expected else None)
             expected, previous = seq + 1, text
             self._report.records += 1
@@ -324,14 +324,14 @@ class _Check:
         if digest(body) != text:
             self._problem(f"record {seq} was changed")
         elif fields.get("seq") != seq:
-            self._problem(f"record {seq} is in another's place: it was written as {fields.get('seq')}")
+            self._problem(f"record {seq} is in the wrong position: it was written as {fields.get('seq')}")
         elif previous is not None and fields.get("prev") != previous:
-            self._problem(f"record {seq} does not follow the one before it: one of them was changed or replaced")
+            self._problem(f"record {seq} does not follow the previous one: one of them was changed or replaced")
         elif [fields.get(name) for name in COLUMNS] != found and [_column(fields, name) for name in COLUMNS] != found:
-            self._problem(f"record {seq} is listed under something else than it says")
+            self._problem(f"record {seq} has index columns that differ from its content")
         for what, head in self._known.items():
             if seq == head.count and text != head.hash:
-                self._problem(f"record {seq} is another than the one that the {what} knows")
+                self._problem(f"record {seq} differs from the one in the {what}")
         self._follow(seq, fields)
 
     def _follow(self, seq: int, fields: JsonObject) -> None:
@@ -345,7 +345,7 @@ class _Check:
         elif kind == Kind.RETENTION and isinstance(through := fields.get("through"), int):
             self._dropped[through] = str(fields.get("hash"))
         elif kind == Kind.DAMAGE:
-            self._problem(f"record {seq} says that damage was found: {fields.get('text')}")
+            self._problem(f"record {seq} reports damage: {fields.get('text')}")
 
     def _is_mutating(self, number: int) -> bool:
         row = self._db.execute("SELECT body FROM records WHERE seq = ?", (number,)).fetchone()
@@ -357,22 +357,22 @@ class _Check:
             return
         announced = self._dropped.get(first - 1)
         if announced is not None and announced != before:
-            self._problem(f"what was dropped before record {first} is not what record {first} follows")
+            self._problem(f"the records dropped before record {first} are not those that it follows")
         elif announced is None and not any(through >= first for through in self._dropped):
-            self._problem(f"the records before {first} are missing, and no record says that they were dropped")
+            self._problem(f"the records before {first} are missing, but no record announces that they were dropped")
 
     def _heads(self, last: int) -> None:
         for what, head in self._known.items():
             if head.count > last:
-                self._problem(f"{head.count} records were written, as the {what} knows, and {last} are there")
+                self._problem(f"{head.count} records were written according to the {what}, but there are {last}")
 
     def _unsettled(self) -> None:
         listed = {number for (number,) in self._db.execute("SELECT number FROM unsettled")}
         self._report.unsettled = len(listed)
         for number in sorted(self._open - listed):
-            self._problem(f"call {number} has no known outcome, and is not listed among those")
+            self._problem(f"call {number} has no known outcome, but is not listed as such")
         for number in sorted(listed - self._open):
-            self._problem(f"call {number} is listed as one without a known outcome, and is none")
+            self._problem(f"call {number} is listed without a known outcome, but has one")
 
 
 def _load(body: str) -> JsonObject:

@@ -208,11 +208,15 @@ def resolution(store: AuditDatabase, number: int, decision: Decision, note: str,
         ValueError: a call that succeeded requires a note.
     """
     if decision == "succeeded" and not note.strip():
-        raise ValueError("say in a note how you know that it succeeded")
+        raise ValueError("a note must say how you know that it succeeded")
     orphan = next((one for one in orphans_of(store) if one.call.number == number), None)
     if orphan is None:
-        raise HarnessError(f"no call {number} waits for a decision", hint="harness audit orphans lists those that do")
+        raise HarnessError(
+            f"call {number} does not wait for a decision", hint="harness audit orphans lists the calls that do"
+        )
     if orphan.is_running:
-        raise HarnessError(f"call {number} still runs, in process {orphan.call.process.pid}", hint="wait, or end it")
+        raise HarnessError(
+            f"call {number} is still running, in process {orphan.call.process.pid}", hint="wait, or stop it"
+        )
     fields = resolution_fields(time.time(), DECISIONS[decision], decision, note, by)
     return PendingRecord(fields, durable=True, number=number)

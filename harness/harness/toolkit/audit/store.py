@@ -126,7 +126,7 @@ class AuditDatabase:
     @contextmanager
     def _transaction(self) -> Iterator[_Chain]:
         if _identity(self._place) != self._file:  # records would be written to a deleted file
-            raise OSError(f"{self._place.database} was removed or replaced while it was open; start harness again")
+            raise OSError(f"{self._place.database} was deleted or replaced while it was open; restart harness")
         self._db.execute("BEGIN IMMEDIATE")
         try:
             chain = _Chain(self._db, self.process)
@@ -147,7 +147,7 @@ class AuditDatabase:
         if not what and _is_older(chain.head, self._last):
             what = _fewer(self._last.count, chain.head.count, "this process")
         if what:
-            logger.error("the audit in %s is damaged: %s; see 'harness audit verify'", self._place.directory, what)
+            logger.error("the audit log in %s is damaged: %s; see 'harness audit verify'", self._place.directory, what)
             chain.append({"kind": Kind.DAMAGE, "at": round(time.time(), 6), "text": what})
 
     # -- Calls without a known outcome.
@@ -210,7 +210,7 @@ def damage(db: sqlite3.Connection, place: AuditPaths) -> str:
     try:
         heads = place.heads()
     except (OSError, ValueError) as error:
-        return f"the head cannot be read: {error}"
+        return f"the chain head cannot be read: {error}"
     (last,) = db.execute("SELECT last FROM chain").fetchone()
     return next((what for name, head in heads.items() if (what := _misfit(db, last, name, head))), "")
 
@@ -220,12 +220,12 @@ def _misfit(db: sqlite3.Connection, last: int, name: str, head: ChainHead) -> st
         return _fewer(head.count, last, f"the file {name!r}")
     found = db.execute("SELECT hash FROM records WHERE seq = ?", (head.count,)).fetchone()
     if found and found[0] != head.hash:
-        return f"record {head.count} is another than the one that the file {name!r} knows"
+        return f"record {head.count} differs from the one in the file {name!r}"
     return ""
 
 
 def _fewer(written: int, there: int, who: str) -> str:
-    return f"{written} records were written, as {who} knows, and {there} are there"
+    return f"{written} records were written according to {who}, but there are {there}"
 
 
 def _is_void(item: PendingRecord) -> bool:
@@ -345,12 +345,14 @@ def connect(place: AuditPaths, mode: Literal["ro", "rw"], *, immutable: bool = F
 def _set_up(connection: sqlite3.Connection, place: AuditPaths) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
-        raise place.failure(f"a newer harness made it (version {version})", "use that harness, or another directory")
+        raise place.failure(
+            f"it was created by a newer harness (version {version})", "use that harness, or another directory"
+        )
     if not version:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     mode = _patiently(connection, "PRAGMA journal_mode = WAL")
     if mode != "wal":
-        raise place.failure(f"its file system gives no write-ahead log ({mode})")
+        raise place.failure(f"its file system does not support a write-ahead log ({mode})")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")
     if not version:
@@ -397,6 +399,6 @@ def _statements(script: str) -> Iterable[str]:
 def unusable(place: AuditPaths, error: Exception) -> HarnessError:
     """Return the error for a database that does not work."""
     if "not a database" in str(error) or "malformed" in str(error):
-        hint = f"move {place.database} away to begin a new one, and find out who changed it"
+        hint = f"move {place.database} away to create a new one, and find out what changed it"
         return place.failure(f"the file is damaged ({error})", hint)
     return place.failure(str(error), "free some space there, or set XDG_STATE_HOME to another directory")

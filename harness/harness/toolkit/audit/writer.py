@@ -80,7 +80,7 @@ class Writer:
                 await waiting.tried.wait()
         except TimeoutError:
             self._withdraw(waiting)
-            raise self.refusal(f"the disk gave no answer for {BEGIN_TIMEOUT:g} s") from None
+            raise self.refusal(f"the disk did not respond for {BEGIN_TIMEOUT:g} s") from None
         except anyio.get_cancelled_exc_class():
             self._withdraw(waiting)
             raise
@@ -94,12 +94,12 @@ class Writer:
             ToolError: the queue is full.
         """
         if len(self._waiting) >= WAITING_LIMIT:
-            raise self.refusal(f"{len(self._waiting)} records wait to be written")
+            raise self.refusal(f"{len(self._waiting)} records are waiting to be written")
 
     def refusal(self, what: str) -> ToolError:
         """Return the error for a call that may not run because it cannot be recorded."""
         return ToolError(
-            f"the audit on this machine could not be written, so nothing was run: {what}",
+            f"the audit log could not be written, so nothing was run: {what}",
             hint=f"free some space for {self._place.directory}, or find out why it cannot be written",
         )
 
@@ -127,9 +127,11 @@ class Writer:
             try:
                 await to_thread.run_sync(self._store.finish, abandon_on_cancel=True)
             except Exception as error:  # the records are written, but may be lost if the machine crashes
-                logger.warning("the end of the audit in %s may not be on the disk: %s", self._place.directory, error)
+                logger.warning(
+                    "the last records of the audit log in %s may not be on disk: %s", self._place.directory, error
+                )
         if lost := len(self._waiting):
-            logger.error("%d records of the audit in %s could not be written", lost, self._place.directory)
+            logger.error("%d records of the audit log in %s could not be written", lost, self._place.directory)
 
     def _put(self, waiting: _QueuedWrite) -> None:
         self._waiting.append(waiting)
@@ -159,7 +161,7 @@ class Writer:
                     one.tried.set()
         if self._in_trouble:
             self._in_trouble = False
-            logger.warning("the audit in %s is written again", self._place.directory)
+            logger.warning("the audit log in %s is writable again", self._place.directory)
         return True
 
     def _failed(self, batch: list[_QueuedWrite], error: Exception) -> None:
@@ -170,5 +172,5 @@ class Writer:
         self._waiting[:0] = kept
         if not self._in_trouble:
             self._in_trouble = True
-            what = "the audit in %s cannot be written: %s; nothing that changes something runs until it can"
+            what = "the audit log in %s cannot be written: %s; mutating calls are refused until it can"
             logger.warning(what, self._place.directory, error)

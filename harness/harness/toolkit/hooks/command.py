@@ -98,9 +98,9 @@ class CommandHook:
             return answer_of(found)
         except ValueError as error:
             if self._forgives(occasion):
-                log.warning("the hook %s gave no answer that can be understood: %s", self.name, error)
+                log.warning("the hook %s gave an invalid answer: %s", self.name, error)
                 return HookResult()
-            raise ToolError(f"the hook {self.name} gave no answer that can be understood: {error}") from error
+            raise ToolError(f"the hook {self.name} gave an invalid answer: {error}") from error
 
     def _forgives(self, occasion: HookInvocation) -> bool:
         if occasion.event == "pre_tool":
@@ -133,7 +133,7 @@ def answer_of(found: HookExit) -> HookResult:
         raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from None
     changes = (said.arguments, said.result, said.message)
     if (said.decision == "modify") == (changes == (None, None, None)):
-        raise ValueError("modify brings arguments, result or message, and nothing else does")
+        raise ValueError("modify requires arguments, result or message, and the other decisions must not have them")
     arguments = cast("JsonObject | None", said.arguments)
     return HookResult(said.decision, said.reason, arguments, said.result, said.message)
 
@@ -257,7 +257,9 @@ def _registered(where: str, name: str, entry: Mapping[str, Any]) -> RegisteredHo
         event = event_named(name)
         found = _Entry.model_validate(entry)
         if found.on_invalid_output == "allow" and event == "pre_tool":
-            raise ValueError("on_invalid_output = 'allow' is not for pre_tool: what cannot be understood denies")
+            raise ValueError(
+                "on_invalid_output = 'allow' is not possible for pre_tool: an invalid answer always denies"
+            )
         command = found.command if isinstance(found.command, str) else tuple(found.command)
         handler = CommandHook(command, found.timeout, found.on_invalid_output, dict(found.env))
         matcher = Matcher(tuple(found.tools), tuple(found.targets), tuple(found.paths))

@@ -234,7 +234,7 @@ class RegisteredHook:
 
     def __post_init__(self) -> None:
         if self.background and self.event not in {"post_tool", "post_message"}:
-            raise ValueError(f"a hook of {self.event} cannot run in the background: something waits for it")
+            raise ValueError(f"a hook of {self.event} cannot run in the background: its result is needed")
 
 
 class Hooks(Hook):
@@ -309,7 +309,7 @@ class Hooks(Hook):
 
     def _in_background(self, one: RegisteredHook, occasion: HookInvocation, redactor: Redactor) -> None:
         if self._tasks is None or self._running >= IN_BACKGROUND:
-            log.warning("a hook of %s was left out: too many run, or the session has ended", one.event)
+            log.warning("a hook of %s was skipped: too many are running, or the session has ended", one.event)
             return
         self._running += 1
         self._tasks.start_soon(self._quietly, one, occasion, redactor)
@@ -418,7 +418,7 @@ async def tell_hooks(executor: Executor, event: HookEvent, limit: float, message
     with anyio.CancelScope(shield=True), anyio.move_on_after(limit) as scope:
         await ask_hooks(executor, event, message, **data)
     if scope.cancelled_caught:
-        log.warning("the hooks of %s took longer than %g s and were ended", event, limit)
+        log.warning("the hooks of %s took longer than %g s and were cancelled", event, limit)
 
 
 async def refused_question(request: PermissionRequest, reason: str, ctx: ToolContext) -> str | None:
@@ -464,7 +464,7 @@ async def notifying(hooks: Hooks, events: EventBus, session: HookInvocation, red
         try:
             into.send_nowait(replace(session, event="notification", message=text, data={"kind": kind}))
         except anyio.WouldBlock:
-            log.warning("a notification was left out: %d wait for their hooks", MAX_NOTIFICATIONS)
+            log.warning("a notification was dropped: %d are waiting for their hooks", MAX_NOTIFICATIONS)
 
     done = anyio.Event()
     async with open_background_tasks() as tasks:

@@ -113,9 +113,9 @@ def required(response: JsonObject, api: str, *names: str) -> Any:
     if not there:
         reason = reason or _said(member(response, "message")) or _said(member(response, "detail"))
     if reason:
-        raise ToolError(f"this is no response of {api}, but an error: {reason}")
+        raise ToolError(f"{api} returned an error: {reason}")
     if not there:
-        raise ToolError(f"this is no response of {api}: it has no list {names[0]!r}")
+        raise ToolError(f"this is not a response of {api}: it has no list {names[0]!r}")
     return value
 
 
@@ -298,7 +298,7 @@ class Generic(Provider):
     def calls(self, response: JsonObject, tools: Iterable[Tool[Any]] = ()) -> Turn:
         names = names_of(tools)
         found = []
-        for item in objects(required(response, "the generic form", "calls")):
+        for item in objects(required(response, "the generic format", "calls")):
             arguments = arguments_of(item.get("arguments"))
             provider_id = str(item.get("id") or "")
             found.append(ToolCall(names.own(str(item.get("name"))), arguments, provider_id=provider_id))

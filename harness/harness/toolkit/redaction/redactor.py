@@ -180,7 +180,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise ConfigError(f"redaction: {pattern!r} is no regular expression: {error}") from error
+        raise ConfigError(f"redaction: {pattern!r} is not a regular expression: {error}") from error
 
 
 def _begun(text: str, form: str) -> int:

@@ -112,7 +112,7 @@ class JobWatch:
             except (AuthenticationError, HostKeyError):
                 await self._reached.wait()
             except HarnessError as error:
-                log.debug("job %s could not be asked for: %s", job_id, error)
+                log.debug("the state of job %s could not be read: %s", job_id, error)
                 pause = min(LAST_PAUSE, 2 * pause)
             await anyio.sleep(pause)
 

@@ -232,9 +232,9 @@ def memory_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"it holds {text[error.start]!a}, half of a surrogate pair, which is no text") from None
+        raise ValueError(f"it contains {text[error.start]!a}, a single surrogate") from None
     if "\0" in text:
-        raise ValueError("it holds a NUL")
+        raise ValueError("it contains a NUL")
     if not text.strip():
         raise ValueError("it is empty")
     if len(text) > MEMORY_LIMIT:

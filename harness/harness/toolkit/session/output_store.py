@@ -132,7 +132,9 @@ class OutputStore(OutputStoreBase):
                     _make_room(place, self._quota, len(data), self._clock())
                 _write(place, name, data)
         except OSError as error:
-            log.warning("the whole output of call %s was not kept in %s: %s", call_id, self._directory, error.strerror)
+            log.warning(
+                "the complete output of call %s was not stored in %s: %s", call_id, self._directory, error.strerror
+            )
             return ""
         return f"{SCHEME}{name}"
 
@@ -178,11 +180,11 @@ class OutputStore(OutputStoreBase):
 
 def _check(info: os.stat_result, kind: Callable[[int], bool]) -> None:
     if not kind(info.st_mode):
-        raise OSError(errno.EACCES, "it is of another kind")
+        raise OSError(errno.EACCES, "it has the wrong file type")
     if info.st_uid != os.geteuid():
         raise OSError(errno.EACCES, "it belongs to another user")
     if info.st_mode & 0o077:
-        raise OSError(errno.EACCES, "other users may look into it")
+        raise OSError(errno.EACCES, "it is accessible to other users")
 
 
 def _write(place: int, name: str, data: bytes) -> None:

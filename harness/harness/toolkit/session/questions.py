@@ -198,7 +198,7 @@ def check_replies(questions: Sequence[UserQuestion], replies: Sequence[QuestionR
         ValueError: a reply is missing, empty or too long, or selects an unknown option or too many.
     """
     if len(replies) != len(questions):
-        raise ValueError(f"there are {len(replies)} answers to {len(questions)} questions")
+        raise ValueError(f"{len(replies)} answers to {len(questions)} questions")
     for number, (question, reply) in enumerate(zip(questions, replies, strict=True), 1):
         if problem := _problem(question, reply):
             raise ValueError(f"answer {number}: {problem}")
@@ -210,9 +210,9 @@ def _problem(question: UserQuestion, reply: QuestionReply) -> str:
     if len(reply.other) > OTHER_LIMIT:
         return f"it is longer than {OTHER_LIMIT} characters"
     if not set(reply.chosen) <= set(range(len(question.options))):
-        return f"it names an option that is not there; there are {len(question.options)}"
+        return f"it selects an unknown option; there are {len(question.options)}"
     if len(set(reply.chosen)) < len(reply.chosen):
-        return "it names an option twice"
+        return "it selects an option twice"
     if not question.multi_select and len(reply.chosen) + bool(reply.other.strip()) > 1:
         return "only one answer is possible"
     return ""
@@ -301,5 +301,5 @@ async def _replies(questioner: Questioner, asked: QuestionSet) -> Replies | None
         raise
     except Exception as error:  # a defect of the questioner, not of the tool
         problem = f"the question could not be asked: {type(error).__name__}: {error}"
-        raise ToolError(problem, hint="this is a defect of the front end") from error
+        raise ToolError(problem, hint="this is a defect of the user interface") from error
     return None if replies is None else tuple(replies)

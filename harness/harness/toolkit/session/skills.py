@@ -149,7 +149,7 @@ class SkillLibrary:
         try:
             roots = tuple(self._roots())
         except (HarnessError, OSError, RuntimeError) as error:  # no home directory, or a deleted working directory
-            return SkillList(problems=(f"the skills are not known: {error}",))
+            return SkillList(problems=(f"the skills are unknown: {error}",))
         for root in roots:
             for directory in _folders(root, problems):
                 try:
@@ -158,7 +158,9 @@ class SkillLibrary:
                     problems.append(f"{directory}: {error}")
                     continue
                 if info.name in found:
-                    problems.append(f"{directory}: there is one of that name in {found[info.name].directory.parent}")
+                    problems.append(
+                        f"{directory}: a skill of that name is already in {found[info.name].directory.parent}"
+                    )
                 found.setdefault(info.name, info)
         return SkillList(tuple(found[name] for name in sorted(found)), tuple(problems))
 
@@ -216,7 +218,7 @@ def _folders(root: SkillRoot, problems: list[str]) -> Iterator[Path]:
         return
     folders = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
     linked = [entry.path for entry in entries if entry.is_symlink() and entry.is_dir()]
-    problems += [f"{path}: it is a link, and links are not followed; put the folder itself there" for path in linked]
+    problems += [f"{path}: symbolic links are not followed; move the directory itself there" for path in linked]
     if len(folders) > SKILLS_LIMIT:
         problems.append(f"{root.directory}: only the first {SKILLS_LIMIT} of {len(folders)} skills are used")
     yield from folders[:SKILLS_LIMIT]
@@ -229,10 +231,10 @@ def _info(directory: Path, origin: Origin) -> tuple[SkillInfo, str]:
         SkillError: it cannot be used.
     """
     if not NAME.fullmatch(directory.name):
-        raise SkillError("its name is not made of small letters, digits, - and _, 64 at most")
+        raise SkillError("its name must consist of lower-case letters, digits, - and _, at most 64")
     front, body = split_front(_read(directory / FILE, TEXT_LIMIT))
     if front.name != directory.name:
-        raise SkillError(f"{FILE} calls it {front.name!r}, and its folder has another name")
+        raise SkillError(f"{FILE} has the name {front.name!r}, which differs from the directory's name")
     return SkillInfo(front.name, front.description, origin, directory), body
 
 
