@@ -56,7 +56,7 @@ def test_the_servers_are_listed_and_checked(program: Program) -> None:
     done = program.run("servers", "list", "--check", "--json")
     assert done.returncode == 1
     [gone, raw] = json.loads(done.stdout)
-    assert gone["state"].startswith("unavailable: there is no program 'no-such-program'")
+    assert gone["state"].startswith("unavailable: program 'no-such-program' not found")
     assert (raw["state"], len(raw["tools"])) == ("ready", 19)
     text = program.run("servers", "list", "--check").stdout.decode()
     assert "raw   ready" in text
@@ -66,7 +66,7 @@ def test_every_list_and_message_names_a_servers_tool_as_models_do(program: Progr
     command = json.dumps([sys.executable, str(SERVERS / "raw.py")])
     configure(program, more=f"[mcp.servers.raw_fail]\ncommand = {command}\n")
     before = program.run("tools", "list", "--all")
-    assert b"the tools of servers raw, raw_fail are not known yet: harness servers list --check" in before.stderr
+    assert b"the tools of servers raw, raw_fail are not known yet; 'harness servers list --check'" in before.stderr
     may_exist = program.run("permissions", "add", "--allow", "--any", "--tool", "raw_later")
     assert may_exist.returncode == 0  # the server may have it: it has not said yet
     shown = {one["name"]: one["tool"] for one in json.loads(program.run("servers", "show", "raw", "--json").stdout)}
@@ -120,7 +120,7 @@ def test_a_changed_tool_is_shown_and_accepted(program: Program) -> None:
     done = program.run("servers", "accept", "raw", "raw_echo")
     assert (done.returncode, b"accepted: echo" in done.stderr) == (0, True)
     assert program.run("tools", "call", "raw_echo", '{"text": "x"}').stdout == b"x\n"
-    assert b"nothing waited" in program.run("servers", "accept", "raw").stderr
+    assert b"no changed tools to accept" in program.run("servers", "accept", "raw").stderr
 
 
 def test_an_unknown_server_and_a_refused_project_file_are_said(program: Program) -> None:

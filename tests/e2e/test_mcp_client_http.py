@@ -78,7 +78,7 @@ async def test_a_wrong_token_is_said_and_not_tried_again(tmp_path: Path) -> None
     async with web(tmp_path / "web") as there, workbench(tmp_path, there.config(token="Bearer wr0ng")) as bench:
         state = bench.sources.states["web"]
         assert state.state == "unavailable"
-        assert "refused our credentials (HTTP status 401)" in state.reason
+        assert "rejected the credentials (HTTP status 401)" in state.reason
         assert "check its headers" in state.reason
         assert "wr0ng" not in state.reason + " ".join(bench.notices)
 

@@ -191,7 +191,7 @@ async def test_a_server_that_writes_only_garbage_is_given_up(tmp_path: Path) -> 
     async with workbench(tmp_path, raw("--garbage", start_timeout=5)) as bench:
         state = bench.sources.states["raw"]
         assert state.state == "unavailable"
-        assert "not the protocol" in state.reason
+        assert "not MCP" in state.reason
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -334,7 +334,7 @@ async def test_names_that_meet_after_cleaning_stay_apart(tmp_path: Path) -> None
 async def test_tools_whose_names_cannot_be_told_are_left_out_with_a_word(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw("--tools", "echo", "--extra", "two words", "a\u202eb")) as bench:
         assert bench.names() == ["raw_echo"]
-        assert len([notice for notice in bench.notices if "a name that cannot be used" in notice]) == 2
+        assert len([notice for notice in bench.notices if "an invalid name" in notice]) == 2
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -407,7 +407,7 @@ async def test_a_pinned_program_starts_and_another_in_its_place_does_not(tmp_pat
 
 async def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
     async with workbench(tmp_path, server_config("x", {"command": "no-such-program"}, "test")) as bench:
-        assert "there is no program 'no-such-program'" in bench.sources.states["x"].reason
+        assert "program 'no-such-program' not found" in bench.sources.states["x"].reason
 
 
 @pytest.mark.usefixtures("needs_process")

@@ -177,7 +177,7 @@ async def test_a_tool_whose_description_changes_is_disabled_until_it_is_accepted
         await bench.until(lambda: bench.sources.changed("raw") == ("echo",))
         await assert_disabled(bench)
         assert bench.notices == [
-            "the tool raw_echo of server 'raw' is new or was changed; it is disabled until it is accepted"
+            "the tool raw_echo of server 'raw' is new or has changed; it is disabled until it is accepted"
         ]
         assert (await bench.call("raw_steps")).result.text == "done", "the others go on"
         await bench.sources.accept("raw", ["echo"])
@@ -240,7 +240,7 @@ async def test_without_pinned_tools_a_change_is_only_told(tmp_path: Path) -> Non
     async with workbench(tmp_path, raw()) as bench:
         await bench.call("raw_poison")
         await bench.until(lambda: bool(bench.notices))
-        assert bench.notices == ["the tool raw_echo of server 'raw' is new or was changed; it is used as it is now"]
+        assert bench.notices == ["the tool raw_echo of server 'raw' is new or has changed; its new definition is used"]
         assert (await bench.call("raw_echo", text="x")).result.text == "x"
 
 
@@ -268,8 +268,8 @@ async def test_a_record_that_cannot_be_kept_is_told_and_stops_nothing(tmp_path: 
     (tmp_path / "state").write_text("a file is in the way")
     async with workbench(tmp_path, raw()) as bench:
         assert (await bench.call("raw_echo", text="x")).result.text == "x"
-        assert "could not be kept" in bench.notices[0]
-        with pytest.raises(ConfigError, match="could not be kept"):
+        assert "cannot store" in bench.notices[0]
+        with pytest.raises(ConfigError, match="cannot store"):
             await bench.sources.accept("raw")
 
 

@@ -1,1 +1,1 @@
-"""The Model Context Protocol: our tools for its clients, and its servers' tools for ours."""
+"""The Model Context Protocol: a server of harness's tools, and a client of other servers."""

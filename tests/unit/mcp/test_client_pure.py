@@ -192,14 +192,14 @@ def bomb(width: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"type": "array"}, "no object"),
-        ({"type": "object", "properties": []}, "no object"),
-        (of(a={"$ref": "https://example.invalid/x"}), "which is elsewhere"),
-        (of(a={"$ref": "#/$defs/none"}), "which is not there"),
-        (of(a={"$ref": "#anchor"}), "which is not there"),
-        (of(a={"$id": "https://x/", "$ref": "#/$defs/x"}), "addresses of their own"),
-        ({"type": "object", "$ref": "#"}, "without an end"),
-        ({**of(), "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}}, "without an end"),
+        ({"type": "array"}, "not an object"),
+        ({"type": "object", "properties": []}, "not an object"),
+        (of(a={"$ref": "https://example.invalid/x"}), "external reference"),
+        (of(a={"$ref": "#/$defs/none"}), "has no target"),
+        (of(a={"$ref": "#anchor"}), "has no target"),
+        (of(a={"$id": "https://x/", "$ref": "#/$defs/x"}), "ids of their own"),
+        ({"type": "object", "$ref": "#"}, "endless reference"),
+        ({**of(), "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}}, "endless reference"),
         (bomb(40), "take too long"),
         (of(**{f"p{n}": {} for n in range(20_001)}), "more than 20000 parts"),
     ],
@@ -296,7 +296,7 @@ def test_the_digest_changes_with_all_that_anybody_goes_by(other: ToolDefinition)
 def test_a_definition_comes_back_from_its_file() -> None:
     definition = ToolDefinition("a", "text", {"type": "object"}, True)
     assert definition_from(json.loads(json.dumps(definition.as_json()))) == definition
-    with pytest.raises(ValueError, match="no definition"):
+    with pytest.raises(ValueError, match="not a tool definition"):
         definition_from({"name": "a"})
 
 
@@ -326,7 +326,7 @@ def test_the_log_is_bounded_and_knows_no_secret(caplog: pytest.LogCaptureFixture
     for _ in range(LINES + 50):
         log.feed(b"again\n")
     assert len(caplog.messages) == LINES + 1
-    assert "the rest is left out" in caplog.messages[-1]
+    assert "the rest is omitted" in caplog.messages[-1]
     log.feed(b"last \x1b[31mwords s3cret-value")
     assert log.last == "again / last [31mwords [redacted]"
 

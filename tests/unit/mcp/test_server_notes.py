@@ -98,7 +98,7 @@ async def test_a_session_that_writes_nothing_down_has_neither() -> None:
         listed = {str(item.uri) for item in (await client.list_resources()).resources}
         assert not listed & {TODOS, MEMORIES}
         for uri in (TODOS, MEMORIES):
-            with pytest.raises(MCPError, match="writes nothing down"):
+            with pytest.raises(MCPError, match="has no notebook"):
                 await client.read_resource(uri)
-            with pytest.raises(MCPError, match="writes nothing down"):
+            with pytest.raises(MCPError, match="has no notebook"):
                 await subscribe(client, uri)

@@ -295,7 +295,7 @@ async def test_a_flood_of_calls_is_refused_and_those_that_wait_still_run(monkeyp
                 for _ in range(AT_ONCE + 5):
                     tasks.start_soon(one, client)
     assert len(done) == AT_ONCE + 2
-    assert refused == ["2 calls wait already; nothing was run"] * 3
+    assert refused == ["2 calls are waiting already; nothing was run"] * 3
     assert len(box.ledger.begun) == AT_ONCE + 2
 
 

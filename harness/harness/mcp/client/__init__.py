@@ -1,4 +1,4 @@
-"""Tools of other servers of the Model Context Protocol."""
+"""Client of MCP servers: offers their tools to agents."""
 
 from __future__ import annotations
 

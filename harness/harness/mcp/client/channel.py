@@ -1,4 +1,4 @@
-"""The channel to one server: its messages as lines, its end with the reason, and what it writes to stderr."""
+"""The connection to one MCP server: its messages as lines, the reason for its end, and its stderr."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = [
 ]
 
 
-# -- What a server writes to its stderr: into our log, bounded, and its end for the message about its death.
+# -- A server's stderr: bounded, into harness's log, and its last lines into error messages
 
 
 LINE = 500
-"""Characters of a line."""
+"""Maximum characters of a line."""
 LINES = 1_000
-"""Lines of one run of a server that go into the log."""
+"""Maximum logged lines of one run of a server."""
 KEPT = 5
 SECRET = 8
-"""Characters that a value must have to be taken out wherever it stands."""
+"""Minimum characters of a value that is redacted."""
 SPECIAL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]|[\U000e0000-\U000e0fff]"
 )
@@ -39,12 +39,12 @@ logger = logging.getLogger("harness.mcp.servers")
 
 
 def plain(text: str) -> str:
-    """A text without what changes a terminal or cannot be seen. Pure."""
+    """Return the text without control characters and invisible characters. Pure."""
     return SPECIAL.sub("", text)
 
 
 class ServerLog:
-    """Takes bytes as they come. ``secrets`` are texts that are never written."""
+    """Logs the stderr of a server; ``secrets`` are redacted."""
 
     def __init__(self, name: str, secrets: Sequence[str] = ()) -> None:
         self._name = name
@@ -54,14 +54,14 @@ class ServerLog:
         self._lines = 0
 
     def feed(self, chunk: bytes) -> None:
-        """Some bytes of stderr."""
+        """Add bytes of stderr."""
         *lines, rest = (self._rest + chunk).split(b"\n")
         self._rest = rest[: 4 * LINE]
         for line in lines:
             self.note(line.decode(errors="replace"))
 
     def note(self, text: str) -> None:
-        """One line, cut and without secrets."""
+        """Log one line, truncated and redacted."""
         line = self._shown(text)
         if not line:
             return
@@ -70,7 +70,7 @@ class ServerLog:
         if self._lines <= LINES:
             logger.info("%s: %s", self._name, line)
         elif self._lines == LINES + 1:
-            logger.warning("%s: more than %d lines; the rest is left out", self._name, LINES)
+            logger.warning("%s: more than %d lines; the rest is omitted", self._name, LINES)
 
     def _shown(self, text: str) -> str:
         for secret in self._secrets:
@@ -79,31 +79,31 @@ class ServerLog:
 
     @property
     def last(self) -> str:
-        """The last lines as one, empty when there was none."""
+        """The last lines as one; empty if there are none."""
         unfinished = self._shown(self._rest.decode(errors="replace"))
         lines = [*self._last, *([unfinished] if unfinished else [])]
         return " / ".join(lines[-2:])
 
 
-# -- The way to one server while it lasts: two streams of messages, and its end with the reason.
+# -- The connection to one server: two streams of messages, and the reason for its end
 
 
 @dataclass(slots=True)
 class ServerConnection:
-    """What a session of the protocol works on. The streams carry the library's type of a message."""
+    """The transport of a protocol session; its streams carry the library's type of messages."""
 
     read: Any
-    """Where the session receives."""
+    """The stream from which the session receives."""
     write: Any
-    """Where the session sends."""
+    """The stream to which the session sends."""
     close: Callable[[], object]
-    """Lets the session see the end of what it receives."""
+    """Ends the session's receiving stream."""
     log: ServerLog
     ended: anyio.Event = field(default_factory=anyio.Event)
     reason: str = ""
 
     def end(self, reason: str) -> None:
-        """Say that it has ended; the first reason stays. Whoever waits for an answer learns of it."""
+        """Mark the connection as ended; the first reason is kept. Pending requests fail."""
         if self.ended.is_set():
             return
         self.reason = reason
@@ -111,11 +111,11 @@ class ServerConnection:
         self.close()
 
 
-# -- A stream of bytes as messages, one a line, none of them longer than is allowed. Pure.
+# -- Splitting a stream of bytes into messages, one per line, with a maximum size. Pure.
 
 
 ENDS = 512
-"""Bytes of the beginning and of the end of a long message that are kept, to find out what it answers."""
+"""Bytes that are kept from the start and the end of an oversized message, to find its id."""
 _ID = rb'(?P<id>-?\d{1,15}|"[A-Za-z0-9_.:/+=@ -]{1,200}")'
 _BEFORE = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*|"method"\s*:\s*"[^"\\]{1,200}"\s*,\s*){0,2}'
 FIRST_ID = re.compile(rb"\s*\{\s*" + _BEFORE + rb'"id"\s*:\s*' + _ID + rb"\s*,")
@@ -125,9 +125,9 @@ _KIND = re.compile(rb'[{,]\s*"(result|error|method)"\s*:')
 
 @dataclass(frozen=True, slots=True)
 class OversizedMessage:
-    """A message that was thrown away: its size in bytes, and its id where that can be seen.
+    """A dropped message: its size in bytes, and its id if that is known.
 
-    ``is_reply``: it answers a request; otherwise it is one, or that cannot be seen.
+    ``is_reply``: it answers a request; otherwise it is a request, or its kind is unknown.
     """
 
     size: int
@@ -136,7 +136,7 @@ class OversizedMessage:
 
 
 def request_of(head: bytes, tail: bytes) -> int | str | None:
-    """The id of a message, from its two ends."""
+    """Return the id of a message from its start and its end; None if it is not found."""
     found = FIRST_ID.match(head) or LAST_ID.search(tail)
     if found is None:
         return None
@@ -146,7 +146,7 @@ def request_of(head: bytes, tail: bytes) -> int | str | None:
 
 @dataclass(slots=True)
 class LineSplitter:
-    """Cuts chunks into lines and holds at most ``limit`` bytes of one, and what is needed of a longer one."""
+    """Splits chunks into lines; of lines longer than ``limit`` bytes, it keeps only the start and the end."""
 
     limit: int
     _parts: list[bytes] = field(default_factory=list)
@@ -155,7 +155,7 @@ class LineSplitter:
     _tail: bytes = b""
 
     def feed(self, chunk: bytes) -> list[bytes | OversizedMessage]:
-        """The lines that end in this chunk, without their newlines."""
+        """Return the lines that end in this chunk, without their newlines."""
         *ends, rest = chunk.split(b"\n")
         lines = []
         for piece in ends:

@@ -1,4 +1,4 @@
-"""Which servers there are: settings tables and ``.mcp.json`` files, with their trust and the values they refer to."""
+"""Configured MCP servers: settings tables and ``.mcp.json`` files, with their trust, and values that they refer to."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 
-# -- Values of a server's settings that are found when they are needed.
+# -- Values that are read when they are needed
 #
-# ``${NAME}`` and ``${NAME:-default}`` are variables of harness, ``${file:PATH}`` is a private file's text. So no
-# secret has to stand in the settings, and none is kept longer than it is used.
+# ``${NAME}`` and ``${NAME:-default}`` are environment variables of harness, ``${file:PATH}`` is the text of a private
+# file. So settings need no secrets, and no secret is kept longer than it is used.
 
 
 PLACE = re.compile(r"\$\{(?P<body>[^{}]*)\}")
@@ -48,12 +48,12 @@ REFERENCE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re
 FILE_REFERENCE = "file:"
 FILE_LIMIT = 64 << 10
 HARMLESS = frozenset({"HOME", "USER", "PWD", "TMPDIR"})
-"""What may be written into a command line, which every user of this machine can read."""
+"""Variables that are allowed in a command line, which every user of this machine can read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A text with places to fill in. Its ``repr`` does not show it: it may hold a secret."""
+    """A text with references. Its ``repr`` does not show the text, which may contain a secret."""
 
     text: str
 
@@ -62,18 +62,19 @@ class Template:
 
     @property
     def public(self) -> bool:
-        """Whether it may stand in a command line."""
+        """Whether it is allowed in a command line."""
         bodies = [place["body"].partition(":-")[0] for place in PLACE.finditer(self.text)]
         return all(body in HARMLESS for body in bodies)
 
     def resolve(self, environ: Mapping[str, str], where: str) -> str:
-        """The text with every place filled in.
+        """Return the text with all references replaced.
 
         Args:
-            where: what the value is for, for the message.
+            environ: the environment variables.
+            where: what the value is for, in error messages.
 
         Raises:
-            ConfigError: a variable is not set, or a file cannot be read or is open to others.
+            ConfigError: a variable is not set, or a file is unreadable or other users have access to it.
         """
         return PLACE.sub(lambda place: _value(place["body"], environ, where), self.text)
 
@@ -83,7 +84,7 @@ def _value(body: str, environ: Mapping[str, str], where: str) -> str:
         return read_private(expand_home(body.removeprefix(FILE_REFERENCE)), where)
     match = REFERENCE.fullmatch(body)
     if match is None:
-        raise ConfigError(f"{where}: ${{{body}}} is no place to fill in", hint="write ${NAME} or ${file:PATH}")
+        raise ConfigError(f"{where}: invalid reference ${{{body}}}", hint="write ${NAME} or ${file:PATH}")
     found = environ.get(match["name"]) or (match["default"] or "").removeprefix(":-")
     if not found and match["default"] is None:
         raise ConfigError(f"{where}: the variable {match['name']} is not set", hint=f"export {match['name']}=...")
@@ -91,10 +92,10 @@ def _value(body: str, environ: Mapping[str, str], where: str) -> str:
 
 
 def read_private(path: Path, where: str) -> str:
-    """The text of a file that holds a secret, without the newline at its end.
+    """Return the text of a file with a secret, without the newlines at its end.
 
     Raises:
-        ConfigError: it cannot be read, belongs to somebody else, or others may read or write it.
+        ConfigError: it is unreadable, belongs to another user, or other users may read or write it.
     """
     try:
         with open(path, "rb", opener=_open_at_once) as file:
@@ -108,7 +109,7 @@ def read_private(path: Path, where: str) -> str:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe of that name must not hang the start
+    return os.open(path, flags | os.O_NONBLOCK)  # a named pipe must not block
 
 
 def _check_private(path: Path, info: os.stat_result, where: str) -> None:
@@ -120,7 +121,7 @@ def _check_private(path: Path, info: os.stat_result, where: str) -> None:
         raise ConfigError(f"{where}: others may read {path}", hint=f"chmod 600 {path}")
 
 
-# -- Which servers there are: the tables ``[mcp.servers.NAME]`` of the settings files, checked.
+# -- Validation of the ``[mcp.servers.NAME]`` tables of the settings files
 
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
@@ -137,10 +138,7 @@ Values = tuple[tuple[str, Template], ...]
 @renamed_fields(pin="program_sha256")
 @dataclass(frozen=True, slots=True)
 class StdioLaunch:
-    """A server that is a program on this machine.
-
-    ``program_sha256`` is the SHA-256 of the program's file; empty: any.
-    """
+    """A server that is a local program. ``program_sha256`` is the SHA-256 of the program's file, empty for any."""
 
     command: tuple[Template, ...]
     env: Values = ()
@@ -150,7 +148,7 @@ class StdioLaunch:
 
 @dataclass(frozen=True, slots=True)
 class HttpEndpoint:
-    """A server behind a URL. ``ca_file`` holds the authorities to trust instead of the system's."""
+    """A server at a URL. ``ca_file`` contains the certificate authorities to trust instead of the system's."""
 
     url: Template
     headers: Values = ()
@@ -162,9 +160,9 @@ class HttpEndpoint:
 class ServerConfig:
     """One server. Times are in seconds, ``max_message_bytes`` in bytes.
 
-    ``trust_annotations``: a tool that the server calls read-only counts as such. ``read_only`` names tools that do
-    whatever the server says; ``True`` is all of them. ``pin_tools``: a tool whose definition changes is disabled until
-    somebody accepts it.
+    ``trust_annotations``: trust the server's ``readOnlyHint``. ``read_only`` names tools that are read-only whatever
+    the server says; ``True`` is all of them. ``pin_tools``: disable a tool whose definition changes until the operator
+    accepts it.
     """
 
     name: str
@@ -183,7 +181,7 @@ class ServerConfig:
 
     @property
     def identity(self) -> str:
-        """A digest of what is reached and how, without any secret that is filled in later."""
+        """A digest of the server's name and its command or URL, without resolved secrets."""
         if isinstance(self.reach, StdioLaunch):
             parts: Json = ["stdio", *(word.text for word in self.reach.command), self.reach.cwd]
         else:
@@ -192,14 +190,14 @@ class ServerConfig:
 
     @property
     def place(self) -> str:
-        """Where its tools do their work, for people: it is never the target."""
+        """Where its tools run, for operators; never the target."""
         if isinstance(self.reach, StdioLaunch):
             return f"{HERE} (MCP server {self.name})"
         return f"{_public_host(self.reach.url)} (MCP server {self.name})"
 
 
 def _public_host(url: Template) -> str:
-    """The host of a URL, where the settings themselves name it: what is filled in later may be a secret."""
+    """Return the host of a URL if the settings contain it literally; a resolved value may be a secret."""
     try:
         parts = urlsplit(url.text)
         host = parts.hostname or ""
@@ -211,7 +209,7 @@ def _public_host(url: Template) -> str:
 
 
 class ServerTable(Arguments):
-    """What ``[mcp.servers.NAME]`` may hold."""
+    """The keys of ``[mcp.servers.NAME]``."""
 
     command: list[str] | None = None
     args: list[str] = []  # noqa: RUF012  # pydantic copies the default
@@ -234,7 +232,7 @@ class ServerTable(Arguments):
 
 
 def server_config(name: str, values: Mapping[str, Json], origin: str) -> ServerConfig:
-    """One server from its table.
+    """Return the validated configuration of one server.
 
     Raises:
         ConfigError: the name, a key or a value is wrong; the message names the file and the key.
@@ -268,13 +266,15 @@ def server_config(name: str, values: Mapping[str, Json], origin: str) -> ServerC
 
 def _seconds(key: str, value: float, where: str) -> float:
     if not 0.1 <= value <= LONGEST:
-        raise ConfigError(f"{where}: {key} is seconds, from 0.1 to {LONGEST:g}")
+        raise ConfigError(f"{where}: {key} must be a number of seconds from 0.1 to {LONGEST:g}")
     return value
 
 
 def _size(value: int, where: str) -> int:
     if not SMALLEST_MESSAGE <= value <= LARGEST_MESSAGE:
-        raise ConfigError(f"{where}: max_message_bytes is bytes, from {SMALLEST_MESSAGE} to {LARGEST_MESSAGE}")
+        raise ConfigError(
+            f"{where}: max_message_bytes must be a number of bytes from {SMALLEST_MESSAGE} to {LARGEST_MESSAGE}"
+        )
     return value
 
 
@@ -298,12 +298,12 @@ def _launch(table: ServerTable, command: list[str], where: str) -> StdioLaunch:
     words = tuple(Template(word) for word in [*command, *table.args])
     if not all(word.public for word in words):
         raise ConfigError(
-            f"{where}: a variable or a file in the command line, which every user can read",
-            hint="give it with env; a command line may hold ${HOME}, ${USER}, ${PWD} and ${TMPDIR}",
+            f"{where}: the command line must not contain variables or files, because every user can read it",
+            hint="use env; a command line may contain ${HOME}, ${USER}, ${PWD} and ${TMPDIR}",
         )
     pin = PIN.fullmatch(table.program_sha256)
     if table.program_sha256 and pin is None:
-        raise ConfigError(f"{where}: program_sha256 is sha256: and 64 hexadecimal digits")
+        raise ConfigError(f"{where}: program_sha256 must be sha256: and 64 hexadecimal digits")
     return StdioLaunch(words, _values(table.env, VARIABLE_NAME, "env", where), table.cwd, pin[1].lower() if pin else "")
 
 
@@ -315,50 +315,50 @@ def _endpoint(table: ServerTable, where: str) -> HttpEndpoint:
 
 
 def check_url(url: str, where: str, *, secret: bool) -> None:
-    """Refuse what cannot be an endpoint, or would show a ``secret`` that goes with it to the network.
+    """Refuse an invalid endpoint, and one to which secret headers would be sent unencrypted.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: it is refused.
     """
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
     except ValueError:
-        raise ConfigError(f"{where}: the url is none") from None
+        raise ConfigError(f"{where}: invalid url") from None
     if parts.scheme not in {"http", "https"} or not host:
-        raise ConfigError(f"{where}: the url starts with https:// or http://, and names a host")
+        raise ConfigError(f"{where}: the url must start with https:// or http:// and contain a host")
     if parts.username is not None or parts.password is not None:
-        raise ConfigError(f"{where}: the url holds a user or a password", hint="give it with headers")
+        raise ConfigError(f"{where}: the url must not contain a user or a password", hint="use headers")
     if parts.scheme == "http" and host not in LOOPBACK and secret:
-        raise ConfigError(f"{where}: headers would be sent in the clear to {host}", hint="use https")
+        raise ConfigError(f"{where}: headers would be sent unencrypted to {host}", hint="use https")
 
 
 def _values(given: Mapping[str, str], pattern: re.Pattern[str], key: str, where: str) -> Values:
     for name in given:
         if not pattern.fullmatch(name):
-            raise ConfigError(f"{where}: {key}.{name} is no usable name")
+            raise ConfigError(f"{where}: {key}.{name} is not a valid name")
     return tuple((name, Template(value)) for name, value in given.items())
 
 
-# -- Lists of servers in the form that other clients read: ``.mcp.json`` with ``{"mcpServers": {NAME: {...}}}``.
+# -- Server lists in the format of other clients: ``.mcp.json`` with ``{"mcpServers": {NAME: {...}}}``
 
 
 KEYS = ("mcpServers", "servers")
 OURS = frozenset({"command", "args", "env", "cwd", "url", "headers", "disabled"})
-"""What is taken from an entry; the rest is other clients' business."""
+"""The supported keys of an entry; others are ignored."""
 KINDS = {"": "", "stdio": "command", "http": "url", "streamable-http": "url", "streamableHttp": "url"}
 
 
 def parse_mcp_json(text: str | bytes, origin: str) -> tuple[ServerConfig, ...]:
-    """The servers of such a file, in its order.
+    """Return the servers of a ``.mcp.json`` file, in its order.
 
     Raises:
-        ConfigError: it is no such file, or an entry cannot be used; the message names the file and the entry.
+        ConfigError: the file or an entry is invalid; the message names the file and the entry.
     """
     try:
         document = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{origin}: this is not JSON: {error}") from error
+        raise ConfigError(f"{origin}: invalid JSON: {error}") from error
     entries = _entries(document, origin)
     return tuple(server_config(name, _table(name, entry, origin), origin) for name, entry in entries.items())
 
@@ -366,30 +366,30 @@ def parse_mcp_json(text: str | bytes, origin: str) -> tuple[ServerConfig, ...]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("duplicate name")
     return found
 
 
 def _entries(document: object, origin: str) -> Mapping[str, Any]:
     given = [document[key] for key in KEYS if key in document] if isinstance(document, dict) else []
     if len(given) != 1 or not isinstance(given[0], dict):
-        raise ConfigError(f'{origin}: it holds no list of servers; write {{"mcpServers": {{...}}}}')
+        raise ConfigError(f'{origin}: no list of servers; write {{"mcpServers": {{...}}}}')
     return given[0]
 
 
 def _table(name: str, entry: object, origin: str) -> Mapping[str, Json]:
     if not isinstance(entry, dict):
-        raise ConfigError(f"{origin}: server {name!r} is no object")
+        raise ConfigError(f"{origin}: server {name!r} is not an object")
     kind = str(entry.get("type", entry.get("transport", "")))
     if kind not in KINDS:
-        hint = "use its streamable HTTP endpoint" if kind == "sse" else "known: stdio, http"
-        raise ConfigError(f"{origin}: server {name!r} speaks {kind!r}, which is not spoken here", hint=hint)
+        hint = "use its streamable HTTP endpoint" if kind == "sse" else "supported types: stdio, http"
+        raise ConfigError(f"{origin}: server {name!r} has the unsupported type {kind!r}", hint=hint)
     if KINDS[kind] and KINDS[kind] not in entry:
         raise ConfigError(f"{origin}: server {name!r} is of type {kind!r} and has no {KINDS[kind]}")
     return {key: value for key, value in entry.items() if key in OURS}
 
 
-# -- Reading the lists of servers from this machine's files, each with its trust.
+# -- Reading the server lists of this machine, each with its trust
 
 
 PROJECT_FILE = ".mcp.json"
@@ -398,7 +398,7 @@ LIMIT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerList:
-    """The servers to use, by name, and what was found and refused, for people."""
+    """The configured servers, by name, and messages about refused files."""
 
     servers: tuple[ServerConfig, ...] = ()
     refused: tuple[str, ...] = ()
@@ -410,13 +410,18 @@ def load_servers(
     environ: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> ServerList:
-    """The servers of the settings files, of the files that ``[mcp] files`` names, and of ``./.mcp.json``.
+    """Load the servers of the settings files, of the files in ``[mcp] files``, and of ``./.mcp.json``.
 
-    A name that is there again replaces the earlier one; the settings files win over the others. A ``./.mcp.json`` in a
-    directory that is not in ``trusted_dirs`` is refused, and the list says so: it starts programs on this machine.
+    A later server replaces an earlier one of the same name; the settings files override the others. A ``./.mcp.json``
+    in a directory that is not in ``trusted_dirs`` is refused and listed as such, because it starts local programs.
+
+    Args:
+        choices: the options of the command line.
+        environ: the environment variables; by default ``os.environ``.
+        directory: the directory of ``.mcp.json`` and of the project's settings; by default the current one.
 
     Raises:
-        ConfigError: a file cannot be read or is wrong, or the settings of a project that is not trusted name servers.
+        ConfigError: a file is unreadable or invalid, or settings of an untrusted project name servers.
     """
     here = directory or Path.cwd()
     tables = load_tables("mcp", choices, environ=environ, directory=directory)
@@ -478,5 +483,5 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     if len(data) > LIMIT:
-        raise ConfigError(f"{path}: it is longer than {LIMIT} bytes")
+        raise ConfigError(f"{path}: larger than {LIMIT} bytes")
     return data

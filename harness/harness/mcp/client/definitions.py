@@ -1,4 +1,4 @@
-"""What a server says of its tools, compared with what was accepted before, and the results of its tools."""
+"""Tool definitions of servers, compared with those accepted earlier, and conversion of tool results."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ __all__ = [
 ]
 
 
-# -- What a server's tool answered, as a result for the model. All of it is somebody else's text.
+# -- Results of a server's tools for the model; their content is untrusted.
 
 
 IMAGES = 5 << 20
-"""Bytes of pictures in one result."""
+"""Maximum bytes of images in one result."""
 NOTHING = "(no output)"
 
 
 def result_of(answer: CallToolResult, server: str, tool: str) -> ToolResult:
-    """Text and pictures as they are; resources and links as text that says what they are."""
+    """Convert a result: text and images unchanged; resources and links as descriptive text."""
     data: Json = answer.structured_content
     content = _limited([_block(block) for block in answer.content])
     if not content:
@@ -60,7 +60,7 @@ def result_of(answer: CallToolResult, server: str, tool: str) -> ToolResult:
 
 
 def origin_of(server: str, tool: str) -> JsonObject:
-    """Whose words a result is made of."""
+    """Return the metadata about the origin of a result."""
     return {"untrusted": True, "mcp_server": server, "mcp_tool": tool}
 
 
@@ -113,16 +113,16 @@ def _size(data: str) -> str:
     return f"{len(data) * 3 // 4} bytes"
 
 
-# -- What a server says of its tools, as plain values that can be compared and kept.
+# -- Tool definitions as plain values that can be compared and stored
 
 
 DESCRIPTION = 8_000
-"""Characters of a description."""
+"""Maximum characters of a description."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool of a server: ``name`` is its own. ``read_only`` is what the server claims."""
+    """A tool of a server. ``name`` is the server's; ``read_only`` is the server's claim."""
 
     name: str
     description: str = ""
@@ -131,11 +131,11 @@ class ToolDefinition:
 
     @property
     def digest(self) -> str:
-        """Changes when anything that a model or a policy goes by does."""
+        """A digest of everything that matters to models and policies."""
         return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
 
     def as_json(self) -> JsonObject:
-        """For a file."""
+        """Return the form for a file."""
         return {
             "name": self.name,
             "description": self.description,
@@ -145,7 +145,7 @@ class ToolDefinition:
 
 
 def definition_of(tool: Tool) -> ToolDefinition:
-    """From the protocol's form. What cannot be seen is taken out of the descriptions: nobody could approve it."""
+    """Convert the protocol's form; invisible characters are removed from descriptions, as nobody could review them."""
     title = tool.title or ""
     text = tool.description or title
     hints = tool.annotations
@@ -158,16 +158,16 @@ def definition_of(tool: Tool) -> ToolDefinition:
 
 
 def definition_from(value: object) -> ToolDefinition:
-    """From :meth:`ToolDefinition.as_json`.
+    """Convert the form of :meth:`ToolDefinition.as_json`.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the value is invalid.
     """
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        raise ValueError("no definition of a tool")
+        raise ValueError("not a tool definition")
     description, schema, read_only = value.get("description"), value.get("schema"), value.get("read_only")
     if not isinstance(description, str) or not isinstance(schema, dict) or not isinstance(read_only, bool):
-        raise ValueError("no definition of a tool")
+        raise ValueError("not a tool definition")
     return ToolDefinition(value["name"], description, schema, read_only)
 
 
@@ -185,7 +185,7 @@ def _visible_value(key: str, value: Json) -> Json:
     return value
 
 
-# -- By which name a server's tool is called here: one that every provider takes, and never another tool's. Pure.
+# -- Names for the tools of servers that are valid for every provider, and unique. Pure.
 
 
 OTHER = re.compile(r"[^A-Za-z0-9_-]")
@@ -195,17 +195,19 @@ REMOTE_LONGEST = 128
 
 
 def is_nameable(remote: str) -> bool:
-    """Whether a tool can be told to people and to rules by its own name: no spaces, nothing that cannot be seen."""
+    """Return whether a tool's own name can be shown and used in rules: printable, without spaces."""
     return 0 < len(remote) <= REMOTE_LONGEST and remote.isprintable() and " " not in remote
 
 
 def local_name(server: str, remote: str, servers: Iterable[str] = ()) -> str:
-    """``SERVER_TOOL``, which depends on nothing that the server may change later.
+    """Return ``SERVER_TOOL``, independent of anything that the server may change later.
 
-    A name that had to be changed, and one that could also be that of a tool of another server, ends in eight digits
-    of the digest of the whole: so two tools never share a name, and a name never passes from one to the other.
+    A name that had to be changed, or could also belong to a tool of another server, ends in eight digits of the digest
+    of both names, so that names are unique and never pass from one tool to another.
 
     Args:
+        server: the name of the server.
+        remote: the tool's name there.
         servers: the names of all servers.
     """
     wanted = f"{server}_{remote}"
@@ -216,7 +218,7 @@ def local_name(server: str, remote: str, servers: Iterable[str] = ()) -> str:
     return f"{OTHER.sub('_', wanted)[: LONGEST - DIGITS - 1]}_{digest}"
 
 
-# -- What is known of a server between two runs: its tools, so that it holds nobody up, and which were accepted.
+# -- Stored definitions: for a start without waiting for the server, and to know which were accepted
 
 
 VERSION = 1
@@ -227,9 +229,9 @@ LOCK_PAUSE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class KnownTools:
-    """The tools as they were last listed, and the digest under which each one was first seen or accepted.
+    """The last listed tools, and the digests under which they were first seen or accepted.
 
-    ``damaged``: there was a record that cannot be read, so that nothing counts as accepted.
+    ``damaged``: the stored record was unreadable, so nothing counts as accepted.
     """
 
     definitions: tuple[ToolDefinition, ...] = ()
@@ -238,15 +240,15 @@ class KnownTools:
     damaged: bool = False
 
     def accepting(self, definitions: Iterable[ToolDefinition]) -> KnownTools:
-        """With these as they are now accepted."""
+        """Return a copy in which these definitions are accepted."""
         digests = {definition.name: definition.digest for definition in definitions}
         return replace(self, accepted={**self.accepted, **digests}, seen=True, damaged=False)
 
 
 def changed_tools(known: KnownTools, definitions: Iterable[ToolDefinition]) -> frozenset[str]:
-    """The tools that are others than those that were accepted. Pure.
+    """Return the tools that differ from the accepted ones. Pure.
 
-    What a server lists when it is first seen is accepted; what it adds later is as new as what it changes.
+    All tools of the first list are accepted; tools that are added later count as changed.
     """
     if not known.seen and not known.damaged:
         return frozenset()
@@ -254,18 +256,18 @@ def changed_tools(known: KnownTools, definitions: Iterable[ToolDefinition]) -> f
 
 
 def state_directory(environ: Mapping[str, str]) -> Path:
-    """Where records are: ``$XDG_STATE_HOME/harness/mcp``, or below ``~/.local/state``."""
+    """Return the directory of the records: ``$XDG_STATE_HOME/harness/mcp``, or ``~/.local/state/harness/mcp``."""
     return state_home(environ) / "mcp"
 
 
 @dataclass(frozen=True, slots=True)
 class DefinitionStore:
-    """Private files, one for each server and the way in which it is reached. Reads and writes files: for a thread."""
+    """Private files, one per server and command or URL. Blocks on file access: use it in a thread."""
 
     directory: Path
 
     def load(self, config: ServerConfig) -> KnownTools:
-        """What is known; nothing when there is no record."""
+        """Return what is stored; an empty value if there is no record."""
         try:
             with self._path(config).open("rb") as file:
                 return _parse(json.loads(file.read(LIMIT)))
@@ -275,10 +277,10 @@ class DefinitionStore:
             return KnownTools(damaged=True)
 
     def update(self, config: ServerConfig, change: Callable[[KnownTools], KnownTools]) -> KnownTools:
-        """Change what is known, with no other harness in between; returns it as it is then.
+        """Change the record under a lock between processes, and return the new one.
 
         Raises:
-            OSError: it could not be kept.
+            OSError: it could not be stored.
         """
         make_directories(self.directory)
         with open(self.directory / ".lock", "wb", opener=_private) as lock:
@@ -290,10 +292,10 @@ class DefinitionStore:
             return after
 
     def save(self, config: ServerConfig, known: KnownTools) -> None:
-        """Keep it, all or nothing.
+        """Store the record atomically.
 
         Raises:
-            OSError: it could not be kept.
+            OSError: it could not be stored.
         """
         document = {
             "version": VERSION,
@@ -323,22 +325,22 @@ def _private(path: str, flags: int) -> int:
 
 
 def _lock(descriptor: int) -> None:
-    """Wait for the others, but not for one that is stopped."""
+    """Wait for the lock, but not forever: its holder may be stopped."""
     for _ in range(int(LOCK_LIMIT / LOCK_PAUSE)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             time.sleep(LOCK_PAUSE)
-    raise TimeoutError(f"another harness holds its lock for {LOCK_LIMIT:g} s")
+    raise TimeoutError(f"another harness has held the lock for {LOCK_LIMIT:g} s")
 
 
 def _parse(document: object) -> KnownTools:
     if not isinstance(document, dict) or document.get("version") != VERSION:
-        raise ValueError("another form of the record")
+        raise ValueError("unknown version of the record")
     tools, accepted = document.get("tools"), document.get("accepted")
     if not isinstance(tools, list) or not isinstance(accepted, dict):
-        raise ValueError("no record")
+        raise ValueError("invalid record")
     if not all(isinstance(digest, str) for digest in accepted.values()):
-        raise ValueError("no record")
+        raise ValueError("invalid record")
     return KnownTools(tuple(definition_from(tool) for tool in tools), accepted, seen=True)

@@ -1,6 +1,6 @@
-"""Messages to and from a server behind a URL (streamable HTTP). Imported only when such a server is used.
+"""Messages to and from a server at a URL (streamable HTTP); imported only if such a server is used.
 
-The library follows a redirect only within the endpoint's origin, so that headers go nowhere else.
+The library follows redirects only within the endpoint's origin, so headers are sent nowhere else.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ WRITE_LIMIT = 30.0
 CLOSE_TIMEOUT = 2.0
 SESSION = "mcp-session-id"
 SAID_BY_STATUS = frozenset({401, 403, 404, 407, 429})
-"""Statuses that say what happened better than what comes with them; and those from 500 on."""
+"""HTTP statuses, besides those from 500 on, that explain a failure better than their response bodies."""
 
 
 @asynccontextmanager
 async def open_http(
     config: ServerConfig, endpoint: HttpEndpoint, environ: Mapping[str, str]
 ) -> AsyncIterator[ServerConnection]:
-    """Make ready to speak with the server. Nothing is sent yet.
+    """Prepare a connection to the server; nothing is sent yet.
 
     Raises:
-        ConfigError: the URL, a header's value or the file of authorities cannot be had.
+        ConfigError: the URL, a header's value or the CA file is unavailable or invalid.
     """
     url, headers = await anyio.to_thread.run_sync(_resolve, config, endpoint, environ)
     transport = _LimitedTransport(
         await anyio.to_thread.run_sync(_transport, config, endpoint, url), config.max_message_bytes
     )
-    timeout = httpx2.Timeout(CONNECT_LIMIT, write=WRITE_LIMIT, read=None)  # an answer has the call's own limit
+    timeout = httpx2.Timeout(CONNECT_LIMIT, write=WRITE_LIMIT, read=None)  # each call has its own timeout
     async with httpx2.AsyncClient(transport=transport, headers=headers, timeout=timeout) as client:
         try:
             async with streamable_http_client(
@@ -56,7 +56,7 @@ async def open_http(
 
 
 async def _say_goodbye(client: httpx2.AsyncClient, url: str, session: Mapping[str, str]) -> None:
-    """Tell the server that the session has ended, also on the way out; nobody waits long for that."""
+    """End the session at the server, with a short timeout."""
     if not session:
         return
     with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT), suppress(httpx2.HTTPError):
@@ -64,7 +64,7 @@ async def _say_goodbye(client: httpx2.AsyncClient, url: str, session: Mapping[st
 
 
 def _no_stream() -> None:
-    """The session is closed as a whole when a link of this kind ends."""
+    """Do nothing: with HTTP, the session is closed as a whole when the connection ends."""
 
 
 def _resolve(config: ServerConfig, endpoint: HttpEndpoint, environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -74,8 +74,8 @@ def _resolve(config: ServerConfig, endpoint: HttpEndpoint, environ: Mapping[str,
     headers = {name: value.resolve(environ, f"{where}: headers.{name}") for name, value in endpoint.headers}
     for name, value in headers.items():
         if not value.isprintable() or not value.isascii():
-            raise ConfigError(f"{where}: headers.{name} holds a character that no header can")
-    return url, {**headers, "accept-encoding": "identity"}  # what is unpacked later has no bound here
+            raise ConfigError(f"{where}: headers.{name} contains an invalid character")
+    return url, {**headers, "accept-encoding": "identity"}  # the size limit would not apply to decompressed data
 
 
 def _transport(config: ServerConfig, endpoint: HttpEndpoint, url: str) -> httpx2.AsyncHTTPTransport:
@@ -90,13 +90,13 @@ def _transport(config: ServerConfig, endpoint: HttpEndpoint, url: str) -> httpx2
 
 
 class _LimitedTransport(httpx2.AsyncBaseTransport):
-    """Takes no more of an answer than is allowed, and lets the protocol's layer know the status of a refusal."""
+    """Limits the size of responses, and reports the HTTP status of a refusal to the protocol layer."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, limit: int) -> None:
         self._inner = inner
         self._limit = limit
         self.session: Mapping[str, str] = {}
-        """The header that names the session, once the server gave one."""
+        """The header with the session id, once the server has sent one."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self._inner.handle_async_request(request)
@@ -110,7 +110,7 @@ class _LimitedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             return _refusal(415)
         if "text/event-stream" in response.headers.get("content-type", ""):
-            return response  # each event has its own bound
+            return response  # the library limits each event
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         stream = _BoundedStream(response.stream, self._limit)
         return httpx2.Response(status, headers=response.headers, stream=stream, extensions=response.extensions)
@@ -134,7 +134,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for chunk in self._inner:
             self._left -= len(chunk)
             if self._left < 0:
-                raise httpx2.StreamError("the answer is longer than is allowed")
+                raise httpx2.StreamError("the response is larger than allowed")
             yield chunk
 
     async def aclose(self) -> None:

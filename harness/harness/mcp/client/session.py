@@ -1,4 +1,4 @@
-"""One server, supervised: its session, its tools, its restarts, and why it was given up."""
+"""One supervised server: its session, its tools, its restarts, and the reason why it is unavailable."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ __all__ = [
 ]
 
 
-# -- A session with one server of the Model Context Protocol: its tools, and calls of them.
+# -- An MCP session with one server: its tools, and calls of them
 
 
 PAGES = 1_000
 TOOLS = 2_000
-"""Tools of one server, at most."""
+"""Maximum tools of one server."""
 CLOSED = -32_000
 UNREADABLE = -32_700
 NO_METHOD = -32_601
 OTHER_VERSION = -32_022
 
 Progress = Callable[[float, float | None, str | None], None]
-"""Takes what was done, of how much, and a text."""
+"""Called with the progress, the total and a text."""
 
 
 class ServerRefusal(Exception):
-    """The server answered a call with an error of the protocol: it took the call and says what is wrong with it."""
+    """The server answered a call with a protocol error: it received the call and rejected it."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -63,17 +63,17 @@ class ServerRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An open session. Safe to use from several tasks at once."""
+    """An open session, which several tasks may use concurrently."""
 
     config: ServerConfig
     link: ServerConnection
     session: ClientSession
 
     async def definitions(self) -> tuple[ToolDefinition, ...]:
-        """All tools of the server, in its order.
+        """Return all tools of the server, in its order.
 
         Raises:
-            ConnectError: it did not say them within the time of a call, or says them wrongly.
+            ConnectError: it did not list them within ``timeout``, or its list is invalid.
         """
         where = f"server {self.config.name!r}"
         try:
@@ -81,7 +81,7 @@ class Connection:
                 return await self._pages()
         except TimeoutError:
             raise ConnectError(f"{where} did not list its tools within {self.config.timeout:g} s") from None
-        except Exception as error:  # the library's own, and its checks of what the server says
+        except Exception as error:  # of the library, including its validation of the server's messages
             raise _translated(self, error, "list its tools") from error
 
     async def _pages(self) -> tuple[ToolDefinition, ...]:
@@ -96,23 +96,23 @@ class Connection:
             if not cursor or len(found) > TOOLS:
                 break
         if cursor or len(found) > TOOLS:
-            raise ConnectError(f"server {self.config.name!r} lists more than {TOOLS} tools, or does not end")
+            raise ConnectError(f"server {self.config.name!r} lists more than {TOOLS} tools, or its list has no end")
         return tuple(found)
 
     async def call(self, name: str, arguments: JsonObject, on_progress: Progress) -> CallToolResult:
-        """Call a tool by its own name. A cancel of the caller tells the server so.
+        """Call a tool by the server's name for it. The server is notified if the caller is cancelled.
 
         Raises:
             ConnectError: nothing was run.
-            ConnectionLost: the link broke before the answer: it may have run.
-            ServerRefusal: the server says that the call is wrong.
-            ValueError: the answer is no result; it has run.
+            ConnectionLost: the connection was lost before the result: the call may have run.
+            ServerRefusal: the server rejected the call.
+            ValueError: the result is invalid; the call has run.
         """
         from mcp import MCPError
         from mcp.types import CallToolRequest, CallToolRequestParams, CallToolResult
 
         if self.link.ended.is_set():
-            raise ConnectError(f"server {self.config.name!r} is not there: {self.link.reason}")
+            raise ConnectError(f"server {self.config.name!r} is not running: {self.link.reason}")
         request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=dict(arguments)))
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
@@ -125,21 +125,23 @@ class Connection:
 
 
 def _of_call(connection: Connection, error: MCPError) -> Exception:
-    """What an error of a call means."""
+    """Return the exception for an error of a call."""
     link, where = connection.link, f"server {connection.config.name!r}"
     status = _status(error)
     if status is not None and status < 500:
-        link.end(f"HTTP status {status}")  # with the next session the credentials are read again
+        link.end(f"HTTP status {status}")  # the next session reads the credentials again
         return _refused_by_http(where, status)
     if link.ended.is_set() or status is not None or _no_answer(error):
         return ConnectionLost(f"{where} was lost during the call: {link.reason or error.message}")
-    if error.code == UNREADABLE and error.message.startswith("Failed to parse"):  # by the library, here
+    if error.code == UNREADABLE and error.message.startswith(
+        "Failed to parse"
+    ):  # raised by the library, not the server
         return ValueError(error.message)
     return ServerRefusal(error.code, error.message)
 
 
 def _no_answer(error: MCPError) -> bool:
-    """The library's own error for a stream over HTTP that ended without an answer."""
+    """Return whether the library reports an HTTP stream that ended without a result."""
     return error.code == CLOSED and error.message.startswith(("SSE stream", "Connection closed"))
 
 
@@ -152,14 +154,14 @@ def _status(error: MCPError) -> int | None:
 def _refused_by_http(where: str, status: int) -> ConnectError:
     if status in {401, 403, 407}:
         return AuthenticationError(
-            f"{where} refused our credentials (HTTP status {status})", hint="check its headers in the settings"
+            f"{where} rejected the credentials (HTTP status {status})", hint="check its headers in the settings"
         )
-    hint = "it may have been started anew; call again" if status == 404 else ""
-    return ConnectError(f"{where} refused the request (HTTP status {status})", hint=hint)
+    hint = "the server may have restarted; retry the call" if status == 404 else ""
+    return ConnectError(f"{where} rejected the request (HTTP status {status})", hint=hint)
 
 
 def _translated(connection: Connection, error: Exception, what: str) -> HarnessError:
-    """An error of the library while nothing is run."""
+    """Convert an error of the library outside of calls."""
     if isinstance(error, HarnessError):
         return error
     return _start_error(connection.config, connection.link, error, f"did not {what}")
@@ -183,16 +185,18 @@ def _start_error(config: ServerConfig, link: ServerConnection, error: Exception,
 async def open_connection(
     config: ServerConfig, environ: Mapping[str, str], changed: Callable[[], None]
 ) -> AsyncIterator[Connection]:
-    """Reach a server and greet it. It has ended when this is left.
+    """Connect to a server and initialize the session; the server is stopped at the end.
 
     Args:
-        changed: called when the server says that its tools are others now.
+        config: the server.
+        environ: the variables for references in its settings.
+        changed: called when the server notifies that its tools have changed.
 
     Raises:
-        ConfigError: something that the settings name is not there.
+        ConfigError: something that the settings refer to is missing.
         ConnectError: the server did not start, or did not answer within ``start_timeout``.
         UnsupportedOperation: it speaks another version of the protocol.
-        ConnectionLost: the link broke while it was used.
+        ConnectionLost: the connection was lost during use.
     """
     try:
         async with _link(config, environ) as link, _session(config, link, changed) as connection:
@@ -205,7 +209,7 @@ async def open_connection(
 
 
 def _single(group: BaseExceptionGroup[BaseException], config: ServerConfig) -> BaseException:
-    """The error that a group is about: one of ours, else the first."""
+    """Return the most relevant error of a group: harness's own, else the first."""
     leaves = list(_leaves(group))
     own = [leaf for leaf in leaves if isinstance(leaf, HarnessError)]
     if own:
@@ -228,7 +232,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 @asynccontextmanager
 async def _link(config: ServerConfig, environ: Mapping[str, str]) -> AsyncIterator[ServerConnection]:
     try:
-        await anyio.to_thread.run_sync(import_module, "mcp")  # it takes half a second, and nobody waits for that
+        await anyio.to_thread.run_sync(import_module, "mcp")  # half a second, which must not block other tasks
     except ImportError:
         raise ConfigError("servers need the extra mcp", hint=install_extra("mcp")) from None
     if isinstance(config.reach, StdioLaunch):
@@ -268,22 +272,22 @@ async def _session(
 
 
 async def _listen(session: ClientSession, changed: Callable[[], None]) -> None:
-    """In the newest form of the protocol a server tells of changes only whoever listens.
+    """Listen for changes of the tools, which servers with the newest protocol send only to subscribers.
 
-    One that does not offer that is taken at its word at its next start.
+    With a server that offers no subscriptions, changes are seen at its next start.
     """
     from mcp import MCPError
     from mcp.client.subscriptions import SubscriptionLost, listen
 
     with suppress(MCPError, SubscriptionLost, TimeoutError):
         async with listen(session, tools_list_changed=True) as subscription:
-            changed()  # what changed before somebody listened
+            changed()  # for changes before the subscription
             async for _ in subscription:
                 changed()
 
 
 async def _decline(context: Any, params: Any) -> Any:
-    """A server asks the person something: nobody does that through a tool."""
+    """Decline questions of a server to its user, which are not supported here."""
     from mcp.types import ElicitResult
 
     return ElicitResult(action="decline")
@@ -299,22 +303,22 @@ async def _greet(config: ServerConfig, link: ServerConnection, session: ClientSe
             except MCPError as error:
                 if error.code not in {OTHER_VERSION, NO_METHOD}:
                     raise
-                await session.discover()  # one that speaks only the newest form of the protocol
+                await session.discover()  # for servers that only speak the newest protocol
     except TimeoutError:
         said = f"; it said: {link.log.last}" if link.log.last else ""
         raise ConnectError(
             f"server {config.name!r} did not answer within {config.start_timeout:g} s{said}",
-            hint="give it longer with start_timeout",
+            hint="increase start_timeout",
         ) from None
-    except Exception as error:  # the library's own, and its checks of what the server says
+    except Exception as error:  # of the library, including its validation of the server's messages
         raise _start_error(config, link, error, "did not start") from error
 
 
-# -- Keeps one server running: starts it when it is needed, starts it again when it ends, and gives up with a reason.
+# -- Supervision of one server: started on demand, restarted when it exits, and given up with a reason
 
 
 FINAL = (ConfigError, AuthenticationError, UnsupportedOperation)
-"""To start it again would end in the same way."""
+"""Errors that a restart would repeat."""
 
 logger = logging.getLogger(__name__)
 
@@ -323,9 +327,9 @@ State = Literal["idle", "starting", "ready", "waiting", "unavailable"]
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """How often a server is started again: ``restarts`` times within ``window`` seconds, at most.
+    """Limits of restarts: at most ``restarts`` within ``window`` seconds.
 
-    The first restart waits for ``backoff`` seconds, each further one twice as long as the one before.
+    The delay before the first restart is ``backoff`` seconds, and doubles with each further one.
     """
 
     restarts: int = 3
@@ -335,13 +339,13 @@ class RestartPolicy:
 
 @dataclass(slots=True)
 class RestartBudget:
-    """Counts restarts. Times are of any clock that does not go back."""
+    """Counts restarts. Times are of any monotonic clock."""
 
     rules: RestartPolicy
     _times: deque[float] = field(default_factory=deque)
 
     def next_delay(self, now: float) -> float | None:
-        """Seconds to wait before a restart, which is counted; None when there were too many."""
+        """Count a restart, and return the seconds to wait before it; None if there were too many."""
         while self._times and now - self._times[0] >= self.rules.window:
             self._times.popleft()
         if len(self._times) >= self.rules.restarts:
@@ -350,29 +354,32 @@ class RestartBudget:
         return float(self.rules.backoff * 2 ** (len(self._times) - 1))
 
     def forget(self) -> None:
-        """Somebody asked for a restart: begin anew."""
+        """Reset the count after a requested restart."""
         self._times.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """How a server is, and why it is not there."""
+    """The state of a server, and the reason if it is not available."""
 
     state: State
     reason: str = ""
 
 
 Opener = Callable[[Callable[[], None]], AbstractAsyncContextManager[Connection]]
-"""Reaches the server; takes what to call when its tools change."""
+"""Opens a connection to the server; its argument is called when the server's tools change."""
 Lister = Callable[[Connection], Awaitable[None]]
-"""Takes the tools of a server that has just started, or says that they changed."""
+"""Called with the connection of a server that has just started, or whose tools have changed."""
 
 
 class Supervisor:
-    """One server. :meth:`run` is its life; everything else may be called from any task.
+    """Supervises one server. :meth:`run` does the work; all other methods may be called from any task.
 
     Args:
+        config: the server.
+        open_server: opens a connection to it.
         listed: called with each new connection before it serves calls, and when the server's tools change.
+        rules: the limits of restarts.
     """
 
     def __init__(
@@ -391,16 +398,16 @@ class Supervisor:
 
     @property
     def state(self) -> ServerState:
-        """How it is now."""
+        """The current state."""
         return self._state
 
     async def changed(self) -> ServerState:
-        """Wait until it is another, and return that."""
+        """Wait for a change of the state and return the new one."""
         await self._news.wait()
         return self._state
 
     def restart(self) -> None:
-        """Start it again, now, also when it was given up. A running one is ended first: its calls are lost."""
+        """Restart the server now, even if it was given up. Calls in progress are aborted."""
         self._budget.forget()
         self._retry_at = 0.0
         if self._connection is not None:
@@ -408,10 +415,10 @@ class Supervisor:
         self._wanted.set()
 
     async def connection(self) -> Connection:
-        """The session, once it is there. Starts a server that is not running.
+        """Return the session, waiting until it is open; starts a server that is not running.
 
         Raises:
-            ConnectError: it is not available, and why. Nothing was sent to it.
+            ConnectError: the server is unavailable, with the reason. Nothing was sent to it.
         """
         self._wake()
         with anyio.move_on_after(self.config.start_timeout + self._rules.backoff):
@@ -440,7 +447,7 @@ class Supervisor:
         self._news = anyio.Event()
 
     async def run(self) -> None:
-        """Look after the server until this is cancelled."""
+        """Supervise the server until cancelled."""
         if self.config.lazy:
             await self._sleep()
         while True:
@@ -462,7 +469,7 @@ class Supervisor:
         self._wanted = anyio.Event()
 
     async def _serve(self) -> tuple[str, bool]:
-        """Start it and stay until it ends: the reason, and whether a further start would be no use."""
+        """Run the server until its connection ends; return the reason, and whether a restart would fail, too."""
         changed = _Changes()
         try:
             async with self._open(changed.note) as connection:
@@ -473,18 +480,18 @@ class Supervisor:
                 return connection.link.reason, False
         except HarnessError as error:
             return self._bare(str(error)), isinstance(error, FINAL)
-        except Exception as error:  # a defect about one server must not end the others
+        except Exception as error:  # a failure with one server must not affect the others
             logger.exception("server %s", self.config.name)
             return f"{type(error).__name__}: {error}", True
         finally:
             self._connection = None
 
     def _bare(self, text: str) -> str:
-        """A reason without the server's name, which stands before it wherever it is told."""
+        """Return a reason without the server's name, which all messages about it start with."""
         return text.removeprefix(f"server {self.config.name!r}").removeprefix(":").strip()
 
     async def _watch(self, connection: Connection, changed: _Changes) -> None:
-        """Until the link ends; its tools are taken again whenever they change."""
+        """Wait until the connection ends, listing the tools again whenever they change."""
         async with anyio.create_task_group() as tasks:
 
             async def follow() -> None:
@@ -501,7 +508,7 @@ class Supervisor:
 
 
 class _Changes:
-    """Several notes that come at once are one."""
+    """An event that merges several notifications into one."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()

@@ -1,4 +1,4 @@
-"""The tools of other servers in a registry: listed from what is known, kept up to date, and removed at the end."""
+"""The tools of MCP servers in a registry: from stored definitions at first, and kept up to date."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ logger = logging.getLogger(__name__)
 OfferedTool = RemoteTool | DisabledTool
 
 Notice = Callable[[str], None]
-"""Takes a sentence for people: a tool that changed, one that cannot be used, a server that is not there."""
+"""Called with a message for the operator: about a changed or unusable tool, or an unavailable server."""
 
 
 def source_name(server: str) -> str:
-    """The name under which a registry keeps a server's tools."""
+    """Return the name of the registry source for a server's tools."""
     return f"mcp:{server}"
 
 
@@ -57,11 +57,11 @@ class _Source:
     tools: tuple[OfferedTool, ...] = ()
     disabled: frozenset[str] = frozenset()
     checked: set[str] = field(default_factory=set)
-    """The digests of definitions whose schemas are known to be schemas: to find that out takes a while."""
+    """The digests of definitions with verified schemas, because verification is slow."""
 
 
 class McpSources:
-    """The servers of a process, for one registry or several; made by :func:`open_sources`."""
+    """The MCP servers of a process, for one or more registries; created by :func:`open_sources`."""
 
     def __init__(self, store: DefinitionStore, names: tuple[str, ...], notice: Notice) -> None:
         self._registries: list[Registry] = []
@@ -72,14 +72,14 @@ class McpSources:
 
     @property
     def states(self) -> Mapping[str, ServerState]:
-        """How each server is."""
+        """The state of each server."""
         return {name: source.supervisor.state for name, source in self._sources.items()}
 
     @contextmanager
     def attached(self, registry: Registry) -> Iterator[None]:
-        """Keep the tools in this registry, too: they are put in now and kept up to date, and removed at the end.
+        """Keep the tools in this registry, too, until the end of the block.
 
-        A server one of whose names is taken there is left out, and the notice says so.
+        A server whose tool names collide with existing ones is omitted with a notice.
         """
         for source in self._sources.values():
             try:
@@ -95,7 +95,7 @@ class McpSources:
                 registry.remove_source(source_name(name))
 
     def restart(self, name: str) -> None:
-        """Start a server again, also one that was given up; the calls that it works on are lost.
+        """Restart a server, even if it was given up; its calls in progress are aborted.
 
         Raises:
             ConfigError: there is no server of that name.
@@ -103,13 +103,11 @@ class McpSources:
         self._source(name).supervisor.restart()
 
     def changed(self, name: str) -> tuple[str, ...]:
-        """The tools of a server, by their names there, that are disabled because they changed."""
+        """Return the server's names of its tools that are disabled because they changed."""
         return tuple(sorted(self._source(name).disabled))
 
     def tool_names(self, name: str) -> dict[str, str]:
-        """By which name models call each tool of a server: the name there, and the name here.
-
-        Without those that cannot be used.
+        """Return the names of a server's usable tools: the server's names, and those for models.
 
         Raises:
             ConfigError: there is no server of that name.
@@ -117,7 +115,7 @@ class McpSources:
         return {tool.remote_name: tool.name for tool in self._source(name).tools}
 
     def definitions(self, name: str) -> tuple[ToolDefinition, ...]:
-        """What a server last said of its tools, also of those that are disabled.
+        """Return a server's last listed tools, including disabled ones.
 
         Raises:
             ConfigError: there is no server of that name.
@@ -125,10 +123,14 @@ class McpSources:
         return self._source(name).latest
 
     async def accept(self, name: str, tools: Iterable[str] | None = None) -> None:
-        """Enable tools that changed, as they are now: those of these names there, or all.
+        """Accept the current definitions of changed tools, and enable these tools.
+
+        Args:
+            name: the server.
+            tools: the server's names of the tools; by default all.
 
         Raises:
-            ConfigError: there is no server of that name, or the record of it could not be kept.
+            ConfigError: there is no server of that name, or the record could not be stored.
         """
         source = self._source(name)
         wanted = None if tools is None else set(tools)
@@ -137,7 +139,11 @@ class McpSources:
         await self._publish(source)
 
     async def wait_listed(self, timeout: float) -> bool:
-        """Wait until each server has listed its tools or was given up, for ``timeout`` seconds at most."""
+        """Wait up to ``timeout`` seconds until each server has listed its tools or was given up.
+
+        Returns:
+            False after the timeout.
+        """
         with anyio.move_on_after(timeout):
             for source in self._sources.values():
                 await source.listed.wait()
@@ -145,7 +151,11 @@ class McpSources:
         return False
 
     async def wait_settled(self, timeout: float) -> bool:
-        """Wait until each server runs, was given up, or waits for its first call; for ``timeout`` seconds at most."""
+        """Wait up to ``timeout`` seconds until each server is running, was given up, or awaits its first call.
+
+        Returns:
+            False after the timeout.
+        """
         with anyio.move_on_after(timeout):
             for source in self._sources.values():
                 while source.supervisor.state.state in {"starting", "waiting"}:
@@ -159,10 +169,10 @@ class McpSources:
             raise ConfigError(f"there is no server {name!r}", hint=f"there are: {known}")
         return self._sources[name]
 
-    # -- one server's life, called by its task
+    # -- lifecycle of one server, called by its task
 
     async def add(self, config: ServerConfig, environ: Mapping[str, str], rules: RestartPolicy | None) -> _Source:
-        """Take a server on, with the tools that are known of it."""
+        """Add a server with its stored tools."""
         known = await anyio.to_thread.run_sync(self._store.load, config)
         lazy = config.lazy and bool(known.definitions)
         supervisor = Supervisor(
@@ -184,7 +194,7 @@ class McpSources:
         return source
 
     async def look_after(self, source: _Source) -> None:
-        """Run a server until this is cancelled, and say when it is given up."""
+        """Run a server until cancelled, and report when it is given up."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(source.supervisor.run)
             tasks.start_soon(self._report, source)
@@ -206,29 +216,29 @@ class McpSources:
         usable = {tool.remote_name for tool in source.tools}
         kept = tuple(item for item in source.latest if item.name in usable)
         await self._keep(source, lambda known: replace(_settled(known, source), definitions=kept), required=False)
-        if self._disabled(source) != source.disabled:  # somebody accepted a tool in the meantime
+        if self._disabled(source) != source.disabled:  # the operator accepted a tool in the meantime
             await self._publish(source)
         source.listed.set()
 
     async def _recorded(self, source: _Source) -> KnownTools:
-        """What the record says by now: another harness may have listed or accepted something."""
+        """Return the current record, which another harness process may have changed."""
         found = await anyio.to_thread.run_sync(self._store.load, source.config)
         return found if found.seen else source.known
 
     def _tell_changes(self, source: _Source) -> None:
         for name in sorted(changed_tools(source.known, source.latest)):
-            end = "it is disabled until it is accepted" if source.config.pin_tools else "it is used as it is now"
+            end = "it is disabled until it is accepted" if source.config.pin_tools else "its new definition is used"
             called = local_name(source.config.name, name, self._names)
-            self._notice(f"the tool {called} of server {source.config.name!r} is new or was changed; {end}")
+            self._notice(f"the tool {called} of server {source.config.name!r} is new or has changed; {end}")
 
     async def _keep(
         self, source: _Source, change: Callable[[KnownTools], KnownTools], *, required: bool = True
     ) -> None:
-        """Change the record as it is by now, and what we know with it."""
+        """Change the current record in the store, and the one in memory."""
         try:
             source.known = await anyio.to_thread.run_sync(self._store.update, source.config, change)
         except OSError as error:
-            text = f"what is known of server {source.config.name!r} could not be kept: {error.strerror or error}"
+            text = f"cannot store the tool definitions of server {source.config.name!r}: {error.strerror or error}"
             if required:
                 raise ConfigError(text) from error
             self._notice(text)
@@ -240,7 +250,7 @@ class McpSources:
         return changed_tools(known or source.known, source.latest) if source.config.pin_tools else frozenset()
 
     async def _publish(self, source: _Source, known: KnownTools | None = None) -> None:
-        source.disabled = disabled = self._disabled(source, known)  # from now on, also for those who hold the old ones
+        source.disabled = disabled = self._disabled(source, known)  # now, because old tool objects may be in use
         made = await anyio.to_thread.run_sync(self._tools, source, disabled)
         for item in made:
             if isinstance(item, str):
@@ -253,11 +263,11 @@ class McpSources:
                 failure = _collision(source.config, error)
                 if registry is self._registries[0]:
                     raise failure from error
-                self._notice(str(failure))  # in one that was attached; the others go on
+                self._notice(str(failure))  # an attached registry must not stop the others
         source.tools = tools
 
     def _tools(self, source: _Source, disabled: frozenset[str]) -> list[OfferedTool | str]:
-        """The tools, and what is to be said of those that cannot be used. To check many schemas takes a while."""
+        """Return the tools, and notices about unusable ones. Verifying many schemas is slow."""
         twice = [name for name, count in Counter(item.name for item in source.latest).items() if count > 1]
         if twice:
             raise ConfigError(f"server {source.config.name!r} lists the tool {twice[0]!r} twice")
@@ -266,7 +276,7 @@ class McpSources:
     def _tool(self, source: _Source, definition: ToolDefinition, disabled: bool) -> OfferedTool | str:
         config = source.config
         if not is_nameable(definition.name):
-            return f"a tool of server {config.name!r} has a name that cannot be used: {definition.name!r:.80}"
+            return f"a tool of server {config.name!r} has an invalid name: {definition.name!r:.80}"
         name = local_name(config.name, definition.name, self._names)
         if disabled:
             return DisabledTool(name, definition, config)
@@ -281,25 +291,25 @@ class McpSources:
 
 
 def _is_first(known: KnownTools, config: ServerConfig) -> bool:
-    """Whether what a server lists now is the first that is seen of it, and so accepted."""
+    """Return whether the server's current list is its first one, and so accepted."""
     return not known.seen and not (known.damaged and config.pin_tools)
 
 
 def _settled(known: KnownTools, source: _Source) -> KnownTools:
-    """What is accepted once a list was taken: all of it, unless the tools are pinned."""
+    """Return the record after a list: all of it is accepted, unless the tools are pinned."""
     pinned = source.config.pin_tools and not _is_first(known, source.config)
     return known if pinned else known.accepting(source.latest)
 
 
 def _collision(config: ServerConfig, error: ValueError) -> ConfigError:
     return ConfigError(
-        f"server {config.name!r}: its tools were not taken: {error}",
+        f"server {config.name!r}: its tools cannot be added: {error}",
         hint="give the server another name in the settings",
     )
 
 
 def _check_names(registry: Registry, servers: Sequence[ServerConfig]) -> None:
-    """Refuse servers that would take each other's place: a name is the source of its server's tools."""
+    """Refuse servers of the same name, which is the name of their source in the registry."""
     for name, count in Counter(config.name for config in servers).items():
         if count > 1:
             origins = " and ".join(config.origin for config in servers if config.name == name)
@@ -325,19 +335,22 @@ async def open_sources(
     notice: Notice = _log,
     names: Iterable[str] | None = None,
 ) -> AsyncIterator[McpSources]:
-    """Start the servers and put their tools into a registry; all have ended, and their tools gone, when this is left.
+    """Start the servers and add their tools to a registry; at the end, stop the servers and remove the tools.
 
-    It waits for none of them: what is known of a server from an earlier run is listed at once, and the rest when it
-    answers (:meth:`McpSources.wait_listed`).
+    It does not wait for the servers: tools that are stored from an earlier run are added at once, the others when their
+    server answers (:meth:`McpSources.wait_listed`).
 
     Args:
-        environ: where values of the settings are found; ``os.environ`` when not given.
-        directory: where records of the servers are kept; below the user's state directory when not given.
-        notice: takes sentences for people; the log when not given.
-        names: those of all servers, on which the names of tools depend; when not given, those of ``servers``.
+        registry: receives the tools.
+        servers: the servers; disabled ones are ignored.
+        environ: the variables for references in the settings; by default ``os.environ``.
+        directory: the directory of the records; by default below the user's state directory.
+        rules: the limits of restarts.
+        notice: called with messages for the operator; by default they are logged.
+        names: the names of all servers, on which the names of tools depend; by default those of ``servers``.
 
     Raises:
-        ConfigError: two servers have the same name, or the registry has the tools of a server of that name.
+        ConfigError: two servers have the same name, or the registry already has tools of a server of that name.
     """
     env = dict(os.environ) if environ is None else environ
     used = [config for config in servers if not config.disabled]

@@ -1,4 +1,4 @@
-"""A server that is a program on this machine: its process, and messages over its pipes."""
+"""A server that is a local program: its process, and messages over its pipes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = [
 ]
 
 
-# -- A server's process on this machine: what it is, what it may know of us, and its end with everything it started.
+# -- The process of a server: its environment, and its end together with everything that it started
 
 
 INHERITED = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
-"""What a server gets of our environment, and variables that begin with LC_."""
+"""The variables that a server inherits, besides those that start with LC_."""
 CLOSE_GRACE = 2.0
 TERM_GRACE = 2.0
 KILL_GRACE = 2.0
@@ -48,7 +48,7 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A process as it will be started: ``command`` begins with the absolute path of the program."""
+    """The parameters of a process; ``command`` starts with the absolute path of the program."""
 
     command: tuple[str, ...]
     environ: Mapping[str, str]
@@ -56,23 +56,23 @@ class Launch:
 
 
 def child_environment(environ: Mapping[str, str], extras: Mapping[str, str]) -> dict[str, str]:
-    """What a server may know: the usual few variables and what its settings add. Pure."""
+    """Return the environment of a server: a few usual variables, and those of its settings. Pure."""
     kept = {name: value for name, value in environ.items() if name in INHERITED or name.startswith("LC_")}
     return {name: value for name, value in kept.items() if not value.startswith("()")} | dict(extras)
 
 
 def locate(program: str, search: str, cwd: str | None, pin: str, where: str) -> str:
-    """The file that is started for a program's name. With a ``pin``, the file itself, and only if it has that digest.
+    """Return the path of a program; with a ``pin``, its real path, if its file has that digest.
 
-    Reads files: for a worker thread.
+    Reads files: use it in a thread.
 
     Raises:
-        ConfigError: there is no such program, or it is another one than the pinned.
+        ConfigError: there is no such program, or it is not the pinned one.
     """
     name = os.path.join(cwd or os.getcwd(), program) if os.sep in program else program
     found = shutil.which(name, path=search)
     if found is None:
-        raise ConfigError(f"{where}: there is no program {program!r} that can be started on this machine")
+        raise ConfigError(f"{where}: program {program!r} not found or not executable")
     path = os.path.abspath(found)
     if not pin:
         return path
@@ -95,7 +95,7 @@ def _digest(path: str, where: str) -> str:
 
 
 class ChildProcess:
-    """A process in a session of its own. Our ends of its pipes can be closed while a grandchild holds the others."""
+    """A process in its own session; its pipes can be closed while a process that it started holds the other ends."""
 
     def __init__(self, process: Process, stdin: int, stdout: int, stderr: int) -> None:
         self._process = process
@@ -107,20 +107,20 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is its group's and its session's, too."""
+        """Its process id, which is also the id of its process group and session."""
         return self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        """Its return code, None while it runs; negative for a signal."""
+        """Its return code; None while it is running, negative for a signal."""
         return self._process.returncode
 
     async def read(self) -> bytes:
-        """The next of its output, ``b""`` at the end."""
+        """Return the next output; ``b""`` at the end."""
         return await self._read(self._stdout)
 
     async def read_errors(self) -> bytes:
-        """The next of what it writes to stderr, ``b""`` at the end."""
+        """Return the next output on stderr; ``b""`` at the end."""
         return await self._read(self._stderr)
 
     async def _read(self, descriptor: int) -> bytes:
@@ -134,10 +134,10 @@ class ChildProcess:
         return b""
 
     async def write(self, data: bytes) -> None:
-        """Write everything.
+        """Write all data.
 
         Raises:
-            BrokenPipeError: nobody reads it any more.
+            BrokenPipeError: the input is closed.
         """
         rest = memoryview(data)
         while rest:
@@ -150,12 +150,12 @@ class ChildProcess:
                     await anyio.wait_writable(self._stdin)
 
     async def wait(self) -> int:
-        """Its return code once it has ended, whoever still holds its pipes."""
+        """Wait for its exit and return its return code, even if other processes still hold its pipes."""
         return await self._process.wait()
 
     async def aclose(self) -> None:
-        """End it: its input is closed, then its whole group is asked to end, then killed. Bounded, never cancelled."""
-        if self._closed:  # its group's number may be another's by now
+        """End the process: close its input, then terminate and kill its process group. Bounded, never cancelled."""
+        if self._closed:  # the id of its group may have been reused
             return
         self._closed = True
         with anyio.CancelScope(shield=True):
@@ -164,7 +164,7 @@ class ChildProcess:
             if self._process.returncode is None:
                 self._signal(signal.SIGTERM)
                 await self._ended_within(TERM_GRACE)
-            self._signal(signal.SIGKILL)  # also when it ended by itself: what it started may live on
+            self._signal(signal.SIGKILL)  # also after a normal exit: processes that it started may remain
             await self._ended_within(KILL_GRACE)
             for descriptor in (self._stdout, self._stderr):
                 self._close(descriptor)
@@ -186,7 +186,7 @@ class ChildProcess:
 
 @asynccontextmanager
 async def open_child(launch: Launch, where: str) -> AsyncIterator[ChildProcess]:
-    """Start a process; it and its whole group have ended when this is left.
+    """Start a process; it and its process group are ended when the block is left.
 
     Raises:
         ConnectError: it could not be started.
@@ -205,7 +205,7 @@ async def open_child(launch: Launch, where: str) -> AsyncIterator[ChildProcess]:
 async def _start(launch: Launch, ends: Sequence[int], where: str) -> Process:
     stdin, stdout, stderr = ends
     command, env = list(launch.command), launch.environ
-    with anyio.CancelScope(shield=True):  # a cancel in between would lose a process that has begun
+    with anyio.CancelScope(shield=True):  # a cancel in between would leak a started process
         try:
             process = await anyio.open_process(
                 command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=launch.cwd, start_new_session=True
@@ -217,7 +217,7 @@ async def _start(launch: Launch, ends: Sequence[int], where: str) -> Process:
 
 
 def _pipe(ours: ExitStack, theirs: ExitStack, *, reading: bool) -> tuple[int, int]:
-    """A new pipe: our end and the child's, each closed with its stack."""
+    """Return a new pipe: harness's end and the child's, each closed with its stack."""
     source, sink = os.pipe()
     mine, child = (source, sink) if reading else (sink, source)
     ours.callback(os.close, mine)
@@ -225,25 +225,25 @@ def _pipe(ours: ExitStack, theirs: ExitStack, *, reading: bool) -> tuple[int, in
     return mine, child
 
 
-# -- Messages to and from a server that is a program on this machine: JSON, one message a line, over its pipes.
+# -- Messages over the pipes of a local server: JSON, one message per line
 
 
 GARBAGE_LIMIT = 1_000
-"""Lines that are no messages, until it is said that this is no server."""
+"""Maximum lines that are not messages."""
 TOO_LARGE = -32_099
-"""The code of the error that stands for an answer that was too long."""
+"""The code of the error that replaces an oversized reply."""
 LAST_WORDS = 0.5
-"""Seconds in which what a server wrote before its end is read, and its end is noticed after that of its output."""
+"""Seconds to read the rest of a server's output after its exit, and to notice its exit after the end of its output."""
 
 
 @asynccontextmanager
 async def open_stdio(
     config: ServerConfig, launch: StdioLaunch, environ: Mapping[str, str]
 ) -> AsyncIterator[ServerConnection]:
-    """Start the server and speak with it; it has ended, with all it started, when this is left.
+    """Start the server and open its streams; it is ended with everything that it started when the block is left.
 
     Raises:
-        ConfigError: the program is not there, or not the pinned one, or a value of its environment is missing.
+        ConfigError: the program is missing or not the pinned one, or a value of its environment is missing.
         ConnectError: it could not be started.
     """
     resolved = await anyio.to_thread.run_sync(_resolve, config, launch, environ)
@@ -264,7 +264,7 @@ def _resolve(config: ServerConfig, launch: StdioLaunch, environ: Mapping[str, st
 
 @asynccontextmanager
 async def _bridge(child: ChildProcess, config: ServerConfig, log: ServerLog) -> AsyncIterator[ServerConnection]:
-    """Tasks between the pipes and the streams that the protocol's session works on."""
+    """Connect the pipes to the streams of the protocol session."""
     incoming, read = anyio.create_memory_object_stream[Any](0)
     write, outgoing = anyio.create_memory_object_stream[Any](0)
     link = ServerConnection(read, write, incoming.close, log)
@@ -291,12 +291,12 @@ async def _read(
             if message is not None:
                 await _deliver(incoming, message)
             elif isinstance(line, OversizedMessage):
-                link.end(f"it sent a message of {line.size} bytes, and {config.max_message_bytes} are allowed")
+                link.end(f"it sent a message of {line.size} bytes; the limit is {config.max_message_bytes}")
             elif line.strip():
                 garbage += 1
-                link.log.note("it wrote a line to its output that is no message")
+                link.log.note("it wrote a line that is not a message to its output")
             if garbage > GARBAGE_LIMIT:
-                link.end("what it writes to its output is not the protocol")
+                link.end("its output is not MCP")
                 return
     silent.set()
 
@@ -305,11 +305,11 @@ async def _deliver(incoming: Any, message: SessionMessage) -> None:
     try:
         await incoming.send(message)
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        return  # the session has gone; reading on keeps the server from blocking on its way out
+        return  # the session is closed; reading continues so that the server does not block while it exits
 
 
 def _message(line: bytes | OversizedMessage, config: ServerConfig) -> SessionMessage | None:
-    """A message of the protocol, or None for anything else."""
+    """Return a protocol message, or None for anything else."""
     from mcp.shared.message import SessionMessage
     from mcp.types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
@@ -335,8 +335,8 @@ async def _write(child: ChildProcess, outgoing: Any, link: ServerConnection, lim
                 written = True
         except OSError:
             with anyio.move_on_after(LAST_WORDS):
-                await link.ended.wait()  # when it has ended, that is the better reason
-        if not written:  # or in part: nothing that follows would be understood
+                await link.ended.wait()  # if the server exited, that is the better reason
+        if not written:  # after a partial write, the server could not parse further messages
             link.end("it does not read its input")
             return
 
@@ -347,9 +347,9 @@ async def _log(child: ChildProcess, log: ServerLog) -> None:
 
 
 async def _watch(child: ChildProcess, link: ServerConnection, silent: anyio.Event) -> None:
-    """Notice the end of the process itself, too: what it started may hold its pipes open.
+    """End the connection after the process's exit, even if processes that it started hold its pipes open.
 
-    An answer that it wrote before it ended is still taken.
+    A message that it wrote before its exit is still received.
     """
     ended = anyio.Event()
 

@@ -1,4 +1,4 @@
-"""A tool of another server, with its arguments checked, through the same pipeline, policy and audit as others."""
+"""Tools of MCP servers, whose calls pass through the same pipeline, policy and audit log as all others."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ __all__ = [
 ]
 
 
-# -- Arguments checked against the schema that a server gives for its tool: somebody else's text, taken with care.
+# -- Validation of arguments against a server's schema, which is untrusted
 
 
 MAX_SCHEMA_NODES = 20_000
-"""Values in one schema."""
+"""Maximum values in one schema."""
 WORK = 2_000
-"""Schemas that one value may be held against, without those of its parts."""
+"""Maximum schemas against which one value is checked, not counting those of its parts."""
 MISTAKES = 5
 NAMES = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
-"""Their keys are names, not words of the language."""
+"""Keywords whose keys are names."""
 LITERAL = frozenset({"default", "enum", "const", "examples"})
 SAME_VALUE = ("allOf", "anyOf", "oneOf")
 KINDS: Mapping[str, Any] = {
@@ -60,17 +60,17 @@ KINDS: Mapping[str, Any] = {
 
 
 class SchemaError(ValueError):
-    """A schema that cannot be used; the text says why."""
+    """A schema that cannot be used; the text is the reason."""
 
 
 def usable_schema(schema: JsonObject) -> JsonObject:
-    """The schema as it is shown to models: an object, with a description of each argument that it requires. Pure.
+    """Return the schema for models: an object with a description of each required argument. Pure.
 
     Raises:
-        SchemaError: it describes no object, is too large, refers to elsewhere, or could not be worked off.
+        SchemaError: it is not an object, is too large, has external references, or is too expensive to check.
     """
     if schema.get("type", "object") != "object":
-        raise SchemaError("its arguments are no object")
+        raise SchemaError("its arguments are not an object")
     _measure(schema)
     for reference in _references(schema):
         _target(schema, reference)
@@ -82,7 +82,7 @@ def usable_schema(schema: JsonObject) -> JsonObject:
         raise SchemaError("it is nested too deeply") from None
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not isinstance(properties, dict) or not isinstance(required, list):
-        raise SchemaError("its properties are no object")
+        raise SchemaError("its properties are not an object")
     missing: dict[str, Json] = {name: {} for name in required if isinstance(name, str) and name not in properties}
     return {**schema, "type": "object", "properties": {**properties, **missing}}
 
@@ -99,7 +99,7 @@ def _measure(schema: JsonObject) -> None:
 
 
 def _schemas(node: Any) -> Iterator[dict[str, Any]]:
-    """The schema and those in it."""
+    """Yield the schema and its subschemas."""
     if isinstance(node, list):
         for item in node:
             yield from _schemas(item)
@@ -117,40 +117,40 @@ def _references(schema: JsonObject) -> set[str]:
     keys = ("$ref", "$dynamicRef", "$recursiveRef")
     found = {node[key] for node in _schemas(schema) for key in keys if isinstance(node.get(key), str)}
     if any("$id" in node for node in _schemas(schema)) and found:
-        raise SchemaError("it gives its parts addresses of their own")
+        raise SchemaError("its parts have ids of their own, which are not supported")
     return found
 
 
 def _target(schema: JsonObject, reference: str) -> Any:
-    """What a reference within the schema means."""
+    """Return the subschema of a reference within the schema."""
     if not reference.startswith("#"):
-        raise SchemaError(f"it refers to {reference!r}, which is elsewhere")
+        raise SchemaError(f"it has the external reference {reference!r}")
     node: Any = schema
     for part in reference[1:].split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")
         node = node.get(key) if isinstance(node, dict) else None
     if not isinstance(node, dict | bool) or (len(reference) > 1 and not reference.startswith("#/")):
-        raise SchemaError(f"it refers to {reference!r}, which is not there")
+        raise SchemaError(f"its reference {reference!r} has no target")
     return node
 
 
 def _work(root: JsonObject, node: Any, above: set[int], known: dict[int, int]) -> int:
-    """How many schemas one value is held against: a short text can mean endless work."""
+    """Return against how many schemas one value is checked: a short schema can cause unbounded work."""
     if not isinstance(node, dict):
         return 1
     if id(node) in above:
-        raise SchemaError("it refers to itself without an end")
+        raise SchemaError("it has an endless reference to itself")
     if id(node) not in known:
         inside = above | {id(node)}
         cost = 1 + sum(_work(root, part, inside, known) for part in _same_value(root, node))
         if cost > WORK:
-            raise SchemaError("to check a value against it would take too long")
+            raise SchemaError("checking a value against it would take too long")
         known[id(node)] = cost
     return known[id(node)]
 
 
 def _same_value(root: JsonObject, node: dict[str, Any]) -> list[Any]:
-    """The schemas that hold for the same value as this one."""
+    """Return the schemas that apply to the same value as this one."""
     found = [item for key in SAME_VALUE for item in (node[key] if isinstance(node.get(key), list) else [])]
     found += [node[key] for key in ("not", "if", "then", "else") if key in node]
     found += [_target(root, node[key]) for key in ("$ref", "$dynamicRef", "$recursiveRef") if key in node]
@@ -159,7 +159,7 @@ def _same_value(root: JsonObject, node: dict[str, Any]) -> list[Any]:
 
 
 def _without_patterns(node: Any, *, is_schema: bool = True) -> Any:
-    """Without regular expressions: those of a stranger can take for ever, and the server checks them itself."""
+    """Return the schema without regular expressions, which may take forever; the server checks them itself."""
     if isinstance(node, list):
         return [_without_patterns(item) for item in node]
     if not isinstance(node, dict):
@@ -177,10 +177,10 @@ def _without_patterns(node: Any, *, is_schema: bool = True) -> Any:
 
 
 class ArgumentSchema:
-    """Checks the arguments of one tool. Made when it is first needed: the library takes a while to load.
+    """Validates the arguments of one tool. The library is loaded on first use, because that is slow.
 
     Args:
-        schema: as :func:`usable_schema` gives it.
+        schema: the result of :func:`usable_schema`.
     """
 
     def __init__(self, schema: JsonObject) -> None:
@@ -188,10 +188,10 @@ class ArgumentSchema:
         self._compiled: Validator | None = None
 
     def check(self, raw: JsonObject, tool: str) -> dict[str, Json]:
-        """The arguments, with texts that mean numbers, truth values or lists taken as such where they are none else.
+        """Return the arguments, with texts converted to numbers, booleans or lists where only those are valid.
 
         Raises:
-            ToolError: ``invalid_args``, with one line for each of the first mistakes.
+            ToolError: ``invalid_args``, with one line for each of the first errors.
         """
         mistakes = self._mistakes(raw)
         if not mistakes:
@@ -221,10 +221,10 @@ class ArgumentSchema:
         return self._compiled
 
     def verify(self) -> None:
-        """Say at once whether it is a schema at all.
+        """Check that the schema itself is valid.
 
         Raises:
-            SchemaError: it is none.
+            SchemaError: it is invalid.
         """
         from jsonschema.exceptions import SchemaError as InvalidJsonSchema
 
@@ -233,8 +233,8 @@ class ArgumentSchema:
             type(validator).check_schema(cast(dict[str, Any], validator.schema))
             next(iter(validator.iter_errors({})), None)
         except InvalidJsonSchema as error:
-            raise SchemaError(f"its schema is wrong: {error.message[:200]}") from error
-        except Exception as error:  # whatever else a stranger's schema does to the library
+            raise SchemaError(f"its schema is invalid: {error.message[:200]}") from error
+        except Exception as error:  # an untrusted schema may cause any error in the library
             raise SchemaError(f"its schema cannot be used: {type(error).__name__}") from error
 
     def _coerced(self, raw: JsonObject) -> dict[str, Json]:
@@ -251,7 +251,7 @@ def _coerced(value: Json, schema: Any) -> Json:
 
 
 def _kinds(schema: Any) -> list[Any]:
-    """The types that a schema names; none when it may be anything."""
+    """Return the types that a schema allows; empty if it allows any."""
     if not isinstance(schema, dict):
         return []
     named = schema.get("type")
@@ -277,13 +277,13 @@ def _mistake(error: ValidationError, known: list[str]) -> str:
     return f"{where or 'arguments'}: {error.message[:300]}"
 
 
-# -- A tool of another server, as any other tool: through the same pipeline, policy and audit.
+# -- The tools of servers
 
 
 UNAVAILABLE = "mcp_server_unavailable"
 PROGRESS_TEXT = 500
 PROGRESS_PAUSE = 0.05
-"""Seconds between two reports that are shown."""
+"""Minimum seconds between two progress reports that are shown."""
 
 
 class RemoteArguments(Arguments):
@@ -293,7 +293,7 @@ class RemoteArguments(Arguments):
 
 
 def is_mutating(config: ServerConfig, definition: ToolDefinition) -> bool:
-    """Whether a tool counts as one that changes something: the server's word counts only where it is trusted. Pure."""
+    """Return whether a tool counts as mutating; the server's claim counts only if it is trusted. Pure."""
     listed = config.read_only if isinstance(config.read_only, bool) else definition.name in config.read_only
     return not (listed or (config.trust_annotations and definition.read_only))
 
@@ -305,11 +305,14 @@ def _traits(config: ServerConfig, definition: ToolDefinition) -> Traits:
 
 
 class RemoteTool(Tool[RemoteArguments]):
-    """A tool that a server offers. ``remote_name`` is its name there.
+    """A tool that a server offers. ``remote_name`` is the server's name for it.
 
     Args:
-        schema: the usable form of the definition's schema.
-        disabled: says at each call whether the tool has become another one, by its name there.
+        name: the name for models.
+        definition: the server's definition.
+        schema: the usable form of its schema.
+        supervisor: the server's supervisor.
+        disabled: returns for the server's name of a tool whether it is disabled; asked at each call.
     """
 
     def __init__(
@@ -350,7 +353,7 @@ class RemoteTool(Tool[RemoteArguments]):
     async def run(self, args: RemoteArguments, ctx: ToolContext) -> ToolResult:
         try:
             connection = await self._supervisor.connection()
-            if self._disabled(self.remote_name):  # after the start, which may have brought other tools
+            if self._disabled(self.remote_name):  # after the start, which may have changed the tools
                 return _changed(self.server, self.remote_name)
             return await self._within_time(connection, args, ctx)
         except ConnectError as error:
@@ -365,7 +368,7 @@ class RemoteTool(Tool[RemoteArguments]):
 
     async def _within_time(self, connection: Connection, args: RemoteArguments, ctx: ToolContext) -> ToolResult:
         answer: CallToolResult | None = None
-        with anyio.move_on_after(self._config.timeout):  # the library tells the server of the cancel
+        with anyio.move_on_after(self._config.timeout):  # the library notifies the server of the cancellation
             answer = await connection.call(self.remote_name, args.values, _Reports(ctx))
         if answer is None:
             return timed_out(self._config.timeout, ctx.notes.partial)
@@ -387,7 +390,7 @@ def _refusal(error: ServerRefusal, server: str) -> tuple[str, str]:
 
 
 class _Reports:
-    """Shows people what a server says of its progress, not too often. The last report may be left out."""
+    """Shows a server's progress reports to operators at a limited rate; the last report may be omitted."""
 
     def __init__(self, ctx: ToolContext) -> None:
         self._ctx = ctx
@@ -404,7 +407,7 @@ class _Reports:
 
 
 class DisabledTool(Tool[Arguments]):
-    """Stands where a tool was whose definition changed: models do not see the new one before somebody accepts it."""
+    """Replaces a tool whose definition has changed, hiding the new one from models until the operator accepts it."""
 
     def __init__(self, name: str, definition: ToolDefinition, config: ServerConfig) -> None:
         text = (

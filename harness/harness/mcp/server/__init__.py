@@ -1,4 +1,4 @@
-"""Our tools as a server of the Model Context Protocol."""
+"""The MCP server, which offers harness's tools."""
 
 from __future__ import annotations
 

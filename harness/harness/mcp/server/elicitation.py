@@ -1,4 +1,4 @@
-"""Approvals and questions of tools, asked of the client's user through the client."""
+"""Approval requests and questions of tools, sent to the client's user through the client."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ __all__ = [
 ]
 
 
-# -- Approvals by the client's user, through the client: only one that says it can ask a person is asked.
+# -- Approval requests to the client's user: only clients that declare the capability are asked.
 #
-# The question goes to the client and not to its model, and a model has no call that could answer it. Whether a
-# person really answered is in the client's hands: that is the trust that is put in it.
+# The request goes to the client and not to its model, and a model has no call that could answer it. Whether a human
+# really answered is up to the client, which is trusted in this.
 
 
 CURRENT: ContextVar[ServerRequestContext[Any, Any] | None] = ContextVar("harness_mcp_request", default=None)
-"""The request that is being answered: questions go to its sender."""
+"""The current request; questions go to its sender."""
 SHOWN = 20_000
-"""Characters of what would run that a question shows; what is longer can be allowed once only."""
+"""Maximum characters of a call that an approval request shows; a longer call can be allowed only once."""
 SAID = 300
-"""Characters of what the agent says of its call."""
+"""Maximum characters of the agent's explanation of its call."""
 MEANINGS = {
     ApprovalScope.ONCE: "allow this once",
     ApprovalScope.EXACT: "allow exactly this, in this session",
@@ -64,11 +64,11 @@ MEANINGS = {
 
 
 class ClientApprover(Approver):
-    """Asks the user of the client whose call it is."""
+    """Sends approval requests to the user of the client that made the call."""
 
     @contextmanager
     def asks(self, ctx: ServerRequestContext[Any, Any]) -> Iterator[None]:
-        """Questions that come up inside are for the sender of this request."""
+        """Send questions inside the block to the sender of this request."""
         token = CURRENT.set(ctx)
         try:
             yield
@@ -76,7 +76,7 @@ class ClientApprover(Approver):
             CURRENT.reset(token)
 
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
-        """The user's answer; a denial when the client cannot ask its user."""
+        """Return the user's decision; a denial if the client cannot ask its user."""
         ctx = CURRENT.get()
         if ctx is None or not can_ask(ctx.session.client_capabilities):
             reason = f"this client cannot ask its user, and {no_approver(question.scopes, broken=question.broken)}"
@@ -85,16 +85,16 @@ class ClientApprover(Approver):
         message, form = message_of(question), form_of(scopes)
         try:
             result = await elicited(ctx, message, form)
-        except MCPError as error:  # it said that it can, and cannot show this one
+        except MCPError as error:  # it declared the capability, but cannot show this form
             why = _cut(one_line(str(error)))
             return ApprovalDecision(ApprovalScope.DENY_ONCE, "approver", f"the client could not ask its user: {why}")
-        except ValidationError:  # whose words may hold what the user has typed
+        except ValidationError:  # its message may contain the user's input
             return ApprovalDecision(
-                ApprovalScope.DENY_ONCE, "approver", "the client's answer is none that the protocol knows"
+                ApprovalScope.DENY_ONCE, "approver", "the client's answer is not valid in the protocol"
             )
         if result is None:
             return ApprovalDecision(
-                ApprovalScope.DENY_ONCE, "nobody", "the client hung up before its user had answered"
+                ApprovalScope.DENY_ONCE, "nobody", "the client disconnected before its user answered"
             )
         return answer_of(result.action, result.content, scopes, _name(ctx.session.client_params))
 
@@ -102,11 +102,11 @@ class ClientApprover(Approver):
 async def elicited(
     ctx: ServerRequestContext[Any, Any], message: str, form: dict[str, Any]
 ) -> types.ElicitResult | None:
-    """The client's reply; None when the connection over which it was asked has ended.
+    """Return the client's reply; None if the connection on which it was asked has ended.
 
     Raises:
         MCPError: the client cannot show the form.
-        ValidationError: its reply is none that the protocol knows.
+        ValidationError: its reply is invalid.
     """
     result, unheard = None, unheard_of(ctx.request)
     async with open_background_tasks() as tasks:
@@ -123,20 +123,20 @@ async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
 
 
 def can_ask(capabilities: types.ClientCapabilities | None) -> bool:
-    """Whether a client said that it shows forms to its user. Pure."""
+    """Return whether a client declares that it can show forms to its user. Pure."""
     can = capabilities.elicitation if capabilities is not None else None
     return can is not None and (can.form is not None or can.url is None)
 
 
 def offered(question: ApprovalRequest) -> tuple[ApprovalScope, ...]:
-    """The answers to choose from: nothing lasting about what cannot be shown whole. Pure."""
+    """Return the possible decisions: no lasting one about a call that is not shown completely. Pure."""
     if len(question.what) <= SHOWN:
         return question.scopes
     return tuple(scope for scope in question.scopes if scope in (ApprovalScope.ONCE, ApprovalScope.DENY_ONCE))
 
 
 def form_of(scopes: Sequence[ApprovalScope]) -> dict[str, Any]:
-    """The form that the user fills in. Pure."""
+    """Return the form for the user. Pure."""
     decision = {
         "type": "string",
         "title": "Decision",
@@ -150,7 +150,7 @@ def form_of(scopes: Sequence[ApprovalScope]) -> dict[str, Any]:
 
 
 def message_of(question: ApprovalRequest) -> str:
-    """The question in words. Every line that the agent wrote is marked, so that none passes for one of ours. Pure."""
+    """Return the request as text, with each line of the agent's marked so that it cannot imitate harness's. Pure."""
     lines = [
         f"Allow {question.call.name} on {one_line(question.target)}?",
         "",
@@ -173,7 +173,7 @@ def _quoted(text: str) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """One printable line: what would move the cursor or hide text is spelled out."""
+    """Return one printable line; control characters and invisible characters are escaped."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in plain(text))
 
 
@@ -200,7 +200,7 @@ def _cut(text: str) -> str:
 def answer_of(
     action: str, content: Mapping[str, object] | None, scopes: Sequence[ApprovalScope], client: str
 ) -> ApprovalDecision:
-    """What the client's reply means; whatever is not plainly one of the choices is a denial. Pure."""
+    """Return the decision in the client's reply; an unclear reply is a denial. Pure."""
     by = f"the user of {client}"
     if action != "accept":
         return ApprovalDecision(
@@ -209,7 +209,7 @@ def answer_of(
     filled = content or {}
     scope = next((scope for scope in scopes if filled.get("decision") == str(scope)), None)
     if scope is None:
-        return ApprovalDecision(ApprovalScope.DENY_ONCE, by, "the form came back without a decision")
+        return ApprovalDecision(ApprovalScope.DENY_ONCE, by, "the form was returned without a decision")
     reason = filled.get("reason")
     return ApprovalDecision(scope, by, reason[:500] if isinstance(reason, str) and not scope.allows else "")
 
@@ -218,10 +218,10 @@ def _name(client: types.InitializeRequestParams | None) -> str:
     return one_line(client.client_info.name)[:64] if client is not None else "an unnamed client"
 
 
-# -- Questions of tools to the client's user, as forms of the client.
+# -- Questions of tools to the client's user, as forms of the client
 #
-# A form has plain fields only, so that every revision of the protocol that knows forms can show it: a choice for
-# one answer, a box for each option where several are possible, and a line for the user's own words.
+# A form has plain fields only, so that clients of every protocol revision with forms can show it: a choice for one
+# answer, a checkbox per option where several are possible, and a text field for other answers.
 
 
 log = logging.getLogger("harness.mcp")
@@ -229,30 +229,30 @@ log = logging.getLogger("harness.mcp")
 OWN_WORDS = "Your own words"
 OTHER_LIMIT = 10_000
 TITLE = 200
-"""Characters of a field's title."""
+"""Maximum characters of a field's title."""
 
 
 class ClientQuestioner(Questioner):
-    """Asks the user of the client whose call it is."""
+    """Sends questions to the user of the client that made the call."""
 
     def present(self) -> bool:
-        """Whether this client says that it can ask its user."""
+        """Return whether this client declares that it can ask its user."""
         ctx = CURRENT.get()
         return ctx is not None and can_ask(ctx.session.client_capabilities)
 
     async def ask(self, asked: QuestionSet) -> Replies | None:
-        """The user's answers; None when the form was declined, dismissed, or came back without them."""
+        """Return the user's answers; None if the form was declined, dismissed or returned without them."""
         ctx = CURRENT.get()
         if ctx is None:
             return None
         message, form = question_message(asked.questions), question_form(asked.questions)
         try:
             result = await elicited(ctx, message, form)
-        except MCPError as error:  # it said that it can, and cannot show this one
+        except MCPError as error:  # it declared the capability, but cannot show this form
             log.warning("the client could not ask its user: %s", error)
             return None
-        except ValidationError as error:  # whose words may hold what the user has typed
-            log.warning("the client's answer is none that the protocol knows: %d mistakes", error.error_count())
+        except ValidationError as error:  # its message may contain the user's input
+            log.warning("the client's answer is not valid in the protocol: %d errors", error.error_count())
             return None
         if result is None or result.action != "accept":
             return None
@@ -260,7 +260,7 @@ class ClientQuestioner(Questioner):
 
 
 def question_message(questions: Sequence[UserQuestion]) -> str:
-    """The questions in words. Every line that the agent wrote is marked, so that none passes for one of ours. Pure."""
+    """Return the questions as text, with each line of the agent's marked so that it cannot imitate harness's. Pure."""
     lines = ["The agent asks:"]
     for number, question in enumerate(questions, 1):
         lines += ["", f"Question {number}:", *(f"  | {one_line(text)}" for text in question.question.split("\n"))]
@@ -278,7 +278,7 @@ def _choice(place: int, question: UserQuestion) -> str:
 
 
 def question_form(questions: Sequence[UserQuestion]) -> dict[str, Any]:
-    """The form that the user fills in; nothing in it has to be, because own words are an answer, too. Pure."""
+    """Return the form for the user; all fields are optional, because the text field is an answer, too. Pure."""
     fields: dict[str, Any] = {}
     for number, question in enumerate(questions, 1):
         fields |= _boxes(number, question) if question.multi_select else _choices(number, question)
@@ -307,7 +307,7 @@ def _boxes(number: int, question: UserQuestion) -> dict[str, Any]:
 
 
 def replies_of(questions: Sequence[UserQuestion], content: Mapping[str, object] | None) -> Replies | None:
-    """What a filled-in form says; None when it does not answer every question. Pure."""
+    """Return the answers in a form; None if a question has no valid answer. Pure."""
     filled = content or {}
     replies = tuple(_reply(number, question, filled) for number, question in enumerate(questions, 1))
     try:
@@ -326,6 +326,6 @@ def _reply(number: int, question: UserQuestion, filled: Mapping[str, object]) ->
             tuple(place for place in places if filled.get(f"answer_{number}_{place + 1}") is True), other
         )
     if other:
-        return QuestionReply(other=other)  # own words were typed on purpose; a choice may be the client's default
+        return QuestionReply(other=other)  # text was typed on purpose; a choice may be the client's default
     chosen = filled.get(f"answer_{number}")
     return QuestionReply(tuple(place for place in places if chosen == _choice(place, question)))

@@ -1,4 +1,4 @@
-"""The server over HTTP: its token, who may talk to it, one session for each client, and the socket."""
+"""The MCP server over HTTP: its token, access checks, a session per client, and the socket."""
 
 from __future__ import annotations
 
@@ -68,39 +68,39 @@ __all__ = [
 ]
 
 
-# -- The token of the HTTP server: from the environment, or a private file that is made when it is missing.
+# -- The token: from the environment, or from a private file that is created if missing
 
 
 VARIABLE = "HARNESS_MCP_TOKEN"
 MINIMUM = 32
-"""Characters of a token, at least."""
+"""Minimum characters of a token."""
 LONGEST = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A secret, and where it came from, which may be shown."""
+    """A secret, and its origin, which may be shown."""
 
     secret: str = field(repr=False)
     origin: str
     file: Path | None = None
-    """Where it is kept, when that is not the usual place: the real path."""
+    """The real path of its file, if that is not the default file."""
 
     def matches(self, offered: str) -> bool:
-        """Compare without telling by the time how much of it was right."""
+        """Compare in constant time."""
         return hmac.compare_digest(self.secret.encode(), offered.encode("utf-8", "surrogateescape"))
 
 
 def default_token_path(environ: Mapping[str, str] | None = None) -> Path:
-    """Where the token is kept when nothing else is said."""
+    """Return the default path of the token file."""
     return state_home(environ) / "mcp-token"
 
 
 def find_token(file: str | None, environ: Mapping[str, str] | None = None) -> Token:
-    """The token: from ``file``, else from :data:`VARIABLE`, else from the default file.
+    """Return the token from ``file``, else from :data:`VARIABLE`, else from the default file.
 
     Raises:
-        ConfigError: it is too short, or others could read or change its file.
+        ConfigError: it is too short, or other users could read or change its file.
     """
     env = os.environ if environ is None else environ
     if file is None and (value := env.get(VARIABLE)):
@@ -114,10 +114,10 @@ def find_token(file: str | None, environ: Mapping[str, str] | None = None) -> To
 
 
 def deny_token_file(token: Token, rules: RuleFile) -> None:
-    """Have every harness of this user deny the file of a token: by a rule in their file of rules. Blocks.
+    """Add a rule to the user's rule file that denies every harness access to a token's file. Blocks.
 
     Raises:
-        ConfigError: the file of rules cannot be trusted or written.
+        ConfigError: the rule file is not trusted or not writable.
     """
     if token.file is not None:
         rules.add([Rule(Action.DENY, argument=str(token.file))])
@@ -128,7 +128,7 @@ def _read_or_make(path: Path) -> str:
         return _read(path)
     except FileNotFoundError:
         make_directories(path.parent)
-    with suppress(FileExistsError):  # another harness was first
+    with suppress(FileExistsError):  # another harness created it first
         _make(path)
     return _read(path)
 
@@ -142,12 +142,14 @@ def _read(path: Path) -> str:
         if info.st_uid != os.geteuid():
             raise ConfigError(f"{path} belongs to another user", hint="use a file of your own")
         if info.st_mode & 0o077:
-            raise ConfigError(f"{path} is open to other users", hint=f"chmod 600 {path}, and renew the token in it")
+            raise ConfigError(
+                f"other users may read or write {path}", hint=f"chmod 600 {path}, and renew the token in it"
+            )
         return file.read(LONGEST).strip()
 
 
 def _make(path: Path) -> None:
-    """Write a new token, whole from the first moment at which its name exists."""
+    """Write a new token; the file is complete as soon as its name exists."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -163,14 +165,13 @@ def _make(path: Path) -> None:
 def _checked(secret: str, origin: str) -> str:
     if len(secret) < MINIMUM or not secret.isascii() or any(char.isspace() for char in secret):
         raise ConfigError(
-            f"{origin} holds no token: {MINIMUM} characters of ASCII at least, without spaces",
-            hint="remove the file, and one is made" if origin != VARIABLE else "openssl rand -hex 32 makes one",
+            f"{origin} contains no valid token: at least {MINIMUM} ASCII characters without spaces",
+            hint="delete the file to create a new one" if origin != VARIABLE else "openssl rand -hex 32 creates one",
         )
     return secret
 
 
-# -- Who may talk to the HTTP server: who knows the token, under a name that the server has, and from no foreign
-# page.
+# -- Access: only requests with the token, a known Host name, and no Origin of another site
 
 
 PATH = "/mcp"
@@ -179,14 +180,14 @@ log = logging.getLogger("harness.mcp")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the server listens. ``port`` 0 is any that is free."""
+    """The address of the server. ``port`` 0 is any free one."""
 
     host: str
     port: int
 
     @property
     def is_loopback(self) -> bool:
-        """Only this machine can reach it."""
+        """Whether only this machine can reach it."""
         if self.host == "localhost":
             return True
         try:
@@ -201,36 +202,35 @@ class Address:
 
     @property
     def url(self) -> str:
-        """What a client is given."""
+        """The URL for clients."""
         return f"http://{self.authority}{PATH}"
 
 
 def parse_address(text: str) -> Address:
-    """``HOST:PORT``, ``[HOST]:PORT``, ``:PORT`` or ``PORT``; without a host it is 127.0.0.1.
+    """Parse ``HOST:PORT``, ``[HOST]:PORT``, ``:PORT`` or ``PORT``; the default host is 127.0.0.1.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: the text is not in one of these forms.
     """
     host, colon, port = text.rpartition(":")
     name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    plain = name == host and ":" in name  # an IPv6 address without brackets could end anywhere
+    plain = name == host and ":" in name  # an IPv6 address without brackets is ambiguous
     if plain or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (colon and host == "[]"):
-        raise ConfigError(f"{text!r} is no address", hint="write HOST:PORT, for example 127.0.0.1:8765")
+        raise ConfigError(f"invalid address {text!r}", hint="write HOST:PORT, for example 127.0.0.1:8765")
     return Address(name or "127.0.0.1", int(port))
 
 
 def refusal_of(headers: Sequence[tuple[bytes, bytes]], names: frozenset[str], token: Token) -> tuple[int, str] | None:
-    """Why a request may not pass: an HTTP status and a reason; None lets it pass. Pure.
+    """Return the HTTP status and reason to refuse a request with, or None to accept it. Pure.
 
-    ``names`` are the authorities (``127.0.0.1:8765``) under which the server may be spoken to. A page that a browser
-    shows may send requests to any address, under any name that its owner's DNS gives to this machine; it can neither
-    change Host nor Origin.
+    ``names`` are the authorities of the server, such as ``127.0.0.1:8765``. A web page in a browser can send requests
+    to any address, under any name that its owner's DNS resolves to this machine, but it cannot change Host and Origin.
     """
     host, origin, sent = (_only(headers, name) for name in (b"host", b"origin", b"authorization"))
     if host is None or host.lower() not in names:
-        return 421, "this server is not spoken to under this name"
+        return 421, "unknown Host name"
     if origin and origin.lower() not in {f"{scheme}://{name}" for name in names for scheme in ("http", "https")}:
-        return 403, "requests of other origins are not served"
+        return 403, "requests from other origins are not served"
     scheme, _, offered = (sent or "").partition(" ")
     if scheme.lower() != "bearer" or not token.matches(offered.strip()):
         return 401, "a token is required: Authorization: Bearer ..."
@@ -238,7 +238,7 @@ def refusal_of(headers: Sequence[tuple[bytes, bytes]], names: frozenset[str], to
 
 
 def _only(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
-    """A header that is there once; one that is there twice may mean two things, so it means nothing."""
+    """Return the value of a header; a duplicate header is ambiguous, and returned as a value that matches nothing."""
     values = [value for key, value in headers if key.lower() == name]
     if len(values) > 1:
         return "\0"
@@ -246,7 +246,7 @@ def _only(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
 
 
 class HttpAuthMiddleware:
-    """Lets requests pass to ``app``, or answers them; nothing of one that is refused is read."""
+    """Passes authorized requests to ``app`` and refuses others without reading their bodies."""
 
     def __init__(self, app: ASGIApp, names: frozenset[str], token: Token) -> None:
         self._app = app
@@ -254,7 +254,7 @@ class HttpAuthMiddleware:
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Handle one request."""
         from starlette.responses import PlainTextResponse
 
         if scope["type"] != "http":
@@ -269,27 +269,27 @@ class HttpAuthMiddleware:
         await PlainTextResponse(reason + "\n", status, {"Connection": "close", **more})(scope, receive, send)
 
 
-# -- The sessions of the HTTP server: each client has its own, and there are only so many.
+# -- Sessions: each client has its own, up to a maximum number.
 
 
 SESSIONS = 32
-"""Sessions at once."""
+"""Maximum number of concurrent sessions."""
 IDLE_LIMIT = 30 * 60.0
-"""Seconds after which a session ends whose client sends nothing and listens to nothing."""
+"""Seconds after which a session ends if its client sends nothing and listens to nothing."""
 
 OpenSession = Callable[[], AbstractAsyncContextManager[ClientSession]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """One client's transport, and what it waits for."""
+    """One client's transport, and its pending requests."""
 
     transport: StreamableHTTPServerTransport
     answering: PendingRequests = field(default_factory=PendingRequests)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, unless one with its id is still being answered."""
-        first = await receive()  # the whole body: the limit of its length has gathered it
+        """Handle one request, unless one with its id is pending."""
+        first = await receive()  # the whole body, which the body limit has collected
         request_id = request_id_of(first.get("body", b"")) if scope["method"] == "POST" else None
         if request_id is not None and not self.answering.begin(request_id):
             await _refuse(scope, receive, send, 400, types.INVALID_REQUEST, DUPLICATE_ID_MESSAGE)
@@ -305,9 +305,9 @@ class _Session:
 
 
 class HttpSessions:
-    """An ASGI application: streamable HTTP, with a session for each client that begins one.
+    """An ASGI application for streamable HTTP, with a session for each client that starts one.
 
-    Requests have passed the guard already.
+    Requests have passed :class:`HttpAuthMiddleware` before.
     """
 
     def __init__(self, open_session: OpenSession, tasks: TaskGroup, limit: int, idle_limit: float) -> None:
@@ -319,7 +319,7 @@ class HttpSessions:
         self._ending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Handle one request."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
         session_id = headers.get(MCP_SESSION_ID_HEADER)
@@ -332,10 +332,10 @@ class HttpSessions:
             if session.transport.is_terminated:
                 self._sessions.pop(session_id, None)
         else:
-            await _refuse(scope, receive, send, 404, types.INVALID_REQUEST, "there is no such session, or it has ended")
+            await _refuse(scope, receive, send, 404, types.INVALID_REQUEST, "unknown session, or it has ended")
 
     async def close(self) -> None:
-        """End all sessions, and take no more."""
+        """End all sessions and accept no more."""
         self._ending = True
         for session in list(self._sessions.values()):
             await session.transport.terminate()
@@ -343,18 +343,18 @@ class HttpSessions:
     async def _begin(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._ending or len(self._sessions) >= self._limit:
             log.warning("refused a session: %d are open", len(self._sessions))
-            await _refuse(scope, receive, send, 503, types.INTERNAL_ERROR, "there are too many sessions; end one first")
+            await _refuse(scope, receive, send, 503, types.INTERNAL_ERROR, "too many sessions; end one first")
             return
         transport = StreamableHTTPServerTransport(secrets.token_hex(16), idle_timeout=self._idle_limit)
         session_id = str(transport.mcp_session_id)
-        self._sessions[session_id] = opened = _Session(transport)  # from here on it counts
+        self._sessions[session_id] = opened = _Session(transport)  # counted while it is being opened
         status = _Status(send)
         try:
             try:
                 await self._tasks.start(self._serve, opened, session_id)
             except HarnessError as error:
-                log.error("a session could not be opened: %s", error)
-                reason = "the session could not be opened; the server's log says why"
+                log.error("cannot open a session: %s", error)
+                reason = "cannot open a session; see the server's log"
                 await _refuse(scope, receive, send, 500, types.INTERNAL_ERROR, reason)
                 return
             await transport.handle_request(scope, receive, status)
@@ -368,14 +368,14 @@ class HttpSessions:
             async with self._open_session() as session, transport.connect() as (incoming, outgoing):
                 started = True
                 task_status.started()
-                log.info("a session begins; there are %d", len(self._sessions))
+                log.info("a session starts; %d are open", len(self._sessions))
                 with transport.idle_scope or anyio.CancelScope():
                     answers = TrackedResponses(outgoing, opened.answering)
                     await session.serve(TrackedRequests(incoming, answers), answers, session_id)
         except Exception:
             if not started:
-                raise  # to whoever waits for the session
-            log.exception("a session ended by an error")
+                raise  # to the caller that waits for the session
+            log.exception("a session failed")
         finally:
             await self._discard(session_id)
 
@@ -390,7 +390,7 @@ class HttpSessions:
 async def http_sessions(
     open_session: OpenSession, *, limit: int = SESSIONS, idle_limit: float = IDLE_LIMIT
 ) -> AsyncIterator[HttpSessions]:
-    """The application; all sessions are ended when it is left."""
+    """Open the application; all sessions are ended when the block is left."""
     async with anyio.create_task_group() as tasks:
         sessions = HttpSessions(open_session, tasks, limit, idle_limit)
         try:
@@ -402,13 +402,13 @@ async def http_sessions(
 
 
 class _Status:
-    """Passes an answer on, and knows what kind of one it was."""
+    """Passes a response on and records its status."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.good = False
         self.begun = False
-        """A request is being answered: what was refused, or was no request after all, has another status."""
+        """Whether the request is being answered; refusals and notifications have other statuses."""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -418,7 +418,7 @@ class _Status:
 
 
 def _after(first: Message, receive: Receive) -> Receive:
-    """What gives ``first``, which has been received already, and then the rest."""
+    """Return a callable that returns ``first``, which was received already, and then the rest."""
     kept = [first]
 
     async def replay() -> Message:
@@ -428,14 +428,14 @@ def _after(first: Message, receive: Receive) -> Receive:
 
 
 def _from_now_on(scope: Scope) -> Scope:
-    """A request without the event after which it wants to go on: nothing is replayed, as no event has an id."""
+    """Return a request without Last-Event-ID: events have no ids, so nothing can be replayed."""
     kept = [(name, value) for name, value in scope["headers"] if name != b"last-event-id"]
     return {**scope, "headers": kept}
 
 
 def _unsupported(version: str) -> tuple[int, str, dict[str, object]]:
     data: dict[str, object] = {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": version}
-    return types.UNSUPPORTED_PROTOCOL_VERSION, "this server keeps sessions: begin with initialize", data
+    return types.UNSUPPORTED_PROTOCOL_VERSION, "this server requires sessions: start with initialize", data
 
 
 async def _refuse(
@@ -453,48 +453,48 @@ async def _refuse(
     await JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status)(scope, receive, send)
 
 
-# -- The HTTP server around the sessions: a socket, uvicorn on it, and an end that waits for nobody.
+# -- The HTTP server: a socket with uvicorn, and a bounded shutdown
 
 
 BODY_LIMIT = 4 << 20
-"""Bytes of one request."""
+"""Maximum bytes of one request."""
 CONNECTIONS = 256
 HEAD_LIMIT = 10.0
-"""Seconds within which a connection must have sent the head of its request, which holds the token."""
+"""Maximum seconds for a connection to send the head of its request, which contains the token."""
 GRACE = 2
-"""Seconds that running requests get when the server ends."""
+"""Seconds for running requests to finish during shutdown."""
 NAME = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 def check_address(address: Address, *, allow_remote: bool) -> None:
-    """Refuse to be reached from other machines, unless that is asked for.
+    """Refuse an address that other machines can reach, unless ``allow_remote`` is set.
 
     Raises:
-        ConfigError: the address is not of this machine alone.
+        ConfigError: other machines can reach the address.
     """
     if not address.is_loopback and not allow_remote:
         raise ConfigError(
-            f"{address.host} can be reached from other machines, and there is no encryption on this port",
-            hint="listen on 127.0.0.1, and forward it with ssh -L; --allow-remote does it all the same",
+            f"{address.host} can be reached from other machines, and this port is not encrypted",
+            hint="listen on 127.0.0.1 and forward the port with ssh -L, or use --allow-remote",
         )
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse what no request could ever come under.
+    """Refuse names that no request could have in its Host header.
 
     Raises:
-        ConfigError: one is no name of a host, with or without a port.
+        ConfigError: a name is not a host name with or without a port.
     """
     for name in names:
         if not NAME.fullmatch(name):
-            raise ConfigError(f"{name!r} is no name of a host", hint="write NAME or NAME:PORT, without http://")
+            raise ConfigError(f"{name!r} is not a host name", hint="write NAME or NAME:PORT, without http://")
 
 
 def names_of(address: Address, more: Sequence[str] = ()) -> frozenset[str]:
-    """The authorities under which the server may be spoken to. Pure.
+    """Return the authorities of the server. Pure.
 
-    A name of ``more`` without a port also stands for itself with the server's port.
+    A name of ``more`` without a port is also valid with the server's port.
     """
     own = {f"{name}:{address.port}" for name in LOCAL_NAMES} if address.is_loopback else set()
     named = {form for name in more for form in (name.lower(), f"{name.lower()}:{address.port}")}
@@ -505,10 +505,10 @@ def names_of(address: Address, more: Sequence[str] = ()) -> frozenset[str]:
 async def http_server(
     sessions: HttpSessions, address: Address, token: Token, names: Sequence[str] = ()
 ) -> AsyncIterator[Address]:
-    """Serve until it is left; gives the address with the port that was found.
+    """Serve inside the block; yields the address with the actual port.
 
     Raises:
-        HarnessError: nothing can listen there.
+        HarnessError: the address is not available.
     """
     with _listening(address) as (listener, found):
         app: ASGIApp = RequestBodyLimitMiddleware(sessions, BODY_LIMIT)
@@ -520,7 +520,7 @@ async def http_server(
             finally:
                 server.should_exit = True
                 with anyio.CancelScope(shield=True):
-                    await sessions.close()  # or their streams would hold up the end
+                    await sessions.close()  # their streams would delay the shutdown
 
 
 @contextmanager
@@ -550,10 +550,10 @@ def _config(app: ASGIApp) -> uvicorn.Config:
 
 
 class _Connection(H11Protocol):
-    """A connection that is ended when it asks for nothing: whoever has no token could take all that there may be."""
+    """A connection that is closed if it sends no request: clients without the token could use up all connections."""
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for a request."""
+        """Start the timeout for the first request."""
         super().connection_made(transport)
         self.loop.call_later(HEAD_LIMIT, self._end_if_silent)
 
@@ -563,9 +563,9 @@ class _Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, which leaves signals to us."""
+    """A uvicorn server that leaves signals to harness."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield

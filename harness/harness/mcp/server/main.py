@@ -1,4 +1,4 @@
-"""The server from its settings and parts: a client on standard input and output, or many over HTTP."""
+"""The MCP server from its settings and parts: for one client over stdio, or many over HTTP."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ __all__ = [
 ]
 
 
-# -- Settings of the server: keys of the ``[mcp]`` table of the settings files.
+# -- Settings: keys of the ``[mcp]`` table of the settings files
 
 
 OF_THE_CLIENT = frozenset({"servers", "files"})
-"""Keys of the same table that are about other servers."""
+"""Keys of the same table about other servers, for the client."""
 LONGEST = 86_400.0
 
 
 @renamed_fields(handoff="job_handoff_seconds")
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """What the operator has set about the server.
+    """The operator's settings of the server.
 
-    ``job_handoff_seconds``: seconds after which a call whose command still runs returns the handle of its job.
+    ``job_handoff_seconds``: seconds after which a call returns the handle of its job if the command is still running.
     """
 
     job_handoff_seconds: float = DEFAULT_HANDOFF
 
 
 def server_settings_of(tables: Iterable[SettingsTable]) -> ServerSettings:
-    """The settings of all files, in their order: what comes later counts.
+    """Return the settings of all tables; later tables override earlier ones.
 
     Raises:
         ConfigError: a key is unknown, or a value is wrong.
@@ -68,41 +68,47 @@ def server_settings_of(tables: Iterable[SettingsTable]) -> ServerSettings:
 def _seconds(value: object, origin: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LONGEST:
         raise ConfigError(
-            f"{origin}: mcp.job_handoff_seconds is a number of seconds from 1 to {LONGEST:.0f}, not {value!r}"
+            f"{origin}: mcp.job_handoff_seconds must be a number of seconds from 1 to {LONGEST:.0f}, not {value!r}"
         )
     return float(value)
 
 
-# -- The server from its parts: a client on standard input and output, or many over HTTP.
+# -- The server
 
 
 AGENT = "mcp"
-"""Calls that come over the protocol are an agent's, whoever wrote the client."""
+"""The agent id of calls over the protocol, whatever the client is."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolServer:
-    """Serves the tools of a toolkit on one target. Each client has a session of its own."""
+    """Serves the tools of a toolkit on one target, with a session for each client."""
 
     toolkit: Toolkit
     execution: ExecutionContext
     settings: ServerSettings
     version: str
     sources: McpSources | None = None
-    """Other servers, whose tools are offered as well."""
+    """Other MCP servers, whose tools are offered, too."""
 
     async def serve_stdio(self, wire: Wire) -> None:
-        """Serve one client until it goes."""
+        """Serve one client until it disconnects."""
         async with stdio_streams(wire) as (incoming, outgoing), self._session() as session:
             await session.serve(incoming, outgoing)
 
     async def serve_http(
         self, address: Address, token: Token, names: Sequence[str], started: Callable[[Address], None]
     ) -> None:
-        """Serve whoever has the token, until it is cancelled; ``started`` gets the address that was found.
+        """Serve clients with the token until cancelled.
+
+        Args:
+            address: where to listen.
+            token: the token that clients need.
+            names: further host names of the server.
+            started: called with the actual address.
 
         Raises:
-            HarnessError: nothing can listen there.
+            HarnessError: the address is not available.
         """
         async with http_sessions(self._session) as sessions, http_server(sessions, address, token, names) as found:
             started(found)

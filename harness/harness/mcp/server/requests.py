@@ -1,4 +1,4 @@
-"""The requests of a client that are still being answered, on standard input or in an HTTP session."""
+"""The pending requests of a client, over stdio or in an HTTP session."""
 
 from __future__ import annotations
 
@@ -28,47 +28,44 @@ __all__ = [
 ]
 
 
-# -- The requests of one client that are still being answered: no two at once have the same id.
-#
-# Nobody could tell the answers of two such requests apart: one of them would get the output of another command.
+# -- The pending requests of one client, whose ids must be unique: replies to two requests with the same id could not
+# be told apart, and one would get the output of another command.
 
 
 DUPLICATE_ID_MESSAGE = "a request with this id is still being answered; nothing was run"
 
 
 class PendingRequests:
-    """The ids of its requests that have no answer yet."""
+    """The ids of a client's pending requests."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
 
     def begin(self, request_id: str) -> bool:
-        """Take an id; False when a request with it is still being answered."""
+        """Add an id; return False if a request with it is pending."""
         if request_id in self._ids:
             return False
         self._ids.add(request_id)
         return True
 
     def end(self, request_id: str) -> None:
-        """It was answered, or refused before it was begun."""
+        """Remove the id of a request that was answered or refused."""
         self._ids.discard(request_id)
 
 
-# -- The requests of one HTTP session that are still being answered, and whether anybody still listens for the answer.
+# -- The pending requests of one HTTP session, and whether their clients are still connected
 #
-# No two at once have the same id.
-#
-# The transport finds the connection for an answer by the id alone. Of two requests with one id the later would get
-# the earlier one's answer: the output of another command. A client that was started anew and goes on with its old
-# session counts from the beginning again, while what it had asked for still runs.
+# The transport finds the connection for a reply by the request's id alone: of two requests with the same id, the later
+# would get the reply to the earlier one. A client that restarts within its old session counts its ids from the start
+# again while its earlier requests may still be running.
 
 
 DISCONNECT_EVENT_KEY = "harness.unheard"
-"""Under this name the scope of a request has what is set when its connection has ended before its answer."""
+"""The key in a request's ASGI scope of the event that is set when its connection ends before the reply."""
 
 
 def request_id_of(body: bytes) -> str | None:
-    """The id of the request in a body, as the transport keeps it; None when it holds none. Pure."""
+    """Return the id of the request in a body, in the transport's form; None if there is none. Pure."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -78,20 +75,20 @@ def request_id_of(body: bytes) -> str | None:
 
 
 def with_unheard(scope: Mapping[str, Any], unheard: anyio.Event) -> dict[str, Any]:
-    """The scope of a request, with what is set when nobody listens for its answer any more."""
+    """Return the scope of a request with the event that is set when its client has disconnected."""
     return {**scope, DISCONNECT_EVENT_KEY: unheard}
 
 
 def unheard_of(request: Any) -> anyio.Event | None:
-    """What is set when nobody listens for the answer to this request; None where the transport does not say."""
+    """Return the event that is set when the client of a request has disconnected; None if the transport has none."""
     return getattr(request, "scope", {}).get(DISCONNECT_EVENT_KEY)
 
 
 class TrackedResponses:
-    """A stream of answers, each of which ends its request once it has found its connection.
+    """A stream of replies, each of which ends its request once the transport has found its connection.
 
-    The transport takes one message after the other. So an answer has found its connection when the next message is
-    taken: one for a request that there is not, which the transport drops.
+    The transport handles one message after the other. So a reply has found its connection when the transport takes
+    the next message, which is sent for that purpose: it belongs to no request, and the transport drops it.
     """
 
     def __init__(self, outgoing: WriteStream[SessionMessage], answering: PendingRequests) -> None:
@@ -103,18 +100,18 @@ class TrackedResponses:
         )
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Hand one on."""
+        """Pass a message on."""
         await self._outgoing.send(item)
         if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError) and item.message.id is not None:
             await self.answered(item.message.id)
 
     async def answered(self, request_id: types.RequestId) -> None:
-        """The answer to a request was handed on just now, by whomever."""
+        """End a request whose reply was just passed on."""
         await self._outgoing.send(self._nothing)
         self._answering.end(str(request_id))
 
     async def aclose(self) -> None:
-        """Close the stream behind it."""
+        """Close the underlying stream."""
         await self._outgoing.aclose()
 
     async def __aenter__(self) -> TrackedResponses:
@@ -128,7 +125,7 @@ class TrackedResponses:
 
 
 class TrackedRequests:
-    """A stream of requests. One that was cancelled is answered by the transport alone, and ended all the same."""
+    """A stream of requests; a cancelled one, which only the transport answers, is ended as well."""
 
     def __init__(self, incoming: ReadStream[SessionMessage | Exception], answers: TrackedResponses) -> None:
         self._incoming = incoming
@@ -136,11 +133,11 @@ class TrackedRequests:
 
     @property
     def last_context(self) -> contextvars.Context | None:
-        """The context of whoever sent the last message, for who handles it."""
+        """The context of the sender of the last message, for its handler."""
         return getattr(self._incoming, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next one."""
+        """Return the next message."""
         return self._seen(await self._incoming.receive())
 
     def __aiter__(self) -> TrackedRequests:
@@ -161,7 +158,7 @@ class TrackedRequests:
         await self._answers.answered(request_id)
 
     async def aclose(self) -> None:
-        """Close the stream behind it."""
+        """Close the underlying stream."""
         await self._incoming.aclose()
 
     async def __aenter__(self) -> TrackedRequests:

@@ -1,4 +1,4 @@
-"""What a client may look at, and subscriptions: jobs and their output, panes, notes, and the tools behind them."""
+"""The resources of the MCP server, and subscriptions: jobs and their output, panes, notes, and their tools."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ __all__ = [
 ]
 
 
-# -- The tools behind the resources. They are offered under addresses only, never in the list of tools.
+# -- The tools that read resources, which are not in the list of tools
 
 
 PAGE = 32 << 10
-"""Bytes of a log in one page."""
+"""Default bytes of one page of a log."""
 PAGE_LIMIT = 60 << 10
 JOBS_SHOWN = 200
 MEMORIES_SHOWN = 200
 FIRST_WAIT = 1.0
-"""Seconds that a page of a running job waits for its first byte: what is kept on the target takes its time to come."""
+"""Seconds that a page of a running job waits for the first byte, which has to be fetched from the target."""
 NEXT_WAIT = 0.15
-"""Seconds of silence after which a page of a running job is taken for complete."""
+"""Seconds without output after which a page of a running job is complete."""
 WHOLE = OutputLimit(64 << 10, 0)
 
 
@@ -147,13 +147,13 @@ async def memories(args: Memories, ctx: ToolContext) -> ToolResult:
 
 
 def notebook_of(ctx: ToolContext) -> Notebook:
-    """The notebook of a call.
+    """Return the notebook of a call's session.
 
     Raises:
         UnsupportedOperation: the session has none.
     """
     if ctx.notebook is None:
-        raise UnsupportedOperation("this session writes nothing down", target=ctx.execution.target)
+        raise UnsupportedOperation("this session has no notebook", target=ctx.execution.target)
     return ctx.notebook
 
 
@@ -188,10 +188,10 @@ async def job_log(args: JobLog, ctx: ToolContext) -> ToolResult:
 
 
 async def _from(ctx: ToolContext, args: JobLog, *, running: bool) -> tuple[int, bytes, bool]:
-    """What there is from ``offset``, one byte more than the limit at most; a running job is not waited for.
+    """Return output from ``offset``, at most one byte more than the limit, without waiting for a running job.
 
     Returns:
-        Where it begins, which is later when bytes were not kept; the bytes; and whether that is all that there is.
+        The offset of the first byte, which is later if output was dropped; the bytes; and whether that is all.
     """
     offset = args.offset
     while True:
@@ -215,10 +215,10 @@ async def _from(ctx: ToolContext, args: JobLog, *, running: bool) -> tuple[int, 
 
 
 def page_of(data: bytes, limit: int) -> tuple[str, int]:
-    """The text of a page and how many bytes it takes. Pure.
+    """Return the text of a page and its number of bytes. Pure.
 
-    A page that is cut ends with a line where it can, so that no secret is half on one and half on the next; and no
-    character is cut in two.
+    A truncated page ends at the end of a line if possible, so that no secret is split over two pages; no character is
+    split.
     """
     if len(data) <= limit:
         end = _whole_characters(data, len(data))
@@ -229,7 +229,7 @@ def page_of(data: bytes, limit: int) -> tuple[str, int]:
 
 
 def _whole_characters(data: bytes, end: int) -> int:
-    """``end``, or up to three bytes less when a character's last bytes are still to come."""
+    """Return ``end``, or up to three bytes less if the last character is incomplete."""
     for back in range(1, min(4, end) + 1):
         byte = data[end - back]
         if byte & 0xC0 != 0x80:
@@ -239,14 +239,14 @@ def _whole_characters(data: bytes, end: int) -> int:
 
 
 def resource_tools() -> Registry:
-    """A registry of them, apart from the tools that are offered."""
+    """Return a registry of these tools, separate from the offered ones."""
     return Registry([jobs, describe, todos, memories, pane_screen, job_log], source="resources")
 
 
-# -- What a client may look at: jobs and their output, screens of panes, the session's notes, and where this is. Pure.
+# -- Addresses of resources. Pure.
 #
-# Each address stands for a call of one of the tools above, so that looking is judged, redacted and recorded as
-# every other call is.
+# Each address represents a call of one of the tools above, so that reading is checked by the policy, redacted and
+# recorded like every other call.
 
 
 SCHEME = "harness"
@@ -260,7 +260,7 @@ SCREEN_TEMPLATE = "harness://pane/{name}/screen"
 
 @dataclass(frozen=True, slots=True)
 class ResourceAddress:
-    """What an address stands for: a tool and its arguments, and which kind of content comes back."""
+    """The tool and the arguments that an address represents, and the type of the content."""
 
     uri: str
     tool: str
@@ -269,15 +269,15 @@ class ResourceAddress:
 
 
 def screen_uri(pane: str) -> str:
-    """The resource with a pane's screen."""
+    """Return the address of a pane's screen."""
     return f"harness://pane/{quote(pane, safe='')}/screen"
 
 
 def parse_uri(uri: str) -> ResourceAddress:
-    """What an address stands for.
+    """Parse the address of a resource.
 
     Raises:
-        ValueError: it is none of ours.
+        ValueError: there is no such resource.
     """
     try:
         parts = urlsplit(uri)
@@ -303,7 +303,7 @@ def _page(uri: str, query: list[tuple[str, str]]) -> dict[str, int]:
     page: dict[str, int] = {}
     for name, value in query:
         if name not in ("offset", "limit") or name in page or not (value.isascii() and value.isdigit()):
-            raise ValueError(f"{uri}: offset and limit are numbers of bytes, and there is nothing else to choose")
+            raise ValueError(f"{uri}: only offset and limit are supported, as numbers of bytes")
         page[name] = int(value)
     return page
 
@@ -313,40 +313,40 @@ def _unknown(uri: str) -> str:
     return f"there is no resource {uri}; there are {others} and {SCREEN_TEMPLATE}"
 
 
-# -- Subscriptions to resources: the client is told that something has changed, not what.
+# -- Subscriptions: the client is notified that a resource has changed, without its content.
 #
-# A job's log is followed on the stream that the engine has anyway; screens have none, so one is looked at once a
-# second, and only while somebody is subscribed. What is looked at here is compared and thrown away; it leaves
-# through a read of the resource, which is judged and recorded.
+# A job's log is followed on the stream that the engine has anyway; screens have none, so a subscribed screen is
+# captured once a second. What is captured here is only compared; the client gets it by reading the resource, which is
+# checked and recorded.
 
 
 LIMIT = 64
-"""Subscriptions of one client."""
+"""Maximum subscriptions of one client."""
 QUIET = 0.25
-"""Seconds between two notifications of one resource."""
+"""Minimum seconds between two notifications about one resource."""
 SCREEN_EVERY = 1.0
 JOBS_EVERY = 10.0
-"""Seconds until the list of jobs is compared although nothing here has started or ended one."""
+"""Seconds after which the list of jobs is compared even if this session has started and ended none."""
 DESCRIBE_EVERY = 2.0
 NOTES_EVERY = 10.0
-"""Seconds until notes are compared although this session has written none."""
+"""Seconds after which notes are compared even if this session has written none."""
 log = logging.getLogger("harness.mcp")
 
 Notify = Callable[[str], Awaitable[None]]
 
 
 class CoalescedEvent:
-    """Something has happened, at least once since it was waited for."""
+    """An event that merges all occurrences until it is waited for."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
     def set(self) -> None:
-        """It has happened."""
+        """Set the event."""
         self._event.set()
 
     async def wait(self) -> None:
-        """Wait until it has; what happens from now on is for the next wait."""
+        """Wait for the event and reset it; later occurrences are for the next wait."""
         await self._event.wait()
         self._event = anyio.Event()
 
@@ -360,16 +360,16 @@ class _Watch:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What the session of an executor has written down."""
+    """The notes of an executor's session."""
 
     executor: Executor
 
     async def todos(self) -> tuple[Todo, ...]:
-        """The things to do."""
+        """Return the to-do list."""
         return await self._notebook.todos(self.executor.session_id)
 
     async def memories(self) -> tuple[Memory, ...]:
-        """The memories that it sees."""
+        """Return the memories that are visible to the session."""
         session, execution = self.executor.session_id, self.executor.execution
         home, cwd = execution.capabilities.home, self.executor.cwd
         lasting = (place_at(scope, execution.identity, home, cwd) for scope in MemoryScope if scope != "session")
@@ -378,12 +378,12 @@ class Notes:
     @property
     def _notebook(self) -> Notebook:
         if self.executor.notebook is None:
-            raise UnsupportedOperation("this session writes nothing down", target=self.executor.execution.target)
+            raise UnsupportedOperation("this session has no notebook", target=self.executor.execution.target)
         return self.executor.notebook
 
 
 class Subscriptions:
-    """What one client watches."""
+    """The subscriptions of one client."""
 
     def __init__(self, executor: Executor, tasks: BackgroundTasks) -> None:
         self._execution = executor.execution
@@ -394,22 +394,22 @@ class Subscriptions:
         self._had: dict[str, int] = {}
 
     def have_read(self, place: ResourceAddress, offset: object) -> None:
-        """The client has a job's output up to here: a subscription begins there, and not with what it knows."""
+        """Record up to which byte the client has a job's output, where a later subscription starts."""
         if place.tool == "resource_log" and isinstance(offset, int):
             self._had[str(place.arguments["job_id"])] = offset
 
     @property
     def full(self) -> bool:
-        """There are as many as are allowed."""
+        """Whether the maximum is reached."""
         return len(self._watches) >= LIMIT
 
     async def add(self, place: ResourceAddress, notify: Notify) -> None:
-        """Watch a resource, until :meth:`remove`; a second subscription to the same takes the first one's place.
+        """Watch a resource until :meth:`remove`; a second subscription to the same resource replaces the first.
 
-        Every change that comes after this is told.
+        Every change after the return is reported.
 
         Raises:
-            HarnessError: it is not there.
+            HarnessError: the resource is not available.
         """
         self.remove(place.uri)
         watch = self._watches[place.uri] = _Watch()
@@ -419,7 +419,7 @@ class Subscriptions:
             raise watch.error
 
     def remove(self, uri: str) -> None:
-        """Watch it no more; nothing happens when it was not watched."""
+        """Stop watching a resource; does nothing if it is not watched."""
         if (watch := self._watches.pop(uri, None)) is not None:
             watch.scope.cancel()
 
@@ -444,10 +444,10 @@ class Subscriptions:
             tasks.start_soon(_tell, signal, place.uri, notify)
             async for _ in changes:
                 signal.set()
-            await anyio.sleep(QUIET)  # the last change is still to be told
+            await anyio.sleep(QUIET)  # to report the last change
 
     def _changes(self, place: ResourceAddress) -> AsyncIterator[None]:
-        """One item when the watch has begun, and one for each change."""
+        """Yield one item once the watch has started, and one for each change."""
         arguments = place.arguments
         if place.tool == "resource_log":
             job_id = str(arguments["job_id"])
@@ -463,7 +463,7 @@ class Subscriptions:
         return self._polled(self._description, DESCRIBE_EVERY)
 
     async def _log(self, job_id: str, offset: int) -> AsyncIterator[None]:
-        """Each piece of output, and the end, when it is still to come."""
+        """Yield for each part of the output after ``offset``, and at the end of the job."""
         job = await self._execution.job(job_id)
         yield
         if job.status is not Status.RUNNING:
@@ -485,7 +485,7 @@ class Subscriptions:
     async def _compared(
         self, look: Callable[[], Awaitable[object]], every: float, *kinds: type[Event]
     ) -> AsyncIterator[None]:
-        """What is another one after such an event, or after so many seconds: other programs change it, too."""
+        """Compare after such an event, or after ``every`` seconds for changes by other programs; yield on a change."""
         changed = CoalescedEvent()
 
         def listen(event: Event) -> None:

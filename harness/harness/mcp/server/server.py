@@ -1,4 +1,4 @@
-"""An MCP server for one client: our tools, and what may be looked at, through one executor."""
+"""The MCP server for one client: tools and resources through one executor."""
 
 from __future__ import annotations
 
@@ -56,27 +56,27 @@ __all__ = [
 ]
 
 
-# -- Calls of one client: each goes through the executor once, shows its progress, and ends as a result.
+# -- Tool calls of one client
 
 
 AT_ONCE = 16
-"""Calls of one client that run at once."""
+"""Maximum concurrent calls of one client."""
 WAITING = 256
-"""Calls of one client that wait for their turn; more are refused."""
+"""Maximum calls of one client that wait to start; more are refused."""
 INTERVAL = 0.075
-"""Seconds between two notifications of progress."""
+"""Minimum seconds between two progress notifications."""
 HEARTBEAT = 10.0
-"""Seconds after which a silent call shows that it is alive: many clients wait longer for one that does."""
+"""Seconds after which a call without output sends progress: many clients then extend their timeout."""
 SHOWN = 2_000
-"""Characters of new output in one notification."""
+"""Maximum characters of new output in one notification."""
 LAST_WORDS = 1.0
-"""Seconds that the last notification may hold up the result."""
+"""Maximum seconds that the last notification may delay the result."""
 BUSY = -32000
 log = logging.getLogger("harness.mcp")
 
 
 class Progress:
-    """What a call has put out, told to the client in pieces, not too many of them."""
+    """Sends a call's output to the client as progress notifications at a limited rate."""
 
     def __init__(self, call_id: str, client: ServerSession) -> None:
         self._call_id = call_id
@@ -88,7 +88,7 @@ class Progress:
         self._more = anyio.Event()
 
     def listen(self, event: Event) -> None:
-        """Take what belongs to the call."""
+        """Record output of the call."""
         if isinstance(event, ToolCallProgress) and event.call_id == self._call_id:
             longer = self._text + event.text
             self._left_out += max(0, len(longer) - SHOWN)
@@ -96,7 +96,7 @@ class Progress:
             self._more.set()
 
     async def run(self) -> None:
-        """Tell it until the call ends."""
+        """Send notifications until the call ends."""
         while True:
             with anyio.move_on_after(HEARTBEAT):
                 await self._more.wait()
@@ -104,7 +104,7 @@ class Progress:
             await self._tell(self._take() or f"running for {time.monotonic() - self._started:.0f} s")
 
     async def finish(self) -> None:
-        """Tell the rest, unless the client is too slow to hear it."""
+        """Send the rest, unless the client is too slow to receive it."""
         if self._text:
             with anyio.move_on_after(LAST_WORDS):
                 await self._tell(self._take())
@@ -115,12 +115,12 @@ class Progress:
         return text
 
     async def _tell(self, message: str) -> None:
-        self._told = max(round(time.monotonic() - self._started, 3), self._told + 0.001)  # it has to grow
+        self._told = max(round(time.monotonic() - self._started, 3), self._told + 0.001)  # it must increase
         await self._client.report_progress(self._told, message=plain(message))
 
 
 class CallDispatcher:
-    """The calls of one client."""
+    """Runs the tool calls of one client."""
 
     def __init__(self, executor: Executor, approver: ClientApprover) -> None:
         self._executor = executor
@@ -130,13 +130,13 @@ class CallDispatcher:
     async def call(
         self, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """Answer ``tools/call``.
+        """Handle ``tools/call``.
 
         Raises:
-            MCPError: too many calls wait already.
+            MCPError: too many calls are waiting.
         """
         if self._turns.statistics().tasks_waiting >= WAITING:
-            raise MCPError(code=BUSY, message=f"{WAITING} calls wait already; nothing was run")
+            raise MCPError(code=BUSY, message=f"{WAITING} calls are waiting already; nothing was run")
         async with self._turns:
             with self._approver.asks(ctx):
                 return await self._run(ctx, params)
@@ -170,34 +170,33 @@ class CallDispatcher:
         return result_of(outcome)
 
 
-# -- An MCP server for one client: our tools, and what may be looked at, through one executor.
+# -- The server
 #
-# It speaks the revisions of the protocol that begin with a handshake (up to 2025-11-25): what a client has read,
-# and what its user has allowed, belongs to a session, and the later revisions have none. Clients that know both
-# fall back.
+# It supports protocol revisions with a handshake (up to 2025-11-25): what a client has read and what its user has
+# allowed belongs to a session, which later revisions do not have. Clients that support both fall back.
 
 
 OpenExecutor = Callable[[ClientApprover], AbstractAsyncContextManager[Executor]]
-"""Opens the executor of a client's session: with its own record of what was read, and its own grants."""
+"""Opens the executor of a client's session, with its own record of read files and its own approvals."""
 
 NOT_FOUND = -32002
 REFUSED = -32000
 LOGS_LISTED = 50
 COALESCE = 0.05
-"""Seconds for which changes of the registry are gathered into one notification."""
+"""Seconds for which changes of the registry are merged into one notification."""
 
 Request = ServerRequestContext[Any, Any]
 
 
 @dataclass(slots=True)
 class _Client:
-    """The channel for what a client is told unasked; there is one once it has finished the handshake."""
+    """The session for notifications to the client; None until the handshake is finished."""
 
     session: ServerSession | None = None
 
 
 class ClientSession:
-    """One client's server."""
+    """The server of one client."""
 
     def __init__(self, executor: Executor, approver: ClientApprover, tasks: BackgroundTasks, version: str) -> None:
         self._executor = executor
@@ -231,7 +230,7 @@ class ClientSession:
         outgoing: WriteStream[SessionMessage],
         session_id: str | None = None,
     ) -> None:
-        """Serve until the client goes; calls that run then are cancelled, and recorded so."""
+        """Serve until the client disconnects; running calls are then cancelled, and recorded as such."""
         options = self._server.create_initialization_options(NotificationOptions(tools_changed=True))
         await serve_loop(
             self._server, incoming, outgoing, lifespan_state={}, session_id=session_id, init_options=options
@@ -246,7 +245,7 @@ class ClientSession:
         self._client.session = ctx.session
 
     async def tell_of_tools(self, changed: CoalescedEvent) -> None:
-        """Tell the client of each change of the registry, of several at once in one notification."""
+        """Notify the client of changes of the registry, several at once in one notification."""
         while True:
             await changed.wait()
             await anyio.sleep(COALESCE)
@@ -297,7 +296,7 @@ class ClientSession:
     async def _subscribe(self, ctx: Request, params: types.SubscribeRequestParams) -> types.EmptyResult:
         place = _place(params.uri)
         if self._watched.full:
-            raise MCPError(code=REFUSED, message="there are too many subscriptions; end one first")
+            raise MCPError(code=REFUSED, message="too many subscriptions; end one first")
         try:
             await self._watched.add(place, ctx.session.send_resource_updated)
         except HarnessError as error:
@@ -311,7 +310,7 @@ class ClientSession:
 
 @asynccontextmanager
 async def open_session(open_executor: OpenExecutor, version: str) -> AsyncIterator[ClientSession]:
-    """The server of one client, with an executor of its own."""
+    """Open the server of one client with its own executor."""
     approver = ClientApprover()
     async with open_executor(approver) as executor, open_background_tasks() as tasks:
         session = ClientSession(executor, approver, tasks, version)
@@ -371,7 +370,7 @@ def _strings(data: Json, name: str) -> list[str]:
 
 
 def _newest(data: Json) -> list[tuple[str, str]]:
-    """The ids and commands of the newest jobs, the newest first."""
+    """Return the ids and commands of the newest jobs, the newest first."""
     found = data.get("jobs") if isinstance(data, dict) else None
     jobs = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
     return [(str(job["job_id"]), str(job["command"])) for job in reversed(jobs[-LOGS_LISTED:])]

@@ -1,8 +1,8 @@
-"""Our standard input and output as the transport of a server: one JSON message a line, and nothing else.
+"""Standard input and output as the transport of the MCP server: one JSON message per line, and nothing else.
 
-While it runs, what anybody prints goes to standard error, and children find an empty input: a stray line on the wire
-would end the conversation. Reading and writing wait for the descriptors in the event loop, never in a thread, so that
-a signal ends the server also while its client says nothing or reads nothing.
+While it runs, anything that is printed goes to standard error, and children get an empty input: a stray line would
+break the protocol. Reading and writing wait for the descriptors in the event loop, not in a thread, so that a signal
+ends the server even while its client sends or reads nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["Wire", "claimed_stdio", "stdio_streams"]
 
 READ = 64 << 10
 FLUSH_LIMIT = 2.0
-"""Seconds that the last messages may take when the server ends."""
+"""Maximum seconds to write the last messages when the server ends."""
 
 Incoming = SessionMessage | Exception
 log = logging.getLogger("harness.mcp")
@@ -51,7 +51,7 @@ log = logging.getLogger("harness.mcp")
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The descriptors that carry the protocol."""
+    """The descriptors of the protocol's input and output."""
 
     incoming: int
     outgoing: int
@@ -59,9 +59,9 @@ class Wire:
 
 @contextmanager
 def claimed_stdio() -> Iterator[Wire]:
-    """Take standard input and output for the protocol alone, for as long as the process lives.
+    """Take standard input and output for the protocol alone, until the process exits.
 
-    They are not given back: a thread or a child may print until the very end, and the client would read that.
+    They are not restored: a thread or a child may still print, and the client would read it.
     """
     wire = Wire(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -79,7 +79,7 @@ def claimed_stdio() -> Iterator[Wire]:
 async def stdio_streams(
     wire: Wire,
 ) -> AsyncIterator[tuple[ObjectReceiveStream[Incoming], ObjectSendStream[SessionMessage]]]:
-    """The messages of a client, and a way to answer. The first stream ends when the client goes."""
+    """Open the streams of incoming and outgoing messages; the first ends when the client disconnects."""
     into, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](0)
     finished, conversation = anyio.Event(), _Conversation()
@@ -88,14 +88,14 @@ async def stdio_streams(
         with writing:
             await _write_all(wire.outgoing, out_of, conversation)
         finished.set()
-        reading.cancel()  # nobody hears our answers any more
+        reading.cancel()  # the client no longer reads replies
 
     async def read() -> None:
         with into, reading:
             await _read_all(wire.incoming, into, outgoing.clone(), conversation)
 
     reading = anyio.CancelScope()
-    writing = anyio.CancelScope(shield=True)  # a signal ends the server, and the last answers are still sent
+    writing = anyio.CancelScope(shield=True)  # after a signal, the last replies are still sent
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write)
         tasks.start_soon(read)
@@ -113,12 +113,12 @@ async def stdio_streams(
 
 @dataclass(slots=True)
 class _Conversation:
-    """What is known of a client's requests: those that have no answer yet, and which revision it speaks."""
+    """The state of a client's requests: pending ones, batches, and the negotiated revision."""
 
     answering: PendingRequests = field(default_factory=PendingRequests)
     batches: Batches = field(default_factory=Batches)
     handshake: str | None = None
-    """The id of the request that negotiates the revision, while it has no answer."""
+    """The id of the pending request that negotiates the revision."""
     revision: str = ""
 
 
@@ -139,14 +139,14 @@ async def _read_all(
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Hands on the lines of a client, and answers those that hold no message."""
+    """Passes a client's messages on, and refuses lines without a valid message."""
 
     into: MemoryObjectSendStream[Incoming]
     answers: MemoryObjectSendStream[SessionMessage]
     conversation: _Conversation
 
     async def take(self, line: bytes | OversizedMessage) -> None:
-        """Hand on what a line holds."""
+        """Handle a line."""
         if isinstance(line, bytes) and not line.strip():
             return
         items = batch_of(line)
@@ -180,7 +180,7 @@ class _Reader:
             await self.into.send(message)
 
     def _accepted(self, message: types.JSONRPCMessage | Refusal, *, in_batch: bool = False) -> SessionMessage | Refusal:
-        """The message for the server, unless a request with its id is being answered."""
+        """Return the message for the server, or a refusal if a request with its id is pending."""
         if isinstance(message, Refusal):
             return message
         if not isinstance(message, types.JSONRPCRequest):
@@ -194,7 +194,7 @@ class _Reader:
         return SessionMessage(message, self._until_cancelled(str(message.id)))
 
     def _until_cancelled(self, request_id: str) -> ServerMessageMetadata:
-        """One that is cancelled is never answered, and frees its id all the same."""
+        """Return metadata that frees the id of a cancelled request, which gets no reply."""
 
         async def cancelled() -> None:
             self.conversation.answering.end(request_id)
@@ -215,12 +215,12 @@ async def _write_all(
             try:
                 await _write(descriptor, data)
             except OSError as error:
-                log.info("the client reads no more: %s", error)
+                log.info("cannot write to the client: %s", error)
                 return
 
 
 def _line_of(item: SessionMessage, conversation: _Conversation) -> bytes:
-    """What is written for a message; empty for an answer that waits for the others of its batch."""
+    """Return the line for a message; empty for a reply that waits for the others of its batch."""
     if isinstance(item, BatchAnswer):
         return encode_batch(item.answers)
     message = item.message
@@ -238,12 +238,12 @@ def _line_of(item: SessionMessage, conversation: _Conversation) -> bytes:
 
 
 async def _read_some(descriptor: int) -> bytes:
-    """What has come; empty at the end of the input."""
+    """Return available input; empty at the end."""
     await _ready(anyio.wait_readable, descriptor)
     try:
         return os.read(descriptor, READ)
     except OSError as error:
-        log.info("the client's messages cannot be read: %s", error)
+        log.info("cannot read the client's messages: %s", error)
         return b""
 
 
@@ -252,11 +252,11 @@ async def _write(descriptor: int, data: bytes) -> None:
     while view:
         await _ready(anyio.wait_writable, descriptor)
         with suppress(BlockingIOError):
-            view = view[os.write(descriptor, view[: select.PIPE_BUF]) :]  # so much never blocks a ready pipe
+            view = view[os.write(descriptor, view[: select.PIPE_BUF]) :]  # a ready pipe accepts this without blocking
 
 
 async def _ready(wait: Callable[[int], Awaitable[None]], descriptor: int) -> None:
     try:
         await wait(descriptor)
-    except PermissionError:  # a regular file, which epoll does not take and which never blocks
+    except PermissionError:  # a regular file, which epoll does not support and which never blocks
         await anyio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""Our tools, outcomes and running commands in the words of the protocol. Pure."""
+"""Conversion of tools and outcomes to the protocol's types. Pure."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ __all__ = [
 ]
 
 
-# -- What a client is told of a command that runs on: how to see its output, and how it ends. Pure.
+# -- Running jobs: how a client follows a command that is still running. Pure.
 
 
 DEFAULT_HANDOFF = 45.0
-"""Seconds after which a call returns the handle of its job: common clients give up after 60."""
+"""Seconds after which a call returns the handle of its job: common clients time out after 60."""
 
 
 def log_uri(job_id: str) -> str:
-    """The resource with a job's output."""
+    """Return the address of a job's output."""
     return f"harness://job/{quote(job_id, safe='')}/log"
 
 
 def running_job(outcome: CallOutcome) -> str:
-    """The job that goes on after the call; empty when there is none."""
+    """Return the job that is still running after the call; empty if there is none."""
     data = outcome.result.data
     if outcome.result.is_error or not isinstance(data, dict) or data.get("status") != "running":
         return ""
@@ -50,7 +50,7 @@ def running_job(outcome: CallOutcome) -> str:
 
 
 def handle_note(job_id: str, tools: Collection[str]) -> str:
-    """What to do about a job that goes on, with the tools that are offered."""
+    """Return the advice about a running job, with the offered tools."""
     ways = [f"read the resource {log_uri(job_id)}"]
     if "capture_pane" in tools:
         ways.append("call capture_pane to see its screen")
@@ -60,20 +60,20 @@ def handle_note(job_id: str, tools: Collection[str]) -> str:
     )
 
 
-# -- Our tools and outcomes in the words of the protocol. Pure.
+# -- Tools and outcomes in the protocol's types. Pure.
 
 
 OPEN_WORLD = frozenset({Category.SHELL, Category.NETWORK, Category.MCP, Category.AGENT, Category.PLUGIN})
-"""What may reach beyond the target: a command can call anything."""
+"""Categories of tools that may reach beyond the target: a command can call anything."""
 CALL_ID = "harness/call_id"
-"""Under this name a result's ``_meta`` says under which id the audit has the call."""
+"""The key in a result's ``_meta`` of the call's id in the audit log."""
 STATUS = "harness/status"
 SURROGATE = re.compile("[\ud800-\udfff]")
 NO_OUTPUT = "(no output)"
 
 
 def tool_of(tool: Tool[Any]) -> types.Tool:
-    """A tool's definition. Hints state the worst of its calls."""
+    """Convert a tool's definition; its hints state the worst of its calls."""
     traits, title = tool.traits, title_of(tool.name)
     return types.Tool(
         name=tool.name,
@@ -91,13 +91,13 @@ def tool_of(tool: Tool[Any]) -> types.Tool:
 
 
 def title_of(name: str) -> str:
-    """``read_file`` → ``Read file``."""
+    """Return a title: ``Read file`` for ``read_file``."""
     words = name.replace("_", " ").replace("-", " ").strip()
     return words[:1].upper() + words[1:]
 
 
 def result_of(outcome: CallOutcome) -> types.CallToolResult:
-    """What a client gets for a call. A tool that could not run is a result, too: the model is to read why."""
+    """Convert the outcome of a call; a tool that could not run is a result, too, so that the model reads the reason."""
     result = outcome.result
     return types.CallToolResult(
         content=[_block(block) for block in result.content] or [types.TextContent(type="text", text=NO_OUTPUT)],
@@ -115,7 +115,7 @@ def _block(block: Block) -> types.ContentBlock:
 
 
 def structured(data: Json) -> dict[str, Any] | None:
-    """A result's data as the object that the protocol wants; what is none stands under ``result``."""
+    """Return a result's data as an object, as the protocol requires; other values become its ``result``."""
     if data is None:
         return None
     value = _plain_json(data)
@@ -133,5 +133,5 @@ def _plain_json(value: Json) -> Json:
 
 
 def plain(text: str) -> str:
-    """Text that JSON can carry: each byte that was not UTF-8 becomes U+FFFD."""
+    """Return text that JSON can represent: bytes that are not UTF-8 become U+FFFD."""
     return text if text.isascii() else SURROGATE.sub("\ufffd", text)
