@@ -82,7 +82,7 @@ async def test_ctrl_c_cancels_the_turn_in_every_state(seats: Seats) -> None:
 
 async def test_commands_of_the_operator_run_without_a_model_and_end_with_ctrl_c(seats: Seats) -> None:
     seat = seats.take("--tmux", size=(100, 30))
-    await seat.sees("nobody answers here yet", "[models.NAME]")
+    await seat.sees("no model is configured; !COMMAND", "[models.NAME]")
     seat.enter("!cd /usr && export WHERE=here; echo half; printf 'no end'")
     await seat.sees("half\nno end\n· exit code 0")
     seat.enter('!pwd; echo "$WHERE"; (exit 3)')
@@ -95,14 +95,14 @@ async def test_commands_of_the_operator_run_without_a_model_and_end_with_ctrl_c(
     await seat.sees("cancelled", "queued\n· exit code 0")
     await seat.until(lambda: not seats.runs(SLEEPING), "the end of the command")
     seat.enter("hello?")
-    await seat.sees_again("nobody answers here yet", 2)
+    await seat.sees_again("no model is configured; !COMMAND", 2)
     seat.enter("/stauts")
     await seat.sees("did you mean /status?")
     seat.type("!ls /usr/lo")
     seat.press("Tab")
     await seat.on_screen("!ls /usr/local/")
     seat.press("C-c", "C-c")
-    await seat.sees("Ctrl-C again, Ctrl-D or /quit leaves")
+    await seat.sees("to leave, press Ctrl-C again or Ctrl-D")
     seat.press("C-c")
     assert await seat.ended() == 0
 
@@ -138,10 +138,10 @@ async def test_jobs_live_on_and_are_named_when_the_operator_leaves(seats: Seats)
     seat = seats.take(script=script, settings='[permissions]\nmode = "auto"')
     await idle(seat)
     seat.enter("start it")
-    await seat.sees("runs on in the background", "it runs", "1 job")
+    await seat.sees("running in the background", "it runs", "1 job")
     seat.enter("/quit")
     assert await seat.ended() == 0
-    assert "running on in the background" in seat.history
+    assert "still running in the background" in seat.history
     assert "harness resume" in seat.history
     assert seats.runs(SLEEPING)
 

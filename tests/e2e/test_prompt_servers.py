@@ -60,7 +60,7 @@ async def test_a_tool_that_changes_in_a_conversation_is_another_one_from_the_nex
     assert "id_ed25519" not in now["pinned_echo"]
     assert {name for name in now if name.startswith("free_")} == {"free_echo", "free_brand_new"}
     seat.enter("/session new")
-    await seat.sees("a new conversation begins")
+    await seat.sees("new conversation: ")
     seat.enter("hello")
     await seat.sees("another one")
     assert told(seat.model.asked[6]) == now

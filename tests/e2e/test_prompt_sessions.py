@@ -43,7 +43,7 @@ async def test_what_is_entered_after_another_conversation_was_asked_for_is_for_t
     await seat.sees("One.")
     await idle(seat)
     seat.paste("/session new\rsay beta\r", bracketed=False)
-    await seat.sees("a new conversation begins", "Two.")
+    await seat.sees("new conversation: ", "Two.")
     await idle(seat)
     seat.enter("!sleep 4321")
     await seat.until(lambda: seats.runs(SLEEPING), "the command")
@@ -75,7 +75,7 @@ async def test_what_is_entered_after_another_conversation_was_asked_for_is_for_t
     seat.enter("/session list")
     await seat.sees(f"the conversation {first} is damaged", "say alpha", f"{second}")
     seat.enter(f"/session resume {second[:9]}")
-    await seat.sees(f"session {second} is this one")
+    await seat.sees(f"conversation {second} is already open")
 
 
 @pytest.mark.timeout(300)
@@ -87,7 +87,7 @@ async def test_a_job_of_the_conversation_before_is_told_of_when_it_ends(seats: S
     await seat.sees("It runs.")
     await seat.on_screen("· idle ·", "1 job")
     seat.enter("/session new")
-    await seat.sees("a new conversation begins")
+    await seat.sees("new conversation: ")
     await seat.on_screen("· idle ·", "1 job")
     await anyio.sleep(1.5)  # nothing else that happens may be what shows the status line anew
     (seats.home / "end").touch()
@@ -95,7 +95,7 @@ async def test_a_job_of_the_conversation_before_is_told_of_when_it_ends(seats: S
     await seat.until(lambda: "1 job" not in seat.screen, "no job in the status line")
     seat.press("C-d")
     assert await seat.ended() == 0
-    assert "running on in the background" not in seat.history
+    assert "still running in the background" not in seat.history
 
 
 @pytest.mark.timeout(300)
@@ -119,7 +119,7 @@ async def test_a_conversation_that_a_lost_link_holds_up_is_given_up_with_ctrl_c(
         seat.enter("/session new")
         await seat.on_screen("» /session new", "· opening ·")
         seat.press("C-c")
-        await seat.sees("/session: cancelled; no other conversation was opened")
+        await seat.sees("/session: cancelled: no conversation was opened")
     finally:
         os.kill(sshd.pid, signal.SIGCONT)
     seat.enter("where are we?")

@@ -132,7 +132,7 @@ def test_r_denies_with_a_reason() -> None:
 def test_a_line_so_long_that_it_fills_the_screen_has_the_question_below_it_again() -> None:
     shown = [text_of(one) for one in asking_of(question("touch " + "x" * 5_000)).lines]
     again = shown.index("▲ may run_shell run on ssh://web1?", 1)
-    assert shown[again - 1] == "  ↑ 5,006 characters, 67 lines in all: scroll up, and read all of it"
+    assert shown[again - 1] == "  ↑ 5,006 characters, 67 lines in total: scroll up, and read all of it"
     assert len([one for one in asking_of(question("touch x")).lines if text_of(one).startswith("▲")]) == 1
 
 

@@ -186,9 +186,9 @@ def test_a_call_that_ended_says_how() -> None:
     ("seconds", "waited", "shown"),
     [
         (1.24, 0.0, "exit code 0 · 1.2 s"),
-        (61.24, 60.0, "exit code 0 · 1.2 s · waited 60 s for leave"),
+        (61.24, 60.0, "exit code 0 · 1.2 s · waited 60 s for approval"),
         (1.5, 0.3, "exit code 0 · 1.2 s"),
-        (60.0, 60.0, "exit code 0 · waited 60 s for leave"),
+        (60.0, 60.0, "exit code 0 · waited 60 s for approval"),
         (0.01, 0.0, "exit code 0"),
     ],
 )
@@ -219,7 +219,7 @@ def test_the_last_lines_of_output_are_shown_with_the_number_of_those_before() ->
     assert output.add("1\n2\n3") == ["1", "2"]
     output.add("\n4\n5\n6\n7\n")
     shown = completed(CallOutcome(run("x"), ToolResult.of(""), CallStatus.OK), output, StatusGlyphs())
-    assert [text_of(one).strip() for one in shown[1:]] == ["│ … 3 lines before these", "│ 4", "│ 5", "│ 6", "│ 7"]
+    assert [text_of(one).strip() for one in shown[1:]] == ["│ … 3 earlier lines", "│ 4", "│ 5", "│ 6", "│ 7"]
 
 
 def test_of_a_very_long_line_of_output_the_beginning_is_shown() -> None:

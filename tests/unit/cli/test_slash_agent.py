@@ -79,13 +79,13 @@ async def test_what_a_conversation_is_and_has_used_is_shown(tmp_path: Path, monk
         assert re.search(r"^model: +test \(test-model\)$", status, re.MULTILINE)
         assert re.search(r"^agent: +idle$", status, re.MULTILINE)
         assert re.search(r"^context: +12\.3k of 100\.0k tokens \(12 %\)$", status, re.MULTILINE)
-        assert re.search(r"^used: .* 2 answers, price not known$", status, re.MULTILINE)
+        assert re.search(r"^used: .* 2 answers, price unknown$", status, re.MULTILINE)
         context = await here.type("/context")
         assert "context: 12.3k of 100.0k tokens (12 %)" in context
         for row in ("prompts and notes | 1 |", "answers | 1 |", "calls | 1 |", "results | 1 |", "tools | "):
             assert row in context
-        assert "at 85% the older messages are put together" in context
-        assert await here.type("/compact") == "there is nothing to put together yet"
+        assert "at 85% the older messages are compacted" in context
+        assert await here.type("/compact") == "there is nothing to compact yet"
 
 
 async def test_a_turn_is_seen_ended_and_given_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,19 +105,19 @@ async def test_a_turn_is_seen_ended_and_given_a_time(tmp_path: Path, monkeypatch
             assert "turn | turn | thinking" in shown
             assert re.search(r"^prompt \| #2 \| queued .*\| second\.\.\.$", shown, re.MULTILINE)
             assert await here.type("/kill #2 #9") == (
-                "prompt #2 is withdrawn\n! /kill: no prompt #9 is queued; /ps lists them"
+                "prompt #2 is removed\n! /kill: no prompt #9 is queued; /ps lists them"
             )
-            assert "not while a turn runs" in await here.type("/session new", in_turn=True)
-            assert "not while prompts wait: /kill #3 takes" in await here.type("/session new")
-            assert await here.type("/timeout 1h") == "the turn is ended in 1 h"
+            assert "not while a turn is running" in await here.type("/session new", in_turn=True)
+            assert "not while prompts are queued; /kill #3 removes" in await here.type("/session new")
+            assert await here.type("/timeout 1h") == "the turn will be ended in 1 h"
             assert await here.type("/timeout none") == "the turn has no deadline any more"
             assert await here.type("/kill turn") == "the turn is cancelled"
             await gates[1].reached()
-            assert await here.type("/timeout 10ms") == "the turn is ended in 0 s"
+            assert await here.type("/timeout 10ms") == "the turn will be ended in 0 s"
             await here.desk.output.warned.wait()
-            assert here.desk.output.warnings == ["time is over (/timeout): the turn is cancelled"]
+            assert here.desk.output.warnings == ["deadline expired (/timeout): the turn is cancelled"]
             await here.behind.until(lambda: agent.state.doing == "idle")
-        assert await here.type("/kill turn") == "! /kill: no turn runs"
+        assert await here.type("/kill turn") == "! /kill: no turn is running"
         tasks.cancel_scope.cancel()
 
 
@@ -152,7 +152,7 @@ async def test_compacting_waits_for_the_turn_and_comes_before_the_next_one(
         tasks.cancel_scope.cancel()
     first, second = said[0].splitlines()
     assert first == "/compact waits for the end of the turn; C-c cancels both"
-    assert re.fullmatch(r"\d+ messages are \d+ now", second)
+    assert re.fullmatch(r"compacted \d+ messages into \d+", second)
     kinds = [type(event) for event in here.behind.seen if isinstance(event, ConversationCompacted | TurnCompleted)]
     assert kinds == [*[TurnCompleted] * 5, ConversationCompacted, TurnCompleted]
 
@@ -183,7 +183,7 @@ async def test_compacting_that_waits_or_runs_is_cancelled_with_the_turn(
                         await gate.reached()
                         other = Shown()
                         assert not await run_command(parse("/session new"), replace(here.desk.context, output=other))
-                        assert other.warnings == ["/session: not while /compact works: C-c cancels it"]
+                        assert other.warnings == ["/session: not while /compact is running; C-c cancels it"]
                     await anyio.wait_all_tasks_blocked()
                     assert agent.cancel()
                 assert said[0].endswith("! /compact: cancelled; the conversation is unchanged")
@@ -194,12 +194,12 @@ async def test_compacting_that_waits_or_runs_is_cancelled_with_the_turn(
 
 async def test_the_agent_is_paused_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with seat(tmp_path, monkeypatch, []) as here:
-        assert await here.type("/resume") == "it is not paused"
+        assert await here.type("/resume") == "the agent is not paused"
         await here.type("/pause I look myself")
         assert here.behind.agent.state.doing == "paused"
         assert "paused by operator" in await here.type("/status")
-        assert await here.type("/pause") == "it is paused already; /resume lets it go on"
-        assert "/session resume ID goes on with a conversation" in await here.type("/resume abcd")
+        assert await here.type("/pause") == "the agent is already paused; /resume resumes it"
+        assert "use /session resume ID for a conversation" in await here.type("/resume abcd")
         await here.type("/resume")
         assert here.behind.agent.state.doing == "idle"
 
@@ -236,8 +236,8 @@ async def test_models_are_listed_and_switched(tmp_path: Path, monkeypatch: pytes
         listed = await here.type("/model")
         assert "* | test | openai:test-model | 100k" in listed
         assert " | other | anthropic:test-model | 100k" in listed
-        assert await here.type("/model test") == "test answers already"
-        assert "other (anthropic:test-model) answers from now on" in await here.type("/model other")
+        assert await here.type("/model test") == "test is already the model"
+        assert "switched to other (anthropic:test-model)" in await here.type("/model other")
         await here.behind.agent.turn("second")
         assert here.behind.server.asked[1].dialect == "anthropic"
         assert "unknown model 'oter'" in await here.type("/model oter")
@@ -255,11 +255,11 @@ async def test_conversations_are_named_listed_resumed_and_exported(
         elsewhere = await store.create(NewConversation(target="ssh://web1", identity="ssh://web1"))
         before = await store.create(NewConversation(target="local:", identity="local:", name="before"))
         await here.behind.agent.turn("how is the disk?")
-        assert await here.type("/session name disks") == f"session {here.summary_id} is called 'disks'"
-        assert "is called 'key [redacted]'" in await here.type(f"/session name key ghp_{'a1' * 18}")
+        assert await here.type("/session name disks") == f"conversation {here.summary_id} is named 'disks'"
+        assert "is named 'key [redacted]'" in await here.type(f"/session name key ghp_{'a1' * 18}")
         assert (await store.find(here.summary_id)).name == "key [redacted]"
         await here.type("/session name disks")
-        assert f"session {here.summary_id} 'disks', begun " in await here.type("/session")
+        assert f"conversation {here.summary_id} 'disks', started " in await here.type("/session")
         listed = await here.type("/session list")
         assert "disks (this one)" in listed
         assert "before" in listed
@@ -267,12 +267,12 @@ async def test_conversations_are_named_listed_resumed_and_exported(
         await here.type("/session new")
         await here.type("/session resume before")
         assert front.done == [("open", None), ("open", before.session_id)]
-        assert "is this one" in await here.type(f"/session resume {here.summary_id}")
-        assert "is with ssh://web1" in await here.type(f"/session resume {elsewhere.session_id}")
-        assert "say which" in await here.type("/session resume")
+        assert "is already open" in await here.type(f"/session resume {here.summary_id}")
+        assert "belongs to ssh://web1" in await here.type(f"/session resume {elsewhere.session_id}")
+        assert "missing conversation" in await here.type("/session resume")
         assert "did you mean 'resume'?" in await here.type("/session resum x")
         file = tmp_path / "exported.json"
         assert str(file) in await here.type(f"/session export {file}")
         assert "how is the disk?" in json.dumps(json.loads(file.read_text()))
         assert file.stat().st_mode & 0o777 == 0o600
-        assert "cannot be written" in await here.type(f"/session export {file}")
+        assert "cannot write" in await here.type(f"/session export {file}")

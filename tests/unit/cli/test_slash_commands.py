@@ -185,8 +185,8 @@ async def test_without_a_model_commands_that_need_one_say_how_to_get_one(desk: D
         assert said.startswith("! "), line
         assert "harness models" in said, line
     assert "harness models" in await desk.type("/status")
-    assert await desk.type("/kill turn") == "! /kill: no turn runs"
-    assert await desk.type("/timeout 10m") == "! /timeout: no turn runs"
+    assert await desk.type("/kill turn") == "! /kill: no turn is running"
+    assert await desk.type("/timeout 10m") == "! /timeout: no turn is running"
     assert await desk.type("/session list") == "! /session: conversations are not stored here"
 
 
@@ -212,7 +212,9 @@ async def test_status_says_where_commands_run_and_what_may_run(desk: Desk) -> No
     said = await desk.type("/status")
     assert re.search(r"^target: +local: no terminal", said, re.MULTILINE)
     assert re.search(r"^approvals: +ask$", said, re.MULTILINE)
-    assert re.search(r"^cache: +0 of 0 reading calls answered from it; 0 results, 0 bytes$", said, re.MULTILINE)
+    assert re.search(
+        r"^cache: +0 of 0 read-only calls answered from the cache; 0 results, 0 bytes$", said, re.MULTILINE
+    )
     await desk.type("/approve 15m")
     assert re.search(r"^approvals: +all approved for 15 min$", await desk.type("/status"), re.MULTILINE)
 
@@ -222,8 +224,8 @@ async def test_approvals_are_set_for_a_time_or_until_they_are_changed(desk: Desk
     assert desk.context.timed.state == "all"
     assert "for 60 min" not in await desk.type("/approve 1h")
     assert desk.context.timed.remaining is not None
-    assert await desk.type("/approve none") == "approvals: everything that would be asked is refused"
-    assert await desk.type("/approve ASK") == "approvals: you are asked"
+    assert await desk.type("/approve none") == "approvals: calls that would ask are denied"
+    assert await desk.type("/approve ASK") == "approvals: calls ask"
     assert desk.context.timed.state == "ask"
     await desk.type("/approve 2d")
     assert desk.context.timed.state == "ask"
@@ -231,7 +233,7 @@ async def test_approvals_are_set_for_a_time_or_until_they_are_changed(desk: Desk
 
 async def test_jobs_are_listed_shown_and_ended(desk: Desk) -> None:
     assert await desk.type("/jobs") == "there are no jobs on the target"
-    assert await desk.type("/ps") == "nothing runs"
+    assert await desk.type("/ps") == "nothing is running"
     execution = desk.context.execution
     done = await execution.run_shell("echo token=abcdef0123456789abcdef; seq 3000", wait=False)
     running = await execution.run_shell("sleep 600", wait=False)
@@ -248,7 +250,7 @@ async def test_jobs_are_listed_shown_and_ended(desk: Desk) -> None:
     assert said.startswith(f"job {running.job_id}: ")
     assert "! /kill: there is no job 'nothere'" in said
     assert (await execution.job(running.job_id)).status is not Status.RUNNING
-    assert "had ended already" in await desk.type(f"/kill {running.job_id}")
+    assert "had already ended" in await desk.type(f"/kill {running.job_id}")
     assert "had" not in await desk.type("/ps")
     assert "there is no job 'x'" in await desk.type("/jobs x")
 
@@ -266,16 +268,16 @@ async def test_a_job_is_ended_when_its_time_is_over(desk: Desk) -> None:
     execution = desk.context.execution
     job = await execution.run_shell("sleep 600", wait=False)
     assert job.job_id is not None
-    assert await desk.type(f"/timeout 1h {job.job_id}") == f"job {job.job_id} is ended in 1 h"
-    assert await desk.type("/timeout") == f"job {job.job_id} is ended in 1 h"
-    assert f"job {job.job_id} is ended in 1 h (/timeout)" in await desk.type("/ps")
+    assert await desk.type(f"/timeout 1h {job.job_id}") == f"job {job.job_id} will be ended in 1 h"
+    assert await desk.type("/timeout") == f"job {job.job_id} will be ended in 1 h"
+    assert f"job {job.job_id} will be ended in 1 h (/timeout)" in await desk.type("/ps")
     assert await desk.type(f"/timeout none {job.job_id}") == f"job {job.job_id} has no deadline any more"
-    assert await desk.type("/timeout") == "there is no deadline"
+    assert await desk.type("/timeout") == "no deadlines are set"
     await desk.type(f"/timeout 10ms {job.job_id}")
     with anyio.fail_after(60):
         assert (await execution.wait(job.job_id)).status is not Status.RUNNING
         await desk.output.warned.wait()
-    assert desk.output.warnings[0].startswith(f"time is over (/timeout): job {job.job_id}: ")
+    assert desk.output.warnings[0].startswith(f"deadline expired (/timeout): job {job.job_id}: ")
     assert "has ended" in await desk.type(f"/timeout 10m {job.job_id}")
     assert "there is no job 'x'" in await desk.type("/timeout 10m x")
 
@@ -292,7 +294,7 @@ async def test_a_command_or_a_deadline_with_a_fault_ends_nothing_else(desk: Desk
         await failed.wait()
     broken = desk.with_(execution=None)
     assert "/ps: internal error: AttributeError" in await broken.type("/ps")
-    assert await desk.type("/ps") == "nothing runs"
+    assert await desk.type("/ps") == "nothing is running"
 
 
 async def test_a_deadline_that_was_replaced_or_dropped_ends_nothing() -> None:
@@ -337,15 +339,15 @@ async def test_permissions_show_the_mode_and_the_rules_with_their_origin(desk: D
 
 
 async def test_memories_are_written_down_listed_and_forgotten(desk: Desk) -> None:
-    assert "nothing is written down" in await desk.type("/memory")
+    assert "no memories are stored" in await desk.type("/memory")
     said = await desk.type("/memory add the database is on db2")
-    number = said.split()[0]
+    number = said.split()[2]
     assert f"{number} | host | the database is on db2" in await desk.type("/memory")
     assert "secret" in await desk.type("/memory add password=Tr0ub4dor3hunter2hunter2")
     assert "such as m12" in await desk.type("/memory forget it")
     assert "no memory 'm999'" in await desk.type("/memory forget m999")
-    assert await desk.type(f"/memory forget {number}") == "forgotten: the database is on db2"
-    assert "nothing is on the list" in await desk.type("/todos")
+    assert await desk.type(f"/memory forget {number}") == "removed: the database is on db2"
+    assert "the todo list is empty" in await desk.type("/todos")
 
 
 async def test_the_loop_is_told_to_leave_and_how_to_look(desk: Desk) -> None:
@@ -359,6 +361,9 @@ async def test_the_loop_is_told_to_leave_and_how_to_look(desk: Desk) -> None:
 
 async def test_no_conversation_is_left_while_a_turn_runs(desk: Desk) -> None:
     for line in ("/session new", "/session resume x"):
-        assert await desk.type(line, in_turn=True) == "! /session: not while a turn runs: C-c or /kill turn ends it"
+        assert (
+            await desk.type(line, in_turn=True)
+            == "! /session: not while a turn is running; C-c or /kill turn cancels it"
+        )
     assert desk.front.done == []
-    assert "nothing runs" in await desk.type("/ps", in_turn=True)
+    assert "nothing is running" in await desk.type("/ps", in_turn=True)

@@ -1,4 +1,4 @@
-"""``harness`` without a subcommand: the prompt, from the connection to the last word."""
+"""``harness`` without a subcommand: open the prompt on the target until the operator leaves."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ __all__ = [
 ]
 
 
-# -- Questions of logins while the prompt is there: a link that was lost may ask for the password again.
+# -- Login questions at the prompt: a reconnect may ask for the password again.
 
 
 class PromptPrompter:
-    """Asks at the terminal, and on the surface of the prompt as long as that has the terminal."""
+    """Asker of login questions: at the terminal, or on the prompt's surface while that has the terminal."""
 
     def __init__(self) -> None:
         self._terminal = TerminalPrompter()
@@ -49,10 +49,10 @@ class PromptPrompter:
         self._leaving = False
         self._surface: Surface | None = None
         self.has_asked = False
-        """A question was asked at the terminal: what is typed after it may be an answer that came too late."""
+        """Whether a question was asked at the terminal, so that later input may be a late answer."""
 
     async def answer(self, question: LoginQuestion) -> str | None:
-        """The answer; None gives up."""
+        """Ask a question and return the answer; None cancels the login."""
         with anyio.CancelScope() as scope:
             self._asking.add(scope)
             try:
@@ -75,21 +75,21 @@ class PromptPrompter:
         return await self._terminal.answer(question)
 
     async def give_terminal_to(self, surface: Surface) -> None:
-        """Ask on that surface from now on, which may have the terminal as soon as this returns.
+        """Ask on that surface from now on; the surface may use the terminal once this returns.
 
-        A question that is asked at the terminal is answered first.
+        An open question at the terminal is answered first.
         """
         async with self._has_terminal:
             self._surface = surface
 
     def leave(self) -> None:
-        """Give up what is asked, and ask no more: a link that is down must not hold up who leaves."""
+        """Cancel open questions and refuse further ones, so that a lost connection does not delay leaving."""
         self._leaving = True
         for scope in self._asking:
             scope.cancel()
 
     async def leave_when_cancelled(self) -> None:
-        """Wait until we are cancelled, and ask no more from then on, whatever is to be closed."""
+        """Wait for cancellation, then cancel open questions and refuse further ones."""
         try:
             await anyio.sleep_forever()
         finally:
@@ -105,34 +105,36 @@ async def _on(surface: Surface, question: LoginQuestion) -> str | None:
     return await surface.ask(SurfaceQuestion(lines, readable(label), secret=question.secret, kind="login"))
 
 
-# -- ``harness`` without a subcommand: the prompt, from the connection to the last word.
+# -- The prompt.
 #
-# The prompt is there as soon as the target is. The toolkit, the settings of models and the model's own libraries
-# are loaded behind it; what is entered before they are there waits for them.
+# It appears as soon as the target is connected. The toolkit, the model settings and the model's libraries are loaded in
+# the background; input that needs them waits.
 
 
 NO_TERMINAL = "the prompt needs a terminal"
-EXEC = "'harness exec PROMPT' takes one prompt, also from a pipe, and prints the answer"
+EXEC = "'harness exec PROMPT' runs one prompt, even in a pipe, and prints the answer"
 DUMB = frozenset({"", "dumb", "unknown", "emacs", "network"})
-"""Kinds of terminals (TERM) that can only print."""
+"""Values of TERM for terminals that can only print lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptOptions:
-    """How the prompt begins. ``session_id`` is a stored conversation to go on with; ``plain`` only prints lines."""
+    """The options of the prompt."""
 
     model: str = ""
     session_id: str = ""
+    """The ID of the conversation to resume; empty for a new one."""
     plain: bool = False
+    """Whether to use line mode."""
     here: bool = False
-    """The stored conversation goes on on this target, whichever it was with."""
+    """Whether to resume the conversation on this target, even if it belongs to another one."""
 
 
 def run_prompt(session: CliSession, wanted: PromptOptions | None = None) -> int:
-    """Open the prompt on the session's target, until the operator leaves; returns the exit code.
+    """Open the prompt on the session's target until the operator leaves, and return the exit code.
 
     Raises:
-        HarnessError: there is no terminal, or the target cannot be reached.
+        HarnessError: There is no terminal, or the target cannot be reached.
     """
     prompt = _Prompt(session, wanted or PromptOptions(), _terminal())
     withhold_keys(session.invocation.choices)
@@ -149,15 +151,15 @@ def run_prompt(session: CliSession, wanted: PromptOptions | None = None) -> int:
 
 
 def _takes_words() -> bool:
-    """Whether standard error takes something at once: a terminal that takes nothing must not keep us."""
+    """Return whether standard error is writable now, as an unresponsive terminal must not block the exit."""
     try:
         return bool(select.select([], [2], [], 0)[1])
-    except OSError:  # it is closed
+    except OSError:  # standard error is closed
         return False
 
 
 def _library_missing(error: Exception) -> str:
-    """The library that is not installed, if that is the error; what is missing of ourselves is a mistake of ours."""
+    """Return the name of the missing library; empty for other errors, and if a module of harness is missing."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
@@ -169,10 +171,10 @@ def _missing(library: str) -> ConfigError:
 
 
 def _terminal() -> int:
-    """The descriptor of the terminal that is drawn on: standard output, or standard error when that is a pipe.
+    """Return the descriptor of the terminal to draw on: standard output, or standard error if that is a pipe.
 
     Raises:
-        HarnessError: there is none, or no keyboard.
+        HarnessError: Neither is a terminal, or standard input is not one.
     """
     found = next((number for number in (1, 2) if os.isatty(number)), None)
     if sys.stdin is None or not sys.stdin.isatty() or found is None:
@@ -191,7 +193,7 @@ class _Prompt:
         self.last_words: list[str] = []
 
     async def main(self, interruption: Interruption) -> int:
-        """Connect and serve; what draws is loaded meanwhile."""
+        """Connect and serve, while the libraries for drawing are imported."""
         batch = self._session.invocation.batch
         async with AsyncExitStack() as stack:
             stack.enter_context(nullcontext() if batch else use_prompter(self._prompter))
@@ -204,7 +206,7 @@ class _Prompt:
 
     async def _serve(self, execution: ExecutionContext) -> None:
         facing = self._facing(execution)
-        await self._prompter.give_terminal_to(facing.surface)  # a link may be lost while it is drawn
+        await self._prompter.give_terminal_to(facing.surface)  # the connection may be lost while it is drawn
         try:
             with logs_shown(facing.warned):
                 facing.greet()
@@ -227,7 +229,7 @@ class _Prompt:
         )
 
     async def _work(self, execution: ExecutionContext, facing: PromptUI) -> None:
-        """Load what works behind the surface, which takes in meanwhile what is entered."""
+        """Import the rest of the prompt and run it; the surface accepts input meanwhile."""
         await to_thread.run_sync(import_module, ".serving", __package__)
         from .serving import PromptSession
 
@@ -240,7 +242,11 @@ class _Prompt:
 
 @asynccontextmanager
 async def _loading() -> AsyncIterator[anyio.Event]:
-    """Import what draws the prompt, in a thread, while the target is connected."""
+    """Import the libraries for drawing in a thread.
+
+    Yields:
+        An event that is set when they are imported.
+    """
     loaded = anyio.Event()
 
     async def load() -> None:
@@ -253,10 +259,10 @@ async def _loading() -> AsyncIterator[anyio.Event]:
 
 
 def _load() -> None:
-    """Import it.
+    """Import the libraries for drawing.
 
     Raises:
-        ConfigError: a library is not installed.
+        ConfigError: A library is not installed.
     """
     import_module(".screen", __package__)
     if not (find_spec("rich") and find_spec("markdown_it")):

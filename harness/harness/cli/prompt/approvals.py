@@ -1,4 +1,4 @@
-"""Approvals and questions at the prompt: what will run, where, why, and what the operator may answer."""
+"""Approval requests and tools' questions at the prompt."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ __all__ = [
 
 
 class PromptQuestioner(Questioner):
-    """The operator at the prompt. ``catch_up`` shows what has happened before the question."""
+    """Questioner that asks the operator at the prompt; ``catch_up`` shows pending events before a question."""
 
     def __init__(self, surface: QuestionSurface, catch_up: Callable[[], None]) -> None:
         self._surface = surface
         self._catch_up = catch_up
 
     async def ask(self, asked: QuestionSet) -> Replies | None:
-        """One question after the other; Ctrl-C or Ctrl-D declines all of them."""
+        """Ask each question in turn; Ctrl-C or Ctrl-D declines all of them."""
         self._catch_up()
         replies = []
         for number, question in enumerate(asked.questions, 1):
@@ -65,7 +65,7 @@ def _lines(question: UserQuestion, number: int, count: int) -> tuple[Line, ...]:
     return (line(Span(first.removeprefix("harness: "), "warn")), *(line(one.removesuffix(": ")) for one in rest))
 
 
-# -- Approvals at the prompt: what will run, where, why, which rule asked; and what the operator may answer.
+# -- Approval requests: what runs, where, why, which rule asks, and the possible answers.
 
 
 LETTERS: Final = {
@@ -90,7 +90,7 @@ MEANINGS: Final = {
     ApprovalScope.DENY_SESSION: "never this, for the session",
 }
 ONCE: Final = {ApprovalScope.ONCE: "yes, once", ApprovalScope.DENY_ONCE: "no"}
-"""What one key answers without Enter: nothing that lasts is decided by a slip."""
+"""Answers that one key gives without Enter; none of them is lasting, because of typing errors."""
 LASTING: Final = {
     ApprovalScope.EXACT: "just this",
     ApprovalScope.DIRECTORY: "its directory",
@@ -102,12 +102,12 @@ SESSION: Final = "session:"
 REASON: Final = "r"
 CHANGE = "c"
 EDITABLE: Final = ("command", "path", "file_path", "url", "text", "literal_text", "content")
-"""The arguments that can be changed, the first one that there is."""
+"""Arguments that can be changed, in order of preference."""
 NO_ANSWER: Final = ApprovalDecision(ApprovalScope.DENY_ONCE, reason="the operator left the question without an answer")
 FACTS = 77
-"""Columns that what the caller says may take, also where they are several rows."""
+"""Maximum total width of the caller's claims in columns."""
 LINES = 15
-"""Rows of a text after which the question is asked again below it."""
+"""Rows of a text from which the question is repeated below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +117,21 @@ class EditRequested:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The operator denies, and is going to say why."""
+    """The operator denies the call and wants to give a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidAnswer:
-    """What was typed is no answer."""
+    """The typed answer is invalid."""
 
     message: str
 
 
 def editable(question: ApprovalRequest) -> tuple[str, str] | None:
-    """The argument of a call that the operator may change, and its text. Pure.
+    """Return the name and text of the call's argument that the operator may change. Pure.
 
-    None where the call holds a secret: what is shown of it is not what would run.
+    Returns:
+        None if there is none, or if the call contains a secret, as the shown text is not what would run.
     """
     arguments = question.call.arguments
     if not isinstance(arguments, Mapping) or _holds_mark(dict(arguments)):
@@ -148,14 +149,14 @@ def _holds_mark(value: Json) -> bool:
 
 
 def parse_approval(text: str, question: ApprovalRequest) -> ApprovalDecision | EditRequested | Reason | InvalidAnswer:
-    """What an operator's line means. Nothing is no answer: an Enter too many approves and denies nothing. Pure."""
+    """Parse an operator's answer; an empty line is invalid, so that an extra Enter decides nothing. Pure."""
     word, _, rest = text.strip().partition(" ")
     word, rest = word.lower(), rest.strip()
     if word in (CHANGE, "change", "edit") and not rest:
         return (
             EditRequested()
             if editable(question) is not None
-            else InvalidAnswer("this call cannot be changed here: y or n")
+            else InvalidAnswer("this call cannot be changed; answer y or n")
         )
     if word == REASON and not rest:
         return Reason()
@@ -163,14 +164,14 @@ def parse_approval(text: str, question: ApprovalRequest) -> ApprovalDecision | E
     if scope is None:
         return InvalidAnswer("answer with one of the letters")
     if scope.allows and rest:
-        return InvalidAnswer("a letter alone allows; a text behind it is for n")
+        return InvalidAnswer("a reason is allowed only after n or x")
     if scope not in question.scopes:
-        return InvalidAnswer("that is not possible here")
+        return InvalidAnswer("this answer is not available for this call")
     return ApprovalDecision(scope, reason=rest)
 
 
 def asking_of(question: ApprovalRequest, width: int = 80) -> SurfaceQuestion:
-    """The question as it is shown. Control characters are spelled out, and no row is wider than ``width``. Pure."""
+    """Return the approval request as shown: control characters escaped, no row wider than ``width``. Pure."""
     rows = quoted(question.what, width)
     below = previewed(question.preview, width)
     lines: list[Line] = [
@@ -186,15 +187,15 @@ def asking_of(question: ApprovalRequest, width: int = 80) -> SurfaceQuestion:
 
 
 def _again(question: ApprovalRequest, rows: int, width: int) -> list[Line]:
-    """Below what fills a screen: how much there is to read above."""
-    size = f"{len(question.what):,} characters, {rows:,} lines in all"
+    """Return lines that repeat the question below a long text, with its size."""
+    size = f"{len(question.what):,} characters, {rows:,} lines in total"
     hint = line(Span(f"  ↑ {size}: scroll up, and read all of it", "warn"))
     return [*folded(hint, width - 1, "    "), *_headline(question, width)]
 
 
 def _headline(question: ApprovalRequest, width: int) -> list[Line]:
     call = question.call
-    who = f" (asked by the agent {readable(call.agent_id)})" if call.agent_id not in ("", "agent") else ""
+    who = f" (requested by agent {readable(call.agent_id)})" if call.agent_id not in ("", "agent") else ""
     asked = line(
         Span("▲ may ", "warn"),
         Span(readable(call.name), "title"),
@@ -206,7 +207,7 @@ def _headline(question: ApprovalRequest, width: int) -> list[Line]:
 
 
 def _facts(question: ApprovalRequest, width: int) -> list[Line]:
-    """What the caller says of its call, in a row of 80 columns: it must not push the call off the screen."""
+    """Return the caller's claims, shortened so that they do not push the call off the screen."""
     why = str(question.details.get("why") or "")
     text = " · ".join([*claims_of(question.details), *([f"why: {why}"] if why else [])])
     room = max(MIN_WIDTH, width) - 3
@@ -239,11 +240,12 @@ def _complaint(text: str, question: ApprovalRequest) -> str:
 
 
 class PromptApprover(Approver):
-    """The operator at the prompt.
+    """Approver that asks the operator at the prompt.
 
     Args:
-        changed: is called with a call as the operator changed it.
-        catch_up: shows what has happened before the question.
+        surface: Where to ask.
+        changed: Called with each call as the operator changed it.
+        catch_up: Shows pending events before a question.
     """
 
     def __init__(
@@ -254,7 +256,7 @@ class PromptApprover(Approver):
         self._catch_up = catch_up
 
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
-        """Show it and wait for a clear answer. None at all is no."""
+        """Show the request and wait for a valid answer; no answer denies the call."""
         self._catch_up()
         asking = replace(asking_of(question, self._surface.width), check=lambda text: _complaint(text, question))
         while True:
@@ -270,7 +272,7 @@ class PromptApprover(Approver):
             asking = replace(asking, lines=(line(Span(f"  {answer.message}", "warn")),), follows=True)
 
     async def _denied_with_reason(self) -> ApprovalDecision:
-        hint = line(Span("  say why not, and press Enter; the model reads it", "accent"))
+        hint = line(Span("  enter the reason; the model reads it", "accent"))
         text = await self._surface.ask(SurfaceQuestion((hint,), "why not:", kind="approval", follows=True))
         return ApprovalDecision(ApprovalScope.DENY_ONCE, reason=(text or "").strip())
 
@@ -278,12 +280,12 @@ class PromptApprover(Approver):
         found = editable(question)
         assert found is not None
         name, value = found
-        hint = line(Span(f"  change the {name} and press Enter; Ctrl-D leaves it as it is", "accent"))
+        hint = line(Span(f"  change the {name} and press Enter; Ctrl-D keeps it unchanged", "accent"))
         text = await self._surface.ask(SurfaceQuestion((hint,), ">", prefill=value, kind="approval", follows=True))
         if text is None or not text.strip():
-            return InvalidAnswer("it was not changed")
+            return InvalidAnswer("the call was not changed")
         if text == value:
-            return InvalidAnswer("it is as it was: y lets it run")
+            return InvalidAnswer("the call was not changed; y runs it")
         arguments = dict(question.call.arguments) if isinstance(question.call.arguments, Mapping) else {}
         changed = replace(question.call, arguments={**arguments, name: text})
         self._changed(changed)

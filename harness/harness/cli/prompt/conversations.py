@@ -1,4 +1,4 @@
-"""The conversation that is open at the prompt, and how another one takes its place."""
+"""The open conversation of the prompt, and how it is replaced by another one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,19 @@ __all__ = ["Conversations", "joined"]
 
 log = logging.getLogger(__name__)
 PAUSE = 0.03
-"""Seconds between two looks at what has come: pieces of an answer that come at once are drawn at once."""
+"""Seconds between two reads of events, so that pieces of a response are drawn together."""
 
 
 class Conversations:
-    """Keeps one conversation open, in a task of ``tasks``; what happens in it is shown by ``view``.
+    """Keeper of one open conversation, in a task of ``tasks``; ``view`` shows its events.
 
     Args:
-        changed: is called after everything that happens.
+        execution: The target.
+        toolkit: The tools.
+        store: The stored conversations; None stores nothing.
+        view: Shows events.
+        tasks: The task group of conversations.
+        changed: Called after every event.
     """
 
     def __init__(
@@ -56,10 +61,10 @@ class Conversations:
         self.current: OpenConversation | None = None
 
     async def open(self, begun: ConversationStart) -> OpenConversation:
-        """Go on with another conversation; the one before is closed when it is open.
+        """Open another conversation, then close the previous one.
 
         Raises:
-            HarnessError: it cannot be opened; the one before goes on.
+            HarnessError: It cannot be opened; the previous one stays open.
         """
         async with self._one:
             new = await self._begun(begun)
@@ -77,17 +82,17 @@ class Conversations:
                 return conversation
             finally:
                 self._opening = None
-        raise HarnessError("cancelled; no other conversation was opened")
+        raise HarnessError("cancelled: no conversation was opened")
 
     def give_up_opening(self) -> bool:
-        """Let :meth:`open` fail, which a lost link may hold up; False when nothing is being opened."""
+        """Cancel :meth:`open`, which a lost connection may block; return False if none is running."""
         if self._opening is None:
             return False
         self._opening.cancel()
         return True
 
     async def close(self) -> None:
-        """Close the one that is open; a turn that runs in it is cancelled."""
+        """Close the open conversation and cancel its running turn."""
         async with self._one:
             old, self.current = self.current, None
             if old is not None:
@@ -123,18 +128,18 @@ class Conversations:
             self._view.heard(event)
 
     async def _work(self, opened: OpenConversation) -> None:
-        """Work on prompts; a conversation that cannot be kept any more ends, and the prompt lives on."""
+        """Run the agent; if that fails, close the conversation and keep the prompt running."""
         try:
             await opened.agent.serve()
-        except Exception as error:  # the prompt outlives its conversations: jobs and the operator's commands need it
+        except Exception as error:  # jobs and the operator's commands still need the prompt
             log.debug("a conversation failed", exc_info=True)
             what = str(error) if isinstance(error, HarnessError) else f"internal error: {type(error).__name__}: {error}"
-            resume = f"/session resume {opened.agent.session_id} goes on with it"
+            resume = f"/session resume {opened.agent.session_id} resumes it"
             self._view.note(f"the conversation was closed: {what}; {resume}", "error")
             opened.left.set()
 
     def catch_up(self) -> None:
-        """Show now what has happened: what is asked next stands below it."""
+        """Show pending events, so that the next question is below them."""
         for event in joined(self._events.drain() if self._events is not None else ()):
             self._view.heard(event)
 
@@ -148,7 +153,7 @@ class Conversations:
 
 
 def joined(events: Sequence[Event]) -> list[Event]:
-    """The events, with pieces of an answer that follow each other as one. Pure."""
+    """Return the events with consecutive pieces of a response joined. Pure."""
     done: list[Event] = []
     for event in events:
         last = done[-1] if done else None

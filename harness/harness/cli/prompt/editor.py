@@ -1,4 +1,4 @@
-"""The editor at the end of the screen: the line that is typed, its completion, and who gets the keys."""
+"""The editor at the end of the screen: the input line, its completion, and the keyboard focus."""
 
 from __future__ import annotations
 
@@ -78,19 +78,19 @@ __all__ = [
 ]
 
 
-# -- Completion: slash commands at once, paths of the target when they are asked for.
+# -- Completion: slash commands while typing, paths of the target on Tab.
 
 
 LIMIT = 3.0
-"""Seconds that the target has for the names in a directory."""
+"""Timeout in seconds for listing a directory of the target."""
 MAX_SUGGESTIONS = 200
-"""Names that are offered."""
+"""Maximum number of offered names."""
 _WORD = re.compile(r"""(?:\\.|[^\s\\"'<>|;&()=])*$""")
 _SPECIAL = re.compile(r"""([\s\\"'`$<>|;&()*?\[\]{}!#~=])""")
 
 
 class Suggestion(Protocol):
-    """A completion of a slash command: a text from the character ``start`` of the line to its end."""
+    """A completion of a slash command: a text for the line from its character ``start`` to its end."""
 
     @property
     def text(self) -> str: ...  # see the class
@@ -102,20 +102,20 @@ class Suggestion(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PathWord:
-    """The path that is being typed: its directory as the target knows it, and the beginning of a name."""
+    """The path before the cursor: its directory, unquoted, and the start of a name."""
 
     directory: str
     start: str
     shown: str
-    """The directory as it was typed, quoted as it was."""
+    """The directory as typed, including quoting."""
     length: int
-    """Characters of it that were typed."""
+    """Number of typed characters of the path."""
     quoted: bool
-    """It is a word of a shell command."""
+    """Whether it is a word of a shell command."""
 
 
 def path_word(before: str) -> PathWord | None:
-    """The path in front of the cursor, if the word there is one. In a ``!`` line every word may be. Pure."""
+    """Return the path before the cursor, or None if the word is not a path; in a ``!`` line any word may be. Pure."""
     command = before.lstrip().startswith("!")
     match = _WORD.search(before)
     word = match[0] if match else ""
@@ -134,7 +134,7 @@ def _unquoted(text: str) -> str:
 
 
 def named(word: PathWord, entries: Iterable[DirEntry]) -> list[tuple[str, str]]:
-    """What could stand in the place of the word: a text, and what is shown of it. Pure."""
+    """Return the completions of a path: the text and its display. Pure."""
     hidden = word.start.startswith(".")
     fitting = [one for one in entries if one.name.startswith(word.start) and (hidden or not one.name.startswith("."))]
     visible = sorted((one for one in fitting if one.name.isprintable()), key=lambda one: one.name)
@@ -142,7 +142,7 @@ def named(word: PathWord, entries: Iterable[DirEntry]) -> list[tuple[str, str]]:
     for entry in [
         *visible[: MAX_SUGGESTIONS - 1],
         *visible[MAX_SUGGESTIONS - 1 :][-1:],
-    ]:  # the last one: Tab types what all have in common
+    ]:  # with the last one, as Tab types the common prefix of all
         ending = "/" if entry.type == "dir" else ""
         name = _SPECIAL.sub(r"\\\1", entry.name) if word.quoted else entry.name
         found.append((f"{word.shown}{name}{ending}", f"{entry.name}{ending}"))
@@ -156,14 +156,15 @@ class _Lookup:
 
 
 class PromptCompleter(Completer):
-    """Completes what is typed.
+    """Completer of slash commands and paths.
 
-    The target is asked by a task of its own, in which nothing is cut off when the operator types on: the channel that
-    carries the answer is everybody's.
+    The target is asked in a task of its own, which is not cancelled when the operator types on, as that would break the
+    shared channel.
 
     Args:
-        commands: what could stand at the end of a line that begins with a slash.
-        list_dir: the names in a directory of the target.
+        commands: Returns completions for a line that starts with a slash.
+        list_dir: Lists a directory of the target.
+        tasks: Returns the tasks for asking the target; None if they are not open.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class PromptCompleter(Completer):
         self._running: dict[str, _Lookup] = {}
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """The slash commands."""
+        """Yield completions of slash commands."""
         line = document.text_before_cursor
         for one in self._commands(line) if line.startswith("/") and "\n" not in document.text else ():
             yield Completion(one.text, one.start - len(line), display_meta=one_line(one.about, 60))
@@ -186,7 +187,7 @@ class PromptCompleter(Completer):
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Slash commands, or the paths when Tab was pressed."""
+        """Yield completions of slash commands, or of paths if Tab was pressed."""
         found = list(self.get_completions(document, complete_event))
         for one in found:
             yield one
@@ -211,27 +212,27 @@ class PromptCompleter(Completer):
         try:
             with anyio.move_on_after(LIMIT):
                 lookup.entries = await self._list_dir(directory)
-        except Exception:  # noqa: S110  # no such directory, no link: then there is nothing to offer
+        except Exception:  # noqa: S110  # no such directory or no connection: there is nothing to offer
             pass
         finally:
             del self._running[directory]
             lookup.done.set()
 
 
-# -- Who gets the keys: the line that is being typed, or a question that has come up. Pure but for its clock.
+# -- The keyboard focus: the input line or a new question. Pure except for the clock.
 
 
 QUIET = 1.0
 """Seconds without a key after which a question may take the keyboard."""
 PASTED = 40
-"""Keys that come at once only when something is pasted."""
+"""Number of waiting keys from which input counts as pasted."""
 
 
 class InputFocus:
-    """Keeps a question from taking what was meant for the line that is being typed.
+    """Guard that keeps a question from taking keys that were meant for the input line.
 
-    A question gets the keys at once when nothing is being typed; else when the operator asks for it, or when the line
-    is empty and no key has come for a second.
+    A question gets the keys at once if nothing is being typed; otherwise when the operator opens it, or when the line
+    is empty and no key was pressed for a second.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -240,26 +241,26 @@ class InputFocus:
         self._pasting = False
 
     def pressed(self) -> None:
-        """A key has come."""
+        """Record a key press."""
         self._last = self._clock()
 
     def quiet_in(self) -> float:
-        """Seconds until a question may take the keys, when the line is empty."""
+        """Return the seconds until a question may take the keys, if the line is empty."""
         return max(0.0, self._last + QUIET - self._clock())
 
     def enter_ends_line(self, waiting: int) -> bool:
-        """Whether an Enter only ends a line of what is pasted: ``waiting`` keys have come with it."""
+        """Return whether an Enter is part of pasted text, given the number of ``waiting`` keys."""
         self._pasting = waiting > PASTED or (self._pasting and waiting > 0)
         return self._pasting
 
 
-# -- Marks that are not seen, or turn text around, in a line that is typed: the editor shows them spelled out.
+# -- Invisible and direction-changing characters in the input line, which the editor shows escaped.
 
 
 def spelled(text: str) -> tuple[str, list[int]]:
-    """What is shown of the text, and for each of its places, and its end, where that is in what is shown. Pure.
+    """Return the displayed text, and the display position of each character and of the end. Pure.
 
-    ASCII stays: the editor itself shows its controls as ``^[``.
+    ASCII is unchanged, as the editor itself shows control characters as ``^[``.
     """
     shown, places = "", []
     for char in text:
@@ -269,7 +270,7 @@ def spelled(text: str) -> tuple[str, list[int]]:
 
 
 class InvisibleCharacterProcessor(Processor):
-    """Shows them so; the text itself stays as it is. It goes before what adds text to the line."""
+    """Processor that displays such characters escaped; it must come before processors that add text."""
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
         """See the library."""
@@ -289,8 +290,7 @@ class InvisibleCharacterProcessor(Processor):
         return Transformation(drawn, source_to_display=to_display, display_to_source=to_source)
 
 
-# -- The editor at the end of the screen: what goes on, the line that is typed, what completes it, and the status
-# line.
+# -- The editor: running work, the input line, its completions, and the status line.
 
 
 LINES_TYPED = 8
@@ -301,7 +301,7 @@ MARK = "» "
 
 @dataclass
 class _Shown:
-    """What is on the screen below what stays."""
+    """The content of the screen below the printed lines."""
 
     live: tuple[Line, ...] = ()
     status: Line = ()
@@ -311,37 +311,37 @@ class _Shown:
 
 
 ANSWERED = ("yes", "no", "never")
-"""Words that people type whole, though their first letter has answered."""
+"""Words that operators may type whole, although their first letter already answers."""
 LEFTOVER = 1.0
-"""Seconds in which the rest of such a word, and its Enter, is dropped."""
+"""Seconds in which the rest of such a word, and its Enter, are dropped."""
 RECENT = 5.0
-"""Seconds after the end of an unanswered question in which another one is guarded against its keys."""
-WITHDRAWN = line(Span("· the question is over: what is typed for it is dropped; pause, or press Enter", "warn"))
+"""Seconds after an unanswered question in which keys for it must not answer another one."""
+WITHDRAWN = line(Span("· the question is closed: input for it is dropped; pause, or press Enter", "warn"))
 
 
 class _Leftover:
-    """What may still be typed of a word after its first letter has answered; it is meant for nothing else."""
+    """The rest of a word whose first letter has answered; its keys are dropped."""
 
     def __init__(self) -> None:
         self._rests: list[str] = []
         self._until = 0.0
 
     def expect(self, key: str) -> None:
-        """A key has answered alone."""
+        """Expect the rest of a word after its first key has answered."""
         self._rests = [word[1:] for word in ANSWERED if word[0] == key] or [""]
         self._until = time.monotonic() + LEFTOVER
 
     def forget(self) -> None:
-        """Something else was typed."""
+        """Expect nothing any more, as something else was typed."""
         self._rests = []
 
     @property
     def is_expected(self) -> bool:
-        """Whether the next key may be a part of it."""
+        """Whether the next key may be part of the word."""
         return bool(self._rests) and time.monotonic() <= self._until
 
     def takes(self, data: str) -> bool:
-        """Whether a key is a part of it; the Enter behind it is the last. Any other key ends it."""
+        """Return whether a key is part of the word; its Enter, or any other key, ends it."""
         if data == "\r":
             self._rests = []
             return True
@@ -350,10 +350,7 @@ class _Leftover:
 
 
 class _Withdrawn:
-    """What is still typed for a question that ended unanswered: it is meant for nothing else.
-
-    An Enter ends it, and so does a pause of :data:`LEFTOVER` seconds.
-    """
+    """Input for a question that ended unanswered; its keys are dropped until Enter or a pause of :data:`LEFTOVER`."""
 
     def __init__(self) -> None:
         self._until = 0.0
@@ -361,24 +358,24 @@ class _Withdrawn:
         self.was_told = False
 
     def begin(self) -> None:
-        """A question that had the keys has ended without an answer."""
+        """Start to drop keys, as a question with the focus has ended unanswered."""
         self._began = time.monotonic()
         self._until = self._began + LEFTOVER
         self.was_told = False
 
     def goes_on(self) -> None:
-        """Another question has come up: a key for the one before it must not answer it."""
+        """Drop keys for another question, too, as a key for the previous one must not answer it."""
         now = time.monotonic()
         if now <= self._began + RECENT:
             self._until = now + LEFTOVER
 
     def end(self) -> None:
-        """What is typed from now on is meant for what is there now."""
+        """Stop dropping keys."""
         self._until, self._began = 0.0, -math.inf
 
     @property
     def takes_keys(self) -> bool:
-        """Whether the next key belongs to it."""
+        """Whether to drop the next key."""
         return time.monotonic() <= self._until
 
     def take(self, *, enter: bool) -> None:
@@ -387,7 +384,7 @@ class _Withdrawn:
 
 
 def fragments(lines: tuple[Line, ...]) -> StyleAndTextTuples:
-    """Lines as the editor draws them. Pure."""
+    """Return lines as prompt_toolkit fragments. Pure."""
     drawn: StyleAndTextTuples = []
     for number, one in enumerate(lines):
         if number:
@@ -401,7 +398,7 @@ def _flat(text: str) -> str:
 
 
 class _Renderer(Renderer):
-    """Draws only what the terminal takes: what it would have to draw later is drawn then, as it is then."""
+    """Renderer that skips drawing while the terminal is behind, and draws the current state later."""
 
     def __init__(self, style: BaseStyle, output: Output, behind: Callable[[], bool]) -> None:
         super().__init__(style, output)
@@ -414,10 +411,10 @@ class _Renderer(Renderer):
 
 
 class Editor:
-    """The keys and what is drawn for them. ``happened`` is called with what the operator does.
+    """The editor: key bindings, layout and drawing.
 
-    ``answered`` is called with the answer to the question that is shown. While the terminal is ``behind`` with what it
-    takes, nothing is drawn.
+    ``happened`` is called with the operator's inputs, ``answered`` with the answer to the shown question. While the
+    terminal is ``behind`` with its output, nothing is drawn.
     """
 
     def __init__(
@@ -448,7 +445,7 @@ class Editor:
         self._answer = Buffer(multiline=False)
         self._leftover = _Leftover()
         self._withdrawn = _Withdrawn()
-        self._is_open = False  # the question that is shown waits for what the operator does
+        self._is_open = False  # whether the shown question waits for an answer
         self.line.on_text_insert += lambda sender: self._leftover.forget()
         self.app: Application[None] = Application(
             layout=self._layout(),
@@ -467,31 +464,31 @@ class Editor:
     # -- what is shown
 
     def restyle(self) -> None:
-        """Draw with the theme as it is now."""
+        """Draw with the current theme."""
         styles = {str(role): style for role, style in self._theme().styles.items() if role}
         hidden = {"search-toolbar": "", "bottom-toolbar": "noreverse"}
         self.app.style = Style.from_dict(hidden | styles)
         self.app.invalidate()
 
     def live(self, lines: tuple[Line, ...]) -> None:
-        """Show what goes on."""
+        """Show running work."""
         if lines == self._shown.live:
             return
         if len(lines) < len(self._shown.live) and self.app.is_running:
-            self.app.renderer.erase(leave_alternate_screen=False)  # it would keep the height that it had
+            self.app.renderer.erase(leave_alternate_screen=False)  # else the renderer keeps its height
         self._shown.live = lines
         self.app.invalidate()
 
     def status(self, line: Line) -> None:
-        """Show the state of everything."""
+        """Show the status line."""
         if line != self._shown.status:
             self._shown.status = line
             self.app.invalidate()
 
     def question(self, asking: SurfaceQuestion | None) -> None:
-        """Let the keys go to the answer of a question; None: to the line again."""
+        """Give the keyboard focus to a question, or back to the input line for None."""
         if self._shown.asking is not None and self._shown.asking.secret:
-            self.app.clipboard.set_text("")  # what was cut out of a password must not be put into the line
+            self.app.clipboard.set_text("")  # a cut part of a password must not be pasted into the line
         if self._is_open and asking is None:
             self._withdrawn.begin()
         elif asking is not None:
@@ -506,11 +503,11 @@ class Editor:
 
     @property
     def asking(self) -> SurfaceQuestion | None:
-        """The question whose answer gets the keys."""
+        """The question with the keyboard focus."""
         return self._shown.asking
 
     def above(self, text: str) -> None:
-        """Write what stays, above the editor. ``text`` is as the terminal takes it, with its last line end."""
+        """Print text above the editor; it must be escaped and end with a line feed."""
         output = self.app.output
         if self.app.is_running:
             self.app.renderer.erase(leave_alternate_screen=False)
@@ -519,7 +516,7 @@ class Editor:
         self.app.invalidate()
 
     def draw_again(self) -> None:
-        """Draw all of it as soon as there is time, where the cursor is then. May be called by a signal handler."""
+        """Redraw everything soon, at the current cursor; may be called from a signal handler."""
         if self.app.loop is not None:
             self.app.loop.call_soon_threadsafe(self._draw_again)
 
@@ -620,7 +617,7 @@ class Editor:
         keys.add("c-c")(self._interrupt)
         keys.add("c-d")(self._end)
         keys.add("c-o")(lambda event: self._happened(ExpandRequested()))
-        keys.add("c-z")(lambda event: None)  # what runs here must not be stopped by a slip
+        keys.add("c-z")(lambda event: None)  # a typing error must not stop the process
         keys.add("c-l")(lambda event: event.app.renderer.clear())
         for name in ("enter", *sorted({letter for word in ANSWERED for letter in word[1:]})):
             keys.add(name, filter=Condition(lambda: self._leftover.is_expected) & ~is_searching)(self._leftover_key)
@@ -637,7 +634,7 @@ class Editor:
         if self._keyboard.enter_ends_line(len(event.app.key_processor.input_queue)):
             buffer.insert_text("\n")
         elif _continues(buffer.document.current_line_before_cursor) and buffer.document.is_cursor_at_the_end:
-            if not buffer.text.startswith("!"):  # in a command it is the shell's
+            if not buffer.text.startswith("!"):  # in a command the backslash is the shell's
                 buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:
@@ -647,7 +644,7 @@ class Editor:
         self.entered(self.line.text)
 
     def entered(self, text: str) -> None:
-        """Take a text as if it had been typed and entered."""
+        """Handle a text as if it had been typed and entered."""
         self.line.text = text
         self.line.append_to_history()
         self.line.reset()
@@ -675,7 +672,7 @@ class Editor:
         return self._shown.asking is not None and bool(self._shown.asking.choices) and not self._answer.text
 
     def _choice_key(self, event: KeyPressEvent) -> None:
-        """A key that answers alone; any other begins an answer that Enter ends."""
+        """Answer with a key that answers alone, or start an answer that Enter ends."""
         asking = self._shown.asking
         if asking is not None and any(choice.at_once and choice.key == event.data for choice in asking.choices):
             self._leftover.expect(event.data)
@@ -684,7 +681,7 @@ class Editor:
             self._answer.insert_text(event.data)
 
     def _leftover_key(self, event: KeyPressEvent) -> None:
-        """Drop what belongs to an answer that was given; anything else is what it always is."""
+        """Drop a key that belongs to a given answer; handle any other key as usual."""
         enter = event.key_sequence[-1].key == "c-m"
         if self._leftover.takes("\r" if enter else event.data):
             return
@@ -696,7 +693,7 @@ class Editor:
             event.current_buffer.insert_text(event.data)
 
     def _select(self, step: int, event: KeyPressEvent) -> None:
-        """Mark the next choice, or the one before; Enter takes it."""
+        """Mark the next or the previous choice; Enter chooses it."""
         asking, selected = self._shown.asking, self._shown.selected
         if asking is None:
             return
@@ -723,5 +720,5 @@ class Editor:
 
 
 def _continues(line: str) -> bool:
-    """The line ends with a backslash that is not itself escaped. Pure."""
+    """Return whether the line ends with an unescaped backslash. Pure."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1

@@ -1,4 +1,4 @@
-"""What the operator faces before the rest is loaded: the surface, the status line, the history of entries."""
+"""The prompt's UI, usable before the rest is loaded: surface, status line and input history."""
 
 from __future__ import annotations
 
@@ -32,27 +32,28 @@ __all__ = [
 ]
 
 
-# -- What was entered before: one file for the user alone, a JSON text in each line, the oldest first.
+# -- The input history: one file, readable only by the user, one JSON string per line, oldest first.
 
 
 KEPT = 2000
-"""Entries; when there are twice as many, the older ones go."""
+"""Number of entries to keep; older ones are removed when there are twice as many."""
 READ = 8 << 20
-"""Bytes at the end of the file that are looked at."""
+"""Bytes at the end of the file that are read."""
 LONGEST = 20_000
-"""Characters of an entry that is kept."""
+"""Maximum number of characters of a stored entry."""
 
 
 def history_path(environ: Mapping[str, str] | None = None) -> Path:
-    """``$XDG_STATE_HOME/harness/prompt-history``, or below ``~/.local/state``."""
+    """Return the path of the history: ``$XDG_STATE_HOME/harness/prompt-history``, or below ``~/.local/state``."""
     return state_home(environ) / "prompt-history"
 
 
 class InputHistory(History):
-    """The history of the prompt. What begins with a space is not kept. A file that cannot be had is done without.
+    """The input history of the prompt, without entries that start with a space; file errors are ignored.
 
     Args:
-        redact: takes secrets out of what is kept on the disk; None: nothing can yet, and entries wait.
+        path: The file.
+        redact: Redacts stored entries; None keeps them in memory until :meth:`redacts` is called.
     """
 
     def __init__(self, path: Path, redact: Callable[[str], str] | None = str) -> None:
@@ -62,21 +63,21 @@ class InputHistory(History):
         self._early: list[str] = []
 
     def redacts(self, redact: Callable[[str], str]) -> None:
-        """Take secrets out with ``redact`` from now on, also of what was entered before there was one."""
+        """Redact and store entries with ``redact`` from now on, including those that waited."""
         self._redact = redact
         early, self._early = self._early, []
         for text in early:
             self.store_string(text)
 
     def load_history_strings(self) -> Iterable[str]:
-        """The entries, the newest first."""
+        """Return the entries, newest first."""
         lines = self._lines()
         if len(lines) > 2 * KEPT:
             self._rewrite(lines[-KEPT:])
         return [text for line in reversed(lines[-KEPT:]) if (text := _entry(line)) is not None]
 
     def store_string(self, string: str) -> None:
-        """Keep an entry."""
+        """Store an entry."""
         if self._redact is None:
             self._early.append(string)
             return
@@ -97,7 +98,7 @@ class InputHistory(History):
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:
                 info = os.fstat(descriptor)
-                if not stat.S_ISREG(info.st_mode):  # a pipe that nobody writes to would hold up the prompt
+                if not stat.S_ISREG(info.st_mode):  # a pipe without a writer would block the prompt
                     return []
                 file.seek(max(0, info.st_size - READ))
                 return file.read(READ).splitlines()
@@ -114,7 +115,7 @@ class InputHistory(History):
 
 
 def _line_end(descriptor: int) -> bytes:
-    """What ends the last line, of which a full disk may have taken a part only."""
+    """Return a line feed if the last line is incomplete, as after a full disk."""
     size = os.fstat(descriptor).st_size
     return b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
 
@@ -126,12 +127,12 @@ def _entry(line: bytes) -> str | None:
     return None
 
 
-# -- The status line: where commands run, who answers, what it has cost, what may run unasked, what runs. Pure.
+# -- The status line. Pure.
 
 
 @dataclass(frozen=True, slots=True)
 class StatusLine:
-    """What the status line says. Tokens of 0 and texts that are empty are not known, or do not matter."""
+    """The facts of the status line; 0 tokens and empty texts are unknown or irrelevant."""
 
     target: str
     pane: str = ""
@@ -147,7 +148,7 @@ class StatusLine:
 
 
 def status_line(standing: StatusLine, width: int) -> Line:
-    """The facts in one line; what does not fit goes, the least important first."""
+    """Return the facts in one line, omitting the least important ones that do not fit."""
     facts = [
         (0, one_line(standing.target, 40)),
         (4, one_line(standing.pane, 40)),
@@ -189,14 +190,14 @@ def _approvals(standing: StatusLine) -> str:
     return f"APPROVES ALL {f'{left / 60:.0f} min' if left >= 90 else f'{left:.0f} s'}"
 
 
-# -- What the operator faces: the surface, and what it needs. It is there before what works behind it is loaded.
+# -- The UI: the surface and what it needs, available before the rest of the prompt is loaded.
 
 
 class PromptUI:
     """The surface of a prompt on one target.
 
-    ``commands``, which says how a slash command could go on, and ``listing``, in which the target is asked for paths,
-    are given to it when they are there; until then nothing is offered.
+    ``commands``, which completes slash commands, and ``listing``, the tasks that ask the target for paths, are set
+    later; until then there are no completions.
     """
 
     def __init__(
@@ -240,11 +241,11 @@ class PromptUI:
         return self.commands(text)
 
     def warned(self, text: str) -> None:
-        """Show a warning of the log."""
+        """Show a log record."""
         self.surface.show(*(line(Span(f"· {part}", "warn")) for part in printable(text).split("\n")))
 
     def greet(self) -> None:
-        """Say where this is, and how to watch."""
+        """Show the target and how to watch it."""
         has_terminal, target = self._execution.has_terminal, str(self._execution.target).removesuffix(":")
         without = "" if has_terminal else ", without tmux: --tmux lets you watch"
         self.surface.show(*folded(line(Span("harness", "title"), f" on {target}{without}"), self.surface.width - 1))

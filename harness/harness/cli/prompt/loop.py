@@ -1,4 +1,4 @@
-"""The loop at the prompt: what the operator does goes to the agent, to the target, or to a slash command."""
+"""The prompt's loop: pass the operator's input to the agent, to the target, or to a slash command."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ __all__ = ["Loop", "PromptServices"]
 
 log = logging.getLogger(__name__)
 IDLE = frozenset({"idle", "closed", "paused"})
-CLOSED = "nobody answers: no conversation is open; /session new begins one, /session resume ID goes on with one"
-LEAVES = "Ctrl-C again, Ctrl-D or /quit leaves"
+CLOSED = "no conversation is open; start one with /session new or resume one with /session resume ID"
+LEAVES = "to leave, press Ctrl-C again or Ctrl-D, or enter /quit"
 
 
 @dataclass(frozen=True, slots=True)
 class PromptServices:
-    """What is opened while the prompt is there already."""
+    """The services that are opened while the prompt already accepts input."""
 
     toolkit: Toolkit
     operator: ShellEscape
@@ -52,7 +52,10 @@ class PromptServices:
 
 @dataclass
 class _LoadState:
-    """What there is by now. ``answering``: it is known whether a model answers; ``silent`` says why none does."""
+    """The progress of loading: ``answering`` is set once it is known whether a model is available.
+
+    ``silent`` is the reason if none is.
+    """
 
     supplies: PromptServices | None = None
     supplied: anyio.Event = field(default_factory=anyio.Event)
@@ -62,16 +65,16 @@ class _LoadState:
 
 @dataclass(frozen=True, slots=True)
 class _QueuedInput:
-    """What was entered and is not begun; ``behind``: something else was to be done first."""
+    """An input that is not started yet; ``behind`` tells whether it waits for another one."""
 
     text: str
     behind: bool
 
 
 class Loop:
-    """See the module. Whoever opens things tells :meth:`supply` and :meth:`answers`.
+    """The prompt's loop; :meth:`set_services` and :meth:`set_model_ready` report what is loaded.
 
-    ``leaves`` is called when it is going to end.
+    ``leaves`` is called before the loop ends.
     """
 
     def __init__(
@@ -101,40 +104,40 @@ class Loop:
         self._changing = False
         self._model_ready_scope = anyio.CancelScope()
 
-    # -- what it is told by those who open things
+    # -- loading
 
     def set_services(self, supplies: PromptServices) -> None:
-        """Work on what was entered from now on."""
+        """Start to work on inputs, with these services."""
         self._opened.supplies = supplies
         self._opened.supplied.set()
 
     def set_model_ready(self, silent: str = "") -> None:
-        """A model answers from now on, or none does, and ``silent`` says why."""
+        """Report that a model is available, or the reason ``silent`` why none is."""
         self._opened.silent = silent
         self._opened.answering.set()
         self.changed()
 
     def leave(self) -> None:
-        """End the loop. What is closed then may take a while on a lost link."""
+        """End the loop; closing may take a while on a lost connection."""
         self._leaving.set()
         self.changed()
 
     @property
     def supplies(self) -> PromptServices:
-        """What was opened; only for what runs after it was."""
+        """The open services; only for code that runs after they were opened."""
         assert self._opened.supplies is not None
         return self._opened.supplies
 
     @property
     def agent(self) -> Agent | None:
-        """Who answers, if somebody does."""
+        """The agent of the open conversation; None without one."""
         supplies = self._opened.supplies
         current = supplies.conversations.current if supplies is not None else None
         return current.agent if current is not None else None
 
     @property
     def context(self) -> PromptContext | None:
-        """What slash commands work with; None before it is there."""
+        """The context of slash commands; None before the services are open."""
         supplies, agent = self._opened.supplies, self.agent
         if supplies is None:
             return None
@@ -154,7 +157,7 @@ class Loop:
     # -- running
 
     async def run(self) -> None:
-        """Until the operator leaves."""
+        """Run until the operator leaves."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen, tasks)
             tasks.start_soon(self._work)
@@ -201,13 +204,13 @@ class Loop:
             self._view.note("cancelling the turn…")
             self._hold_queue(agent)
         elif self._changing and supplies is not None and supplies.conversations.give_up_opening():
-            self._view.note("giving up what is being opened…")
+            self._view.note("cancelling the opening of the conversation…")
         elif self._working and not self._opened.answering.is_set():
             self._model_ready_scope.cancel()
         elif asked:
             return
         elif self._waiting:
-            self._view.note(f"{len(self._waiting)} entered and not begun: forgotten")
+            self._view.note(f"{len(self._waiting)} queued inputs discarded")
             self._waiting.clear()
         elif self._surface.clear():
             return
@@ -218,7 +221,7 @@ class Loop:
             self._view.note(LEAVES)
 
     def _hold_queue(self, agent: Agent) -> None:
-        """Start no queued prompt after a cancelled turn: it was written for what the turn would have left."""
+        """Start no queued prompt after a cancelled turn, as it was written for the turn's outcome."""
         queued = len(agent.state.queue)
         if queued:
             agent.pause("Ctrl-C", f"{queued} queued prompt{'' if queued == 1 else 's'} held, /kill #N drops one")
@@ -228,19 +231,19 @@ class Loop:
             self.leave()
             return
         self._warned = InputEnded
-        self._view.note("something is running: Ctrl-D again cancels it and leaves, Ctrl-C cancels it", "warn")
+        self._view.note("work is running: Ctrl-D again cancels it and leaves, Ctrl-C cancels it", "warn")
 
     # -- work
 
     @property
     def busy(self) -> bool:
-        """A turn or a command of the operator runs, or something waits for its turn."""
+        """Whether a turn or a command of the operator runs, or an input is queued."""
         state = self.agent.state if self.agent is not None else None
         answering = state is not None and (state.doing not in IDLE or (bool(state.queue) and state.doing == "idle"))
         return self._working or bool(self._waiting) or answering
 
     async def _work(self) -> None:
-        """Prompts and commands for the target, in the order in which they were entered."""
+        """Run prompts and commands for the target in the order in which they were entered."""
         await self._opened.supplied.wait()
         while True:
             while self._waiting:
@@ -266,24 +269,24 @@ class Loop:
             await self._change(text)
             return
         if not await self._is_answered():
-            self._view.note(f"not begun, and forgotten: {one_line(text, 120)}")
+            self._view.note(f"not started, discarded: {one_line(text, 120)}")
             return
         if self.agent is None:
             self._view.note(self._opened.silent or CLOSED, "warn")
             return
         place = self.agent.submit(text)
         if self.agent.state.turn_id:
-            self._view.note(f"queued as #{place}; /kill #{place} takes it back")
+            self._view.note(f"queued as #{place}; /kill #{place} removes it")
 
     async def _is_answered(self) -> bool:
-        """Whether it became known who answers, before the operator gave it up."""
+        """Wait until it is known whether a model is available; return False if the operator cancels that."""
         with anyio.CancelScope() as self._model_ready_scope:
             await self._opened.answering.wait()
             return True
         return False
 
     async def _change(self, text: str) -> None:
-        """A command for another conversation; what was entered after it is for that one."""
+        """Run a command that changes the conversation; later inputs are for the new one."""
         self._changing = True
         try:
             await self._command(text)
@@ -291,10 +294,10 @@ class Loop:
             self._changing = False
 
     async def _operate(self, command: str) -> None:
-        from .operators import told  # with the toolkit, which is there by now
+        from .operators import told  # imported with the toolkit, which is loaded by now
 
         if not command:
-            self._view.note("write the command behind the !")
+            self._view.note("missing command: write it after the !")
             return
         outcome = await self.supplies.operator.run(command)
         if self.agent is not None:
@@ -314,21 +317,21 @@ class Loop:
         self.changed()
 
     def _failed(self, error: Exception) -> None:
-        """Say what went wrong; the prompt outlives it."""
-        log.debug("something at the prompt failed", exc_info=error)
+        """Show an error, which does not end the prompt."""
+        log.debug("an input at the prompt failed", exc_info=error)
         what = str(error) if isinstance(error, HarnessError) else f"internal error: {type(error).__name__}: {error}"
         self._view.note(what, "error")
 
     # -- the status line
 
     def changed(self) -> None:
-        """Something has happened: show how things are now."""
+        """Show the current state after a change."""
         self._surface.status(status_line(self._standing(), self._surface.width))
         self._surface.ready(busy=self.busy)
         self._wakeup.set()
 
     async def _tick(self) -> None:
-        """Show what changes with time; nothing wakes up while nothing does."""
+        """Update every second what changes with time; sleep while nothing does."""
         while True:
             while self._view.moving or self._timed.remaining is not None or self._working:
                 await anyio.sleep(1)

@@ -1,4 +1,4 @@
-"""The assistant's words as they come: whole blocks of Markdown are drawn, the rest waits for its end."""
+"""The model's response as it arrives: complete blocks of Markdown are drawn, the rest waits."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .surface import Span, Theme, painted, printable
 __all__ = ["LIBRARIES", "MarkdownBlock", "MarkdownSplitter", "drawn"]
 
 WIDEST = 120
-"""Columns of a paragraph, however wide the terminal is."""
+"""Maximum width of a paragraph in columns."""
 LONGEST = 8000
-"""Characters of a block that is not waited for any longer."""
+"""Number of characters from which an incomplete block is drawn."""
 _FENCE = re.compile(r"\s*(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)$")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:\s+(?P<title>.*?))?(?:\s+#+)?\s*$")
 _STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
@@ -24,14 +24,14 @@ Kind = Literal["text", "code", "heading"]
 
 @dataclass(frozen=True, slots=True)
 class MarkdownBlock:
-    """A part that is whole: a block of text, one line of code, or a heading."""
+    """A complete part: a block of text, one line of code, or a heading."""
 
     kind: Kind
     text: str
 
 
 class MarkdownSplitter:
-    """Cuts what comes into pieces. Lines of code are whole with their end, text with the empty line below it."""
+    """Splitter of a response into blocks: a line of code ends with its line feed, text with an empty line."""
 
     def __init__(self) -> None:
         self._line = ""
@@ -40,11 +40,11 @@ class MarkdownSplitter:
 
     @property
     def rest(self) -> str:
-        """What waits for its end."""
+        """The incomplete rest."""
         return "\n".join([*self._block, self._line])
 
     def feed(self, text: str) -> list[MarkdownBlock]:
-        """The pieces that are whole now."""
+        """Add text and return the blocks that are complete now."""
         *lines, self._line = (self._line + text).split("\n")
         pieces = [piece for line in lines for piece in self._fed(line.removesuffix("\r"))]
         if sum(map(len, self._block)) + len(self._line) > LONGEST:
@@ -52,7 +52,7 @@ class MarkdownSplitter:
         return pieces
 
     def end(self) -> list[MarkdownBlock]:
-        """The last pieces; what comes next begins anew."""
+        """Return the last blocks and reset the splitter."""
         pieces = self._fed(self._line) if self._line else []
         pieces += self._flushed()
         self._line, self._fence = "", ""
@@ -87,7 +87,7 @@ class MarkdownSplitter:
 
 
 def drawn(piece: MarkdownBlock, theme: Theme, width: int) -> str:
-    """A piece as the terminal takes it, with its line end. Whatever it holds, it is only seen."""
+    """Return a block as text for a terminal, with control characters escaped."""
     if piece.kind == "code":
         return painted([(Span("  "), Span(piece.text.expandtabs(4), "code"))], theme)
     if piece.kind == "heading":
@@ -121,13 +121,13 @@ def _by_rich(text: str, theme: Theme, width: int) -> str:
 
 
 def _trimmed(lines: list[str]) -> list[str]:
-    """Without the lines at both ends that show nothing."""
+    """Return the lines without blank ones at both ends."""
     seen = [number for number, line in enumerate(lines) if _STYLE.sub("", line).strip()]
     return lines[seen[0] : seen[-1] + 1] if seen else []
 
 
 def _document(text: str) -> object:
-    """The Markdown with nothing left out: HTML is text, names of characters too, and line ends stay."""
+    """Parse Markdown without losing text: HTML and entities stay text, and line feeds are kept."""
     from markdown_it import MarkdownIt
     from rich.markdown import Markdown
 
@@ -147,4 +147,4 @@ def _only_styles(line: str) -> str:
 
 
 LIBRARIES: Final = ("rich.console", "rich.markdown", "markdown_it")
-"""What drawing needs, which takes a moment to import."""
+"""Modules that drawing needs, which are slow to import."""

@@ -1,4 +1,4 @@
-"""The prompt on a terminal that only prints: one line after the other, nothing is drawn over, no key is special."""
+"""The prompt in line mode: it only prints lines, overwrites nothing and uses no special keys."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ __all__ = ["LineSurface", "asked_text", "entries_of"]
 
 MARK: Final = "harness> "
 OPEN: Final = "\x0f"
-"""Ctrl-O, in a line of its own."""
+"""Ctrl-O, on a line of its own."""
 TOGETHER = 0.1
-"""Seconds within which lines that follow each other were pasted and not typed."""
+"""Seconds between lines that count as pasted together."""
 LATE = 1.0
-"""Seconds after the end of an unanswered question in which the next line is taken for its answer."""
+"""Seconds after an unanswered question in which the next line counts as its late answer."""
 LONGEST = 1 << 20
-"""Characters of what is pasted."""
+"""Maximum number of characters of pasted text."""
 
 
 def entries_of(lines: Sequence[str]) -> list[str]:
-    """What lines that came at once mean: commands are one each, anything else is one text. Pure.
+    """Return the inputs of lines that arrived together: one for each command, or one text. Pure.
 
-    A line that ends with a backslash goes on with the next one; in a command the backslash is the shell's.
+    A line that ends with a backslash continues on the next one; in a command the backslash is kept for the shell.
     """
     joined: list[str] = []
     for one in lines:
@@ -65,13 +65,13 @@ def entries_of(lines: Sequence[str]) -> list[str]:
 
 
 def asked_text(asking: SurfaceQuestion, width: int, theme: Theme) -> str:
-    """A question with its choices, and below them what the answer begins with, as lines. Pure."""
+    """Return a question with its choices and the initial text of the answer, as lines. Pure."""
     prefill = "".join(f"  {one}\n" for one in printable(asking.prefill).split("\n") if asking.prefill)
     return painted((*asking.lines, *choice_lines(asking.choices, width - 1)), theme) + prefill
 
 
 class LineSurface(Surface):
-    """See the module. Lines are read as the terminal gives them, with its own editing."""
+    """Surface in line mode; lines are edited by the terminal itself."""
 
     def __init__(self, terminal: int) -> None:
         self.theme: Theme = NONE
@@ -83,7 +83,7 @@ class LineSurface(Surface):
         self._one = anyio.Lock()
         self._reading = anyio.Lock()
         self._column = 0
-        self._busy = True  # until somebody says otherwise
+        self._busy = True  # until ready() is called
         self._marked = False
         self._keys = sys.stdin.fileno()
         self._withdrawn = -math.inf
@@ -108,13 +108,13 @@ class LineSurface(Surface):
             await self._stream.finish()
 
     async def _read(self) -> None:
-        """Take lines as they come; those that come at once are one text."""
+        """Read lines; those that arrive together are one text."""
         reader = _Lines(self._keys)
         while True:
             await anyio.wait_readable(self._keys)
             async with self._reading:
                 if not _readable(self._keys):
-                    continue  # it was thrown away, or another program has read it
+                    continue  # it was flushed, or read by another program
                 lines = [*reader.read()]
                 while not reader.ended and await _more(self._keys) and sum(map(len, lines)) < LONGEST:
                     lines += reader.read()
@@ -131,7 +131,7 @@ class LineSurface(Surface):
             lines = lines[1:]
         elif lines and time.monotonic() <= self._withdrawn + LATE:
             if lines[0]:
-                self.show(line("- not entered: the question that it was typed for is over"))
+                self.show(line("- discarded: the line was typed for a question that is closed"))
             self._withdrawn, lines = -math.inf, lines[1:]
         if lines:
             for text in entries_of(lines):
@@ -196,26 +196,26 @@ class LineSurface(Surface):
         self._end_line()
 
     def live(self, lines: Sequence[Line]) -> None:
-        """Nothing: it could not be taken back."""
+        """Do nothing; printed lines cannot be replaced."""
 
     @property
     def is_live(self) -> bool:
-        """It does not."""
+        """Whether running work is shown: False."""
         return False
 
     def status(self, line: Line) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def clear(self) -> bool:
-        """The terminal does that."""
+        """Return False; the terminal itself edits the line."""
         return False
 
     def restyle(self, theme: Theme) -> None:
-        """There is one look."""
+        """Do nothing; there are no themes in line mode."""
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """The width in columns."""
         with suppress(OSError):
             return os.get_terminal_size(self._terminal).columns or 80
         return 80
@@ -239,7 +239,7 @@ class LineSurface(Surface):
                 self._mark()
 
     def _withdraw(self) -> None:
-        """Forget what is typed for a question that ends unanswered: it is no line of the prompt."""
+        """Discard input for a question that ended unanswered, as it is not meant for the prompt."""
         if self._answer:
             return
         self._withdrawn = time.monotonic()
@@ -261,7 +261,7 @@ class LineSurface(Surface):
             shown = painted([line(f"  {complaint}")], self.theme)
 
     async def _seen(self) -> None:
-        """What was typed and entered before the question could be seen is no answer to it."""
+        """Wait until the question is visible, and discard input from before."""
         while self._stream.behind and not self._answered.is_set():
             async with self._reading:
                 await self._stream.drained(self._answered.is_set)
@@ -285,7 +285,7 @@ class LineSurface(Surface):
 
 
 class _Lines:
-    """Puts lines together from what a descriptor gives."""
+    """Reader of lines from a descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -293,7 +293,7 @@ class _Lines:
         self.ended = False
 
     def read(self) -> list[str]:
-        """The lines that are whole; at the end also one that is not."""
+        """Return the complete lines, and at end of file an incomplete one, too."""
         try:
             data = os.read(self._descriptor, 1 << 16)
         except OSError:
@@ -334,4 +334,4 @@ def _hidden(terminal: int, *, hidden: bool) -> Iterator[None]:
         with on_sigcont(terminal, again):
             yield
     finally:
-        termios.tcsetattr(terminal, termios.TCSANOW, before)  # a terminal that takes nothing holds up nothing
+        termios.tcsetattr(terminal, termios.TCSANOW, before)  # TCSANOW does not wait for an unresponsive terminal

@@ -1,4 +1,4 @@
-"""The prompt on a terminal that can move its cursor: what stays scrolls up, the editor is below it."""
+"""The prompt on a terminal with cursor movement: printed lines scroll up, the editor is below them."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ __all__ = [
 ]
 
 
-# -- What was typed before the prompt was drawn, as the terminal's own line editing has kept it. Pure.
+# -- Typeahead: input from before the prompt was drawn, kept by the terminal's line editing. Pure.
 
 
 @dataclass(frozen=True, slots=True)
 class Typeahead:
-    """``entered`` is a whole prompt; ``keys`` are to be typed into the line, where they wait for an Enter."""
+    """Parsed typeahead: ``entered`` is a complete prompt; ``keys`` go into the line, where they wait for Enter."""
 
     entered: str = ""
     keys: str = ""
 
 
 def parse_typeahead(data: bytes) -> Typeahead:
-    """What an operator meant who could not see the prompt yet.
+    """Parse input that was typed before the prompt was visible.
 
-    Lines with an Enter are one prompt for the model. Nothing that was typed blind runs: a command waits in the line,
-    where it can be seen, and so does whatever has other keys in it.
+    Lines with an Enter are one prompt for the model. Commands do not run: they wait in the line, where they can be
+    seen, and so does input with other keys.
     """
     text = data.decode("utf-8", "surrogateescape")
     whole, ended, rest = text.rpartition("\n")
@@ -84,13 +84,13 @@ def _is_text(line: str) -> bool:
     return line.replace("\t", " ").isprintable()
 
 
-# -- The prompt on a terminal that can move its cursor: what stays scrolls up, the editor is below it.
+# -- The surface with an editor.
 
 
 TAIL = 6
-"""Lines of an answer that are shown before they are whole."""
+"""Maximum number of lines of an incomplete response."""
 ECHOED = 12
-"""Lines of what was entered that stay on the screen."""
+"""Maximum number of lines of an entered text that are printed."""
 WAITS = line(Span("a question waits: Ctrl-O answers it; your line is kept", "warn"))
 
 
@@ -102,11 +102,15 @@ class _Question:
 
 
 class ScreenSurface(Surface):
-    """See the module.
+    """Surface with an editor at the end of the screen.
 
     Args:
-        terminal: a descriptor of the terminal to draw on.
-        accepts_typeahead: says whether a line that was entered before the prompt was drawn is a prompt; else it waits.
+        terminal: The descriptor of the terminal to draw on.
+        theme: The theme.
+        history: The input history.
+        completer: Completes the input.
+        keyboard: Decides whether a question may take the keyboard; None is a new one.
+        accepts_typeahead: Returns whether an entered line of typeahead is a prompt; otherwise it waits in the line.
     """
 
     def __init__(
@@ -191,14 +195,14 @@ class ScreenSurface(Surface):
         self._editor.app.invalidate()
 
     def _continued(self) -> None:
-        """A shell has had the terminal: take it again, and draw below what it has left there."""
+        """Set the terminal's mode again after a shell used it, and draw below the shell's output."""
         if self._lent is None:
             with suppress(termios.error):
                 self._keys.raw_mode().__enter__()
             self._editor.draw_again()
 
     def _take_blind(self) -> None:
-        """What the terminal has kept of the time before: from now on an Enter comes as another key."""
+        """Read the typeahead that the terminal kept in line mode."""
         before = parse_typeahead(_waiting(self._keys.fileno()))
         keys = before.keys
         if before.entered and self._accepts_typeahead():
@@ -223,7 +227,7 @@ class ScreenSurface(Surface):
 
     def _happened(self, what: Input) -> None:
         if self._lent is not None and isinstance(what, Interrupted):
-            return  # it was for the program that has the terminal
+            return  # it was meant for the program that has the terminal
         if isinstance(what, ExpandRequested) and self._question is not None:
             self._opened.set()
             return
@@ -292,7 +296,7 @@ class ScreenSurface(Surface):
 
     @property
     def is_live(self) -> bool:
-        """It shows what goes on."""
+        """Whether running work is shown: True."""
         return True
 
     def status(self, line: Line) -> None:
@@ -300,11 +304,11 @@ class ScreenSurface(Surface):
         self._editor.status(line)
 
     def ready(self, *, busy: bool) -> None:
-        """The prompt is always there."""
+        """Do nothing; the prompt is always visible."""
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """The width in columns."""
         return self._editor.app.output.get_size().columns
 
     # -- asking
@@ -316,7 +320,7 @@ class ScreenSurface(Surface):
             question = self._question = _Question(asking)
             try:
                 await self._drawn.wait()
-                await self._stream.drained(question.done.is_set)  # nobody answers what they cannot see
+                await self._stream.drained(question.done.is_set)  # the operator must see the question first
                 if not asking.follows:
                     await self._keys_are_free(question)
                 return await self._clear_answer(question)
@@ -327,7 +331,7 @@ class ScreenSurface(Surface):
                 self._draw_live()
 
     async def _clear_answer(self, question: _Question) -> str | None:
-        """The first answer that there is nothing to say against."""
+        """Return the first valid answer."""
         while True:
             if not question.done.is_set():
                 self._editor.question(question.asking)
@@ -341,7 +345,7 @@ class ScreenSurface(Surface):
             question.done = anyio.Event()
 
     async def _keys_are_free(self, question: _Question) -> None:
-        """Wait until what is typed can only be meant for the question, or the operator asks for it."""
+        """Wait until input can only be meant for the question, or the operator opens it (Ctrl-O)."""
         self._opened = anyio.Event()
         while not self._opened.is_set() and not question.done.is_set():
             typing = bool(self._editor.line.text)
@@ -354,7 +358,7 @@ class ScreenSurface(Surface):
                 await self._key.wait()
 
     def _answered(self, text: str | None) -> None:
-        """The first answer counts; what is typed until it was looked at is forgotten."""
+        """Take the first answer; ignore further ones until it was checked."""
         if self._question is not None and not self._question.done.is_set():
             self._question.answer = text
             self._question.done.set()
@@ -384,14 +388,14 @@ class ScreenSurface(Surface):
 def _echo(text: str, width: int) -> list[Line]:
     lines = text.rstrip().split("\n")
     marked = [line(Span(MARK if not number else "  ", "prompt"), one) for number, one in enumerate(lines[:ECHOED])]
-    commands = text.startswith("!")  # to be copied as it was entered
+    commands = text.startswith("!")  # commands stay unfolded, for copying
     shown = marked if commands else [row for one in marked for row in folded(one, width - 1)]
     more = len(lines) - ECHOED
     return [*shown, *([line(Span(f"  … {more} more lines", "dim"))] if more > 0 else [])]
 
 
 def _rows_of(text: str, width: int) -> list[str]:
-    """The text in lines of at most so many columns, broken at spaces where there are some."""
+    """Return the text in rows of at most ``width`` columns, broken at spaces if possible."""
     return [row for one in printable(text).expandtabs(4).split("\n") for row in wrapped(one, width)]
 
 
@@ -408,7 +412,7 @@ def _readable(descriptor: int) -> bool:
 
 
 def _waiting(descriptor: int) -> bytes:
-    """What can be read at once; nothing of a terminal that is gone."""
+    """Return the input that can be read now; nothing if the terminal was closed."""
     data = b""
     with suppress(OSError):
         while _readable(descriptor) and (more := os.read(descriptor, 1 << 16)):
@@ -417,4 +421,4 @@ def _waiting(descriptor: int) -> bytes:
 
 
 def _as_text(stream: TerminalWriter) -> TextIO:
-    return cast("TextIO", stream)  # the library uses no more of it than there is
+    return cast("TextIO", stream)  # prompt_toolkit uses only methods that TerminalWriter has

@@ -1,4 +1,4 @@
-"""The prompt on an open target: what is opened behind its surface."""
+"""The services of the prompt on an open target, opened while its surface already accepts input."""
 
 from __future__ import annotations
 
@@ -48,14 +48,19 @@ __all__ = [
 ]
 
 
-# -- What the prompt does for slash commands: another conversation, model or theme, the terminal lent, the end.
+# -- Actions for slash commands: change the conversation, model or theme, lend the terminal, leave.
 
 
 class PromptActionsImpl(PromptActions):
-    """See the module.
+    """The prompt's actions for slash commands.
 
     Args:
-        begun: what a conversation with a model begins with; without a model, with the one that is configured.
+        loop: The prompt's loop.
+        surface: The prompt's surface.
+        execution: The target.
+        begun: Returns the parameters of a conversation with a model; None is the configured model.
+        opened: Called with each conversation that was opened.
+        color: Whether themes may use colors.
     """
 
     def __init__(
@@ -107,7 +112,7 @@ class PromptActionsImpl(PromptActions):
 
         await self._surface.lend(work)
         if failures:
-            raise HarnessError(f"{words[0]}: {(failures[0].strerror or 'cannot be started').lower()}")
+            raise HarnessError(f"{words[0]}: {(failures[0].strerror or 'cannot start').lower()}")
 
     @property
     def themes(self) -> tuple[str, ...]:
@@ -126,8 +131,8 @@ class PromptActionsImpl(PromptActions):
 
 
 async def _become(words: list[str]) -> None:
-    """Run a program that has our terminal until it ends."""
-    environment = {name: value for name, value in os.environ.items() if name != "TMUX"}  # or tmux refuses to nest
+    """Run a program in this terminal until it exits."""
+    environment = {name: value for name, value in os.environ.items() if name != "TMUX"}  # with it tmux refuses to nest
 
     async with await anyio.open_process(words, stdin=None, stdout=None, stderr=None, env=environment) as process:
         await process.wait()
@@ -143,10 +148,18 @@ MARGIN = 5.0
 async def server_tools(
     choices: CommandLineChoices, registry: Registry, say: Callable[[str], None]
 ) -> AsyncIterator[McpSources | None]:
-    """Start the servers of the settings and put their tools into a registry, as far as they list them in time.
+    """Start the configured MCP servers and register the tools that they list in time.
+
+    Args:
+        choices: The command line's choices.
+        registry: The registry that gets the tools.
+        say: Shows a notice.
+
+    Yields:
+        The open servers; None if none is configured.
 
     Raises:
-        ConfigError: the settings are wrong.
+        ConfigError: The settings are invalid.
     """
     from ...mcp.client.configuration import load_servers
 
@@ -159,23 +172,23 @@ async def server_tools(
         return
     from ...mcp.client.sources import open_sources
 
-    for name in ("client", "mcp.client", "mcp.shared"):  # they log tracebacks for what a server does wrong
+    for name in ("client", "mcp.client", "mcp.shared"):  # they log tracebacks for errors of servers
         logging.getLogger(name).setLevel(logging.CRITICAL)
     async with open_sources(registry, configs, notice=say) as sources:
         await sources.wait_listed(max(server.start_timeout + server.timeout for server in configs) + MARGIN)
         yield sources
 
 
-# -- The prompt on an open target: what is opened behind its surface.
+# -- The prompt on an open target.
 
 
-NO_MODEL = "nobody answers here yet, but !COMMAND and /help work. To configure a model: "
+NO_MODEL = "no model is configured; !COMMAND and /help still work. To configure one: "
 CLOSING = 10.0
-"""Seconds that the end of a conversation may take."""
+"""Maximum number of seconds for closing the conversation."""
 
 
 class PromptSession:
-    """One prompt on one target. ``leaves`` is called when the operator leaves, before anything is closed."""
+    """One prompt on one target; ``leaves`` is called when the operator leaves, before anything is closed."""
 
     def __init__(
         self,
@@ -213,10 +226,10 @@ class PromptSession:
     # -- running
 
     async def run(self) -> None:
-        """Until the operator leaves.
+        """Run until the operator leaves.
 
         Raises:
-            HarnessError: what the prompt works with, or the conversation that it is to go on with, cannot be opened.
+            HarnessError: The services, or the conversation to resume, cannot be opened.
         """
         self._facing.commands = self._commands
         with logs_shown(self._warn):
@@ -231,7 +244,7 @@ class PromptSession:
             raise self._failure
 
     async def _close(self) -> None:
-        """End the conversation in order, and say what lives on."""
+        """Close the conversation, and collect the notices about what is kept or still running."""
         from ...agent.storage.values import is_session_id
 
         agent = self._loop.agent
@@ -242,9 +255,9 @@ class PromptSession:
             self.last_words.append(f"the conversation is kept: harness resume {agent.session_id}")
         jobs = [f"{job} ({command})" for job, command in self._view.jobs.items()]
         if jobs:
-            self.last_words.append(f"running on in the background: {', '.join(jobs)} (harness jobs)")
+            self.last_words.append(f"still running in the background: {', '.join(jobs)} (harness jobs)")
 
-    # -- what is opened behind the prompt
+    # -- services
 
     async def _supply(self) -> None:
         try:
@@ -301,7 +314,7 @@ class PromptSession:
         return toolkit
 
     async def _watching(self, stack: AsyncExitStack, toolkit: Toolkit) -> Sequence[Observer]:
-        """Whoever watches beside the operator; without models there is nothing to watch."""
+        """Open the observers; none if the model settings are invalid."""
         from ..runtime import observers_of
 
         if self._settings is None:
@@ -313,13 +326,13 @@ class PromptSession:
         return self._execution.describe() if self._execution.has_terminal else ""
 
     def _back(self, target: str, seconds: float) -> None:
-        self._warn(f"{target}: the link was lost, and is back after {seconds:.1f} s")
+        self._warn(f"{target}: reconnected after {seconds:.1f} s")
 
     def _warn(self, text: str) -> None:
         self._view.note(text, "warn")
 
     async def _table(self) -> ModelTable | None:
-        """The models of the settings; a mistake there is said, and costs nothing but the models."""
+        """Load the model settings; if they are invalid, show the error and return None."""
         from ...agent.models import load_models
         from ...agent.settings import load_agent_settings
 
@@ -329,7 +342,7 @@ class PromptSession:
             self._models = await to_thread.run_sync(load_models, choices)
         except HarnessError as error:
             self._view.note(str(error), "error")
-            self._loop.set_model_ready(f"nobody answers: {error}")
+            self._loop.set_model_ready(f"no model available: {error}")
             return None
         self._apply_agent_settings(self._settings)
         return self._models
@@ -342,7 +355,7 @@ class PromptSession:
     # -- the conversation
 
     async def _converse(self, supplies: PromptServices) -> None:
-        """Begin the conversation, or say why there is none."""
+        """Open the conversation, or show why there is none."""
         from ...agent.opening import preload
 
         try:
@@ -355,19 +368,19 @@ class PromptSession:
             conversation = await supplies.conversations.open(self._begun(profile))
             self._taken_up(conversation)
         except HarnessError as error:
-            if self._wanted.session_id:  # who asks for that conversation wants no prompt without it
+            if self._wanted.session_id:  # the operator asked for this conversation
                 raise
             self._view.note(str(error), "error")
-            self._loop.set_model_ready(f"nobody answers: {error}")
+            self._loop.set_model_ready(f"no model available: {error}")
         else:
             self._loop.set_model_ready()
             await to_thread.run_sync(preload, conversation.agent, abandon_on_cancel=True)
 
     def _profile(self) -> ModelProfile | None:
-        """The model to begin with.
+        """Return the model of the first conversation; None if no model is configured.
 
         Raises:
-            HarnessError: it is none.
+            HarnessError: The chosen model does not exist.
         """
         if self._models is None:
             return None
@@ -381,7 +394,7 @@ class PromptSession:
 
         chosen = profile or self._profile()
         if chosen is None:
-            raise HarnessError("no model is configured", hint="/model PROVIDER:MODEL takes one")
+            raise HarnessError("no model is configured", hint="/model PROVIDER:MODEL chooses one")
         settings = self._session.settings
         tmux = settings.tmux if isinstance(settings.tmux, str) else settings.config.session if settings.tmux else ""
         approver = PromptApprover(self._surface, self._changed, self._catch_up)
@@ -403,12 +416,12 @@ class PromptSession:
         self._loop.supplies.conversations.catch_up()
 
     def _heard_of_jobs(self, event: Event) -> None:
-        """Show what the operator's own commands and an earlier conversation left running, also in the status line."""
+        """Show jobs that the operator's commands or an earlier conversation left running, also in the status line."""
         self._view.heard_of_jobs(event)
         self._loop.changed()
 
     def _changed(self, call: ToolCall) -> None:
-        """Let everybody know what runs instead of what the model asked for."""
+        """Show the call as the operator changed it, and notify the model."""
         from .approvals import change_notice
 
         self._view.changed(call)
@@ -417,33 +430,33 @@ class PromptSession:
             self._loop.agent.notify_model(change_notice(call, redact))
 
     def _announce_conversation(self, conversation: OpenConversation) -> None:
-        """Say that it is another conversation now."""
+        """Show that the conversation has changed."""
         if conversation.resumed is None:
-            self._view.note(f"a new conversation begins: session {conversation.agent.session_id}")
+            self._view.note(f"new conversation: {conversation.agent.session_id}")
         if self._timed.state == "all":
             self._timed.set("ask")
-            self._view.note("approvals: you are asked again; what was approved in advance ended with the other one")
-        for job_id, command in list(self._view.jobs.items()):  # the other one watches them no more
+            self._view.note("approvals: calls ask again; advance approval ended with the previous conversation")
+        for job_id, command in list(self._view.jobs.items()):  # the previous conversation does not watch them any more
             self._loop.supplies.operator.events.publish(JobStarted(job_id=job_id, command=command))
         self._taken_up(conversation)
 
     def _taken_up(self, conversation: OpenConversation) -> None:
-        """Say which conversation it is."""
+        """Show which conversation was resumed."""
         if conversation.resumed is not None:
             summary = conversation.resumed.session
             turns = f"{summary.turns} turn{'' if summary.turns == 1 else 's'}"
-            self._view.note(f"session {summary.session_id}: {summary.name or summary.title} ({turns})")
+            self._view.note(f"conversation {summary.session_id}: {summary.name or summary.title} ({turns})")
         if conversation.in_flight:
             self._view.note(conversation.in_flight, "warn")
 
 
 async def _warm_up() -> None:
-    """Import what draws an answer before there is one."""
+    """Import the libraries that draw a response before there is one."""
     for name in LIBRARIES:
         await to_thread.run_sync(import_module, name)
 
 
 def _to_stdout(text: str) -> None:
-    """The assistant's words, for whoever reads our standard output."""
+    """Write the model's text to standard output, which is not the terminal."""
     sys.stdout.write(text)
     sys.stdout.flush()

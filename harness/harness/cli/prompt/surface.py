@@ -1,4 +1,4 @@
-"""The interface to the operator's terminal: inputs, themes, printable texts, and writing all of a text."""
+"""The interface to the operator's terminal: inputs, themes, printable texts, and a non-blocking writer."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ __all__ = [
 ]
 
 
-# -- Texts of models, targets and people as a terminal may show them: controls are spelled out, never obeyed. Pure.
+# -- Printable forms of texts of models, targets and operators, with control characters escaped. Pure.
 
 
 JOINERS = "\u200c\u200d"
-"""What joins letters and pictures of people's writing; it has no width and moves nothing."""
+"""Joiners of letters and emoji, which have no width and are safe to print."""
 _SAFE = re.compile(r"[\n\t\x20-\x7e]*")
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 _MOVES = re.compile(r"\x1b\[[0-9;:?<=>]*[ -/]*[@-ln-~]|\x1b\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]")
 
 
 def printable(text: str) -> str:
-    """The text with its line ends and tabs, and everything else that is no character to see spelled out."""
+    """Return the text with invisible characters escaped, except line feeds and tabs."""
     text = text.replace("\r\n", "\n")
     if _SAFE.fullmatch(text):
         return text
@@ -67,26 +67,28 @@ def printable(text: str) -> str:
 def _shown(char: str) -> str:
     if char.isprintable() or char in "\n\t" or char in JOINERS:
         return char
-    if "\udc80" <= char <= "\udcff":  # a byte that is no text
+    if "\udc80" <= char <= "\udcff":  # a byte that is not UTF-8
         return f"\\x{ord(char) & 0xFF:02x}"
     return repr(char)[1:-1].encode("ascii", "backslashreplace").decode()
 
 
 def one_line(text: str, limit: int = 0) -> str:
-    """The text as one printable line; ``limit`` characters of it where that is not 0."""
+    """Return the text as one printable line, of at most ``limit`` characters unless that is 0."""
     joined = " ".join(printable(text).split())
     return joined if not limit or len(joined) <= limit else f"{joined[: max(0, limit - 1)]}…"
 
 
 def output_lines(text: str) -> list[str]:
-    """What a command wrote, as lines: colours and movements of the cursor are left out, and of a line that was
-    written over what stands there in the end."""
+    """Return a command's output as printable lines.
+
+    Colors and cursor movements are removed; of an overwritten line, only the last text is kept.
+    """
     plain = _MOVES.sub("", _COLOURS.sub("", text)).replace("\r\n", "\n")
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in plain.split("\n")]
     return [printable(line).expandtabs(8) for line in lines]
 
 
-# -- How the prompt looks: what each kind of text is drawn with. Pure.
+# -- Themes: the style of each kind of text. Pure.
 
 
 Role = Literal[
@@ -96,23 +98,23 @@ Role = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A text, and what kind of text it is."""
+    """A text and its role."""
 
     text: str
     role: Role = ""
 
 
 Line = tuple[Span, ...]
-"""One line to show; its texts may be anything, they are made printable when it is drawn."""
+"""One line to show; its texts are escaped when it is drawn."""
 
 
 def line(*parts: str | Span) -> Line:
-    """A line of texts and spans."""
+    """Return a line of texts and spans."""
     return tuple(Span(part) if isinstance(part, str) else part for part in parts)
 
 
 def text_of(shown: Line) -> str:
-    """A line without what it is drawn with."""
+    """Return the text of a line without roles."""
     return "".join(span.text for span in shown)
 
 
@@ -132,7 +134,7 @@ def folded(shown: Line, width: int, indent: str = "  ") -> list[Line]:
 
 
 def _row_end(text: str, start: int, room: int) -> int:
-    """Where a row that begins at ``start`` ends: at its last space that is not an indentation."""
+    """Return where a row that starts at ``start`` ends: at its last space that is not an indentation."""
     end = start + 1
     while end < len(text) and columns_of(text[start : end + 1]) <= room:
         end += 1
@@ -153,14 +155,14 @@ def _part(one: Line, start: int, end: int) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """A look: for each role the words ``bold``, ``dim``, ``italic``, ``underline``, ``reverse`` and a colour's name."""
+    """A theme: for each role words of ``bold``, ``dim``, ``italic``, ``underline``, ``reverse`` and color names."""
 
     name: str
     styles: Mapping[Role, str]
 
     @property
     def coloured(self) -> bool:
-        """It has colours."""
+        """Whether it has colors."""
         return any(word in COLOURS for style in self.styles.values() for word in style.split())
 
 
@@ -230,19 +232,19 @@ _MONO: Final = Theme(
     },
 )
 NONE: Final = Theme("none", {})
-"""Nothing but text: for terminals that know nothing else."""
+"""Text without styles, for terminals that support none."""
 THEMES: Final = {theme.name: theme for theme in (DEFAULT, _LIGHT, _CONTRAST, _MONO, NONE)}
 
 
 def theme_for(name: str, *, color: bool, environ: Mapping[str, str] | None = None) -> Theme:
-    """The theme of that name, or the default one; without colours where none are wanted."""
+    """Return the theme of that name, or the default one; a theme without colors if colors are disabled."""
     env = os.environ if environ is None else environ
     chosen = THEMES.get(name, DEFAULT)
     return _MONO if chosen.coloured and (not color or env.get("NO_COLOR")) else chosen
 
 
 def painted(lines: Sequence[Line], theme: Theme) -> str:
-    """Lines as a terminal takes them, each with its end. Whatever the texts hold, they are only seen."""
+    """Return lines as text for a terminal, with line feeds and escaped control characters."""
     return "".join(f"{''.join(_span(span, theme) for span in one)}\n" for one in lines)
 
 
@@ -256,12 +258,12 @@ def _code(word: str) -> str:
     return _ATTRIBUTES.get(word) or COLOURS[word]
 
 
-# -- The seam between what is said at the prompt and the terminal it is said at.
+# -- Inputs, questions, and the interface of a terminal.
 
 
 @dataclass(frozen=True, slots=True)
 class TextEntered:
-    """The operator has entered a text; it may have many lines."""
+    """The operator entered a text of one or more lines."""
 
     text: str
 
@@ -273,14 +275,14 @@ class Interrupted:
 
 @dataclass(frozen=True, slots=True)
 class InputEnded:
-    """Ctrl-D in an empty line, or the terminal is gone (``gone``)."""
+    """Ctrl-D in an empty line, or the terminal was closed (``gone``)."""
 
     gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ExpandRequested:
-    """What was shown folded is to be opened."""
+    """The operator wants to see the hidden reasoning, or to answer the waiting question."""
 
 
 INDENT, BETWEEN = "  ", " · "
@@ -290,10 +292,10 @@ Input = TextEntered | Interrupted | InputEnded | ExpandRequested
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An answer that is offered: the key that gives it, and its meaning.
+    """An offered answer: its key and its meaning.
 
-    ``at_once``: the key alone answers where the terminal reports single keys; else Enter confirms it. ``group`` is the
-    heading of the row that it belongs to.
+    With ``at_once`` the key alone answers if the terminal reports single keys; otherwise Enter confirms it. ``group``
+    is the heading of its row.
     """
 
     key: str
@@ -304,10 +306,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class SurfaceQuestion:
-    """A question to the operator: what to show, what to put before the answer, and what the answer begins with.
+    """A question to the operator: its lines, the label of the answer, and the initial text of the answer.
 
-    ``check`` says what is wrong with an answer, which is then asked for again; empty: nothing is. ``follows``: it goes
-    on with a question that was just answered. ``choices`` are shown as a menu below the lines.
+    ``check`` returns why an answer is invalid, which is then asked for again; empty if it is valid. ``follows``: the
+    question continues one that was just answered. ``choices`` are shown as a menu below the lines.
     """
 
     lines: tuple[Line, ...]
@@ -341,7 +343,7 @@ def choice_rows(choices: Sequence[Choice], width: int) -> list[list[int]]:
 
 
 def choice_lines(choices: Sequence[Choice], width: int, selected: int | None = None) -> list[Line]:
-    """Draw choices; the selected one is marked. Pure."""
+    """Return the choices as lines, with the selected one marked. Pure."""
     lines: list[Line] = []
     for row in choice_rows(choices, width):
         spans: list[Span] = [Span(INDENT)]
@@ -358,97 +360,97 @@ def choice_lines(choices: Sequence[Choice], width: int, selected: int | None = N
 
 
 class QuestionSurface(ABC):
-    """A terminal at which the operator is asked."""
+    """A terminal that can ask the operator."""
 
     @abstractmethod
     async def ask(self, asking: SurfaceQuestion) -> str | None:
-        """The operator's answer; None when they gave none. One question is shown at a time.
+        """Ask the operator and return the answer, or None without one; one question is shown at a time.
 
-        What was typed before the question was shown is no answer to it.
+        Typeahead from before the question was shown is not an answer.
         """
 
     @abstractmethod
     def show(self, *lines: Line) -> None:
-        """Lines that stay."""
+        """Print lines."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """Columns."""
+        """The width in columns."""
 
 
 class Surface(QuestionSurface):
-    """A terminal: what has been said stays above, what goes on is shown below it, and the operator types at its end."""
+    """The prompt's terminal: printed lines above, running work below them, and the input at the end."""
 
     theme: Theme
 
     @abstractmethod
     def serve(self) -> AbstractAsyncContextManager[None]:
-        """The prompt is there inside."""
+        """Show the prompt while the context is open."""
 
     @abstractmethod
     def inputs(self) -> AsyncIterator[Input]:
-        """What the operator does, one after the other."""
+        """Iterate over the operator's inputs in order."""
 
     @abstractmethod
     def answer(self, text: str) -> None:
-        """A piece of the assistant's words, as it comes."""
+        """Show a piece of the model's response."""
 
     @abstractmethod
     def answer_ended(self) -> None:
-        """The answer is whole, or will not become it."""
+        """Finish the current response, complete or not."""
 
     @abstractmethod
     def live(self, lines: Sequence[Line]) -> None:
-        """What goes on, in place of what went on before; a terminal that cannot does nothing."""
+        """Replace the lines about running work; does nothing in line mode."""
 
     @property
     @abstractmethod
     def is_live(self) -> bool:
-        """Whether :meth:`live` shows anything; else what a command writes is shown as it comes."""
+        """Whether :meth:`live` shows anything; otherwise output is printed as it arrives."""
 
     @abstractmethod
     def status(self, line: Line) -> None:
-        """The state of everything in one line; a terminal that cannot does nothing."""
+        """Show the status line; does nothing in line mode."""
 
     @abstractmethod
     def dismiss(self) -> bool:
-        """Give up the question that is shown; False when there is none."""
+        """Cancel the shown question; return False if there is none."""
 
     @abstractmethod
     def clear(self) -> bool:
-        """Forget what is typed and was not entered; False when there is nothing, or it is not known."""
+        """Clear the typed line; return False if it is empty or unknown."""
 
     @abstractmethod
     def restyle(self, theme: Theme) -> None:
-        """Draw with another theme from now on."""
+        """Use another theme from now on."""
 
     @abstractmethod
     def ready(self, *, busy: bool) -> None:
-        """Whether something is being worked on: a terminal without a status line shows its prompt when not."""
+        """Report whether work is running; in line mode, the prompt is shown when it is not."""
 
     @abstractmethod
     async def lend(self, work: Callable[[], Awaitable[None]]) -> None:
         """Give the terminal away while ``work`` runs."""
 
 
-# -- What the operator does, in the order in which they did it, until somebody works on it.
+# -- The queue of the operator's inputs.
 
 
 class Inputs:
-    """A queue with one reader. It keeps everything, also what is done before there is a reader."""
+    """A queue of inputs with one reader, which keeps inputs from before there is a reader."""
 
     def __init__(self) -> None:
         self._waiting: deque[Input] = deque()
         self._more = anyio.Event()
 
     def put(self, what: Input) -> None:
-        """The operator has done that."""
+        """Add an input."""
         self._waiting.append(what)
         self._more.set()
 
     async def taken(self) -> AsyncIterator[Input]:
-        """One after the other, without end."""
+        """Iterate over inputs without end."""
         while True:
             while self._waiting:
                 yield self._waiting.popleft()
@@ -456,28 +458,27 @@ class Inputs:
             await self._more.wait()
 
 
-# -- The terminal that is written to: all of a text, however slowly it takes it, until it is gone.
+# -- A non-blocking writer to the terminal.
 #
-# A terminal takes nothing while its emulator or its link stands, or somebody has pressed Ctrl-S. What is written
-# then is kept, and a task of its own writes it later: the time limits of commands must not stand still with the
-# terminal.
+# A terminal accepts no output while its emulator or connection is unresponsive, or after Ctrl-S. Output is then kept
+# and written later by a task of its own, so that timeouts of commands do not wait for the terminal.
 
 
 MAX_BUFFERED_BYTES = 1 << 20
-"""Bytes that are kept for a terminal that takes nothing; what comes then is not shown."""
+"""Bytes that are kept for an unresponsive terminal; further output is dropped."""
 FLUSH_TIMEOUT = 1.0
-"""Seconds that the last words may take."""
+"""Seconds for writing the last output."""
 
 
 class TerminalWriter:
-    """A stream on a terminal. Once the terminal is gone, it takes everything and shows nothing.
+    """A text stream on a terminal; after the terminal was closed, it discards output.
 
-    Who shares the terminal finds it as it was: one that blocks is written to through a description of our own that
-    does not.
+    It writes through its own non-blocking open file description, so that other users of the terminal are not affected.
 
     Args:
-        gone: is called once, when the terminal is gone.
-        caught_up: is called when all that waited was written.
+        descriptor: The terminal.
+        gone: Called once, when the terminal was closed.
+        caught_up: Called when all waiting output was written.
     """
 
     encoding = "utf-8"
@@ -497,11 +498,11 @@ class TerminalWriter:
 
     @property
     def behind(self) -> bool:
-        """It has not taken all yet."""
+        """Whether output is waiting."""
         return bool(self._waiting)
 
     def write(self, text: str) -> int:
-        """Write what it takes now, and keep the rest for :meth:`run`."""
+        """Write what the terminal accepts now, and keep the rest for :meth:`run`."""
         if len(self._waiting) > MAX_BUFFERED_BYTES:
             self._left_out += text.count("\n")
         elif self._open:
@@ -510,7 +511,7 @@ class TerminalWriter:
         return len(text)
 
     async def run(self) -> None:
-        """Write what waits, as the terminal takes it."""
+        """Write waiting output as the terminal accepts it."""
         while True:
             while not self._waiting:
                 self._more = anyio.Event()
@@ -521,17 +522,17 @@ class TerminalWriter:
                 self._caught_up()
 
     async def drained(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        """Wait until all is written, the terminal is gone, or ``given_up``, which :meth:`look` asks."""
+        """Wait until all is written, the terminal was closed, or ``given_up`` returns True after :meth:`look`."""
         while self._waiting and not given_up():
             await self._looked.wait()
 
     def look(self) -> None:
-        """Let everybody who waits see whether there is a reason any more."""
+        """Make waiting :meth:`drained` calls check their conditions again."""
         self._looked.set()
         self._looked = anyio.Event()
 
     async def finish(self) -> None:
-        """Write the last words, after :meth:`run` was ended; a terminal that takes nothing is not waited for."""
+        """Write the last output after :meth:`run` has ended, without waiting for an unresponsive terminal."""
         with anyio.move_on_after(FLUSH_TIMEOUT, shield=True):
             while self._waiting:
                 await anyio.wait_writable(self._own)
@@ -539,7 +540,7 @@ class TerminalWriter:
         self._waiting.clear()
 
     def _push(self) -> None:
-        """Write as much as it takes."""
+        """Write as much as the terminal accepts."""
         try:
             while self._waiting:
                 del self._waiting[: os.write(self._own, self._waiting)]
@@ -555,23 +556,23 @@ class TerminalWriter:
 
     def _report_dropped_output(self) -> None:
         if self._left_out and not self._waiting:
-            self._waiting += f"· {self._left_out} lines are not shown: the terminal took nothing\r\n".encode()
+            self._waiting += f"· {self._left_out} lines are not shown: the terminal was unresponsive\r\n".encode()
             self._left_out = 0
 
     def flush(self) -> None:
-        """What waits is written by :meth:`run`."""
+        """Do nothing; :meth:`run` writes waiting output."""
 
     def fileno(self) -> int:
-        """The terminal."""
+        """Return the terminal's descriptor."""
         return self._descriptor
 
     def isatty(self) -> bool:
-        """It is one."""
+        """Return True."""
         return True
 
 
 def _opened_again(descriptor: int) -> int:
-    """The same terminal, non-blocking for us alone until we end; the descriptor itself where that cannot be had."""
+    """Return a new non-blocking descriptor of the terminal, or the same descriptor if it cannot be opened."""
     try:
         own = os.open(os.ttyname(descriptor), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""What happens in a conversation, and each call in it, as lines that the operator sees."""
+"""The events of a conversation and its calls, as lines for the operator."""
 
 from __future__ import annotations
 
@@ -56,8 +56,7 @@ __all__ = [
 ]
 
 
-# -- Calls of tools as the operator sees them: what runs where, the last of what it writes, and what came of it.
-# Pure.
+# -- Tool calls: what runs where, the end of its output, and its outcome. Pure.
 
 
 SUBJECTS: Final = (
@@ -73,21 +72,21 @@ SUBJECTS: Final = (
     "text",
     "job_id",
 )
-"""The arguments that say most of what a call is about, the first one that there is."""
+"""Arguments that describe a call, in order of preference."""
 SHOWN_SUBJECT = 200
 KEPT = 400
-"""Lines of output that are kept of a running call."""
+"""Lines of output that are kept for a running call."""
 LONGEST_LINE = 2000
 SHOWN_LINE = 400
-"""Characters of a line of output below a call: more would only push the rest off the screen."""
+"""Maximum number of characters of an output line below a call."""
 TAIL = 4
-"""Lines of output below a call that has ended."""
+"""Lines of output below a completed call."""
 TAIL_OF_FAILURE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class StatusGlyphs:
-    """The signs before lines."""
+    """The signs at the start of lines."""
 
     runs: str = "▸"
     done: str = "●"
@@ -101,7 +100,7 @@ PLAIN: Final = StatusGlyphs("*", "*", "x", "-", "?", "|")
 
 
 def subject_of(call: ToolCall) -> str:
-    """What a call is about, in one line that may hold anything."""
+    """Return a description of a call in one line, not escaped."""
     arguments = call.arguments
     if isinstance(arguments, str):
         return arguments
@@ -120,17 +119,17 @@ def _first_line(text: str) -> str:
 
 
 class Output:
-    """What a command has written, as lines; the older ones are forgotten."""
+    """The last lines of a command's output."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._open = ""
         self.count = 0
-        """Lines that there were."""
+        """Number of lines so far."""
         self.missed = 0
 
     def add(self, text: str, missed: int = 0) -> list[str]:
-        """Take more of it; returns the lines that are whole now."""
+        """Add output and return the lines that are complete now."""
         self.missed += missed
         whole, newline, rest = (self._open + text).rpartition("\n")
         self._open = rest[-LONGEST_LINE:]
@@ -141,27 +140,27 @@ class Output:
 
     @property
     def rest(self) -> str:
-        """The line that has no end yet."""
+        """The incomplete last line."""
         return output_lines(self._open)[-1]
 
     def last(self, number: int) -> list[str]:
-        """The last lines, with the one that has no end."""
+        """Return the last lines, including an incomplete one."""
         lines = [*self._lines, *([self.rest] if self.rest.strip() else [])]
         return lines[-number:] if number > 0 else []
 
 
 @dataclass
 class RunningCall:
-    """A call that was requested and has not ended."""
+    """A call that was requested and is not completed."""
 
     call: ToolCall
     started: float
     output: Output = field(default_factory=Output)
     asks: bool = False
-    """It waits for an answer of the operator."""
+    """Whether it waits for the operator's answer."""
 
     def lines(self, now: float, marks: StatusGlyphs, tail: int) -> list[Line]:
-        """What is shown while it runs."""
+        """Return the lines shown while the call runs."""
         state = "waits for your answer" if self.asks else f"{now - self.started:.0f} s"
         head = line(
             Span(f"{marks.runs} ", "accent"),
@@ -181,7 +180,7 @@ def _title(call: ToolCall) -> tuple[Span, ...]:
 
 
 def completed(outcome: CallOutcome, output: Output | None, marks: StatusGlyphs, *, tail: int = TAIL) -> list[Line]:
-    """What stays of a call that has ended: what it was, how it ended, and the last lines of what it wrote."""
+    """Return the lines for a completed call: its description, its outcome, and the end of its output."""
     word, role = _ending(outcome)
     failed = role == "error"
     head = line(
@@ -196,7 +195,7 @@ def completed(outcome: CallOutcome, output: Output | None, marks: StatusGlyphs, 
 
 def _times(outcome: CallOutcome) -> str:
     ran = f" · {outcome.running:.1f} s" if outcome.running >= 0.05 else ""
-    return f"{ran} · waited {outcome.waited:.0f} s for leave" if outcome.waited >= 1 else ran
+    return f"{ran} · waited {outcome.waited:.0f} s for approval" if outcome.waited >= 1 else ran
 
 
 def _below(outcome: CallOutcome, output: Output | None, marks: StatusGlyphs, number: int) -> list[Line]:
@@ -209,17 +208,17 @@ def _below(outcome: CallOutcome, output: Output | None, marks: StatusGlyphs, num
     else:
         every = [one for one in output_lines(outcome.result.text) if one.strip()]
         shown, left = every[:number], 0
-    more = [line(Span(f"  {marks.below} … {left} lines before these", "dim"))] if left > 0 and number else []
+    more = [line(Span(f"  {marks.below} … {left} earlier lines", "dim"))] if left > 0 and number else []
     return [*more, *(line(Span(f"  {marks.below} {cut_line(one)}", "dim")) for one in shown)]
 
 
 def cut_line(text: str) -> str:
-    """A line of output as it is shown: its beginning, and a mark that there is more. Pure."""
+    """Return a line of output, truncated for display. Pure."""
     return text if len(text) <= SHOWN_LINE else f"{text[:SHOWN_LINE]}…"
 
 
 def _written(outcome: CallOutcome, output: Output, number: int) -> list[str]:
-    """The last lines; of a flood those that came as progress are not the last ones, and the result has them."""
+    """Return the last lines of output, from the result if it has them, as progress may be incomplete."""
     data = outcome.result.data
     facts: JsonObject = data if isinstance(data, Mapping) else {}
     stdout = facts.get("stdout")
@@ -237,7 +236,7 @@ def _ending(outcome: CallOutcome) -> tuple[str, Role]:
         case CallStatus.CANCELLED:
             return "cancelled", "warn"
         case CallStatus.TIMEOUT:
-            return "its time was over", "error"
+            return "timed out", "error"
         case CallStatus.UNKNOWN:
             return "outcome unknown", "error"
         case _:
@@ -247,37 +246,39 @@ def _ending(outcome: CallOutcome) -> tuple[str, Role]:
 def _result(outcome: CallOutcome, facts: JsonObject) -> tuple[str, Role]:
     code = facts.get("exit_code")
     if facts.get("status") == "running":
-        return f"runs on as job {_text(facts.get('job_id'))}", "warn"
+        return f"still running as job {_text(facts.get('job_id'))}", "warn"
     if isinstance(code, int):
         return f"exit code {code}", "ok" if code == 0 else "error"
     if outcome.result.is_error or outcome.status is CallStatus.ERROR:
         return one_line(outcome.result.error_code, 40) or "failed", "error"
-    return "from memory" if outcome.cached else "done", "ok"
+    return "cached" if outcome.cached else "done", "ok"
 
 
 def _text(value: Json) -> str:
     return one_line(str(value), 40)
 
 
-# -- What happens in a conversation, as the operator sees it: events in, lines on a surface out.
+# -- The view of a conversation: events in, lines on a surface out.
 
 
 log = logging.getLogger(__name__)
 TAILS = 8
-"""Lines of output of all running calls together."""
+"""Maximum total number of output lines of running calls."""
 SHOWN_PLAIN = 30
-"""Lines of one call that are shown as they come where nothing is drawn over."""
+"""Maximum number of output lines of a call that are shown as they arrive in line mode."""
 WORDS = (RequestStarted, AnswerDelta, ReasoningDelta, AnswerCompleted, ModelRetry)
-"""What happens between an agent and its model."""
+"""Events between an agent and its model."""
 
 
 class EventView:
-    """Shows events. Its reader calls :meth:`heard` with each, and :meth:`tick` while :attr:`moving`.
+    """View of events on a surface; call :meth:`heard` with each event, and :meth:`tick` while :attr:`moving`.
 
     Args:
-        show_reasoning: what the model thinks is shown as it comes, instead of one line that can be opened.
-        words: is called with the assistant's words alone, as they come.
-        state: says in a few words how the target is.
+        surface: Where to show events.
+        show_reasoning: Whether to show the model's reasoning as it arrives, instead of one line that can be expanded.
+        words: Called with the model's text as it arrives.
+        state: Returns a short description of the target's state.
+        clock: Returns the time in seconds.
     """
 
     def __init__(
@@ -306,7 +307,7 @@ class EventView:
         self._waited: set[int] = set()
         self._ended: set[str] = set()
         self.jobs: dict[str, str] = {}
-        """Jobs that this prompt left running, with their commands."""
+        """The running jobs of this prompt: their IDs and commands."""
         self._reactions: dict[type[Event], Callable[..., None]] = {
             TurnStarted: self._turn_started,
             RequestStarted: self._request_started,
@@ -323,25 +324,23 @@ class EventView:
             PromptQueued: self._prompt_queued,
             JobStarted: self._job_started,
             JobExited: self._job_exited,
-            SubagentStarted: lambda event: self.note(f"agent {event.agent_id} begins: {event.title or event.prompt}"),
+            SubagentStarted: lambda event: self.note(f"agent {event.agent_id} starts: {event.title or event.prompt}"),
             SubagentCompleted: self._subagent_completed,
             TodoChanged: self._todos,
-            ConversationCompacted: lambda event: self.note(
-                f"older messages were put together: {event.before} messages are {event.after} now"
-            ),
-            ModelChanged: lambda event: self.note(f"model {event.name} ({event.model}) answers from now on"),
+            ConversationCompacted: lambda event: self.note(f"compacted {event.before} messages into {event.after}"),
+            ModelChanged: lambda event: self.note(f"switched to model {event.name} ({event.model})"),
             AgentPaused: self._paused,
             AgentResumed: lambda event: self.note(f"resumed by {event.by}"),
             Notice: lambda event: self.note(event.text, "warn"),
             InternalFailure: self._failed,
         }
 
-    # -- what it is told
+    # -- events
 
     def heard(self, event: Event) -> None:
-        """Show an event. Of sub-agents the calls are shown; their words are for the agent that they work for.
+        """Show an event; of sub-agents only the calls, as their text is for the parent agent.
 
-        What cannot be shown is said, and harms nothing but the view.
+        An event that cannot be shown is reported and does no other harm.
         """
         reaction = self._reactions.get(type(event))
         if reaction is None or (event.parent_call and isinstance(event, WORDS)):
@@ -350,49 +349,49 @@ class EventView:
             reaction(event)
             self.tick()
         except Exception as error:
-            log.debug("an event could not be shown", exc_info=True)
-            self.note(f"{type(event).__name__} could not be shown: {type(error).__name__}: {error}", "error")
+            log.debug("cannot show an event", exc_info=True)
+            self.note(f"cannot show {type(event).__name__}: {type(error).__name__}: {error}", "error")
 
     def heard_of_jobs(self, event: Event) -> None:
-        """Take note of what the operator's own commands leave running."""
+        """Show job events of the operator's own commands."""
         if isinstance(event, JobStarted | JobExited):
             self.heard(event)
 
     def changed(self, call: ToolCall) -> None:
-        """A call that waits for an approval will run as the operator changed it."""
+        """Replace a call that waits for approval by the one that the operator changed."""
         if call.call_id in self._running:
             self._running[call.call_id].call = call
             self.tick()
 
     def tick(self) -> None:
-        """Show again what changes with time."""
+        """Update the lines that change with time."""
         self._surface.live(self._going_on())
 
     @property
     def moving(self) -> bool:
-        """Something is shown that changes with time."""
+        """Whether lines are shown that change with time."""
         return bool(self._running) or self._asked_at is not None
 
     def note(self, text: str, role: Role = "dim") -> None:
-        """Say something in a line of its own."""
+        """Show a notice in lines of its own."""
         rows = [row for one in printable(text).split("\n") for row in wrapped(one, self._surface.width - 3)]
         signs = (f"{self._marks.note} ", *["  "] * len(rows))
         self._surface.show(*(line(Span(sign + row, role)) for sign, row in zip(signs, rows, strict=False)))
 
     def begins(self, text: str) -> None:
-        """Say that what was entered a while ago is worked on now: other things have been shown since."""
+        """Show that work on an earlier input starts now."""
         self.note(f"now: {one_line(text, 200)}", "accent")
 
     def open_reasoning(self) -> None:
-        """Show what the model thought last."""
+        """Show the model's last reasoning."""
         thought = (self._reasoning or self._thought).strip()
         if not thought:
-            self.note("there is nothing to open")
+            self.note("there is no reasoning to show")
             return
         lines = printable(thought).split("\n")
         self._surface.show(*(line(Span(f"{self._marks.below} {one}", "quote")) for one in lines))
 
-    # -- what goes on
+    # -- running work
 
     def _going_on(self) -> list[Line]:
         now = self._clock()
@@ -409,7 +408,7 @@ class EventView:
         if self._notice:
             return line(Span(f"{self._marks.note} {self._notice}", "warn"))
         state = "answering" if self._answered else "thinking"
-        folded = f" · {len(self._reasoning)} characters of reasoning, Ctrl-O opens it" if self._reasoning else ""
+        folded = f" · {len(self._reasoning)} characters of reasoning, Ctrl-O shows it" if self._reasoning else ""
         return line(Span(f"{self._marks.note} {state} · {seconds:.0f} s{folded}", "dim"))
 
     # -- the model
@@ -457,7 +456,7 @@ class EventView:
         else:
             self._thought = self._reasoning
             seconds = self._clock() - (self._asked_at or self._clock())
-            how = "; Ctrl-O opens it" if self._surface.is_live else ""
+            how = "; Ctrl-O shows it" if self._surface.is_live else ""
             self._surface.show(line(Span(f"{self._marks.note} thought for {seconds:.0f} s{how}", "dim")))
         self._reasoning = ""
 
@@ -475,8 +474,8 @@ class EventView:
         self._surface.answer_ended()
         self._reasoning, self._answered = "", False
         if began:
-            self.note("the answer above was cut off and does not count", "warn")
-        self._notice = f"{one_line(event.reason)}; asked again in {event.seconds:.0f} s (attempt {event.attempt})"
+            self.note("the response above was interrupted and discarded", "warn")
+        self._notice = f"{one_line(event.reason)}; retrying in {event.seconds:.0f} s (attempt {event.attempt})"
         self.note(self._notice, "warn")
 
     def _turn_completed(self, event: TurnCompleted) -> None:
@@ -490,10 +489,10 @@ class EventView:
             self._surface.show(line())
 
     def _say_how_it_ended(self, event: TurnCompleted) -> None:
-        words = {"cancelled": "the turn was cancelled", "failed": "the turn failed", "limit": "the turn was ended"}
+        words = {"cancelled": "the turn was cancelled", "failed": "the turn failed", "limit": "the turn was stopped"}
         reason = f": {event.failure}" if event.failure else ""
         state = self._state() if event.status == "cancelled" else ""
-        left = f". The target now: {state}" if state else ""
+        left = f". Current state of the target: {state}" if state else ""
         self.note(f"{words[event.status]}{reason}{left}", "warn" if event.status == "cancelled" else "error")
 
     # -- calls
@@ -545,14 +544,14 @@ class EventView:
     def _job_started(self, event: JobStarted) -> None:
         self.jobs[event.job_id] = event.command
         self._ended.discard(event.job_id)
-        self.note(f"job {event.job_id} runs on in the background: {one_line(event.command, 120)}")
+        self.note(f"job {event.job_id} is running in the background: {one_line(event.command, 120)}")
 
     def _job_exited(self, event: JobExited) -> None:
-        if event.job_id in self._ended:  # a conversation and the prompt itself may both have watched it
+        if event.job_id in self._ended:  # the conversation and the prompt may both watch it
             return
         self._ended.add(event.job_id)
         command = self.jobs.pop(event.job_id, "")
-        how = "nobody knows how" if event.exit_code is None else f"exit code {event.exit_code}"
+        how = "outcome unknown" if event.exit_code is None else f"exit code {event.exit_code}"
         self.note(f"job {event.job_id} has ended: {how}  {one_line(command, 120)}".rstrip(), "accent")
 
     def _subagent_completed(self, event: SubagentCompleted) -> None:
@@ -561,11 +560,11 @@ class EventView:
     def _todos(self, event: TodoChanged) -> None:
         todos = event.todos if isinstance(event.todos, list) else []
         done = [one for one in todos if isinstance(one, dict) and one.get("status") in ("completed", "done")]
-        self.note(f"things to do: {len(done)} of {len(todos)} done")
+        self.note(f"todos: {len(done)} of {len(todos)} done")
 
     def _paused(self, event: AgentPaused) -> None:
-        self.note(f"paused by {event.by}{f': {event.reason}' if event.reason else ''}; /resume goes on", "warn")
+        self.note(f"paused by {event.by}{f': {event.reason}' if event.reason else ''}; /resume resumes", "warn")
 
     def _failed(self, event: InternalFailure) -> None:
-        if not event.call_id:  # else the end of the call says it
+        if not event.call_id:  # else the completed call shows it
             self.note(event.message, "error")

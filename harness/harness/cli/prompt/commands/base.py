@@ -1,4 +1,4 @@
-"""What a slash command is, what it works with, how its arguments are read, and where it prints."""
+"""The base of slash commands: their context, arguments and output."""
 
 from __future__ import annotations
 
@@ -46,46 +46,46 @@ __all__ = [
 ]
 
 
-# -- What slash commands work with: the session at the prompt, and the seams to whoever shows it.
+# -- The context of slash commands, and the interfaces to the prompt.
 
 
 class Output(ABC):
-    """Where commands print. It makes texts printable: commands hand them over as they are."""
+    """The output of slash commands; it escapes texts, so commands pass them unchanged."""
 
     @abstractmethod
     def say(self, *lines: str) -> None:
-        """Lines of a result."""
+        """Print lines of a result."""
 
     @abstractmethod
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table; one without rows is its headers alone."""
+        """Print a table; without rows, only its headers."""
 
     @abstractmethod
     def warn(self, text: str) -> None:
-        """One line that says what is wrong, and what to do."""
+        """Print one line about a problem and its remedy."""
 
 
 class PromptActions(ABC):
-    """What the loop at the prompt does for commands."""
+    """The actions of the prompt's loop for slash commands."""
 
     @abstractmethod
     def leave(self) -> None:
-        """End the prompt, in order, when the command is done."""
+        """End the prompt after the command."""
 
     @abstractmethod
     async def open_session(self, session_id: str | None) -> None:
-        """Go on with a stored conversation, or with None begin a new one; the one that was open is closed first.
+        """Resume a stored conversation, or start a new one for None, then close the previous one.
 
         Raises:
-            HarnessError: it cannot be opened; the one that was open goes on.
+            HarnessError: It cannot be opened; the previous one stays open.
         """
 
     @abstractmethod
     async def use_model(self, profile: ModelProfile) -> None:
-        """Begin a conversation with a model, where there was none to talk to.
+        """Start a conversation with a model, if none is open.
 
         Raises:
-            HarnessError: it cannot be opened.
+            HarnessError: It cannot be opened.
         """
 
     @abstractmethod
@@ -93,29 +93,29 @@ class PromptActions(ABC):
         """Give the terminal to a client of the tmux session until it detaches.
 
         Raises:
-            UnsupportedOperation: there is no tmux session, or no terminal to give.
+            UnsupportedOperation: There is no tmux session.
         """
 
     @property
     @abstractmethod
     def themes(self) -> tuple[str, ...]:
-        """The names of the themes that there are."""
+        """The names of the available themes."""
 
     @property
     @abstractmethod
     def theme(self) -> str:
-        """The theme that is used."""
+        """The name of the current theme."""
 
     @abstractmethod
     def set_theme(self, name: str) -> None:
-        """Use another theme: one of :attr:`themes`."""
+        """Use another theme, one of :attr:`themes`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptContext:
-    """The session at the prompt, as it is when a command begins. The loop makes one for each command.
+    """The state of the prompt when a command starts; the loop creates one for each command.
 
-    Without a model ``agent`` is None; ``executor`` is then that of the operator's own commands.
+    Without a model ``agent`` is None; ``executor`` is then that of the operator's commands.
     """
 
     execution: ExecutionContext
@@ -125,47 +125,47 @@ class PromptContext:
     output: Output
     front: PromptActions
     deadlines: Deadlines
-    """One for the life of the prompt."""
+    """The deadlines, which live as long as the prompt."""
     agent: Agent | None = None
     models: ModelTable | None = None
-    """None when the settings of models are wrong."""
+    """None if the model settings are invalid."""
     store: ConversationStore | None = None
-    """None when conversations are not stored."""
+    """None if conversations are not stored."""
 
 
-# -- Where slash commands print: on the surface of the prompt.
+# -- Output on the prompt's surface.
 
 
 GAP = 2
 NARROW = 20
-"""Columns below which nothing is put into lines of its own."""
+"""Minimum width in columns for wrapping the last column of a table."""
 
 
 class SurfaceOutput(Output):
-    """See the module. Texts may be anything; what a terminal would obey is spelled out."""
+    """Output on the prompt's surface, with control characters escaped."""
 
     def __init__(self, surface: Surface) -> None:
         self._surface = surface
 
     def say(self, *lines: str) -> None:
-        """Lines of a result."""
+        """Print lines of a result."""
         parts = (line(part) for one in lines for part in printable(one).split("\n"))
         self._surface.show(*(row for part in parts for row in folded(part, self._surface.width - 1)))
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table in aligned columns; the last one goes on below itself where the terminal ends."""
+        """Print a table in aligned columns; the last column wraps at the terminal's width."""
         cells = [[one_line(cell) for cell in row] for row in (headers, *rows)]
         widths = [max(len(row[column]) for row in cells) for column in range(len(headers) - 1)]
         head, *below = (_row(row, widths, self._surface.width) for row in cells)
         self._surface.show(*(line(Span(one, "title")) for one in head), *(line(one) for row in below for one in row))
 
     def warn(self, text: str) -> None:
-        """One line that says what is wrong, and what to do."""
+        """Print one line about a problem and its remedy."""
         self._surface.show(*folded(line(Span(one_line(text), "warn")), self._surface.width - 1))
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], width: int) -> list[str]:
-    """One row as lines. Pure."""
+    """Return one row of a table as lines. Pure."""
     before = "".join(cell.ljust(room + GAP) for cell, room in zip(cells, widths, strict=False))
     room = width - len(before)
     if room < NARROW or len(cells[-1]) <= room:
@@ -174,7 +174,7 @@ def _row(cells: Sequence[str], widths: Sequence[int], width: int) -> list[str]:
     return [f"{before}{first}", *(f"{' ' * len(before)}{one}" for one in more)]
 
 
-# -- ``/timeout``: things that are ended when their time is over.
+# -- Deadlines of ``/timeout``.
 
 
 log = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Something that is to end at ``at``, on the clock of :func:`anyio.current_time`."""
+    """A thing to end at the time ``at`` of :func:`anyio.current_time`."""
 
     what: str
     at: float
@@ -190,20 +190,20 @@ class Deadline:
 
 
 class Deadlines:
-    """One for each thing at most; a later one replaces it. They live as long as the prompt."""
+    """The deadlines of the prompt, at most one for each thing; a later one replaces it."""
 
     def __init__(self, tasks: BackgroundTasks) -> None:
         self._tasks = tasks
         self._set: dict[str, Deadline] = {}
 
     def set(self, what: str, seconds: float, end: Callable[[], Awaitable[None]]) -> None:
-        """Call ``end`` after so many seconds, unless it is dropped before."""
+        """Call ``end`` after that many seconds, unless the deadline is dropped before."""
         self.drop(what)
         deadline = self._set[what] = Deadline(what, anyio.current_time() + seconds)
         self._tasks.start_soon(self._wait, deadline, end)
 
     def drop(self, what: str) -> bool:
-        """Take it back; whether there was one."""
+        """Drop the deadline of a thing and return whether there was one."""
         known = self._set.pop(what, None)
         if known is not None:
             known.scope.cancel()
@@ -211,7 +211,7 @@ class Deadlines:
 
     @property
     def all(self) -> tuple[Deadline, ...]:
-        """Those that are set, the nearest first."""
+        """The pending deadlines, nearest first."""
         return tuple(sorted(self._set.values(), key=lambda one: one.at))
 
     async def _wait(self, deadline: Deadline, end: Callable[[], Awaitable[None]]) -> None:
@@ -219,37 +219,37 @@ class Deadlines:
             await anyio.sleep_until(deadline.at)
             if self._set.get(deadline.what) is deadline:
                 del self._set[deadline.what]
-                with anyio.CancelScope(shield=True):  # what is begun is done, also when it is replaced meanwhile
+                with anyio.CancelScope(shield=True):  # not interrupted, even if replaced meanwhile
                     await self._end(deadline, end)
 
     async def _end(self, deadline: Deadline, end: Callable[[], Awaitable[None]]) -> None:
         try:
             await end()
-        except Exception as error:  # the prompt is worth more than one of its deadlines
-            log.warning("%s could not be ended: %s", deadline.what, error)
+        except Exception as error:  # a failed deadline must not end the prompt
+            log.warning("cannot end %s: %s", deadline.what, error)
 
 
-# -- What a slash command is, and how its arguments are read.
+# -- Slash commands and their arguments.
 
 
 COMMAND_SHOWN = 60
-"""Characters of a command in a list."""
+"""Maximum number of characters of a command in a list."""
 
 
 class BadArguments(HarnessError):
-    """What stands after a command's name means nothing to it."""
+    """The arguments of a slash command are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A word that could come next, and what it is."""
+    """A possible next word and its description."""
 
     text: str
     about: str = ""
 
 
 class SlashCommand(ABC):
-    """One command. It keeps nothing between its runs."""
+    """A slash command; it has no state between its runs."""
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -262,39 +262,45 @@ class SlashCommand(ABC):
 
     @abstractmethod
     async def run(self, context: PromptContext, args: str) -> None:
-        """Do it. ``args`` is what stands after the name, without spaces around it.
+        """Run the command.
+
+        Args:
+            context: The state of the prompt.
+            args: The text after the command's name, without surrounding spaces.
 
         Raises:
-            BadArguments: the arguments mean nothing.
-            HarnessError: it could not be done; whoever called it shows why.
+            BadArguments: The arguments are invalid.
+            HarnessError: The command failed; the caller shows the reason.
         """
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """What the next word could be, after these. Never waits, and never asks the target."""
+        """Return possible next words after these, without waiting and without asking the target."""
         return ()
 
     def refused_in_turn(self, args: str) -> bool:
-        """Whether it cannot run while a turn does."""
+        """Return whether the command cannot run during a turn."""
         return False
 
     def may_wait(self, args: str) -> bool:
-        """Whether it may wait for long, so that other commands run meanwhile."""
+        """Return whether the command may take long, so that other commands run meanwhile."""
         return False
 
     @property
     def synopsis(self) -> str:
-        """How it is written: ``/kill ID``."""
+        """The command's syntax: ``/kill ID``."""
         return f"/{self.name} {self.usage}".rstrip()
 
 
 def agent_of(context: PromptContext) -> Agent:
-    """The agent.
+    """Return the agent.
 
     Raises:
-        HarnessError: there is none, for want of a model.
+        HarnessError: There is none, because no model is available.
     """
     if context.agent is None:
-        raise HarnessError("there is no model at this prompt", hint="harness models says how to configure one")
+        raise HarnessError(
+            "no model is available at this prompt", hint="'harness models' explains how to configure one"
+        )
     return context.agent
 
 
@@ -302,22 +308,22 @@ def no_arguments(args: str) -> None:
     """Refuse arguments of a command that takes none.
 
     Raises:
-        BadArguments: there are some.
+        BadArguments: There are arguments.
     """
     if args:
-        raise BadArguments(f"it takes no arguments, and {args!r} is one")
+        raise BadArguments(f"unexpected argument {args!r}")
 
 
 def one_of(word: str, known: Iterable[str], what: str) -> str:
-    """The word, when it is one of those that are known.
+    """Return the word if it is one of the known ones.
 
     Raises:
-        BadArguments: it is not; the nearest one is named.
+        BadArguments: It is not; the message suggests the nearest one.
     """
     names = tuple(known)
     if word in names:
         return word
-    from difflib import get_close_matches  # for mistakes only
+    from difflib import get_close_matches  # slow to import, needed for errors only
 
     close = get_close_matches(word, names, n=1)
     advice = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names) or 'none'}"
@@ -325,7 +331,7 @@ def one_of(word: str, known: Iterable[str], what: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: ``12 s``, ``4 min``, ``2 h 5 min``. Pure."""
+    """Return a duration for display: ``12 s``, ``4 min``, ``2 h 5 min``. Pure."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
@@ -335,18 +341,18 @@ def duration(seconds: float) -> str:
 
 
 def moment(seconds: float | None) -> str:
-    """A time of the clock, as this machine writes it; nothing when there is none."""
+    """Return a point in time in local time; empty for None."""
     return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def brief(text: str, limit: int = COMMAND_SHOWN) -> str:
-    """The first line of a text, cut. Pure."""
+    """Return the first line of a text, truncated. Pure."""
     first, *more = text.strip().splitlines() or [""]
     return first if len(first) <= limit and not more else f"{first[: limit - 3]}..."
 
 
 def job_facts(job: Job) -> tuple[str, ...]:
-    """What is known of a job, line by line. Pure but for the clock of this machine."""
+    """Return a job's details as lines. Pure, except for the local time zone."""
     facts = {
         "job": job.job_id,
         "status": job.status.value,

@@ -1,4 +1,4 @@
-"""Slash commands for the conversation: which one it is, how long it is, who answers, and how it looks."""
+"""Slash commands for the conversation, its length, the model and the theme."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Compact", "Model", "SessionCommand", "Theme", "theme_rows"]
 
 VERBS = ("list", "new", "resume", "name", "export")
 LISTED = 20
-"""Conversations that are listed."""
+"""Maximum number of listed conversations."""
 
 
 class SessionCommand(SlashCommand):
@@ -28,10 +28,10 @@ class SessionCommand(SlashCommand):
 
     name, aliases = "session", ("sessions",)
     usage = "[list|new|resume ID|name TEXT|export FILE]"
-    about = "Say which conversation this is, list those with this target, go on with one, or begin another."
+    about = "Show the current conversation, list those of this target, resume one or start a new one."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Do one of these."""
+        """Run the given verb."""
         verb, _, rest = args.partition(" ")
         rest = rest.strip()
         if not verb:
@@ -48,22 +48,22 @@ class SessionCommand(SlashCommand):
         elif verb == "export":
             await self._export(context, rest)
         else:
-            one_of(verb, VERBS, "thing to do with sessions:")
+            one_of(verb, VERBS, "subcommand")
 
     def refused_in_turn(self, args: str) -> bool:
-        """To leave a conversation."""
+        """Return True for verbs that change the conversation."""
         return args.partition(" ")[0] in ("new", "resume")
 
     async def _show(self, context: PromptContext) -> None:
         session_id = agent_of(context).session_id
         if context.store is None:
-            context.output.say(f"session {session_id}, which is not stored")
+            context.output.say(f"conversation {session_id}, not stored")
             return
         summary = await context.store.find(session_id)
         name = f" {summary.name!r}" if summary.name else ""
         context.output.say(
-            f"session {session_id}{name}, begun {moment(summary.created)}, {summary.turns} turns",
-            f"to go on with it later: harness resume {session_id}",
+            f"conversation {session_id}{name}, started {moment(summary.created)}, {summary.turns} turns",
+            f"to resume it later: harness resume {session_id}",
         )
 
     async def _list(self, context: PromptContext, text: str) -> None:
@@ -81,14 +81,16 @@ class SessionCommand(SlashCommand):
 
     async def _resume(self, context: PromptContext, text: str) -> None:
         if not text:
-            raise BadArguments("say which: its ID, the beginning of it, or its name; /session list lists them")
+            raise BadArguments(
+                "missing conversation: give its ID, the start of the ID, or its name; /session list lists them"
+            )
         summary = await _store(context).find(text)
         if context.agent is not None and summary.session_id == context.agent.session_id:
-            context.output.say(f"session {summary.session_id} is this one")
+            context.output.say(f"conversation {summary.session_id} is already open")
             return
         if summary.identity != context.execution.identity:
             raise HarnessError(
-                f"session {summary.session_id} is with {summary.target}, and this is {context.execution.target}",
+                f"conversation {summary.session_id} belongs to {summary.target}, not to {context.execution.target}",
                 hint=f"harness resume {summary.session_id}",
             )
         await context.front.open_session(summary.session_id)
@@ -96,28 +98,28 @@ class SessionCommand(SlashCommand):
     async def _rename(self, context: PromptContext, name: str) -> None:
         name = context.toolkit.redactor.text(name)
         summary = await _store(context).rename(agent_of(context).session_id, name)
-        context.output.say(f"session {summary.session_id} is called {name!r}" if name else "the name is gone")
+        context.output.say(f"conversation {summary.session_id} is named {name!r}" if name else "name removed")
 
     async def _export(self, context: PromptContext, path: str) -> None:
         from ...commands.resume import write_new
 
         if not path:
-            raise BadArguments("say which file on this machine")
+            raise BadArguments("missing file: give a path on this machine")
         session_id = agent_of(context).session_id
         document = await _store(context).exported(session_id)
         await to_thread.run_sync(lambda: write_new(expand_home(path), document))
-        context.output.say(f"session {session_id} is in {path} (harness resume --import)")
+        context.output.say(f"conversation {session_id} exported to {path} (harness resume --import)")
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """What can be done."""
+        """Return the verbs."""
         if words:
             return ()
         return (
-            Choice("list", "those with this target"),
-            Choice("new", "begin another"),
-            Choice("resume", "go on with one"),
-            Choice("name", "call this one something"),
-            Choice("export", "write this one to a file"),
+            Choice("list", "list those of this target"),
+            Choice("new", "start a new one"),
+            Choice("resume", "resume a stored one"),
+            Choice("name", "name the current one"),
+            Choice("export", "write the current one to a file"),
         )
 
 
@@ -137,22 +139,22 @@ class Compact(SlashCommand):
     """``/compact``."""
 
     name = "compact"
-    about = "Put the older messages together into a summary now."
+    about = "Compact the older messages into a summary."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Do it."""
+        """Compact the messages."""
         no_arguments(args)
         agent = agent_of(context)
         if agent.state.turn_id:
             context.output.say("/compact waits for the end of the turn; C-c cancels both")
         done = await agent.compact_between()
         if done is None:
-            context.output.say("there is nothing to put together yet")
+            context.output.say("there is nothing to compact yet")
         else:
-            context.output.say(f"{done.before} messages are {done.after} now")
+            context.output.say(f"compacted {done.before} messages into {done.after}")
 
     def may_wait(self, args: str) -> bool:
-        """The turn adds to what would be put together."""
+        """Return True, as it waits for the end of the turn."""
         return True
 
 
@@ -161,12 +163,12 @@ class Model(SlashCommand):
 
     name, aliases = "model", ("models",)
     usage = "[NAME]"
-    about = "List the models, or go on with another one from the next answer on."
+    about = "List the models, or switch to another one from the next response on."
 
     async def run(self, context: PromptContext, args: str) -> None:
         """List or switch."""
         if context.models is None:
-            raise HarnessError("the settings of models are wrong", hint="harness models says what is")
+            raise HarnessError("the model settings are invalid", hint="'harness models' shows the error")
         if not args:
             self._list(context)
             return
@@ -174,10 +176,10 @@ class Model(SlashCommand):
         if context.agent is None:
             await context.front.use_model(profile)
         elif profile == context.agent.profile:
-            context.output.say(f"{profile.name} answers already")
+            context.output.say(f"{profile.name} is already the model")
         else:
             await context.agent.switch_model(profile)
-            context.output.say(f"{profile.name} ({profile.label}) answers from now on")
+            context.output.say(f"switched to {profile.name} ({profile.label})")
 
     def _list(self, context: PromptContext) -> None:
         assert context.models is not None
@@ -186,13 +188,15 @@ class Model(SlashCommand):
         if current is not None and current not in profiles:
             profiles.insert(0, current)
         if not profiles:
-            context.output.say("no model is configured; harness models says how, and /model PROVIDER:MODEL takes one")
+            context.output.say(
+                "no model is configured; 'harness models' explains how, and /model PROVIDER:MODEL chooses one"
+            )
             return
         rows = [_model_row(one, is_current=one == current) for one in profiles]
         context.output.table(("", "NAME", "MODEL", "CONTEXT"), rows)
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """The profiles."""
+        """Return the model profiles."""
         if words or context.models is None:
             return ()
         return [Choice(one.name, f"{one.label}") for one in context.models.profiles]
@@ -220,10 +224,10 @@ class Theme(SlashCommand):
         context.output.say(f"theme {args}")
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """The themes."""
+        """Return the themes."""
         return () if words else [Choice(name) for name in context.front.themes]
 
 
 def theme_rows(names: Sequence[str], current: str) -> list[tuple[str, ...]]:
-    """The themes as a table, the current one marked. Pure."""
+    """Return the themes as table rows, with the current one marked. Pure."""
     return [("*" if name == current else "", name) for name in names]

@@ -1,4 +1,4 @@
-"""Slash commands for state and safety: the session, notes, rules, approvals in advance."""
+"""Slash commands for state and safety: todos, memories, approvals, rules, pause, status, context and tools."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ __all__ = [
 ]
 
 
-# -- Slash commands for what is written down: the list of things to do, and memories.
+# -- Todos and memories.
 
 
 SHOWN_OF_NOTE = 200
-"""Characters of a memory in the list."""
+"""Maximum number of characters of a memory in the list."""
 MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
 
 
@@ -52,14 +52,14 @@ class Todos(SlashCommand):
     """``/todos``."""
 
     name = "todos"
-    about = "Show what the agent has to do, and how far it is."
+    about = "Show the agent's todo list and its progress."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Print the list of the session."""
+        """Print the todo list of the conversation."""
         no_arguments(args)
         todos = await _notebook(context).todos(context.executor.session_id)
         if not todos:
-            context.output.say("nothing is on the list")
+            context.output.say("the todo list is empty")
             return
         redact = context.toolkit.redactor.text
         context.output.say(*(f"{MARKS[one.status.value]} {redact(one.content)}" for one in todos))
@@ -67,7 +67,7 @@ class Todos(SlashCommand):
 
 def _notebook(context: PromptContext) -> Notebook:
     if context.toolkit.notebook is None:
-        raise HarnessError("nothing is written down here")
+        raise HarnessError("todos and memories are disabled here")
     return context.toolkit.notebook
 
 
@@ -76,10 +76,10 @@ class Memory(SlashCommand):
 
     name = "memory"
     usage = "[add TEXT|forget ID]"
-    about = "Show what agents know of this target, write something down for them, or forget it."
+    about = "List the agents' memories for this target, add one, or remove one."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """List, add or forget."""
+        """List, add or remove memories."""
         verb, _, rest = args.partition(" ")
         if not verb:
             await self._list(context)
@@ -88,12 +88,12 @@ class Memory(SlashCommand):
         elif verb == "forget":
             await self._forget(context, rest.strip())
         else:
-            raise BadArguments(f"{verb!r} is neither add nor forget")
+            raise BadArguments(f"{verb!r} is neither 'add' nor 'forget'")
 
     async def _list(self, context: PromptContext) -> None:
         found = await _notebook(context).memories(_places(context))
         if not found:
-            context.output.say("nothing is written down; /memory add TEXT writes something down for this target")
+            context.output.say("no memories are stored; /memory add TEXT stores one for this target")
             return
         redact = context.toolkit.redactor.text
         context.output.table(("ID", "SCOPE", "TEXT"), [_memory_row(one, redact(one.content)) for one in found])
@@ -104,33 +104,33 @@ class Memory(SlashCommand):
         try:
             content = memory_text(text)
         except ValueError as error:
-            raise BadArguments(f"it cannot be kept: {error}") from None
+            raise BadArguments(f"cannot store the memory: {error}") from None
         if context.toolkit.redactor.text(content) != content:
-            raise HarnessError("it holds what looks like a secret; write down where that is kept instead")
+            raise HarnessError("the text seems to contain a secret; store where to find it instead")
         execution = context.execution
         place = place_at(MemoryScope.HOST, execution.identity, execution.capabilities.home, None)
         kept = await _notebook(context).remember(place, content)
-        context.output.say(f"{kept.memory_id} is written down for {execution.target}")
+        context.output.say(f"stored as {kept.memory_id} for {execution.target}")
 
     async def _forget(self, context: PromptContext, memory_id: str) -> None:
         from ....toolkit.session.notebook import memory_number
 
         number = memory_number(memory_id)
         if number is None:
-            raise BadArguments(f"{memory_id!r} is no memory's ID, such as m12" if memory_id else "say which: its ID")
+            raise BadArguments(f"{memory_id!r} is not a memory ID such as m12" if memory_id else "missing memory ID")
         known = {one.number for one in await _notebook(context).memories(_places(context))}
         gone = await _notebook(context).forget(number) if number in known else None
         if gone is None:
-            raise HarnessError(f"there is no memory {memory_id!r} here; /memory lists them")
-        context.output.say(f"forgotten: {context.toolkit.redactor.text(gone.content)}")
+            raise HarnessError(f"there is no memory {memory_id!r} for this target; /memory lists them")
+        context.output.say(f"removed: {context.toolkit.redactor.text(gone.content)}")
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """What can be done."""
+        """Return the verbs."""
         return () if words else (Choice("add", "for this target"), Choice("forget"))
 
 
 def _places(context: PromptContext) -> tuple[MemoryLocation, ...]:
-    """Where what is written down holds here."""
+    """Return the locations of memories that apply here."""
     from ....toolkit.session.notebook import MemoryLocation, MemoryScope, place_at
 
     execution, cwd = context.execution, context.executor.cwd
@@ -149,21 +149,21 @@ def _memory_row(memory: Kept, text: str) -> tuple[str, ...]:
     )
 
 
-# -- Slash commands for what may run: approvals in advance, the rules, and holding the agent.
+# -- Advance approval, rules, and pausing the agent.
 
 
 LASTING = 50
-"""Rules that are listed."""
+"""Maximum number of listed rules."""
 MODES = {
-    "ask": "read-only things run, everything else asks",
-    "auto": "everything runs but what must be asked each time",
-    "deny": "nothing runs",
-    "strict": "everything asks",
+    "ask": "read-only calls run, all others ask",
+    "auto": "all calls run, except those that must ask each time",
+    "deny": "no call runs",
+    "strict": "all calls ask",
 }
 
 
 def approval_state(timed: TimedApproval) -> str:
-    """What happens to what would be asked, in a few words."""
+    """Return the state of advance approval in a few words."""
     remaining = timed.remaining
     if timed.state == "all":
         return "all approved" if remaining is None else f"all approved for {duration(remaining)}"
@@ -175,11 +175,11 @@ class Approve(SlashCommand):
 
     name = "approve"
     usage = "[ask|all|none|TIME]"
-    about = "Ask about each call, approve or refuse all that would be asked, or approve all for TIME (15m)."
-    details = ("  What is denied stays denied, and what must be asked each time is asked.",)
+    about = "Ask for each call, approve or deny all calls that would ask, or approve all for TIME (15m)."
+    details = ("  Denied calls stay denied, and calls that must ask each time still ask.",)
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Show or set it."""
+        """Show or set advance approval."""
         if args:
             try:
                 context.timed.set(args.lower(), context.execution.identity)
@@ -189,21 +189,21 @@ class Approve(SlashCommand):
         context.output.say(_SENTENCES[context.timed.state].format(target=target) + _until(context.timed))
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """The states, and usual times."""
+        """Return the states and a common time."""
         if words:
             return ()
         return (
-            Choice("ask", "ask about each call"),
-            Choice("all", "approve what would be asked, until this is changed"),
-            Choice("none", "refuse what would be asked"),
-            Choice("15m", "approve what would be asked, for so long"),
+            Choice("ask", "ask for each call"),
+            Choice("all", "approve calls that would ask, until changed"),
+            Choice("none", "deny calls that would ask"),
+            Choice("15m", "approve calls that would ask, for 15 minutes"),
         )
 
 
 _SENTENCES = {
-    "ask": "approvals: you are asked",
+    "ask": "approvals: calls ask",
     "all": "approvals: calls that would ask run without asking on {target}",
-    "none": "approvals: everything that would be asked is refused",
+    "none": "approvals: calls that would ask are denied",
 }
 
 
@@ -211,17 +211,17 @@ def _until(timed: TimedApproval) -> str:
     remaining = timed.remaining
     if timed.state != "all":
         return ""
-    return " until you say /approve ask" if remaining is None else f" for {duration(remaining)}; then you are asked"
+    return " until /approve ask" if remaining is None else f" for {duration(remaining)}; then they ask again"
 
 
 class Permissions(SlashCommand):
     """``/permissions``."""
 
     name = "permissions"
-    about = "Show the mode and the rules: what runs, what asks, what is denied."
+    about = "Show the mode and the permission rules."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Print them, those that count first first."""
+        """Print the mode and the rules in order of precedence."""
         no_arguments(args)
         settings = context.toolkit.settings.permissions
         stored = await to_thread.run_sync(context.toolkit.rules.load)
@@ -231,10 +231,10 @@ class Permissions(SlashCommand):
             output.say(f"only these tools: {', '.join(settings.allowed_tools)}")
         output.say(f"approvals: {approval_state(context.timed)}")
         if stored.failure:
-            output.warn(f"everything asks: {stored.failure}")
+            output.warn(f"approval is required for every call: {stored.failure}")
         rules = (*_answered(context), *stored.rules, *settings.rules)
         if not rules:
-            output.say("no rules; an answer 'always', or harness permissions add, makes one")
+            output.say("no rules; an answer 'always' or 'harness permissions add' adds one")
             return
         redact = context.toolkit.redactor.text
         rows = [tuple(redact(cell) for cell in _rule_row(rule)) for rule in rules[:LASTING]]
@@ -244,7 +244,7 @@ class Permissions(SlashCommand):
 
 
 def _answered(context: PromptContext) -> tuple[Rule, ...]:
-    """What was answered in this session."""
+    """Return the rules from answers in this session."""
     from ....toolkit.permissions.policy import RulePolicy
 
     policy = context.executor.services.policy
@@ -263,13 +263,13 @@ class Pause(SlashCommand):
 
     name = "pause"
     usage = "[REASON]"
-    about = "Let the agent begin nothing until /resume; what runs goes on."
+    about = "Pause the agent; running calls continue."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Hold it."""
+        """Pause the agent."""
         agent = agent_of(context)
         if agent.state.doing == "paused":
-            context.output.say("it is paused already; /resume lets it go on")
+            context.output.say("the agent is already paused; /resume resumes it")
             return
         agent.pause("operator", args)
 
@@ -278,36 +278,36 @@ class Resume(SlashCommand):
     """``/resume``."""
 
     name = "resume"
-    about = "Let the agent go on; it is told what you ran meanwhile."
-    details = ("  To go on with another conversation: /session resume ID.",)
+    about = "Resume the agent; it is told what you ran in the meantime."
+    details = ("  To resume another conversation: /session resume ID.",)
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Let it go on."""
+        """Resume the agent."""
         if args:
-            raise BadArguments("it lets a paused agent go on; /session resume ID goes on with a conversation")
+            raise BadArguments("it resumes a paused agent; use /session resume ID for a conversation")
         agent = agent_of(context)
         if agent.state.doing != "paused":
-            context.output.say("it is not paused")
+            context.output.say("the agent is not paused")
             return
         agent.resume("operator")
 
 
-# -- Slash commands that say how things are: the session, what the model has been told, and what it may call.
+# -- Status, context and tools.
 
 
 SHOWN_OF_TEXT = 70
-"""Characters of a tool's description in the list."""
+"""Maximum number of characters of a tool's description in the list."""
 
 
 def tokens(count: int) -> str:
-    """A number of tokens as people read it: ``950``, ``12.3k``, ``1.2M``. Pure."""
+    """Return a number of tokens for display: ``950``, ``12.3k``, ``1.2M``. Pure."""
     if count < 1000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
 def percent(part: int, whole: int) -> str:
-    """`` (12 %)``; nothing where the whole is not known. Pure."""
+    """Return `` (12 %)``, or an empty text if the whole is unknown. Pure."""
     return f" ({round(100 * part / whole)} %)" if whole else ""
 
 
@@ -318,14 +318,14 @@ class Status(SlashCommand):
     """``/status``."""
 
     name = "status"
-    about = "Say where commands run, who answers, what it has cost, and what may run unasked."
+    about = "Show the target, the model, the cost and the approval mode."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Print it."""
+        """Print the status."""
         no_arguments(args)
         facts = [*_target_facts(context), *_agent_facts(context)]
         running = [job for job in without_helpers(await context.execution.jobs()) if job.status is JobStatus.RUNNING]
-        facts.append(("jobs", f"{len(running)} running (/ps)" if running else "none runs"))
+        facts.append(("jobs", f"{len(running)} running (/ps)" if running else "none running"))
         facts.append(("cache", _cache_fact(context.toolkit)))
         facts.append(("approvals", approval_state(context.timed)))
         facts.append(("mode", context.toolkit.settings.permissions.mode.value))
@@ -339,7 +339,7 @@ def _cache_fact(toolkit: Toolkit) -> str:
         return "off"
     stats = toolkit.results.stats
     asked = stats.hits + stats.misses
-    answered = f"{stats.hits} of {asked} reading calls answered from it{percent(stats.hits, asked)}"
+    answered = f"{stats.hits} of {asked} read-only calls answered from the cache{percent(stats.hits, asked)}"
     return f"{answered}; {stats.size} results, {stats.bytes:,} bytes"
 
 
@@ -353,7 +353,7 @@ def _target_facts(context: PromptContext) -> list[tuple[str, str]]:
 
 def _agent_facts(context: PromptContext) -> list[tuple[str, str]]:
     if context.agent is None:
-        return [("model", "none; harness models says how to configure one")]
+        return [("model", "none; 'harness models' explains how to configure one")]
     state = context.agent.state
     doing = f"{state.doing} by {state.paused_by}" if state.doing == "paused" and state.paused_by else state.doing
     queued = f", {len(state.queue)} queued" if state.queue else ""
@@ -374,7 +374,7 @@ def _context_fact(state: AgentState) -> str:
 def _used_fact(state: AgentState) -> str:
     spent = state.spent
     cost = spent.known_cost
-    price = "price not known" if cost is None else f"${cost:.4f}{' and more' if spent.unpriced else ''}"
+    price = "price unknown" if cost is None else f"${cost:.4f}{' and more' if spent.unpriced else ''}"
     about = f"; {tokens(spent.estimated)} of the tokens are estimated" if spent.estimated else ""
     used = f"{tokens(spent.input_tokens)} in, {tokens(spent.output_tokens)} out"
     return f"{used}, {spent.answers} answer{'' if spent.answers == 1 else 's'}, {price}{about}"
@@ -387,10 +387,10 @@ class Context(SlashCommand):
     """``/context``."""
 
     name = "context"
-    about = "Say what fills the model's context, and how much room is left."
+    about = "Show what fills the model's context, and how much is left."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Print it."""
+        """Print the parts of the context."""
         no_arguments(args)
         agent = agent_of(context)
         state = agent.state
@@ -398,7 +398,7 @@ class Context(SlashCommand):
         context.output.table(("WHAT", "NUMBER", "TOKENS, ABOUT"), _parts_rows(agent))
         if state.limit:
             share = agent.settings.compaction_threshold
-            context.output.say(f"at {share:.0%} the older messages are put together; /compact does it now")
+            context.output.say(f"at {share:.0%} the older messages are compacted; /compact does it now")
 
 
 @dataclass(slots=True)
@@ -444,10 +444,10 @@ class Tools(SlashCommand):
 
     name = "tools"
     usage = "[NAME]"
-    about = "List what the model may call, or say what one tool does and takes."
+    about = "List the model's tools, or describe one and its arguments."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Print it."""
+        """Print the list or the tool."""
         registry = context.executor.registry
         if args:
             names = tuple(tool.name for tool in registry.list())
@@ -458,7 +458,7 @@ class Tools(SlashCommand):
         context.output.table(("NAME", "CHANGES", "DESCRIPTION"), rows)
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """The tools."""
+        """Return the tools."""
         return () if words else [Choice(tool.name, _short(tool)) for tool in context.executor.registry.list()]
 
 
@@ -468,7 +468,7 @@ def _short(tool: Tool[Any]) -> str:
 
 
 def tool_lines(tool: Tool[Any]) -> list[str]:
-    """A tool's description and its arguments, as lines. Pure."""
+    """Return a tool's description and arguments as lines. Pure."""
     properties = tool.schema.get("properties")
     required = tool.schema.get("required")
     needed = required if isinstance(required, list) else []

@@ -1,11 +1,11 @@
-"""The slash commands of the prompt: which there are, how a line is read, and what completes it.
+"""The table of slash commands, and parsing, running and completing them.
 
 ::
 
     if is_command(line):
-        parsed = parse(line)                     # Parsed, or Mistake with a sentence for the operator
-        await run_command(parsed, context)       # prints through context.output; mistakes too
-    completions("/mod", context)                 # what could stand there: Completion(text, start, about)
+        parsed = parse(line)                     # Parsed, or InvalidCommand with a message for the operator
+        await run_command(parsed, context)       # prints to context.output, including errors
+    completions("/mod", context)                 # possible texts: Completion(text, start, about)
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-BEGINS_A_PROMPT = "to begin a prompt with a slash, put a space before it"
+BEGINS_A_PROMPT = "to start a prompt with a slash, put a space before it"
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A text that could stand in the line from its character ``start`` to the end of the line."""
+    """A possible text for the line from its character ``start`` to its end."""
 
     text: str
     start: int
@@ -53,45 +53,45 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class InvalidCommand:
-    """A line that is no command: a sentence that says why, and what to write."""
+    """A line that is not a command, with a message that explains why."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A command, and what stands after its name."""
+    """A command and the text after its name."""
 
     command: SlashCommand
     args: str
 
     @property
     def may_wait(self) -> bool:
-        """Whether other commands may run while it does."""
+        """Whether other commands may run at the same time."""
         return self.command.may_wait(self.args)
 
 
-# -- the last two
+# -- help and quit
 
 
 class Help(SlashCommand):
     """``/help``."""
 
     name, aliases, usage = "help", ("?",), "[COMMAND]"
-    about = "List the commands, or say what one does."
+    about = "List the commands, or describe one."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Print it."""
+        """Print the help."""
         if args:
             command = NAMES[one_of(args.removeprefix("/"), NAMES, "command")]
             others = f"  (also /{', /'.join(command.aliases)})" if command.aliases else ""
             context.output.say(f"{command.synopsis}{others}", f"  {command.about}", *command.details)
             return
         context.output.table(("COMMAND", "WHAT IT DOES"), [(one.synopsis, one.about) for one in COMMANDS])
-        context.output.say("!COMMAND runs on the target, as you. Everything else goes to the model.")
+        context.output.say("!COMMAND runs COMMAND on the target. Any other input goes to the model.")
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """The commands."""
+        """Return the commands."""
         return () if words else [Choice(one.name, one.about) for one in COMMANDS]
 
 
@@ -99,7 +99,7 @@ class Quit(SlashCommand):
     """``/quit``."""
 
     name, aliases = "quit", ("exit", "q")
-    about = "Leave. Sessions and jobs on the target live on."
+    about = "Leave the prompt. Sessions and jobs on the target keep running."
 
     async def run(self, context: PromptContext, args: str) -> None:
         """Leave."""
@@ -111,7 +111,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     *(Status(), Context(), Ps(), Kill(), Timeout(), Approve(), Permissions(), SessionCommand(), Compact(), Model()),
     *(Theme(), Tools(), Jobs(), Attach(), Pause(), Resume(), Todos(), Memory(), Help(), Quit()),
 )
-"""In the order of the help."""
+"""All commands, in the order of the help."""
 NAMES: Mapping[str, SlashCommand] = {name: one for one in COMMANDS for name in (one.name, *one.aliases)}
 
 
@@ -119,24 +119,24 @@ NAMES: Mapping[str, SlashCommand] = {name: one for one in COMMANDS for name in (
 
 
 def is_command(line: str) -> bool:
-    """Whether a line is a command, and not a prompt that begins with a path. Pure."""
+    """Return whether a line is a command, and not a prompt that starts with a path. Pure."""
     return line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]
 
 
 def changes_conversation(line: str) -> bool:
-    """Whether a command leaves the conversation: what is entered before and after it is for different ones. Pure."""
+    """Return whether a command changes the conversation, so that it must run in input order. Pure."""
     parsed = parse(line)
     return isinstance(parsed, Parsed) and parsed.command.refused_in_turn(parsed.args)
 
 
 def parse(line: str) -> Parsed | InvalidCommand:
-    """Read a line that begins with a slash. Pure."""
+    """Parse a line that starts with a slash. Pure."""
     word, _, args = line[1:].strip().replace("\t", " ").partition(" ")
     if not word:
         return InvalidCommand(f"/help lists the commands; {BEGINS_A_PROMPT}")
     command = NAMES.get(word.lower())
     if command is None:
-        from difflib import get_close_matches  # for mistakes only
+        from difflib import get_close_matches  # slow to import, needed for errors only
 
         close = get_close_matches(word.lower(), NAMES, n=1)
         advice = f"did you mean /{close[0]}?" if close else "/help lists them"
@@ -145,10 +145,12 @@ def parse(line: str) -> Parsed | InvalidCommand:
 
 
 async def run_command(parsed: Parsed | InvalidCommand, context: PromptContext, *, in_turn: bool = False) -> bool:
-    """Run a command, or say why not; whether it did what it should.
+    """Run a command and print its errors; return whether it succeeded.
 
     Args:
-        in_turn: a turn is running, or waits for an answer.
+        parsed: The parsed line.
+        context: The state of the prompt.
+        in_turn: Whether a turn is running or waiting for an answer.
     """
     if isinstance(parsed, InvalidCommand):
         context.output.warn(parsed.message)
@@ -163,7 +165,7 @@ async def run_command(parsed: Parsed | InvalidCommand, context: PromptContext, *
         context.output.warn(f"/{command.name}: {error.message} (usage: {command.synopsis})")
     except HarnessError as error:
         context.output.warn(f"/{command.name}: {error}")
-    except Exception as error:  # a prompt is worth more than one of its commands
+    except Exception as error:  # a failed command must not end the prompt
         log.debug("/%s failed", command.name, exc_info=True)
         context.output.warn(f"/{command.name}: internal error: {type(error).__name__}: {error}; please report it")
     else:
@@ -172,14 +174,14 @@ async def run_command(parsed: Parsed | InvalidCommand, context: PromptContext, *
 
 
 def _reason_to_stay(context: PromptContext, *, in_turn: bool) -> str:
-    """Why the conversation cannot be left now; empty when it can."""
+    """Return the reason why the conversation cannot be changed now; empty if it can."""
     agent = context.agent
     if in_turn:
-        return "a turn runs: C-c or /kill turn ends it"
+        return "a turn is running; C-c or /kill turn cancels it"
     if agent is not None and agent.is_compacting:
-        return "/compact works: C-c cancels it"
+        return "/compact is running; C-c cancels it"
     if agent is not None and agent.state.queue:
-        return f"prompts wait: /kill #{agent.state.queue[0].place} takes the first one back"
+        return f"prompts are queued; /kill #{agent.state.queue[0].place} removes the first one"
     return ""
 
 
@@ -187,7 +189,7 @@ def _reason_to_stay(context: PromptContext, *, in_turn: bool) -> str:
 
 
 def completions(line: str, context: PromptContext) -> list[Completion]:
-    """What could stand at the end of a line that begins with a slash. Never waits."""
+    """Return completions for the end of a line that starts with a slash, without waiting."""
     if not line.startswith("/"):
         return []
     word, space, rest = line[1:].partition(" ")

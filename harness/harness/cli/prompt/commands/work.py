@@ -1,4 +1,4 @@
-"""Slash commands for what runs: the turn, its calls, jobs on the target, the session to attach to."""
+"""Slash commands for running work: the turn, its calls, jobs on the target, the tmux session to attach to."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ __all__ = ["Attach", "Jobs", "Kill", "KillTarget", "Ps", "Timeout", "parse_timeo
 
 LAST_JOBS = 20
 _EVERY = ("all", "--all")
-"""What asks for every job, also for those of tools."""
+"""Arguments that include helper commands."""
 TAIL = 4096
-"""Bytes of a job's output that are shown."""
+"""Bytes at the end of a job's output that are shown."""
 LONGEST = 7 * 86400.0
-"""Seconds that a deadline may be away."""
+"""Maximum number of seconds until a deadline."""
 _NUMBER = re.compile(r"#?([1-9][0-9]{0,8})", re.ASCII)
 
 
-# -- what runs
+# -- running work
 
 
 class Ps(SlashCommand):
     """``/ps``."""
 
     name = "ps"
-    about = "Show what runs: the turn, queued prompts, and commands on the target."
+    about = "Show the running turn, queued prompts, and jobs on the target."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Print it."""
+        """Print the table."""
         if args:
-            raise BadArguments(f"it takes no arguments, and {args!r} is one")
+            raise BadArguments(f"unexpected argument {args!r}")
         rows = [*_turn_rows(context), *await _job_rows(context)]
         if not rows:
-            context.output.say("nothing runs")
+            context.output.say("nothing is running")
             return
         context.output.table(("WHAT", "ID", "STATE", "SINCE", "PANE", "COMMAND"), rows)
         now = anyio.current_time()
         for deadline in context.deadlines.all:
-            context.output.say(f"{deadline.what} is ended in {duration(deadline.at - now)} (/timeout)")
+            context.output.say(f"{deadline.what} will be ended in {duration(deadline.at - now)} (/timeout)")
 
 
 def _turn_rows(context: PromptContext) -> list[tuple[str, ...]]:
@@ -71,12 +71,12 @@ async def _job_rows(context: PromptContext) -> list[tuple[str, ...]]:
     ]
 
 
-# -- ending it
+# -- end work
 
 
 @dataclass(frozen=True, slots=True)
 class KillTarget:
-    """Something that is to end. ``ident`` is a job's id, or a queued prompt's number."""
+    """A thing to end; ``ident`` is a job's ID, or a queued prompt's number."""
 
     kind: Literal["turn", "prompt", "job"]
     ident: str = ""
@@ -86,14 +86,14 @@ class KillTarget:
 
 
 def parse_victims(args: str) -> tuple[KillTarget, ...]:
-    """``turn``, ``#2`` (a queued prompt), or a job's id; several are several. Pure.
+    """Parse the arguments of ``/kill``: ``turn``, ``#2`` (a queued prompt) or job IDs. Pure.
 
     Raises:
-        BadArguments: there is none.
+        BadArguments: There are none, or one is invalid.
     """
     words = tuple(dict.fromkeys(args.split()))
     if not words:
-        raise BadArguments("say what is to end: turn, a job's ID, or #N for a queued prompt; /ps lists them")
+        raise BadArguments("missing argument: turn, a job's ID, or #N for a queued prompt; /ps lists them")
     return tuple(_victim(word) for word in words)
 
 
@@ -103,7 +103,7 @@ def _victim(word: str) -> KillTarget:
     if word.startswith("#"):
         match = _NUMBER.fullmatch(word)
         if match is None:
-            raise BadArguments(f"{word!r} is no number of a queued prompt")
+            raise BadArguments(f"{word!r} is not the number of a queued prompt")
         return KillTarget("prompt", match[1])
     return KillTarget("job", word)
 
@@ -113,10 +113,10 @@ class Kill(SlashCommand):
 
     name = "kill"
     usage = "turn|ID|#N..."
-    about = "End the turn, a job on the target (TERM, then KILL), or a prompt that is queued."
+    about = "Cancel the turn, kill a job on the target (TERM, then KILL), or remove a queued prompt."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """End each of them; a failure keeps none of the others alive."""
+        """End each of them, even if another one fails."""
         failures = []
         for victim in parse_victims(args):
             try:
@@ -127,36 +127,36 @@ class Kill(SlashCommand):
             raise HarnessError("; ".join(failures))
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """The turn and the queued prompts; jobs are known to the target alone."""
+        """Return the turn and the queued prompts; jobs are known only to the target."""
         rows = _turn_rows(context)
         return [Choice(row[1], row[5] or row[2]) for row in rows if row[1] not in words]
 
 
 async def end(victim: KillTarget, context: PromptContext) -> str:
-    """End something; returns what became of it.
+    """End a thing and return a sentence about its outcome.
 
     Raises:
-        HarnessError: it is not there, or could not be ended.
+        HarnessError: It does not exist, or it cannot be ended.
     """
     if victim.kind == "job":
         return await _end_job(victim.ident, context)
     if victim.kind == "turn":
         if context.agent is None or not context.agent.cancel():
-            raise HarnessError("no turn runs")
+            raise HarnessError("no turn is running")
         return "the turn is cancelled"
     if not agent_of(context).withdraw(int(victim.ident)):
         raise HarnessError(f"no prompt #{victim.ident} is queued; /ps lists them")
-    return f"prompt #{victim.ident} is withdrawn"
+    return f"prompt #{victim.ident} is removed"
 
 
 async def _end_job(job_id: str, context: PromptContext) -> str:
     try:
         before = await context.execution.job(job_id)
         if before.status is not Status.RUNNING:
-            return f"job {job_id} had ended already: {_ending(before)}"
+            return f"job {job_id} had already ended: {_ending(before)}"
         return f"job {job_id}: {_ending(await context.execution.kill(job_id))}"
     except JobNotFound:
-        raise HarnessError(f"there is no job {job_id!r} on the target; /ps lists what runs") from None
+        raise HarnessError(f"there is no job {job_id!r} on the target; /ps lists running jobs") from None
 
 
 def _ending(job: Job) -> str:
@@ -164,37 +164,37 @@ def _ending(job: Job) -> str:
     return f"{job.status.value}, {code}"
 
 
-# -- ending it later
+# -- end work later
 
 
 @dataclass(frozen=True, slots=True)
 class TimeoutRequest:
-    """A deadline that is set; ``seconds`` None takes it back."""
+    """A deadline to set; ``seconds`` None drops it."""
 
     victim: KillTarget
     seconds: float | None
 
 
 def parse_timeout(args: str) -> TimeoutRequest:
-    """``10m``, ``10m 12`` (a job), ``none``, ``none 12``. Pure.
+    """Parse the arguments of ``/timeout``: ``10m``, ``10m 12`` (a job), ``none``, ``none 12``. Pure.
 
     Raises:
-        BadArguments: it means nothing, or more than a week.
+        BadArguments: They are invalid, or the time is more than a week.
     """
     time, *rest = args.split()
     if len(rest) > 1:
         raise BadArguments("give a time, and at most one job")
     victim = _victim(rest[0]) if rest else KillTarget("turn")
     if victim.kind == "prompt":
-        raise BadArguments("a queued prompt does not run yet: it takes no time")
+        raise BadArguments("a queued prompt cannot have a deadline, as it does not run yet")
     if time in ("none", "off"):
         return TimeoutRequest(victim, None)
     try:
         seconds = parse_duration(time)
     except ValueError:
-        raise BadArguments(f"{time!r} is no time: write 90, 30s, 10m, 1h, or none") from None
+        raise BadArguments(f"{time!r} is not a time: write 90, 30s, 10m, 1h, or none") from None
     if not 0 < seconds <= LONGEST:
-        raise BadArguments(f"{time!r} is not between nothing and a week")
+        raise BadArguments(f"{time!r} is not between 0 and a week")
     return TimeoutRequest(victim, seconds)
 
 
@@ -203,10 +203,10 @@ class Timeout(SlashCommand):
 
     name = "timeout"
     usage = "[TIME|none [ID]]"
-    about = "End the running turn, or a job, when TIME is over; none takes that back."
+    about = "End the running turn, or a job, after TIME; none drops the deadline."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Set, take back or list deadlines."""
+        """Set, drop or list deadlines."""
         if not args:
             self._list(context)
             return
@@ -223,41 +223,41 @@ class Timeout(SlashCommand):
             await _over(wanted.victim, turn_id, context)
 
         context.deadlines.set(what, wanted.seconds, over)
-        context.output.say(f"{what} is ended in {duration(wanted.seconds)}")
+        context.output.say(f"{what} will be ended in {duration(wanted.seconds)}")
 
     def _list(self, context: PromptContext) -> None:
         now = anyio.current_time()
-        lines = [f"{one.what} is ended in {duration(one.at - now)}" for one in context.deadlines.all]
-        context.output.say(*lines or ["there is no deadline"])
+        lines = [f"{one.what} will be ended in {duration(one.at - now)}" for one in context.deadlines.all]
+        context.output.say(*lines or ["no deadlines are set"])
 
     async def _check(self, victim: KillTarget, context: PromptContext) -> None:
         if victim.kind == "turn":
             if context.agent is None or not context.agent.state.turn_id:
-                raise HarnessError("no turn runs")
+                raise HarnessError("no turn is running")
             return
         try:
             job = await context.execution.job(victim.ident)
         except JobNotFound:
-            raise HarnessError(f"there is no job {victim.ident!r} on the target; /ps lists what runs") from None
+            raise HarnessError(f"there is no job {victim.ident!r} on the target; /ps lists running jobs") from None
         if job.status is not Status.RUNNING:
             raise HarnessError(f"job {victim.ident} has ended: {_ending(job)}")
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """Usual times."""
+        """Return common times."""
         return () if words else [Choice(text) for text in ("1m", "10m", "1h", "none")]
 
 
 async def _over(victim: KillTarget, turn_id: str, context: PromptContext) -> None:
-    """A deadline has come; a later turn is not meant by that of an earlier one."""
+    """End the thing whose deadline has expired, unless it is a later turn."""
     if victim.kind == "turn" and (context.agent is None or context.agent.state.turn_id != turn_id):
         return
     try:
-        context.output.warn(f"time is over (/timeout): {await end(victim, context)}")
+        context.output.warn(f"deadline expired (/timeout): {await end(victim, context)}")
     except HarnessError as error:
-        context.output.warn(f"time is over (/timeout), but {victim} could not be ended: {error.message}")
+        context.output.warn(f"deadline expired (/timeout), but {victim} cannot be ended: {error.message}")
 
 
-# -- looking at it
+# -- jobs and attach
 
 
 class Jobs(SlashCommand):
@@ -265,18 +265,18 @@ class Jobs(SlashCommand):
 
     name = "jobs"
     usage = "[all|ID]"
-    about = "List the last jobs on the target (all: also what tools ran), or show one and the end of its output."
+    about = "List the last jobs on the target (all: with helper commands), or show one and the end of its output."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Print it."""
+        """Print the list or the job."""
         if args in ("", *_EVERY):
             await self._list(context, helpers=args in _EVERY)
         else:
             await self._show(context, args)
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """Jobs are known to the target alone."""
-        return () if words else [Choice("all", "also what tools ran for their own work")]
+        """Return ``all``; jobs are known only to the target."""
+        return () if words else [Choice("all", "include helper commands run by tools")]
 
     async def _list(self, context: PromptContext, *, helpers: bool) -> None:
         jobs = without_helpers(await context.execution.jobs(), helpers=helpers)
@@ -317,17 +317,17 @@ class Attach(SlashCommand):
 
     name = "attach"
     usage = "[read-only]"
-    about = "Enter the tmux session, to watch or to take over; C-b d comes back here."
+    about = "Attach to the tmux session, to watch or to take over; C-b d returns here."
 
     async def run(self, context: PromptContext, args: str) -> None:
-        """Give the terminal away, after saying how to do the same from elsewhere."""
+        """Print the command for another terminal, then attach in this one."""
         if args not in ("", "read-only", "-r"):
-            raise BadArguments(f"{args!r} means nothing here")
+            raise BadArguments(f"invalid argument {args!r}")
         execution = context.execution
         command = execution.attach_command_read_only if args else execution.attach_command
         context.output.say(f"from another terminal: {shlex.join(command)}")
         await context.front.attach(read_only=bool(args))
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
-        """To watch only."""
-        return () if words else [Choice("read-only", "watch, and type nothing")]
+        """Return ``read-only``."""
+        return () if words else [Choice("read-only", "watch without typing")]
