@@ -1,4 +1,4 @@
-"""Run commands on real machines, in a tmux session that people can watch.
+"""Run commands on real machines, in a tmux session that operators can watch.
 
 >>> import harness
 >>> async with harness.connect("ssh://deploy@web1", tmux=True) as ctx:  # doctest: +SKIP
@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing's own is slow to load, and the program is to answer a C-c from its first moment on
+TYPE_CHECKING = False  # importing typing is slow, and the program must handle C-c from its start
 if TYPE_CHECKING:
     from . import errors as _errors
     from .backend import ANY, Capabilities
@@ -65,12 +65,12 @@ _NAMES = {
 }
 _MODULES = (*_NAMES, "command", "discovery", "errors", "terminal", "transport")
 
-from . import deprecated_names as _deprecated_names  # noqa: E402, F401 # it finds what has moved
+from . import deprecated_names as _deprecated_names  # noqa: E402, F401 # it finds moved modules
 
-if not TYPE_CHECKING:  # which would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
-        """Modules and their names are loaded when they are first asked for."""
+        """Import modules and their names on first use."""
         from importlib import import_module
 
         if name in _MODULES:

@@ -1,4 +1,4 @@
-"""The account that this process runs as; in a container it often has no entry in the list of users."""
+"""The account of this process; in a container it often has no entry in the user database."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def account_name() -> str:
 
 
 def home_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the home directory: ``$HOME``, else the one in the list of users.
+    """Return the home directory: ``$HOME``, or the one in the user database.
 
     Raises:
-        ConfigError: neither is there.
+        ConfigError: Both are missing.
     """
     env = os.environ if environ is None else environ
     try:
         return Path(env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:
         raise ConfigError(
-            f"the home directory is not known: HOME is not set, and user id {os.getuid()} is not in the list of users",
+            f"the home directory is unknown: HOME is not set, and user ID {os.getuid()} is not in the user database",
             hint="set HOME, or XDG_CONFIG_HOME and XDG_STATE_HOME",
         ) from None
 
 
 def login_shell() -> str:
-    """Return the shell that the list of users names; empty where it names none."""
+    """Return the login shell in the user database; empty if there is none."""
     try:
         return pwd.getpwuid(os.getuid()).pw_shell
     except KeyError:
@@ -46,5 +46,5 @@ def login_shell() -> str:
 
 
 def expand_home(path: str | os.PathLike[str]) -> Path:
-    """Return the path with ``~`` and ``~USER`` replaced, or unchanged where that home directory is not known."""
+    """Return the path with ``~`` and ``~USER`` replaced, or unchanged if that home directory is unknown."""
     return Path(os.path.expanduser(path))

@@ -1,4 +1,4 @@
-"""What a backend provides for a target. The core finds backends by entry point and talks to these classes only."""
+"""The interface of backends, which the core finds by entry point and uses only through these classes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if not TYPE_CHECKING:
     __getattr__ = renamed_names(__name__, Any_="AnyVersion")
 
 
-# -- What a check has to say.
+# -- Findings of checks.
 
 
 Level = Literal["ok", "warn", "fail"]
@@ -46,7 +46,7 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The outcome of one check. ``fix`` says what to do; it is empty when nothing is to be done."""
+    """The outcome of one check; ``fix`` is the remedy, or empty."""
 
     check: str
     level: Level
@@ -55,21 +55,21 @@ class Finding:
 
 
 def ok(check: str, message: str) -> Finding:
-    """All is well."""
+    """Return a finding without problems."""
     return Finding(check, "ok", message)
 
 
 def warn(check: str, message: str, fix: str) -> Finding:
-    """It works, with something to know or to put right."""
+    """Return a finding about something that works, but should be fixed."""
     return Finding(check, "warn", message, fix)
 
 
 def fail(check: str, message: str, fix: str) -> Finding:
-    """It does not work."""
+    """Return a finding about something that does not work."""
     return Finding(check, "fail", message, fix)
 
 
-# -- What a backend provides for a target. The core finds backends by entry point and talks to these classes only.
+# -- The interface of a backend.
 
 
 class AnyVersion:
@@ -80,17 +80,17 @@ class AnyVersion:
 
 
 ANY: Final = AnyVersion()
-"""``write_file(expect=ANY)``: write whatever is there now."""
+"""``write_file(expect=ANY)``: write whatever the current version is."""
 
 WriteMode = Literal["overwrite", "create", "append"]
 EVERYTHING = 1 << 40
 Progress = Callable[[int, int | None], None]
-"""Called with (bytes so far, bytes in all or None)."""
+"""Called with (bytes so far, total bytes or None)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the target offers, probed once per connection. An empty string means: not there.
+    """The capabilities of the target, probed once per connection; an empty string means: not available.
 
     ``tools`` maps a program's name to its path (``sha256sum``, ``rg``, ``git``, ``sudo``, ``setsid``, ...).
     """
@@ -106,70 +106,70 @@ class Capabilities:
     tools: tuple[tuple[str, str], ...] = field(default=())
 
     def has(self, tool: str) -> bool:
-        """True when the program is on the target's PATH."""
+        """Return True if the program is on the target's PATH."""
         return any(name == tool for name, _ in self.tools)
 
 
 class Jobs(ABC):
-    """Runs commands without a terminal, and keeps the record of every job on the target, with or without one."""
+    """Runner of commands without a terminal, and the records of all jobs on the target."""
 
     @abstractmethod
     async def run(self, command: Command) -> ShellResult:
-        """Run one command in a fresh ``sh``, with separate byte-exact streams, kept on the target as a job.
+        """Run one command in a new ``sh``, with separate byte-exact streams, recorded on the target as a job.
 
-        Never runs it twice. Cancelling the caller kills the command's process group and waits, bounded, until it is
-        gone. A link lost after dispatch is a result (``unknown``), before it an exception.
+        The command never runs twice. Cancelling the caller kills the command's process group and waits, bounded, for
+        its exit. A connection lost after dispatch is a result (``unknown``), before it an exception.
         """
 
     @abstractmethod
     async def list(self) -> list[Job]:
-        """Every job that the target still keeps, oldest first."""
+        """Return all jobs recorded on the target, oldest first."""
 
     @abstractmethod
     async def get(self, job_id: str) -> Job:
-        """One job.
+        """Return one job.
 
         Raises:
-            JobNotFound: there is none of that id.
+            JobNotFound: There is no job with that ID.
         """
 
     @abstractmethod
     async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult:
-        """The job's result; ``running`` with the output so far when the time is over first."""
+        """Wait for a job and return its result; ``running`` with the output so far if the timeout expires."""
 
     async def read(self, job_id: str, stdout: int, stderr: int, limit: int, wait: float) -> JobOutput:
-        """What the job has written so far, from a byte of each stream on and at most ``limit`` bytes of each.
+        """Return a job's output so far, from a byte of each stream on and at most ``limit`` bytes of each.
 
-        With ``wait`` it is waited for that many seconds until there is something or the job has ended. This is made of
-        :meth:`wait`, which brings everything: a backend that can read parts of its logs should.
+        With ``wait``, wait up to that many seconds for output or the job's end. This default uses :meth:`wait`, which
+        returns everything; a backend that can read parts of its logs should override it.
         """
         if wait > 0 and (await self.get(job_id)).status is Status.RUNNING:
             await self.wait(job_id, wait, 0)
-        job = await self.get(job_id)  # before the output, so that the output of one that has ended is complete
+        job = await self.get(job_id)  # before the output, so that the output of an ended job is complete
         done = await self.wait(job_id, 0.001, EVERYTHING)
         return JobOutput(job, _part(done.stdout_bytes, stdout, limit), _part(done.stderr_bytes, stderr, limit))
 
     @abstractmethod
     def follow(self, job_id: str, offset: int = 0) -> AsyncIterator[bytes]:
-        """The job's output from byte ``offset``, live, until it ends (standard error follows standard output)."""
+        """Yield the job's output from byte ``offset``, live, until it ends (standard error follows standard output)."""
 
     @abstractmethod
     async def kill(self, job_id: str, signal: str = "TERM", grace: float = 2.0) -> Job:
-        """Signal the job's process group; KILL what is left after ``grace`` seconds. Returns the job as it is then."""
+        """Signal the job's process group, send KILL after ``grace`` seconds, and return the job's new state."""
 
     @abstractmethod
     async def clean(self) -> int:
-        """Remove ended jobs beyond the age and size limits; returns how many."""
+        """Remove ended jobs beyond the age and size limits, and return their number."""
 
 
 class Files(ABC):
-    """Files on the target, byte-exact. Paths are the target's; ``~`` is its user's home; relative is to the home."""
+    """Byte-exact access to files on the target; ``~`` is the home directory, and relative paths start there."""
 
     @abstractmethod
     async def read(
         self, path: str, offset: int = 0, limit: int | None = None, progress: Progress | None = None
     ) -> FileContent:
-        """Read a file or a part of it. Raises the matching :class:`FileError`."""
+        """Read a file or a part of it; raises the matching :class:`FileError`."""
 
     @abstractmethod
     async def write(
@@ -191,23 +191,23 @@ class Files(ABC):
 
     @abstractmethod
     async def stat(self, path: str, *, follow: bool = True) -> FileStat:
-        """One file's metadata."""
+        """Return one file's metadata."""
 
     @abstractmethod
     async def list_dir(self, path: str) -> list[DirEntry]:
-        """The names in a directory, sorted, without ``.`` and ``..``."""
+        """Return the names in a directory, sorted, without ``.`` and ``..``."""
 
     @abstractmethod
     async def walk(self, path: str, *, max_entries: int = 100_000) -> list[DirEntry]:
-        """Everything below a directory, as paths relative to it, sorted. Links are not followed."""
+        """Return everything below a directory as relative paths, sorted; symlinks are not followed."""
 
     @abstractmethod
     async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
-        """Paths below ``root`` that match a pattern with ``*``, ``?``, ``[...]`` and ``**``, sorted."""
+        """Return paths below ``root`` that match a pattern with ``*``, ``?``, ``[...]`` and ``**``, sorted."""
 
     @abstractmethod
     async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:
-        """Make a directory."""
+        """Create a directory."""
 
     @abstractmethod
     async def remove(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> None:
@@ -221,15 +221,15 @@ class Files(ABC):
     async def upload(
         self, local: str, path: str, progress: Progress | None = None, *, force: bool = False
     ) -> WriteResult:
-        """Copy a file of this machine to the target, atomically, without holding it in memory."""
+        """Copy a file from this machine to the target, atomically, without loading it into memory."""
 
     @abstractmethod
     async def download(self, path: str, local: str, progress: Progress | None = None, *, force: bool = False) -> int:
-        """Copy a file of the target to this machine, atomically; returns its size."""
+        """Copy a file from the target to this machine, atomically, and return its size."""
 
 
 class Backend(ABC):
-    """One connected target. Obtained from a :data:`BackendFactory`, and usable until that context is left."""
+    """One connected target, obtained from a :data:`BackendFactory` and usable until that context is left."""
 
     target: Target
     transport: Transport
@@ -239,19 +239,19 @@ class Backend(ABC):
 
     @abstractmethod
     def open_terminal(self, session: str, *, create: bool = True) -> AbstractAsyncContextManager[Terminal]:
-        """Attach to the tmux session of that name, with ``create`` making it, and its default pane, if need be.
+        """Attach to the tmux session of that name; ``create`` creates it and its default pane if missing.
 
         Raises:
-            UnsupportedOperation: no usable tmux; the hint says what would help.
-            PaneGone: there is no such session, and ``create`` is False; the message names those that are there.
-            TerminalError: there are as many sessions as the configuration allows.
+            UnsupportedOperation: There is no usable tmux; the hint is the remedy.
+            PaneGone: The session does not exist, and ``create`` is False; the message names the existing ones.
+            TerminalError: The limit of sessions is reached.
         """
 
     def open_sessions(self, session: str) -> AbstractAsyncContextManager[Sessions]:
-        """The managed tmux sessions, attaching to none; ``session`` is the one that counts as the default.
+        """Open the managed tmux sessions without attaching to one; ``session`` is the default one.
 
         Raises:
-            UnsupportedOperation: no usable tmux, or none with this backend.
+            UnsupportedOperation: There is no usable tmux, or the backend does not support it.
         """
         raise UnsupportedOperation("this target keeps no tmux sessions", target=self.target, hint="use another target")
 

@@ -1,4 +1,4 @@
-"""Requests: what callers ask of a target, checked once and then passed down unchanged."""
+"""Requests of callers to a target, validated once and then passed on unchanged."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h|d)?")
 
 
 def parse_duration(text: str | float) -> float:
-    """Seconds from a number or from ``"500ms"``, ``"30s"``, ``"10m"``, ``"1h"``, ``"1d"`` (a bare number is seconds).
+    """Return seconds from a number or from ``"500ms"``, ``"30s"``, ``"10m"``, ``"1h"``, ``"1d"``.
 
     Raises:
-        ValueError: the text is not a duration, or it is negative.
+        ValueError: The text is not a duration, or it is negative.
     """
     match = _DURATION.fullmatch(str(text).strip().lower())
     if match is None:
@@ -34,10 +34,10 @@ def parse_duration(text: str | float) -> float:
 
 
 def check_type(value: object, name: str, *kinds: type, hint: str = "") -> None:
-    """Refuse an argument of another type with its name, which an error from further inside would not have.
+    """Refuse an argument of another type, naming the argument.
 
     Raises:
-        TypeError: ``value`` is of none of the ``kinds``; ``hint`` says what to do.
+        TypeError: The value's type is not one of ``kinds``; ``hint`` is the remedy.
     """
     if not isinstance(value, kinds):
         wanted = " or ".join(map(_type_name, kinds))
@@ -49,30 +49,32 @@ def _type_name(kind: type) -> str:
 
 
 def check_text(text: str, what: str) -> str:
-    """The same text, when bytes without NUL stand for it: UTF-8, and ``surrogateescape`` for those that are none.
+    """Return the text if it can be encoded as UTF-8 with ``surrogateescape`` and contains no NUL.
 
     Raises:
-        TypeError: it is not a ``str``; ``what`` is the argument's name.
-        ValueError: it holds a NUL, or half of a surrogate pair.
+        TypeError: It is not a ``str``; ``what`` is the argument's name.
+        ValueError: It contains a NUL, or an unpaired surrogate.
     """
     check_type(text, what, str)
     if "\0" in text:
-        raise ValueError(f"{what} cannot hold a NUL byte")
+        raise ValueError(f"{what} must not contain a NUL byte")
     try:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise ValueError(f"{what} holds {text[error.start]!a}, half of a surrogate pair, which is no text") from None
+        raise ValueError(f"{what} contains {text[error.start]!a}, an unpaired surrogate, which is not text") from None
     return text
 
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """An ``on_output`` for people who look on. When a command has ended, or its time is over, and much of its output
-    is still to come, it gets the end of that alone: nobody waits for what nobody would read.
+    """An ``on_output`` callback for operators who watch.
+
+    If much output is still to come after a command has ended or timed out, it gets only the end of that output, so that
+    nothing waits for output that would not be read.
 
     Args:
-        show: gets the output.
-        skipped: told how many bytes were passed over before the next ones that are shown.
+        show: Called with the output.
+        skipped: Called with the number of bytes that were skipped before the next output.
     """
 
     show: OutputCallback
@@ -84,12 +86,11 @@ class LiveView:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command to run. ``wait`` False: return once it is dispatched. ``timeout`` in seconds.
+    """One command to run; with ``wait`` False the call returns once it is dispatched, ``timeout`` is in seconds.
 
-    ``on_output`` gets every byte of standard output in order, as it arrives, and of standard error too unless
-    ``on_stderr`` takes that where it is a stream of its own. Neither is cut by ``max_output``. A :class:`LiveView`
-    may get less.
-    ``stdin`` as a path is a regular file of this machine, which is never held in memory as a whole.
+    ``on_output`` gets every byte of standard output in order, as it arrives, and of standard error, too, unless
+    ``on_stderr`` gets that as a separate stream. Neither is truncated by ``max_output``; a :class:`LiveView` may get
+    less. ``stdin`` as a path is a regular file on this machine, which is never loaded into memory as a whole.
     """
 
     command: str
@@ -106,12 +107,12 @@ class Command:
     on_stderr: OutputCallback | None = field(default=None, compare=False)
     max_output: int = DEFAULT_MAX_OUTPUT
     helper: bool = False
-    """A tool runs it for its own work: its job is marked, so that lists of commands need not show it."""
+    """Whether a tool runs it for itself; its job is marked, so that lists of commands can omit it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What of a pane to capture; the options are those of ``tmux capture-pane``. ``delay`` in seconds."""
+    """What to capture of a pane, with the options of ``tmux capture-pane``; ``delay`` is in seconds."""
 
     pane: str | None = None
     target: str | None = None
@@ -128,7 +129,7 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What to type, in this order: ``literal_text``, ``keys`` (tmux names such as ``C-c``), Enter."""
+    """Keys to type, in this order: ``literal_text``, ``keys`` (tmux names such as ``C-c``), Enter."""
 
     keys: tuple[str, ...] = ()
     literal_text: str | bytes | None = None

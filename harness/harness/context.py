@@ -1,4 +1,4 @@
-"""``ExecutionContext``: what agents, tools, the command line and Python programs talk to, whatever the target is."""
+"""``ExecutionContext``: the interface of agents, tools, the command line and Python programs to any target."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ __all__ = ["ExecutionContext", "connect"]
 
 Wait = bool | float | str
 CLOSE_TIMEOUT = 15.0
-"""How long what still waits in a context may take to end when that is left."""
+"""Seconds for pending operations to end when a context is left."""
 DEFAULT_READ = 64 << 10
-"""Bytes of each stream that :meth:`ExecutionContext.read_job` brings."""
+"""Maximum bytes of each stream that :meth:`ExecutionContext.read_job` returns by default."""
 
 
 class _Use:
-    """What the contexts of one :func:`connect` work with, and what goes on in them, until that is left."""
+    """The backend and terminal shared by the contexts of one :func:`connect`, and their pending operations."""
 
     def __init__(self, backend: Backend, terminal: Terminal | None) -> None:
         self.backend = backend
@@ -66,7 +66,7 @@ class _Use:
 
     @contextmanager
     def during(self) -> Iterator[None]:
-        """Something that waits: it ends with the context."""
+        """Cancel the operation inside when the context is left."""
         self.check()
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
@@ -78,7 +78,7 @@ class _Use:
                     self._left.set()
                     self._left = anyio.Event()
         if scope.cancelled_caught:
-            raise ContextClosed("this context was left meanwhile", target=self.backend.target)
+            raise ContextClosed("this context was left during the operation", target=self.backend.target)
 
     async def close(self) -> None:
         self._closed = True
@@ -90,7 +90,7 @@ class _Use:
 
 
 class _Followed(AsyncIterator[bytes]):
-    """The output of a job, until the context is left."""
+    """Iterator over the output of a job, until the context is left."""
 
     def __init__(self, use: _Use, chunks: AsyncIterator[bytes]) -> None:
         self._use = use
@@ -110,14 +110,14 @@ class _Followed(AsyncIterator[bytes]):
 class ExecutionContext:
     """Run commands, move files, watch panes and follow jobs on one target.
 
-    Obtained from :func:`connect`; usable until that context is left. Safe to use from several tasks at once.
+    Obtained from :func:`connect` and usable until that context is left. Safe to use from several tasks at once.
     """
 
     def __init__(self, backend: Backend, terminal: Terminal | None, config: Config, pane: str | None = None) -> None:
         self._use = _Use(backend, terminal)
         self._config = config
         self._pane = pane
-        self._in_background = pane  # where a command runs that is not waited for
+        self._in_background = pane  # the pane of commands without waiting
 
     @property
     def _backend(self) -> Backend:
@@ -148,35 +148,35 @@ class ExecutionContext:
         on_stderr: Callable[[bytes], None] | None = None,
         max_output: int = DEFAULT_MAX_OUTPUT,
     ) -> ShellResult:
-        """Run a command and return its result; a command that fails is a result, not an exception.
+        """Run a command and return its result; a failed command is a result, not an exception.
 
-        With a terminal it runs in the pane's persistent shell (``cd``, ``export`` and functions stay); without one, and
-        with ``tty=False``, in a fresh ``sh``.
+        With a terminal it runs in the pane's persistent shell (``cd``, ``export`` and functions persist); without one,
+        and with ``tty=False``, in a new ``sh``.
 
         Args:
-            command: any text that the shell understands: many lines, here-documents, quotes.
-            wait: True; False to return once it is dispatched; or how long to wait, in seconds or as ``"30s"``.
-            timeout: seconds until ``on_timeout`` applies, when ``wait`` is True.
-            on_timeout: ``"keep"`` leaves it running (status ``running``), ``"kill"`` ends it (``timed_out``). The
+            command: Any text that the shell understands: several lines, here-documents, quotes.
+            wait: True; False to return once it is dispatched; or the maximum wait, in seconds or as ``"30s"``.
+            timeout: Seconds until ``on_timeout`` applies, if ``wait`` is True.
+            on_timeout: ``"keep"`` leaves it running (status ``running``), ``"kill"`` kills it (``timed_out``). The
                 default is keep with a terminal, kill without.
-            cwd: directory for this command alone.
-            env: extra environment for this command alone.
-            stdin: its standard input; without it, the terminal's keyboard, or nothing when there is no terminal. A
-                ``Path`` is a regular file of this machine, which is sent in pieces.
-            user: run it as this user (needs root or password-less sudo).
-            pane: a managed pane's name or tmux id, instead of the default one.
-            tty: False runs it in a fresh ``sh`` with separate, byte-exact streams in a terminal context, too. It starts
-                in the pane's directory, with what the pane's shell exports, and the pane shows it.
-            on_output: called with each chunk of output as it arrives; it gets every byte, whatever ``max_output`` is.
-            on_stderr: takes standard error instead, where that is a stream of its own.
-            max_output: beyond this many bytes the head and the tail are returned; the whole stays with the job.
+            cwd: Directory for this command only.
+            env: Extra environment for this command only.
+            stdin: Its standard input; by default the terminal's keyboard, or nothing without a terminal. A ``Path`` is
+                a regular file on this machine, which is sent in pieces.
+            user: Run it as this user (needs root or password-less sudo).
+            pane: A managed pane's name or tmux ID, instead of the default one.
+            tty: False runs it in a new ``sh`` with separate, byte-exact streams even in a terminal context. It starts
+                in the pane's directory, with the variables that the pane's shell exports, and the pane shows it.
+            on_output: Called with each chunk of output as it arrives; it gets every byte, regardless of ``max_output``.
+            on_stderr: Called with standard error instead, if that is a separate stream.
+            max_output: Beyond this many bytes only head and tail are returned; the job keeps the complete output.
 
         Raises:
-            ConnectionLost: the link was lost before the command was dispatched.
-            PaneBusy: the pane is held by somebody else's command or an unfinished job.
-            UnsupportedOperation: the target cannot honour one of the options.
+            ConnectionLost: The connection was lost before the command was dispatched.
+            PaneBusy: The pane is held by an operator's command or an unfinished job.
+            UnsupportedOperation: The target does not support one of the options.
             FileError: ``stdin`` is a file that cannot be read.
-            ValueError: an argument is out of range.
+            ValueError: An argument is out of range.
         """
         waiting, seconds, policy = _timing(wait, timeout, on_timeout, has_terminal=self._terminal is not None)
         request = Command(
@@ -212,10 +212,10 @@ class ExecutionContext:
         user: str | None = None,
         max_output: int = DEFAULT_MAX_OUTPUT,
     ) -> ShellResult:
-        """Run a command in a fresh ``sh`` beside the terminal, if there is one: no pane shows it, or is waited for.
+        """Run a helper command in a new ``sh`` outside the panes, even with a terminal.
 
-        For the work of tools, such as a search: its job is marked as a helper. Its streams are separate; it is ended
-        after ``timeout`` seconds. The arguments are those of :meth:`run_shell`.
+        For commands that tools run for themselves, such as a search: the job is marked as a helper. Its streams are
+        separate; it is killed after ``timeout`` seconds. The arguments are those of :meth:`run_shell`.
         """
         request = Command(
             command=_command(command),
@@ -234,17 +234,17 @@ class ExecutionContext:
     # -- jobs
 
     async def jobs(self) -> list[Job]:
-        """Every job that the target keeps, oldest first, whoever started it."""
+        """Return all jobs recorded on the target, oldest first, including those of other harness processes."""
         return await self._backend.jobs.list()
 
     async def job(self, job_id: str) -> Job:
-        """One job. Raises :class:`JobNotFound`."""
+        """Return one job; raises :class:`JobNotFound`."""
         return await self._backend.jobs.get(job_id)
 
     async def wait(
         self, job_id: str, *, timeout: float = DEFAULT_TIMEOUT, max_output: int = DEFAULT_MAX_OUTPUT
     ) -> ShellResult:
-        """The result of a job, also of one that another harness started; ``running`` when the time is over first."""
+        """Wait for a job, even of another harness process, and return its result; ``running`` on a timeout."""
         with self._use.during():
             if self._terminal is not None:
                 result = await self._terminal.wait(job_id, timeout, max_output)
@@ -255,17 +255,18 @@ class ExecutionContext:
     async def read_job(
         self, job_id: str, *, stdout: int = 0, stderr: int = 0, limit: int = DEFAULT_READ, wait: float = 0.0
     ) -> JobOutput:
-        """What a job has written so far, also one of another harness: read on from the ``end`` of each part.
+        """Return a job's output so far, even of another harness process; resume from the ``end`` of each part.
 
         Args:
-            stdout: the byte of its standard output to begin with. A job in a terminal has this stream alone.
-            stderr: the same of its standard error.
-            limit: bytes of each stream at most.
-            wait: seconds to wait, at most, until there is something to read or the job has ended.
+            job_id: The job.
+            stdout: The byte of its standard output to start at. A job in a terminal has only this stream.
+            stderr: The byte of its standard error to start at.
+            limit: Maximum bytes of each stream.
+            wait: Maximum seconds to wait for output or the job's end.
 
         Raises:
-            JobNotFound: there is none of that id.
-            UnsupportedOperation: its output is kept where it cannot be read from here.
+            JobNotFound: There is no job with that ID.
+            UnsupportedOperation: Its output is stored where it cannot be read from here.
         """
         if min(stdout, stderr, limit) < 0:
             raise ValueError("bytes are counted from 0")
@@ -277,18 +278,18 @@ class ExecutionContext:
             return await self._backend.jobs.read(job_id, stdout, stderr, limit, wait)
 
     def follow(self, job_id: str, *, offset: int = 0) -> AsyncIterator[bytes]:
-        """The output of a job from byte ``offset``, live, until it ends. Resume with the bytes had so far.
+        """Iterate over the output of a job from byte ``offset``, live, until it ends.
 
         Raises:
-            OutputDropped: the next bytes were not kept (``job_log_max_bytes``); its ``end`` is the offset to resume at.
+            OutputDropped: The next bytes were dropped (``job_log_max_bytes``); its ``end`` is the offset to resume at.
         """
         live = self._terminal.follow(job_id, offset) if self._terminal is not None else None
         return _Followed(self._use, live if live is not None else self._backend.jobs.follow(job_id, offset))
 
     async def kill(self, job_id: str, *, signal: str = "TERM", grace: float = 2.0) -> Job:
-        """Signal a job's process group, and KILL what is left of it after ``grace`` seconds.
+        """Signal a job's process group, and send KILL to remaining processes after ``grace`` seconds.
 
-        In a terminal TERM, the default, comes after a C-c, which leaves the pane's shell; any other signal comes first.
+        In a pane, the default TERM is sent after a C-c, which spares the pane's shell; any other signal is sent first.
         """
         with self._use.during():
             if self._terminal is not None and await self._terminal.kill(job_id, signal, grace):
@@ -312,10 +313,10 @@ class ExecutionContext:
         include_alternate_screen: bool = False,
         delay: float = 0.0,
     ) -> str:
-        """What is on the pane's screen, now or after ``delay`` seconds; with ``job_id``, what that job left there.
+        """Return the text of a pane's screen, now or after ``delay`` seconds; with ``job_id``, that job's output.
 
         ``start`` and ``end`` are line numbers as in ``tmux capture-pane -S -E`` (0 is the first visible line, negative
-        numbers are in the history); ``"-"`` is the beginning of the history, or the end of the screen.
+        numbers are in the scrollback); ``"-"`` is the start of the scrollback, or the end of the screen.
         """
         request = Capture(
             pane=pane or (self._pane if target is None else None),
@@ -353,36 +354,36 @@ class ExecutionContext:
         await self._need_terminal("send_keys").send_keys(request)
 
     async def list_panes(self) -> list[PaneInfo]:
-        """The managed panes of the session."""
+        """Return the managed panes of the session."""
         return await self._need_terminal("list_panes").list_panes()
 
     async def create_pane(self, name: str, *, cwd: str | None = None) -> PaneInfo:
-        """A new managed pane with a fresh shell."""
+        """Create a managed pane with a new shell."""
         return await self._need_terminal("create_pane").create_pane(name, cwd)
 
     async def kill_pane(self, name: str, *, force: bool = False) -> None:
-        """End a managed pane; the default pane is protected unless ``force`` is given."""
+        """Kill a managed pane; the default pane is protected unless ``force`` is given."""
         await self._need_terminal("kill_pane").kill_pane(name, force=force)
 
     async def list_sessions(self) -> list[SessionInfo]:
-        """The managed sessions on the target's tmux server."""
+        """Return the managed sessions on the target's tmux server."""
         return await self._need_terminal("list_sessions").list_sessions()
 
     async def create_session(self, name: str) -> SessionInfo:
-        """A new managed session."""
+        """Create a managed session."""
         return await self._need_terminal("create_session").create_session(name)
 
     async def kill_session(self, name: str) -> None:
-        """End a managed session; the one in use is protected."""
+        """Kill a managed session; the one in use is protected."""
         await self._need_terminal("kill_session").kill_session(name)
 
     @property
     def attach_command(self) -> list[str]:
-        """The command that an operator types on this machine to watch and take over."""
+        """The command that an operator runs on this machine to watch and take over."""
         return self._need_terminal("attach").attach_command()
 
     def operators(self, listener: Listener) -> AbstractAsyncContextManager[Operators]:
-        """Watch the people at the session: see :meth:`Terminal.operators`, also for what it raises."""
+        """Watch the operators at the session: see :meth:`Terminal.operators`, also for its exceptions."""
         return self._need_terminal("operators").operators(listener)
 
     @property
@@ -404,15 +405,15 @@ class ExecutionContext:
         commands whose output and exit code matter.
 
         Args:
-            pane: a managed pane by name; None for the session.
+            pane: A managed pane's name; None for the session.
 
         Returns:
             An async context manager that gives a ``libtmux.Session``, or a ``libtmux.Pane``.
 
         Raises:
-            PaneGone: there is no such pane.
-            TerminalError: the session is closed.
-            UnsupportedOperation: the context has no terminal, or libtmux is not installed.
+            PaneGone: The pane does not exist.
+            TerminalError: The session is closed.
+            UnsupportedOperation: The context has no terminal, or libtmux is not installed.
         """
         return self._need_terminal("libtmux").libtmux(pane)
 
@@ -437,21 +438,21 @@ class ExecutionContext:
         force: bool = False,
         progress: Progress | None = None,
     ) -> WriteResult:
-        """Write a file atomically: a reader sees the old content or the new, and a failure leaves the old.
+        """Write a file atomically: readers see the old or the new content, and a failure keeps the old.
 
         Args:
-            path: where; a link is followed to the file it points to.
-            content: text is written as UTF-8.
-            mode: ``overwrite``; ``create`` fails when it exists; ``append``.
-            expect: the ``version`` that must still be there, or None when there must be no file.
-            parents: make missing directories.
-            permissions: mode bits; the default keeps those of the old file, or follows the umask.
-            force: write a file that its owner made read-only, too; its permissions stay.
-            progress: called with bytes sent and bytes in all.
+            path: The file; symlinks are followed.
+            content: The content; text is written as UTF-8.
+            mode: ``overwrite``; ``create``, which fails if the file exists; ``append``.
+            expect: The expected ``version``, or None if the file must not exist.
+            parents: Create missing directories.
+            permissions: Mode bits; the default keeps those of the old file, or follows the umask.
+            force: Write even a file that its owner made read-only; its permissions are kept.
+            progress: Called with bytes sent and total bytes.
 
         Raises:
-            StaleFileError: the file is no longer what ``expect`` says; nothing was overwritten.
-            PermissionDenied: also when the file is read-only and ``force`` is not given; it is unchanged.
+            StaleFileError: The file does not have the expected version; nothing was overwritten.
+            PermissionDenied: Also if the file is read-only and ``force`` is not given; it is unchanged.
         """
         check_type(path, "path", str)
         check_type(content, "content", str, bytes)
@@ -460,30 +461,30 @@ class ExecutionContext:
 
     @property
     def files(self) -> Files:
-        """The other file operations, also available as methods of this context."""
+        """All file operations, most of which are also methods of this context."""
         return self._backend.files
 
     async def stat(self, path: str, *, follow: bool = True) -> FileStat:
-        """One file's metadata."""
+        """Return one file's metadata."""
         check_type(path, "path", str)
         return await self._backend.files.stat(path, follow=follow)
 
     async def list_dir(self, path: str) -> list[DirEntry]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         check_type(path, "path", str)
         return await self._backend.files.list_dir(path)
 
     async def walk(self, path: str, *, max_entries: int = 100_000) -> list[DirEntry]:
-        """Everything below a directory, as relative paths, sorted."""
+        """Return everything below a directory as relative paths, sorted."""
         check_type(path, "path", str)
         return await self._backend.files.walk(path, max_entries=max_entries)
 
     async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
-        """Paths below ``root`` that match ``pattern``, sorted."""
+        """Return paths below ``root`` that match ``pattern``, sorted."""
         return await self._backend.files.glob(pattern, root=root, max_entries=max_entries)
 
     async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:
-        """Make a directory."""
+        """Create a directory."""
         check_type(path, "path", str)
         await self._backend.files.mkdir(path, parents=parents, exist_ok=exist_ok, mode=mode)
 
@@ -499,11 +500,11 @@ class ExecutionContext:
     async def upload(
         self, local: str, path: str, *, force: bool = False, progress: Progress | None = None
     ) -> WriteResult:
-        """Copy a file of this machine to the target, atomically; over a read-only file with ``force`` alone."""
+        """Copy a file from this machine to the target, atomically; a read-only file needs ``force``."""
         return await self._backend.files.upload(local, path, progress, force=force)
 
     async def download(self, path: str, local: str, *, force: bool = False, progress: Progress | None = None) -> int:
-        """Copy a file of the target to this machine, atomically; over a read-only file with ``force`` alone.
+        """Copy a file from the target to this machine, atomically; a read-only file needs ``force``.
 
         Returns:
             Its size in bytes.
@@ -514,22 +515,22 @@ class ExecutionContext:
 
     @property
     def target(self) -> Target:
-        """Where this context runs."""
+        """The target of this context."""
         return self._use.backend.target
 
     @property
     def identity(self) -> str:
-        """The target, and which one of that name: another container under the same name has another identity."""
+        """The target with the identity behind its name: another container of the same name has another identity."""
         known = self._use.backend.transport.identity
         return f"{self.target}#{known}" if known else str(self.target)
 
     @property
     def pane(self) -> str | None:
-        """The pane that is meant when none is named; None is the session's default one."""
+        """The pane for calls without ``pane``; None is the session's default one."""
         return self._pane
 
     def in_pane(self, pane: str) -> ExecutionContext:
-        """The same target, with another pane when none is named; what is not waited for stays in the background."""
+        """Return a context with another default pane; commands without waiting still run in the background."""
         context = ExecutionContext(self._backend, self._terminal, self._config, pane)
         context._use = self._use
         context._in_background = None
@@ -542,21 +543,21 @@ class ExecutionContext:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the target offers."""
+        """The capabilities of the target."""
         return self._use.backend.capabilities
 
     def interactive_command(self, argv: Sequence[str]) -> list[str]:
-        """Return the command that an operator types on this machine to run a program on the target, with a terminal.
+        """Return the command that an operator runs on this machine to run a program on the target, with a terminal.
 
-        It starts nothing. Where commands run in tmux, see :attr:`attach_command` to watch them.
+        It starts nothing. To watch commands in tmux, see :attr:`attach_command`.
 
         Args:
-            argv: the program and its arguments.
+            argv: The program and its arguments.
         """
         return self._backend.transport.interactive_argv(argv)
 
     def describe(self) -> str:
-        """One line for logs and errors."""
+        """Return one line for logs and errors."""
         terminal = self._use.terminal.describe() if self._use.terminal is not None else "no terminal"
         return f"{self.target} {terminal}" + (f", {state}" if (state := self._use.backend.transport.state) else "")
 
@@ -587,22 +588,22 @@ async def connect(
     config: Config | None = None,
     create: bool = True,
 ) -> AsyncIterator[ExecutionContext]:
-    """Open a target.
+    """Connect to a target.
 
     Args:
-        target: a URL: ``local:``, ``ssh://user@host:port``, joined with ``+``.
-        tmux: True for the configured tmux session, a string for the session of that name, False for plain execution.
-        pane: the managed pane to use instead of the default one; made if it does not exist.
-        cwd: the directory of commands; in a terminal it is where a new shell starts.
-        env: extra environment for commands; in a terminal it is given to new shells.
-        config: settings; the default ones when not given. Files are not read: see :func:`harness.load_config`.
-        create: make the session, and the pane, when they are missing; False makes that an error.
+        target: A URL: ``local:``, ``ssh://user@host:port``, joined with ``+``.
+        tmux: True for the configured tmux session, a string for the session of that name, False to run without tmux.
+        pane: The managed pane to use instead of the default one; created if it does not exist.
+        cwd: The directory of commands; in a terminal, of new shells.
+        env: Extra environment of commands; in a terminal, of new shells.
+        config: The settings; the defaults if None. Files are not read: see :func:`harness.load_config`.
+        create: Create a missing session and pane; False makes that an error.
 
     Raises:
-        ConnectError: the target could not be reached or entered.
-        PaneGone: the session or the pane is missing, and ``create`` is False.
-        TerminalError: there are as many sessions or panes as the settings allow.
-        UnsupportedOperation: ``tmux`` was asked for and cannot be had.
+        ConnectError: The target could not be reached or entered.
+        PaneGone: The session or the pane is missing, and ``create`` is False.
+        TerminalError: The limit of sessions or panes is reached.
+        UnsupportedOperation: ``tmux`` was requested and is unavailable.
     """
     settings = config or Config()
     settings = replace(settings, cwd=cwd or settings.cwd, env=_env(settings.env, env))
@@ -632,7 +633,7 @@ def _timing(
 ) -> tuple[bool, float, OnTimeout]:
     policy: OnTimeout = on_timeout or ("keep" if has_terminal else "kill")
     if policy not in get_args(OnTimeout):
-        raise ValueError(f"on_timeout is {' or '.join(map(repr, get_args(OnTimeout)))}, not {policy!r}")
+        raise ValueError(f"on_timeout must be {' or '.join(map(repr, get_args(OnTimeout)))}, not {policy!r}")
     if isinstance(wait, bool):
         return wait, _seconds(timeout), policy
     return True, _seconds(wait), policy

@@ -1,4 +1,4 @@
-"""Finding the backend for a target, by entry point, and stacking the hops of a composed target."""
+"""Find the backend of a target by entry point, and open the hops of a composed target."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ GROUP = "harness.backends"
 
 @cache
 def _names() -> dict[str, str]:
-    from importlib.metadata import entry_points  # slow to load, and seldom needed: see _listed
+    from importlib.metadata import entry_points  # slow to import, and seldom needed: see _listed
 
     return {point.name: point.value for point in entry_points(group=GROUP)}
 
 
 @cache
 def _listed() -> dict[str, str]:
-    """The entry points that lie in plain files of ``sys.path``: nearly always all, at a tenth of the time."""
+    """Return the entry points in plain files of ``sys.path``: nearly always all, in a tenth of the time."""
     found: dict[str, str] = {}
     for directory in sys.path:
         for path in sorted(glob.glob(f"{glob.escape(directory or '.')}/*.dist-info/entry_points.txt")):
@@ -41,22 +41,22 @@ def _listed() -> dict[str, str]:
 
 
 def _points(text: str) -> list[tuple[str, str]]:
-    """The names and values in the group's section of an ``entry_points.txt``."""
+    """Return the names and values in the group's section of an ``entry_points.txt``."""
     _, _, rest = f"\n{text}".partition(f"\n[{GROUP}]\n")
     lines = (line.partition("=") for line in rest.partition("\n[")[0].splitlines() if "=" in line)
     return [(name.strip(), value.partition("[")[0].strip()) for name, _, value in lines]
 
 
 def schemes() -> list[str]:
-    """The URL schemes that installed backends serve, sorted."""
+    """Return the URL schemes of the installed backends, sorted."""
     return sorted(_names())
 
 
 def find_backend(scheme: str) -> BackendFactory:
-    """The factory of the backend that serves a URL scheme.
+    """Return the factory of the backend for a URL scheme.
 
     Raises:
-        TargetNotFound: no installed backend serves it.
+        TargetNotFound: No installed backend supports it.
     """
     value = _listed().get(scheme) or _names().get(scheme)
     if value is None:
@@ -67,7 +67,7 @@ def find_backend(scheme: str) -> BackendFactory:
 
 @asynccontextmanager
 async def open_target(target: Target, config: Config) -> AsyncIterator[Backend]:
-    """Open a target hop by hop; each backend runs on the transport of the one before it."""
+    """Open a target hop by hop; each backend runs on the transport of the previous one."""
     async with AsyncExitStack() as stack:
         transport: Transport | None = None
         for number, hop in enumerate(target.hops, 1):

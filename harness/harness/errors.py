@@ -1,29 +1,29 @@
-"""Every exception that harness raises. A failed command is a result; a failed harness is an exception.
+"""The exceptions of harness: a failed command is a result, a failure of harness itself is an exception.
 
 ::
 
     HarnessError
     ├── ConnectError                    the target could not be reached or entered
-    │   ├── AuthenticationError         it was reached, and refused us
-    │   ├── HostKeyError                its identity is unknown, or not the one on record
-    │   ├── TargetGone                  it was entered, and has ended since, or another has its name
+    │   ├── AuthenticationError         the target refused the login
+    │   ├── HostKeyError                the host key is unknown, or differs from the known one
+    │   ├── TargetGone                  the target was closed or deleted since, or another one has its name
     │   └── TargetNotFound              no such host, container or scheme
-    ├── ConnectionLost                  the link broke after it had been made
-    ├── UnsupportedOperation            this target cannot do this; the hint says what would make it work
+    ├── ConnectionLost                  the connection broke after it was made
+    ├── UnsupportedOperation            the target does not support this; the hint is the remedy
     ├── TerminalError
-    │   ├── PaneBusy                    somebody else's command, or an unfinished job, holds the pane
+    │   ├── PaneBusy                    an operator's command, or an unfinished job, holds the pane
     │   ├── PaneGone                    the pane, its session or its server no longer exists
-    │   └── ShellNotReady               the pane's shell gave no sign of life in time
-    ├── JobNotFound                     no job of that id on the target
+    │   └── ShellNotReady               the pane's shell did not respond in time
+    ├── JobNotFound                     no job with that ID on the target
     ├── OutputDropped                   part of a job's output reached the log limit before it was read
-    ├── FileError                       (each subclass is also the matching builtin)
+    ├── FileError                       (its subclasses are also the matching builtins)
     │   ├── FileNotFound, FileExists, PermissionDenied, IsADirectory, NotADirectory, NoSpace
-    │   └── StaleFileError              the file changed since the version that the caller knew
+    │   └── StaleFileError              the file changed since the version that the caller expects
     ├── ContextClosed                   the context has been left
     ├── ConfigError
     └── ToolError
 
-Each carries ``target`` (where) and ``hint`` (what to do); ``str()`` joins the three into one line.
+Each carries ``target`` (where) and ``hint`` (the remedy); ``str()`` joins them with the message into one line.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ __all__ = [
 
 
 class HarnessError(Exception):
-    """Base of every error that harness raises.
+    """Base of all errors that harness raises.
 
     Args:
-        message: what happened, in one line.
-        target: where it happened, as a target URL; empty when no target is involved.
-        hint: what the operator can do about it; empty when there is nothing to add.
+        message: What failed, in one line.
+        target: Where it failed, as a target URL; empty if no target is involved.
+        hint: The remedy; may be empty.
     """
 
     def __init__(self, message: str, *, target: object = "", hint: str = "") -> None:
@@ -85,15 +85,15 @@ class ConnectError(HarnessError):
 
 
 class AuthenticationError(ConnectError):
-    """The target was reached and refused the login."""
+    """The target refused the login."""
 
 
 class HostKeyError(ConnectError):
-    """The host's key is unknown, or differs from the one on record."""
+    """The host key is unknown, or differs from the known one."""
 
 
 class TargetGone(ConnectError):
-    """The target does not run any more, or another one has its name: to wait for it is no use."""
+    """The target was closed or deleted, or another one has its name, so that waiting for it is useless."""
 
 
 class TargetNotFound(ConnectError):
@@ -101,11 +101,11 @@ class TargetNotFound(ConnectError):
 
 
 class ConnectionLost(HarnessError):
-    """The link broke after it had been made. Whatever was dispatched may have happened."""
+    """The connection broke after it was made; dispatched operations may have happened."""
 
 
 class UnsupportedOperation(HarnessError):
-    """This target cannot do this; ``hint`` names what would make it work."""
+    """The target does not support this; ``hint`` is the remedy."""
 
 
 class TerminalError(HarnessError):
@@ -121,18 +121,18 @@ class PaneGone(TerminalError):
 
 
 class ShellNotReady(TerminalError):
-    """The shell in the pane gave no sign of life within the time allowed."""
+    """The shell in the pane did not respond in time."""
 
 
 class JobNotFound(HarnessError):
-    """The target keeps no job of that id."""
+    """The target has no job with that ID."""
 
 
 class OutputDropped(HarnessError):
-    """Part of a job's output is missing; mostly it was more than ``job_log_max_bytes`` before it was read.
+    """Part of a job's output was dropped, mostly because it exceeded ``job_log_max_bytes`` before it was read.
 
-    ``start`` is the first byte of the output that is missing, ``end`` the byte after the last one: where to read on.
-    They are equal when nothing follows and it is not known how much is missing.
+    ``start`` is the first missing byte of the output, ``end`` the byte after the last one, where to resume reading.
+    They are equal if nothing follows and the size of the missing part is unknown.
     """
 
     def __init__(self, message: str, *, start: int = 0, end: int = 0, target: object = "", hint: str = "") -> None:
@@ -170,25 +170,25 @@ class NoSpace(FileError, OSError):
 
 
 class StaleFileError(FileError):
-    """The file is no longer the version that the caller expected; nothing was written."""
+    """The file does not have the version that the caller expects; nothing was written."""
 
 
 class ContextClosed(HarnessError):
-    """A context is used that has been left, or was left while this went on."""
+    """The context has been left, or was left during this operation."""
 
 
 class ConfigError(HarnessError):
-    """The configuration is wrong; the message names the file and the key."""
+    """The configuration is invalid; the message names the file and the key."""
 
 
 ToolErrorCode = Literal["invalid_args", "permission_failure", "execution_failed", "backend_lost"]
 
 
 class ToolError(HarnessError):
-    """A tool could not run at all. That what it ran failed is a result instead.
+    """A tool could not run; a failure of the command that it ran is a result instead.
 
-    ``code`` says why: ``invalid_args`` (the arguments are wrong), ``permission_failure`` (whether it may run could
-    not be found out), ``backend_lost`` (the link broke: it may have happened), ``execution_failed`` (anything else).
+    ``code`` is the reason: ``invalid_args`` (invalid arguments), ``permission_failure`` (the policy could not decide),
+    ``backend_lost`` (the connection broke, so that it may have happened), ``execution_failed`` (anything else).
     """
 
     def __init__(

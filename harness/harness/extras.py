@@ -1,7 +1,7 @@
-"""How to install an optional part (extra) of the harness that is running.
+"""Commands that install an optional part (extra) of the running harness.
 
-The name ``harness-ops`` is in no package index, so ``pip install 'harness-ops[web]'`` finds nothing. What works is the
-source that this harness was installed from, which pip, pipx and uv record (PEP 610, ``direct_url.json``).
+``harness-ops`` is not in a package index, so ``pip install 'harness-ops[web]'`` finds nothing. The commands use the
+source of this installation instead, which pip, pipx and uv record (PEP 610, ``direct_url.json``).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def install_extra(name: str) -> str:
 
 
 def install_command(requirement: str) -> str:
-    """Return the command that installs a requirement beside harness.
+    """Return the command that installs a requirement next to harness.
 
     Args:
-        requirement: What ``pip install`` takes; an extra of harness is written ``harness-ops[NAME]``.
+        requirement: An argument of ``pip install``; an extra of harness is written ``harness-ops[NAME]``.
 
     Returns:
         A line for a POSIX shell, with the source of this installation in place of harness's own name.
@@ -40,7 +40,7 @@ def command_for(requirement: str, source: dict[str, Any]) -> str:
 
     Args:
         requirement: ``harness-ops[NAME]``.
-        source: The content of ``direct_url.json``; empty when nothing was recorded.
+        source: The content of ``direct_url.json``; empty if nothing was recorded.
     """
     extras = requirement.removeprefix(DISTRIBUTION)
     url = str(source.get("url", ""))

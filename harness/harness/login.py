@@ -1,7 +1,7 @@
-"""Who answers when a login asks: password, passphrase, second factor, host key; and the terminal after a stop.
+"""Answers to login questions (password, passphrase, second factor, host key), and terminal modes after a stop.
 
-Without a prompter of its own, a program that has a terminal asks its operator there; any other logs in without
-questions or not at all. Programs with another way to ask wrap what they do::
+By default, a program with a terminal asks its operator there; without a terminal, logins that need an answer fail.
+Programs with another way to ask set a prompter::
 
     async with use_prompter(my_prompter), connect("ssh://web1") as ctx: ...
 """
@@ -37,15 +37,15 @@ if not TYPE_CHECKING:
     __getattr__ = renamed_names(__name__, when_continued="on_sigcont")
 
 
-# -- What a shell's job control does to a program that has changed its terminal.
+# -- Terminal modes after a stop by a shell's job control.
 
 
 @contextmanager
 def on_sigcont(terminal: int, again: Callable[[], None]) -> Iterator[None]:
-    """Call ``again`` each time that this process was stopped and goes on in the foreground of a terminal.
+    """Call ``again`` each time this process continues in the foreground of a terminal after a stop.
 
-    A shell gives the terminal back as it likes it: keys are shown, and lines are edited. ``again`` is called between
-    any two instructions of the main thread, so it only sets the terminal. In other threads it is never called.
+    A shell resets the terminal's modes, such as echo. ``again`` is called from a signal handler of the main thread, so
+    it must only set the terminal. In other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -63,7 +63,7 @@ def on_sigcont(terminal: int, again: Callable[[], None]) -> Iterator[None]:
 
 
 def _is_ours(terminal: int) -> bool:
-    """We are in its foreground: another process group would be stopped for changing it."""
+    """Return whether this process is in the terminal's foreground, as others would be stopped for changing it."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:
@@ -78,10 +78,10 @@ QuestionKind = Literal["password", "passphrase", "otp", "hostkey", "other"]
 
 @dataclass(frozen=True, slots=True)
 class LoginQuestion:
-    """One question of a login. ``text`` is as the login asked it; an answer to a ``secret`` one must not be shown.
+    """One question of a login; ``text`` is the login's own text, and the answer to a ``secret`` one must not be shown.
 
-    A ``hostkey`` question is answered with ``yes``, ``no`` or the fingerprint. ``attempt`` counts from 1: more than 1
-    means that the answer before was refused.
+    A ``hostkey`` question is answered with ``yes``, ``no`` or the fingerprint. ``attempt`` counts from 1; more than 1
+    means that the previous answer was refused.
     """
 
     kind: QuestionKind
@@ -92,7 +92,7 @@ class LoginQuestion:
 
     @property
     def refusal(self) -> str:
-        """What is shown before a question that is asked again; empty at the first attempt."""
+        """The text before a repeated question; empty at the first attempt."""
         if self.attempt == 1 or self.kind == "hostkey":
             return ""
         what = {"password": "wrong password", "passphrase": "wrong passphrase", "otp": "wrong code"}
@@ -100,21 +100,21 @@ class LoginQuestion:
 
 
 class Prompter(Protocol):
-    """Answers the questions of logins."""
+    """Answerer of login questions."""
 
     async def answer(self, question: LoginQuestion) -> str | None:
-        """The answer, without a line end; None to give up, which ends the login."""
+        """Return the answer without a line feed; None cancels the login."""
 
 
 class TerminalPrompter:
-    """Asks the operator at the controlling terminal, one question at a time, without echo where it is secret."""
+    """Prompter at the controlling terminal: one question at a time, without echo for secrets."""
 
     def __init__(self, path: str = "/dev/tty") -> None:
         self._path = path
         self._asking = anyio.Lock()
 
     def usable(self) -> bool:
-        """True when there is such a terminal and this process is in its foreground."""
+        """Return True if there is a terminal and this process is in its foreground."""
         try:
             terminal = os.open(self._path, os.O_RDWR | os.O_NOCTTY)
         except OSError:
@@ -127,7 +127,7 @@ class TerminalPrompter:
             os.close(terminal)
 
     def show(self, text: str) -> None:
-        """Write a text, unless the terminal is gone or takes no output."""
+        """Write a text; errors of the terminal are ignored."""
         with suppress(OSError):
             terminal = os.open(self._path, os.O_WRONLY | os.O_NOCTTY)
             try:
@@ -136,7 +136,7 @@ class TerminalPrompter:
                 os.close(terminal)
 
     async def answer(self, question: LoginQuestion) -> str | None:
-        """Show the question and read a line; None at an end of file."""
+        """Show the question and read a line; return None at end of file."""
         line = None
         async with self._asking:
             terminal = os.open(self._path, os.O_RDWR | os.O_NOCTTY)
@@ -147,9 +147,9 @@ class TerminalPrompter:
                     line = await _read_line(terminal)
                     return line
             finally:
-                if line is None:  # what was typed for it is meant for nobody else, least of all for the shell
+                if line is None:  # input for this question must not reach the shell
                     termios.tcflush(terminal, termios.TCIFLUSH)
-                if question.secret or line is None:  # nobody's Enter has ended the line
+                if question.secret or line is None:  # no echoed Enter has ended the line
                     os.write(terminal, b"\n")
                 os.close(terminal)
 
@@ -163,7 +163,7 @@ def _echo(terminal: int, *, on: bool) -> Iterator[None]:
     termios.tcsetattr(terminal, termios.TCSAFLUSH, wanted)
 
     def again() -> None:
-        with suppress(termios.error):  # the terminal is gone, which whoever reads it finds out
+        with suppress(termios.error):  # the terminal was closed; the next read reports it
             termios.tcsetattr(terminal, termios.TCSANOW, wanted)
 
     try:
@@ -177,7 +177,7 @@ async def _read_line(terminal: int) -> str | None:
     line = b""
     while not line.endswith(b"\n"):
         await anyio.wait_readable(terminal)
-        data = os.read(terminal, 4096)  # whole lines, so this returns at once
+        data = os.read(terminal, 4096)  # the terminal delivers whole lines, so this does not block
         if not data:
             return None
         line += data
@@ -189,7 +189,7 @@ _terminal = TerminalPrompter()
 
 
 class _NoPrompter:
-    """Answers nothing; the way to forbid questions where there is a terminal."""
+    """Prompter that answers nothing, to forbid questions even with a terminal."""
 
     async def answer(self, question: LoginQuestion) -> str | None:
         return None
@@ -200,7 +200,7 @@ _NOBODY = _NoPrompter()
 
 @contextmanager
 def use_prompter(prompter: Prompter | None) -> Iterator[None]:
-    """Let ``prompter`` answer the logins that are made inside; None forbids questions."""
+    """Let ``prompter`` answer questions of logins inside; None forbids questions."""
     token = _prompter.set(_NOBODY if prompter is None else prompter)
     try:
         yield
@@ -209,7 +209,7 @@ def use_prompter(prompter: Prompter | None) -> Iterator[None]:
 
 
 def current_prompter() -> Prompter | None:
-    """Who answers here: the prompter in use, else the operator's terminal; None when nobody does."""
+    """Return the prompter in use, or the operator's terminal; None if neither is available."""
     chosen = _prompter.get()
     if chosen is _NOBODY:
         return None

@@ -1,4 +1,4 @@
-"""What operations return: small frozen values."""
+"""The results of operations, as small frozen values."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if not TYPE_CHECKING:
     __getattr__ = renamed_names(__name__, asked_for="without_helpers")
 
 
-# -- What operations return: small frozen values.
+# -- Results.
 
 
 class Status(StrEnum):
-    """How a command stands. Only ``completed`` and ``shell_exited`` always come with an exit code."""
+    """The status of a command; only ``completed`` and ``shell_exited`` always have an exit code."""
 
     COMPLETED = "completed"
-    """It ended, and we have proof."""
+    """It ended, and its exit code is known."""
     RUNNING = "running"
     """It was dispatched and has not ended."""
     TIMED_OUT = "timed_out"
-    """We ended it at its deadline, and it is proved gone."""
+    """Harness killed it at its deadline, and its exit is confirmed."""
     INTERRUPTED = "interrupted"
     """It was ended by a cancel or by an operator's ``C-c``."""
     SHELL_EXITED = "shell_exited"
-    """The shell itself ended; a fresh one was started."""
+    """The shell itself exited; a new one was started."""
     UNKNOWN = "unknown"
-    """The link or the server was lost after dispatch; ask again by job id."""
+    """The connection or the server was lost after dispatch; ask again by job ID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ShellResult:
 
     ``stdout_bytes`` and ``stderr_bytes`` are exact; ``stdout`` and ``stderr`` are the same as UTF-8 text with
     ``surrogateescape``. With a terminal both streams are one and ``stderr_bytes`` is empty, unless ``tty=False``.
-    ``truncated`` counts the bytes of stdout and stderr that were left out between head and tail (0: nothing).
+    ``truncated`` counts the bytes of stdout and stderr that were omitted between head and tail (0: none).
     ``duration`` is in seconds. ``notices`` are sentences for the caller about anything unusual.
     """
 
@@ -82,13 +82,13 @@ class ShellResult:
 
     @property
     def ok(self) -> bool:
-        """True when the command completed with exit code 0."""
+        """True if the command completed with exit code 0."""
         return self.status is Status.COMPLETED and self.exit_code == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One command as the target keeps it. Times are seconds since the epoch, on the target's clock."""
+    """One command with its record on the target; times are seconds since the epoch, on the target's clock."""
 
     job_id: str
     command: str
@@ -100,16 +100,16 @@ class Job:
     owner: str | None = None
     cwd: str | None = None
     helper: bool = False
-    """It was the work of a tool, beside the terminal: nobody asked for this command."""
+    """Whether it is a helper command, which a tool ran for itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputPart:
-    """A part of one stream of a job. ``start`` is the byte of the stream with which ``data`` begins.
+    """A part of one stream of a job; ``data`` starts at the byte ``start`` of the stream.
 
-    ``size`` is how many bytes the stream has now, so that there is more when ``end`` is below it. ``lost`` counts the
-    bytes between what was asked for and ``start`` that the target no longer has. ``gone``: the job has ended, and
-    the target no longer has all of the stream: its file was removed, or cut short.
+    ``size`` is the current size of the stream, so there is more if ``end`` is below it. ``lost`` counts the dropped
+    bytes between the requested byte and ``start``. ``gone``: the job has ended, and the target no longer has the whole
+    stream, as its file was removed or truncated.
     """
 
     data: bytes = b""
@@ -120,13 +120,13 @@ class OutputPart:
 
     @property
     def end(self) -> int:
-        """The byte after the last one of ``data``: where to go on."""
+        """The byte after the last one of ``data``, where to resume reading."""
         return self.start + len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """What ``read_job`` returns. When ``job`` has ended, both streams are complete."""
+    """The result of ``read_job``; if ``job`` has ended, both streams are complete."""
 
     job: Job
     stdout: OutputPart = OutputPart()
@@ -134,7 +134,7 @@ class JobOutput:
 
     @classmethod
     def of_whole(cls, whole: ShellResult, start: int, limit: int) -> JobOutput:
-        """A part of the one stream of a job whose whole output is there."""
+        """Return a part of the single stream of a job from its complete output."""
         job = Job(whole.job_id or "", whole.command, whole.status, whole.exit_code, pane=whole.pane, cwd=whole.cwd)
         data = whole.stdout_bytes
         return cls(job, OutputPart(data[start : start + limit], min(start, len(data)), len(data)))
@@ -142,9 +142,9 @@ class JobOutput:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """What ``read_file`` returns. ``size`` is the whole file's, also when only a part was read.
+    """The result of ``read_file``; ``size`` is the whole file's, even if only a part was read.
 
-    ``version`` identifies the content; give it to ``write_file(expect=...)`` to refuse a lost race.
+    ``version`` identifies the content; ``write_file(expect=...)`` with it refuses to overwrite a concurrent change.
     ``mode`` holds the permission bits (``0o644``). ``path`` is the real path on the target.
     """
 
@@ -162,7 +162,7 @@ class FileContent:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What ``write_file`` returns."""
+    """The result of ``write_file``."""
 
     bytes_written: int
     created: bool
@@ -174,9 +174,9 @@ FileType = Literal["file", "dir", "link", "other"]
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """One file's metadata. ``mtime`` is in seconds since the epoch; ``target`` is where a link points.
+    """One file's metadata; ``mtime`` is in seconds since the epoch, ``target`` is the target of a symlink.
 
-    ``size``, ``uid`` and ``gid`` are -1 where a target without tools cannot tell them.
+    ``size``, ``uid`` and ``gid`` are -1 if the target lacks the tools to find them.
     """
 
     path: str
@@ -193,7 +193,7 @@ class FileStat:
 class DirEntry:
     """One name in a directory (``list_dir``), or one path below it (``walk``, ``glob``).
 
-    ``size`` is -1 where a target without tools cannot tell it.
+    ``size`` is -1 if the target lacks the tools to find it.
     """
 
     name: str
@@ -203,7 +203,7 @@ class DirEntry:
 
 @dataclass(frozen=True, slots=True)
 class PaneInfo:
-    """One managed pane. ``pane_id`` is tmux's (``%3``), ``name`` is ours. ``foreground`` is the running program."""
+    """One managed pane: ``pane_id`` is tmux's (``%3``), ``name`` harness's, ``foreground`` the running program."""
 
     name: str
     pane_id: str
@@ -214,7 +214,7 @@ class PaneInfo:
     foreground: str = ""
     cwd: str = ""
     busy: str = ""
-    """What holds the pane, as a phrase; empty when it is at its prompt."""
+    """What holds the pane, as a phrase; empty if it is at its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +227,9 @@ class SessionInfo:
     default: bool = False
 
 
-# -- Which of the jobs of a target a list shows. Pure.
+# -- Filtering of jobs. Pure.
 
 
 def without_helpers(jobs: Iterable[Job], *, helpers: bool = False) -> list[Job]:
-    """Those that somebody asked for; with ``helpers`` also what tools ran for their own work."""
+    """Return the jobs without helper commands; with ``helpers``, all jobs."""
     return [job for job in jobs if helpers or not job.helper]

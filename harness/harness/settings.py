@@ -1,12 +1,12 @@
 """Settings from files, the environment and the command line, merged with the origin of each value.
 
-What is said later in this list wins: built-in defaults; the user's file (``$XDG_CONFIG_HOME/harness/config.toml``);
+Later sources in this list win: built-in defaults; the user's file (``$XDG_CONFIG_HOME/harness/config.toml``);
 ``./harness.toml``; the file of ``--config``; the chosen ``[targets.NAME]`` table; ``HARNESS_*`` variables; the command
-line. Every source is checked by itself, so that a mistake is reported with its file and key.
+line. Each source is validated separately, so that an error names its file and key.
 
-``./harness.toml`` comes from whoever wrote the directory. Unless the user's file lists the directory in
-``trusted_dirs``, it may only hold :data:`SAFE_IN_PROJECTS`: nothing that runs programs, chooses a host, or changes
-what a command sees. Anything else there is an error: to ignore ``target`` would run a command on the wrong host.
+``./harness.toml`` may come from another author. Unless the user's file lists the directory in ``trusted_dirs``, it may
+only contain :data:`SAFE_IN_PROJECTS`: nothing that runs programs, chooses a host, or changes what a command sees. Any
+other key there is an error, because ignoring ``target`` would run a command on the wrong host.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ COMMAND_LINE = "command line"
 ENVIRONMENT = "environment"
 PREFIX = "HARNESS_"
 NOT_SETTINGS = frozenset({"JOB", "CONFIG", "MODEL"})
-"""HARNESS_JOB is what a command of ours finds in its environment; HARNESS_CONFIG is ``--config``; HARNESS_MODEL chooses
-the agent's model."""
+"""HARNESS_JOB is set for commands of harness, HARNESS_CONFIG is ``--config``, HARNESS_MODEL is the agent's model."""
 
 SAFE_IN_PROJECTS = frozenset(
     {
@@ -74,13 +73,13 @@ SAFE_IN_PROJECTS = frozenset(
         "width",
     }
 )
-"""The keys that ``./harness.toml`` may hold in a directory that is not trusted."""
+"""The keys that ``./harness.toml`` may contain in an untrusted directory."""
 
 
 @renamed_fields(fresh_connection="dedicated_connection")
 @dataclass(frozen=True, slots=True)
 class CommandLineChoices:
-    """What the command line says; None and empty mean that it says nothing."""
+    """The choices of the command line; None and empty mean not given."""
 
     config_file: str | None = None
     target: str | None = None
@@ -102,17 +101,17 @@ class CommandLineChoices:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The merged settings. ``origins`` names for each setting the file, variable or option that decided it."""
+    """The merged settings; ``origins`` names the file, variable or option of each setting."""
 
     config: Config
     target: Target
     tmux: bool | str = False
     pane: str | None = None
     timeout: float | None = None
-    """Seconds that ``harness run`` waits for a command; None for no limit."""
+    """Maximum wait of ``harness run`` for a command in seconds; None for no limit."""
     trusted_dirs: tuple[str, ...] = ()
     targets: tuple[tuple[str, str], ...] = ()
-    """Named targets and what they stand for."""
+    """Named targets and their URLs."""
     files: tuple[str, ...] = ()
     """The settings files that were read."""
     origins: tuple[tuple[str, str], ...] = ()
@@ -120,12 +119,12 @@ class Settings:
 
 
 TOOLKIT_TABLES = frozenset({"agent", "audit", "hooks", "mcp", "models", "permissions", "tools", "web"})
-"""Tables of the same files for the toolkit and the agent, which read them with :func:`load_tables` when they start."""
+"""Tables of the same files for the toolkit and the agent, which read them with :func:`load_tables` on start."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsTable:
-    """One of :data:`TOOLKIT_TABLES` in one file, unchecked. One that is not ``trusted`` may only be stricter."""
+    """One of :data:`TOOLKIT_TABLES` in one file, not validated; unless ``trusted``, it may only be stricter."""
 
     origin: str
     values: Mapping[str, Any]
@@ -143,7 +142,7 @@ class _Layer:
 
 
 def user_config_path(environ: Mapping[str, str] | None = None) -> Path:
-    """Where the user's own settings are, whether or not the file exists."""
+    """Return the path of the user's settings, whether or not the file exists."""
     env = os.environ if environ is None else environ
     home = env.get("XDG_CONFIG_HOME", "")
     base = Path(home) if home.startswith("/") else home_directory(env) / ".config"
@@ -151,10 +150,10 @@ def user_config_path(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def load_config(file: str | os.PathLike[str] | None = None) -> Config:
-    """The engine's settings from the user's file, ``./harness.toml``, ``file`` and ``HARNESS_*`` variables.
+    """Load the engine's settings from the user's file, ``./harness.toml``, ``file`` and ``HARNESS_*`` variables.
 
     Raises:
-        ConfigError: a file cannot be read, a key is unknown or a value is wrong.
+        ConfigError: A file cannot be read, a key is unknown or a value is invalid.
     """
     return load_settings(CommandLineChoices(config_file=os.fspath(file) if file is not None else None)).config
 
@@ -168,13 +167,13 @@ def load_settings(
     """Merge every source of settings.
 
     Args:
-        choices: what the command line says.
-        environ: environment variables; ``os.environ`` when not given.
-        directory: where ``harness.toml`` is looked for; the current directory when not given.
+        choices: The choices of the command line.
+        environ: Environment variables; ``os.environ`` by default.
+        directory: The directory of ``harness.toml``; the current directory by default.
 
     Raises:
-        ConfigError: a file cannot be read, a key is unknown, a value is wrong, or two choices contradict each other.
-        TargetNotFound: the chosen target is not a URL and no named target.
+        ConfigError: A file cannot be read, a key is unknown, a value is invalid, or two choices contradict each other.
+        TargetNotFound: The chosen target is neither a URL nor a named target.
     """
     chosen = choices or CommandLineChoices()
     env = os.environ if environ is None else environ
@@ -206,10 +205,12 @@ def load_tables(
     environ: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> tuple[SettingsTable, ...]:
-    """One of :data:`TOOLKIT_TABLES`, from each settings file that has it, in their order; arguments as before.
+    """Load one of :data:`TOOLKIT_TABLES` from each settings file that has it, in order of the files.
+
+    The arguments are those of :func:`load_settings`.
 
     Raises:
-        ConfigError: a file cannot be read, or that of the name is no table.
+        ConfigError: A file cannot be read, or the value is not a table.
     """
     env = os.environ if environ is None else environ
     found = []
@@ -223,7 +224,7 @@ def load_tables(
 
 
 def target_names(environ: Mapping[str, str] | None = None) -> list[str]:
-    """The named targets, for completion; empty when the settings are wrong."""
+    """Return the named targets, for completion; empty if the settings are invalid."""
     try:
         return [name for name, _ in load_settings(environ=environ).targets]
     except (ConfigError, TargetNotFound):
@@ -277,7 +278,7 @@ def _read(path: Path, *, check_owner: bool) -> _Layer:
     except OSError as error:
         raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: this is not TOML: {error}") from error
+        raise ConfigError(f"{path}: invalid TOML: {error}") from error
     warnings = rename_settings(raw, str(path))
     tables = {name: raw.pop(name) for name in TOOLKIT_TABLES & set(raw)}
     values = dict(validate(raw, str(path)))
@@ -285,7 +286,7 @@ def _read(path: Path, *, check_owner: bool) -> _Layer:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe of that name must not hang every command
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe of that name must not block every command
 
 
 def _check_owner(path: Path, info: os.stat_result) -> None:
@@ -294,7 +295,7 @@ def _check_owner(path: Path, info: os.stat_result) -> None:
     if info.st_uid not in {os.geteuid(), 0}:
         raise ConfigError(f"{path} belongs to another user", hint="own the file, or name it with --config")
     if info.st_mode & stat.S_IWOTH:
-        raise ConfigError(f"{path} can be written by every user", hint=f"chmod o-w {path}")
+        raise ConfigError(f"{path} is writable by every user", hint=f"chmod o-w {path}")
 
 
 def _check_trust(layer: _Layer, path: Path) -> None:
@@ -303,12 +304,12 @@ def _check_trust(layer: _Layer, path: Path) -> None:
     if risky:
         raise ConfigError(
             f"{path}: {', '.join(risky)} may choose hosts or run programs, and this directory is not trusted",
-            hint=f"after reading the file, add {str(here)!r} to trusted_dirs in your own settings, or use --config",
+            hint=f"after reading the file, add {str(here)!r} to trusted_dirs in the user's settings, or use --config",
         )
 
 
 def is_trusted(directory: Path, trusted_dirs: Iterable[str]) -> bool:
-    """Whether ``trusted_dirs`` cover a directory: its files may then run programs on this machine."""
+    """Return whether ``trusted_dirs`` cover a directory, whose files may then run programs on this machine."""
     return any(_covers(name, directory.resolve()) for name in trusted_dirs)
 
 
@@ -330,7 +331,7 @@ def _environment_layer(env: Mapping[str, str]) -> _Layer:
             if name != written.lower():
                 warnings.append(_check_renamed_variable(variable, f"{PREFIX}{name.upper()}", env, text))
             raw[name] = _variable(variable, name, text)
-        elif close := suggest(name, known):  # other products use this prefix too: only near misses are ours
+        elif close := suggest(name, known):  # other products use this prefix, too, so only near misses are reported
             warnings.append(f"{variable} is not a setting; {close} (written {PREFIX}...)")
     return _Layer(ENVIRONMENT, raw, warnings=tuple(warnings))
 
@@ -367,11 +368,11 @@ def _command_line_layer(chosen: CommandLineChoices) -> _Layer:
         check_name("session", chosen.tmux, "--tmux")
     if chosen.pane is not None:
         check_name("pane", chosen.pane, "--pane")
-    return _Layer(COMMAND_LINE, values)  # text already; the validator would cost 25 ms of every command
+    return _Layer(COMMAND_LINE, values)  # these are texts; the validator would cost every command 25 ms
 
 
 def _image_values(chosen: CommandLineChoices) -> dict[str, Any]:
-    """What says how a throw-away container is made; pointless, so refused, without one."""
+    """Return the settings of a temporary container; refuse them without ``--image``."""
     options = {"--memory": "image_memory", "--cpus": "image_cpus", "--network": "image_network"}
     values: dict[str, Any] = {}
     for option, name in options.items():
@@ -397,7 +398,7 @@ def _composed(chosen: CommandLineChoices) -> str:
     hops = {"--ssh": chosen.ssh, "--container": chosen.container}
     given = [name for name, value in hops.items() if value is not None]
     for name in given:
-        if not hops[name]:  # an unset shell variable must not turn into a command on this machine
+        if not hops[name]:  # an unset shell variable must not run the command on this machine
             raise ConfigError(f"{name} was given an empty name")
     if chosen.target is not None and given:
         raise ConfigError(f"--target and {given[0]} contradict each other", hint="give one of them")
@@ -420,11 +421,11 @@ def _merge(layers: Iterable[_Layer]) -> _Merged:
 
 
 def _combine(key: str, value: Any, merged: _Merged, layer: _Layer) -> Any:
-    if key == "ssh_options" and layer.origin == COMMAND_LINE:  # ssh takes the first value that it is given
+    if key == "ssh_options" and layer.origin == COMMAND_LINE:  # ssh uses the first value
         return (*value, *_value(merged, key, ()))
     if key == "env":
         return {**_value(merged, key, {}), **value}
-    if key == "tmux" and value is True:  # whoever only says "in tmux" keeps the name that was given before
+    if key == "tmux" and value is True:  # a bare --tmux keeps a session name from earlier sources
         return _value(merged, key, True) or True
     return value
 
@@ -505,7 +506,7 @@ def _compose(ssh: str | None, container: str | None, engine: str | None) -> Targ
 def _ssh_url(text: str) -> str:
     url = text if text.startswith("ssh://") else f"ssh://{text}"
     if "+" in url:
-        raise TargetNotFound(f"{text!r} is not an SSH host", hint="use --container for what runs on it")
+        raise TargetNotFound(f"{text!r} is not an SSH host", hint="use --container for a container on the host")
     try:
         return str(Target.parse(url))
     except TargetNotFound as error:

@@ -1,7 +1,7 @@
-"""What a settings file may hold: names, types, units and ranges, checked with one line per mistake.
+"""The schema of settings files: names, types, units and ranges, validated with one line per error.
 
 The keys are the fields of :class:`harness.config.Config`, so a new field there is a new key here. The validator is
-pydantic's core without its model classes, which would cost every command 50 ms at start-up.
+pydantic's core without its model classes, which would cost every command 50 ms at startup.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-# -- What each setting may be: ranges, patterns, and the words that say so to a person.
+# -- Ranges, patterns and units of settings, and their descriptions for messages.
 
 
 DAY = 86400.0
@@ -88,13 +88,13 @@ UNITS: Mapping[str, str] = {
     "keepalive_interval": "s",
     "tools.cache_max_results": "results",
 }
-"""The unit of each setting that is a number of something."""
+"""The unit of each setting that is a quantity."""
 _TIME_UNITS = ((DAY, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"))
 _SIZE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def allowed(name: str, kind: object) -> str:
-    """What may be written for the setting ``name`` of the type ``kind``, for the end of a message."""
+    """Return a description of the valid values of a setting of the type ``kind``, for the end of a message."""
     if name in SIZES:
         return "a size from 1KiB to 1PiB: bytes, or 64k, 256MiB, 2G"
     if name in DURATIONS:
@@ -116,7 +116,7 @@ def _of_kind(name: str, kind: object) -> str:
         return " or ".join(repr(value) for value in get_args(kind))
     if name == "env":
         return "NAME = text"
-    return "a list of texts" if get_origin(kind) is tuple else "text without NUL bytes"
+    return "a list of strings" if get_origin(kind) is tuple else "text without NUL bytes"
 
 
 def _time(seconds: float) -> str:
@@ -125,7 +125,7 @@ def _time(seconds: float) -> str:
 
 
 def with_unit(name: str, value: float) -> str:
-    """Return the value of a setting of :data:`UNITS` with its unit; times and sizes as settings are written."""
+    """Return the value of a setting of :data:`UNITS` with its unit, as it is written in settings."""
     if name in DURATIONS:
         factor, unit = next((unit for unit in _TIME_UNITS if value and value % unit[0] == 0), (1.0, "s"))
         return f"{value / factor:.12g}{unit}"
@@ -138,9 +138,9 @@ def with_unit(name: str, value: float) -> str:
 ENGINE_KEYS = tuple(field.name for field in dataclasses.fields(Config))
 """Settings that the engine reads."""
 GENERAL_KEYS = ("target", "tmux", "pane", "timeout", "trusted_dirs")
-"""Settings that choose where and how the command line works."""
+"""Settings that choose the target and the mode of the command line."""
 TARGET_KEYS = ("url", "ssh", "container", "engine", "tmux", "pane", "timeout")
-"""What ``[targets.NAME]`` may hold besides engine settings."""
+"""Keys of ``[targets.NAME]`` in addition to engine settings."""
 
 TARGET_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 
@@ -151,10 +151,10 @@ _FALSE = frozenset({"0", "false", "no", "off"})
 
 
 def parse_size(text: str | int) -> int:
-    """Bytes from a number or from ``"64k"``, ``"256MiB"``, ``"2G"`` (powers of 1024).
+    """Return bytes from a number or from ``"64k"``, ``"256MiB"``, ``"2G"`` (powers of 1024).
 
     Raises:
-        ValueError: the text is not a size.
+        ValueError: The text is not a size.
     """
     match = _SIZE.fullmatch(str(text).strip())
     if match is None:
@@ -163,7 +163,7 @@ def parse_size(text: str | int) -> int:
 
 
 def suggest(word: str, known: tuple[str, ...]) -> str:
-    """``did you mean 'session'?``, or an empty string when nothing is close."""
+    """Return ``did you mean 'session'?``, or an empty string if no known word is close."""
     from difflib import get_close_matches
 
     close = get_close_matches(word, known, n=1)
@@ -171,10 +171,10 @@ def suggest(word: str, known: tuple[str, ...]) -> str:
 
 
 def validate(values: Mapping[str, object], origin: str) -> Mapping[str, Any]:
-    """Check one source of settings and return it with its units resolved.
+    """Validate one source of settings and return it with its units converted.
 
     Raises:
-        ConfigError: a key is unknown or a value is wrong; the message names the origin and the key.
+        ConfigError: A key is unknown or a value is invalid; the message names the origin and the key.
     """
     from pydantic_core import ValidationError
 
@@ -185,10 +185,10 @@ def validate(values: Mapping[str, object], origin: str) -> Mapping[str, Any]:
 
 
 def check_name(setting: str, name: str, origin: str) -> None:
-    """Refuse what cannot be the name of a ``session`` or a ``pane``.
+    """Refuse an invalid value of a setting with a pattern, such as ``session`` or ``pane``.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: The value is invalid.
     """
     pattern, meaning = PATTERNS[setting]
     if re.fullmatch(pattern, name) is None:
@@ -196,10 +196,10 @@ def check_name(setting: str, name: str, origin: str) -> None:
 
 
 def parse_variable(name: str, text: str) -> object:
-    """The value of a setting that came as text, in the environment; still to be validated.
+    """Parse a setting's text from the environment; the result is not validated yet.
 
     Raises:
-        ValueError: the text does not fit the setting's type; the message says what does.
+        ValueError: The text does not fit the setting's type; the message describes valid values.
     """
     if name == "tmux":
         return _boolean(text) if text.lower() in _TRUE | _FALSE else text
@@ -326,7 +326,7 @@ def _if_text(parse: Callable[[str], object]) -> Callable[[object], object]:
     return lambda value: parse(value) if isinstance(value, str) else value
 
 
-# -- mistakes
+# -- errors
 
 
 def _explain(errors: list[ErrorDetails], origin: str) -> ConfigError:
@@ -342,7 +342,7 @@ def _mistake(error: ErrorDetails) -> tuple[str, str]:
     if error["type"] == "extra_forbidden":
         inside = len(path) == 3 and path[0] == "targets"
         known = (*ENGINE_KEYS, *TARGET_KEYS) if inside else (*ENGINE_KEYS, *GENERAL_KEYS, "targets")
-        return f"unknown key {key!r}", suggest(path[-1], known) or "harness config show lists every key"
+        return f"unknown key {key!r}", suggest(path[-1], known) or "'harness config show' lists every key"
     if "[key]" in error["loc"]:
         return f"{key!r} is not a usable name", "use letters, digits, '_', '-' and '.'"
     name = next((part for part in reversed(path) if part in _KNOWN), key)

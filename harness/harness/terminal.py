@@ -1,4 +1,4 @@
-"""Seam 2: a persistent terminal session on a target that people can attach to, and the people at it."""
+"""The interface of terminals: persistent sessions on a target that operators can attach to."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = [
 ]
 
 
-# -- People at a session: what they do there, and what they are shown of whoever works beside them.
+# -- Operators at a session: their activity, and what they see of the agent.
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorActivity:
-    """Somebody at the session did something. ``pane`` is the name of the pane, where it was in one.
+    """An activity of an operator at the session; ``pane`` is the pane's name, if it was in one.
 
-    ``typing``: keys at the prompt of a pane, or a command that was typed there. ``took``, ``returned``: the key that
-    takes the session over, and gives it back.
+    ``typing``: keys at the prompt of a pane, or a command typed there. ``took``, ``returned``: the key that takes the
+    session over, and gives it back.
     """
 
     kind: Literal["typing", "took", "returned"]
@@ -39,12 +39,12 @@ class OperatorActivity:
 
 
 Listener = Callable[[OperatorActivity], None]
-"""It may not wait or raise."""
+"""A callback for activities; it must not block or raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenMark:
-    """A line of a pane, counted from the beginning of its scrollback. ``limit`` lines are kept of it."""
+    """A line of a pane, counted from the start of its scrollback, which keeps ``limit`` lines."""
 
     pane: str
     line: int
@@ -52,34 +52,34 @@ class ScreenMark:
 
 
 class Operators(ABC):
-    """The session as the people at it see it; had from ``ExecutionContext.operators``."""
+    """The operators' view of a session, obtained from ``ExecutionContext.operators``."""
 
     @abstractmethod
     async def set_status(self, text: str) -> None:
-        """Say in the status line what the agent does; an empty text takes it away, as does our end, however it comes.
+        """Show the agent's state in the status line; an empty text, or the end of this process, removes it.
 
         Args:
-            text: letters, digits, blanks and ``-:.,#``; anything else is left out. 40 characters at most.
+            text: Letters, digits, blanks and ``-:.,#``; other characters are removed. At most 40 characters.
         """
 
     @abstractmethod
     async def set_paused(self, *, paused: bool) -> None:
-        """Show that the session is taken over, or given back, as the key does. The listener is not told."""
+        """Show that the session is taken over or given back, as the key does, without calling the listener."""
 
     @abstractmethod
     async def mark(self, pane: str | None = None) -> ScreenMark:
-        """Where the cursor of a pane is now.
+        """Return the current cursor line of a pane.
 
         Raises:
-            PaneGone: there is no such pane.
+            PaneGone: The pane does not exist.
         """
 
     @abstractmethod
     async def text_since(self, mark: ScreenMark) -> str:
-        """What has been written to the pane since, as the terminal shows it: its last lines, where it is much.
+        """Return the pane's text since a mark, as the terminal shows it; of a long text, its last lines.
 
         Raises:
-            PaneGone: there is no such pane any more.
+            PaneGone: The pane does not exist any more.
         """
 
     take = renamed_method("take", "set_paused")
@@ -87,37 +87,37 @@ class Operators(ABC):
     since = renamed_method("since", "text_since")
 
 
-# -- Seam 2: a persistent terminal session on a target that people can attach to.
+# -- Sessions and terminals.
 
 
 class Sessions(ABC):
-    """The managed tmux sessions of a target, whether or not anybody is attached to one."""
+    """The managed tmux sessions of a target, attached or not."""
 
     @abstractmethod
     async def list(self) -> list[SessionInfo]:
-        """Those that harness made; ``attached`` counts people."""
+        """Return the sessions that harness created; ``attached`` counts operators."""
 
     @abstractmethod
     async def create(self, name: str) -> SessionInfo:
-        """A new one.
+        """Create a session.
 
         Raises:
-            TerminalError: the configured limit is reached, or the name is taken.
+            TerminalError: The configured limit is reached, or the name is taken.
         """
 
     @abstractmethod
     async def kill(self, name: str) -> None:
-        """End one, with its panes and what runs in them.
+        """Kill a session, its panes and their processes.
 
         Raises:
-            PaneGone: there is none of that name; the message names those that are there.
+            PaneGone: There is no session of that name; the message names the existing ones.
         """
 
 
 class Terminal(ABC):
-    """Runs commands in the shells of panes, one at a time per pane, in order of arrival.
+    """Runner of commands in the shells of panes, one at a time per pane, in order of arrival.
 
-    Panes that this terminal did not create are never touched. Every method may raise :class:`ConnectionLost`.
+    Panes that this terminal did not create are never changed. Every method may raise :class:`ConnectionLost`.
     """
 
     session: str
@@ -125,101 +125,101 @@ class Terminal(ABC):
 
     @abstractmethod
     async def run(self, command: Command) -> ShellResult:
-        """Run one command in a pane's persistent shell. Never runs it twice.
+        """Run one command in a pane's persistent shell; it never runs twice.
 
-        Cancelling the caller interrupts the command and waits, bounded, until it is gone. A link that is lost after
-        dispatch is a result (``unknown``), before it an exception.
+        Cancelling the caller interrupts the command and waits, bounded, for its exit. A connection lost after dispatch
+        is a result (``unknown``), before it an exception.
 
         Raises:
-            PaneBusy: the pane is held by an operator's command or by an unfinished job.
-            PaneGone: the pane that ``command.pane`` names does not exist.
-            ShellNotReady: the pane has no usable shell, and none could be started.
+            PaneBusy: The pane is held by an operator's command or by an unfinished job.
+            PaneGone: The pane ``command.pane`` does not exist.
+            ShellNotReady: The pane has no usable shell, and none could be started.
         """
 
     @abstractmethod
     async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult | None:
-        """The result of a job that this terminal runs or ran, ``running`` when the time is over; None: not its job."""
+        """Wait for a job of this terminal and return its result, ``running`` on a timeout; None for other jobs."""
 
     async def held(self, job_id: str, offset: int, wait: float) -> ShellResult | None:
-        """The whole of what a job has written, when this terminal runs or ran it and has all of that; else None.
+        """Return the job's buffered output, if this terminal has all of it, or None.
 
-        With ``wait`` it is waited for that many seconds until there are more than ``offset`` bytes, or the job has
-        ended. The default has nothing, so that the job's log is read.
+        With ``wait``, wait up to that many seconds for more than ``offset`` bytes or the job's end. The default returns
+        None, so that the job's log is read.
         """
         return None
 
     @abstractmethod
     def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes] | None:
-        """The output of a job that this terminal runs, live, from byte ``offset``; None when it is not its job."""
+        """Return an iterator over the output of a job of this terminal, live, from byte ``offset``; else None."""
 
     @abstractmethod
     async def kill(self, job_id: str, signal: str, grace: float) -> bool:
-        """Signal a job's foreground process group, then KILL after ``grace`` seconds. False when it is not its job."""
+        """Signal a job's foreground process group, then KILL after ``grace`` seconds; return False for other jobs."""
 
     @abstractmethod
     async def capture(self, request: Capture) -> str:
-        """What is on a pane's screen, or in its scrollback."""
+        """Return the text of a pane's screen or scrollback."""
 
     @abstractmethod
     async def send_keys(self, request: Keys) -> None:
-        """Type into a pane. Returns when tmux has taken the keys."""
+        """Type into a pane; return when tmux has accepted the keys."""
 
     @abstractmethod
     async def list_panes(self) -> list[PaneInfo]:
-        """The managed panes of this session."""
+        """Return the managed panes of this session."""
 
     @abstractmethod
     async def create_pane(self, name: str, cwd: str | None = None) -> PaneInfo:
-        """A new pane with a fresh shell.
+        """Create a pane with a new shell.
 
         Raises:
-            TerminalError: the limit is reached, or the name is taken.
+            TerminalError: The limit is reached, or the name is taken.
         """
 
     @abstractmethod
     async def ensure_pane(self, name: str, *, create: bool = True) -> None:
-        """Make the pane unless it is there; from now on it is made anew, with a notice, when it was lost.
+        """Create the pane if it is missing; from now on it is recreated, with a notice, after it was closed.
 
         Raises:
-            PaneGone: it is not there, and ``create`` is False or ``name`` is tmux's id of a pane.
+            PaneGone: It is missing, and ``create`` is False or ``name`` is a tmux pane ID.
         """
 
     @abstractmethod
     async def kill_pane(self, name: str, *, force: bool = False) -> None:
-        """End a managed pane and what runs in it. The default pane is refused unless ``force`` is given."""
+        """Kill a managed pane and its processes; the default pane is refused unless ``force`` is given."""
 
     @abstractmethod
     async def list_sessions(self) -> list[SessionInfo]:
-        """The managed sessions on this tmux server."""
+        """Return the managed sessions on this tmux server."""
 
     @abstractmethod
     async def create_session(self, name: str) -> SessionInfo:
-        """A new managed session, within the configured limit."""
+        """Create a managed session, within the configured limit."""
 
     @abstractmethod
     async def kill_session(self, name: str) -> None:
-        """End a managed session and its panes. The session in use is refused."""
+        """Kill a managed session and its panes; the session in use is refused."""
 
     def operators(self, listener: Listener) -> AbstractAsyncContextManager[Operators]:
-        """Watch the people at the session, who are shown what goes on.
+        """Watch the operators at the session, and show them the agent's state.
 
         Raises:
-            UnsupportedOperation: this terminal cannot tell what they do, which is the default.
+            UnsupportedOperation: This terminal cannot watch operators, which is the default.
         """
-        raise UnsupportedOperation("this terminal cannot tell what its operators do", hint="use tmux 3.2 or newer")
+        raise UnsupportedOperation("this terminal cannot watch its operators", hint="use tmux 3.2 or newer")
 
     def libtmux(self, pane: str | None) -> AbstractAsyncContextManager[Any]:
-        """Give libtmux's objects for the session, or for a managed pane.
+        """Open libtmux objects for the session, or for a managed pane.
 
         Raises:
-            UnsupportedOperation: this terminal is not tmux, which is the default.
+            UnsupportedOperation: This terminal is not tmux, which is the default.
         """
         raise UnsupportedOperation("this terminal is not tmux")
 
     @abstractmethod
     def attach_command(self, *, read_only: bool = False) -> list[str]:
-        """The command that an operator types on this machine to attach."""
+        """Return the command that an operator runs on this machine to attach."""
 
     @abstractmethod
     def describe(self) -> str:
-        """One phrase for ``repr``: ``tmux 'harness' pane %0 idle``."""
+        """Return a phrase for ``repr``: ``tmux 'harness' pane %0 idle``."""

@@ -1,8 +1,8 @@
-"""Seam 1: how a process is started on a target.
+"""The interface of transports, which start processes on a target.
 
-A transport has one job: start a program on its target and connect its three streams. Everything else (files, jobs,
-terminals) is written once, above it. Transports compose: one that enters a container takes the transport of the host
-that the container runs on, and starts its own client program through it.
+A transport starts a program on its target and connects its three streams. Everything else (files, jobs, terminals) is
+written once, above it. Transports compose: one that enters a container uses the transport of the container's host to
+start its client program.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Process(ABC):
     async def receive(self, max_bytes: int = 65536) -> bytes:
         """Return the next bytes of standard output, at least one, at most ``max_bytes``; ``b""`` at its end.
 
-        Returns as soon as anything is there: reads are partial. Cancelling loses nothing. After the end, every
-        further call returns ``b""``. Bytes that login scripts printed before the program started are not included.
-        A lost link ends the stream like an end of file; :meth:`wait` then tells the two apart.
+        Returns as soon as there is any data: reads are partial. Cancelling drops no data. After the end, every further
+        call returns ``b""``. Output of login scripts from before the program's start is not included. A lost
+        connection ends the stream like end of file; :meth:`wait` distinguishes the two.
         """
 
     @abstractmethod
     async def receive_stderr(self, max_bytes: int = 65536) -> bytes:
-        """As :meth:`receive`, for standard error. Unread data may make the program wait."""
+        """Return the next bytes of standard error, as :meth:`receive` does; unread data may block the program."""
 
     @abstractmethod
     async def send(self, data: bytes) -> None:
@@ -44,7 +44,7 @@ class Process(ABC):
         If cancelled, an unknown part has been written.
 
         Raises:
-            BrokenPipeError: the program closed its input or ended, or the link is gone.
+            BrokenPipeError: The program closed its input or exited, or the connection is lost.
         """
 
     @abstractmethod
@@ -58,16 +58,17 @@ class Process(ABC):
         Does not drain the streams. Cancelling does not affect the program.
 
         Raises:
-            ConnectionLost: the link broke before the status arrived; the program may still be running.
+            ConnectionLost: The connection broke before the status arrived; the program may still be running.
         """
 
     @abstractmethod
     async def aclose(self) -> None:
-        """End our use of the program: close the streams and make it end as far as this transport can.
+        """Close the streams and end the program as far as this transport can.
 
-        Here and in containers the whole process group is killed. Over SSH the channel is closed, and a program that
-        ignores both the end of its input and a closed output lives on; who needs proof of death must kill it on the
-        target. Shielded from cancellation, bounded to a few seconds, never raises, may be called twice.
+        On this machine and in containers the whole process group is killed. Over SSH the channel is closed, and a
+        program that ignores both the end of its input and a closed output keeps running; callers that need its exit
+        must kill it on the target. Shielded from cancellation, bounded to a few seconds, never raises, may be called
+        twice.
         """
 
     async def __aenter__(self) -> Self:
@@ -89,43 +90,43 @@ class Transport(ABC):
     """Where processes are started."""
 
     max_channels: int | None = None
-    """How many processes may be open at once, or None when nothing limits it (sshd's MaxSessions does)."""
+    """Maximum number of open processes, such as sshd's MaxSessions; None for no limit."""
 
     shares_sockets: bool = True
-    """Whether programs there may reach a tmux server of another target, as through ``sudo``, ``nsenter`` or ``chroot``.
+    """Whether programs there may reach a tmux server of another target, as with ``sudo``, ``nsenter`` or ``chroot``.
 
-    The terminal then uses a tmux server of the target's own: see :meth:`tmux_socket`. A transport to a machine of its
-    own sets False.
+    The terminal then uses a tmux server of its own: see :meth:`tmux_socket`. A transport to a separate machine sets
+    False.
     """
 
     renewals: int = 0
-    """How often it was lost and made anew, which it tells the log ``harness_backends.links`` each time."""
+    """Number of reconnects, each of which is logged to ``harness_backends.links``."""
 
     @property
     def state(self) -> str:
-        """What was last seen of the target itself, where it has a life of its own: a container's state and health."""
+        """The last known state of the target itself, such as a container's state and health; empty for others."""
         return ""
 
     @property
     def identity(self) -> str:
-        """What is entered, when the target's words may mean another one tomorrow, or elsewhere: a container's id."""
+        """The identity of the target if its URL may name another one later, such as a container's ID."""
         return ""
 
     def tmux_socket(self, name: str) -> str:
         """Return the name of the target's tmux server, as in ``tmux -L``.
 
-        A server starts its panes where it was started itself. So a target that may reach the server of another one has
-        its own: no command runs as the other's user, or in the other's place.
+        A server starts its panes where it was started itself. So a target that may reach the server of another one gets
+        its own, so that no command runs as the other's user or on the other target.
 
         Args:
-            name: the setting ``tmux_socket``.
+            name: The setting ``tmux_socket``.
 
         Returns:
-            The name itself, or with the scheme and a digest of the target after it.
+            The name itself, or the name with the scheme and a digest of the target.
         """
         if not self.shares_sockets:
             return name
-        hops = self.target.hops[1:] or self.target.hops  # a host has its own sockets, by whatever name it is reached
+        hops = self.target.hops[1:] or self.target.hops  # a host has its own sockets, whatever its name
         words = "+".join(str(hop) for hop in hops) + f"\n{self.identity}"
         digest = hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()
         return f"{name}-{self.target.last.scheme}-{digest[:8]}"
@@ -138,17 +139,17 @@ class Transport(ABC):
         whatever the login shell is; they may hold any character but NUL. If this is cancelled, nothing is left open.
 
         Raises:
-            ConnectError: the target cannot be entered (any more).
-            ConnectionLost: the link is gone.
+            ConnectError: The target cannot be entered (any more).
+            ConnectionLost: The connection is lost.
         """
 
     @abstractmethod
     def interactive_argv(self, argv: Sequence[str]) -> list[str]:
-        """The command that a person runs on *this* machine to get ``argv`` on the target with a terminal.
+        """Return the command that an operator runs on *this* machine to run ``argv`` on the target with a terminal.
 
         For example ``["ssh", "-t", "web1", ...]``. It starts nothing.
         """
 
     @abstractmethod
     def describe(self) -> str:
-        """One short phrase for logs and errors, for example ``ssh master`` or ``local``."""
+        """Return a short phrase for logs and errors, for example ``ssh master`` or ``local``."""

@@ -1,4 +1,4 @@
-"""Variables of this process that programs on this machine, as a target, do not inherit: such as the keys of models."""
+"""Environment variables, such as API keys, that programs on the target ``local:`` do not inherit."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _names: frozenset[str] = frozenset()
 
 
 def exclude_from_child_env(names: Iterable[str]) -> None:
-    """From now on no program that is started on the target ``local:`` inherits these variables."""
+    """Exclude these variables from the environment of programs that are started on the target ``local:``."""
     global _names  # noqa: PLW0603  # the environment belongs to the process, too
     _names |= frozenset(names)
 
 
 def child_env(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What such a program inherits; of ``os.environ`` when not given."""
+    """Return the environment that such a program inherits, from ``os.environ`` by default."""
     return {name: value for name, value in (os.environ if environ is None else environ).items() if name not in _names}

@@ -53,7 +53,7 @@ async def test_what_is_entered_after_another_conversation_was_asked_for_is_for_t
     seat.press("C-c")
     await seat.sees("now: say gamma", "Three.")
     await idle(seat)
-    first, second = re.findall(rf"conversation begins: session ({ID})", seat.history)
+    first, second = re.findall(rf"new conversation: ({ID})", seat.history)
     assert seat.model is not None
     prompts = [[text in one.text for text in ("say alpha", "say beta", "say gamma")] for one in seat.model.asked]
     assert prompts == [[True, False, False], [False, True, False], [False, False, True]]
@@ -107,7 +107,7 @@ async def test_a_conversation_that_a_lost_link_holds_up_is_given_up_with_ctrl_c(
     seat.enter("begin")
     await gate.reached()
     seat.enter("/session new")
-    await seat.sees("/session: not while a turn runs")
+    await seat.sees("/session: not while a turn is running")
     seat.press("C-c")
     await seat.sees("the turn was cancelled")
     await idle(seat)

@@ -193,7 +193,7 @@ def test_contradictory_and_impossible_options_are_errors(
         ('[targets."a:b"]\n', ["targets", "a:b"]),
         ("[targets.x]\nengine = 'docker'", ["engine needs container"]),
         ("[targets.x]\nurl = 'ssh://a'\nssh = 'b'", ["url and ssh contradict"]),
-        ("width = ", ["not TOML"]),
+        ("width = ", ["invalid TOML"]),
         ("prompt_tag = 1", ["prompt_tag: 1 is not true or false"]),
         ("timeout = nan", ["timeout: nan is not a time"]),
         ('session = "a b"', ["session: 'a b' is not a session name"]),

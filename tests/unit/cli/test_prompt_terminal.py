@@ -87,7 +87,7 @@ async def test_what_was_too_much_to_keep_is_counted_when_the_terminal_takes_some
         stream.write("lost\nlost\n")
         assert stream.behind
         text = await taken_from(stream, reader, writer)
-    assert text == FLOOD + "· 2 lines are not shown: the terminal took nothing\r\n"
+    assert text == FLOOD + "· 2 lines are not shown: the terminal was unresponsive\r\n"
 
 
 async def test_who_waits_for_the_terminal_may_give_up() -> None:
