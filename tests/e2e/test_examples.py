@@ -68,6 +68,12 @@ def test_interactive(home: Path) -> None:
     assert attach.startswith("An operator types: tmux ")
 
 
+def test_script_tmux(home: Path) -> None:
+    window, *screen = run(home, "script_tmux.py")
+    assert window == "log ['%1']"
+    assert "ready" in screen
+
+
 def test_free_tool(home: Path) -> None:
     free, missing, mistake = run(home, "free_tool.py")
     assert free.removeprefix("ok ").isdecimal()
