@@ -298,3 +298,8 @@ def test_a_plain_wrapper_keeps_a_good_command_good(good: str, wrapper: str) -> N
 @given(st.sampled_from(GOOD), st.sampled_from(BAD))
 def test_a_quoted_command_is_text(good: str, bad: str) -> None:
     assert classify_command(f"echo '{bad}'; {good}").read_only == ("'" not in bad)
+
+
+def test_a_word_from_the_input_is_named_once_in_the_reason() -> None:
+    reason = judge("xargs harness").reason
+    assert reason == ("what harness would run is unknown: a word is only known at run time: arguments from stdin")

@@ -148,22 +148,22 @@ def _refused_text(text: str) -> str:
 
 
 def _judge(text: str, lookups: bool) -> CommandClassification:
-    court = _Classifier(lookups)
-    court.script(text, _ExecutionContext(), 0)
-    doubt = court.doubts[0] if court.doubts else ""
+    classifier = _Classifier(lookups)
+    classifier.script(text, _ExecutionContext(), 0)
+    doubt = classifier.doubts[0] if classifier.doubts else ""
     strange = strange_letter(text)
     if strange:
         doubt = f"it contains a character that can be mistaken for another: {strange}"
-    names = renamings(item.argv for item in court.commands)
+    names = renamings(item.argv for item in classifier.commands)
     if len(names) > MAX_NAMES:
-        court.unknown.append("it gives files too many new names to be classified")
+        classifier.unknown.append("it gives files too many new names to be classified")
         names = ()
-    unsure = next(iter(court.unknown), "") or doubt or _secret_variable(text) or _values_without_names(court)
-    commands = tuple(_settled(item, court, unsure, names) for item in court.commands)
-    reason = next(iter(court.unknown), "") or (doubt if strange else "")
+    unsure = next(iter(classifier.unknown), "") or doubt or _secret_variable(text) or _values_without_names(classifier)
+    commands = tuple(_settled(item, classifier, unsure, names) for item in classifier.commands)
+    reason = next(iter(classifier.unknown), "") or (doubt if strange else "")
     reason = reason or next((item.reason for item in commands if item.reason), "") or doubt
     reason = reason if commands or reason else _NOTHING
-    return CommandClassification(not court.unknown, not reason, commands, reason, doubt, court.values)
+    return CommandClassification(not classifier.unknown, not reason, commands, reason, doubt, classifier.values)
 
 
 def _secret_variable(text: str) -> str:
@@ -172,25 +172,25 @@ def _secret_variable(text: str) -> str:
     return next((f"the value of ${name} may be a secret" for name in names if is_secret_name(name)), "")
 
 
-def _values_without_names(court: _Classifier) -> str:
-    if not any(shows_values(command.argv) for command in court.commands):
+def _values_without_names(classifier: _Classifier) -> str:
+    if not any(shows_values(command.argv) for command in classifier.commands):
         return ""
-    cutting = next((command for command in court.commands if not keeps_lines(command.argv)), None)
+    cutting = next((command for command in classifier.commands if not keeps_lines(command.argv)), None)
     what = cutting.argv[0] if cutting is not None else ""
     return f"it shows the environment, and {what} may print a value without its name" if what else ""
 
 
 def _settled(
-    command: SimpleCommand, court: _Classifier, unsure: str, names: Sequence[tuple[str, str]]
+    command: SimpleCommand, classifier: _Classifier, unsure: str, names: Sequence[tuple[str, str]]
 ) -> SimpleCommand:
     """Complete a command with what the whole text says: a ``cd`` in a loop also affects earlier commands."""
     reason = command.reason or unsure
-    directories = court.directories
+    directories = classifier.directories
     if directories.lost and any(not path.startswith(("/", "~")) for path in command.paths):
         reason = reason or "after a cd to a directory only known at run time, a relative path may be any file"
     content = [path for path in command.paths if path not in command.named]
-    content_paths = renamed(directories.of(braced(substituted(content, court.values))), names)
-    paths = renamed(directories.of(braced(substituted(command.paths, court.values))), names)
+    content_paths = renamed(directories.of(braced(substituted(content, classifier.values))), names)
+    paths = renamed(directories.of(braced(substituted(command.paths, classifier.values))), names)
     named = tuple(path for path in paths if path not in content_paths)
     return replace(command, read_only=not reason, reason=reason, paths=paths, named=named)
 
