@@ -78,34 +78,34 @@ async def key_claims(
     from .shell.keys import judge_keys
 
     ctx.notes.keys_command = None
-    judged = await judge_keys(subject, ctx)
-    if judged.rule == "command" and judged.command is not None:
-        ctx.notes.keys_command = judged.command
-        return (await command(judged.command),)
-    if judged.rule == "password":
-        return (_secret(judged, tool, ctx),)
-    return (_plain(subject, judged, tool, ctx),)
+    classification = await judge_keys(subject, ctx)
+    if classification.rule == "command" and classification.command is not None:
+        ctx.notes.keys_command = classification.command
+        return (await command(classification.command),)
+    if classification.rule == "password":
+        return (_secret(classification, tool, ctx),)
+    return (_plain(subject, classification, tool, ctx),)
 
 
-def _secret(judged: KeysClassification, tool: str, ctx: ToolContext) -> AccessRequest:
+def _secret(classification: KeysClassification, tool: str, ctx: ToolContext) -> AccessRequest:
     """Return the claim of a typed secret: it always asks, is not stored and never shown."""
     whole = RuleSubject(ctx.execution.identity, tool, TYPED_SECRET, allows="none")
-    shown = f"type a secret: {judged.reason}"
+    shown = f"type a secret: {classification.reason}"
     return AccessRequest(
-        "keys", shown, whole, (AccessItem(shown, (whole,)),), must_ask=judged.reason, unkept=True, secret=True
+        "keys", shown, whole, (AccessItem(shown, (whole,)),), must_ask=classification.reason, unkept=True, secret=True
     )
 
 
-def _plain(subject: Subject, judged: KeysClassification, tool: str, ctx: ToolContext) -> AccessRequest:
+def _plain(subject: Subject, classification: KeysClassification, tool: str, ctx: ToolContext) -> AccessRequest:
     """Return the claim of harmless keys or keys for a program; the text includes the program."""
-    harmless = judged.rule == "harmless"
-    into = f" (into {judged.program})" if judged.program else ""
+    harmless = classification.rule == "harmless"
+    into = f" (into {classification.program})" if classification.program else ""
     text = f"{subject.text}{into}"
     whole = RuleSubject(ctx.execution.identity, tool, text, allows="broad" if harmless else "exact")
     piece = AccessItem(text, (whole,), read_only=harmless)
-    line = f"; the last line on the screen is {judged.line[:_MAX_LINE_CHARS]!r}" if judged.line else ""
-    asks = "" if harmless else f"{judged.reason}{line}"
-    return AccessRequest("keys", text, whole, (piece,), must_ask=asks, unkept=judged.rule == "unknown")
+    line = f"; the last line on the screen is {classification.line[:_MAX_LINE_CHARS]!r}" if classification.line else ""
+    asks = "" if harmless else f"{classification.reason}{line}"
+    return AccessRequest("keys", text, whole, (piece,), must_ask=asks, unkept=classification.rule == "unknown")
 
 
 # -- The claim of a file.
@@ -204,7 +204,7 @@ class TreeReader:
         denials: the hard denials.
         operands: its words, resolved on the target.
         entries: the files that it opens below directory operands.
-        judgement: the classification of the command.
+        classification: that of the command.
     """
 
     def __init__(
@@ -213,14 +213,14 @@ class TreeReader:
         denials: HardDenials,
         operands: OperandPaths,
         entries: Sequence[EntryPath],
-        judgement: CommandClassification,
+        classification: CommandClassification,
     ) -> None:
         self._execution = execution
         self._denials = denials
         self._operands = operands
         self._entries = entries
-        self._commands = judgement.commands
-        self._feeds = any(feeds(command.argv) for command in judgement.commands)
+        self._commands = classification.commands
+        self._feeds = any(feeds(command.argv) for command in classification.commands)
 
     async def reason(self) -> str:
         """Return why the command requires approval; empty if it does not.
@@ -359,48 +359,56 @@ class CommandReader:
         Raises:
             HarnessError: the connection was lost.
         """
-        judgement = judge(subject.text, lookups=self._lookups)
+        classification = judge(subject.text, lookups=self._lookups)
         await self._find_cwd(subject)
-        if not judgement.parsed:
-            return self._unparsed(subject, judgement.reason)
-        files = await self._files(subject, judgement)
-        operands = OperandPaths(self._execution, files or (), self._cwd, judgement, subject.text)
+        if not classification.parsed:
+            return self._unparsed(subject, classification.reason)
+        files = await self._files(subject, classification)
+        operands = OperandPaths(self._execution, files or (), self._cwd, classification, subject.text)
         entries = await operands.entries()
         touched = (*(files or ()), *(entry.path for entry in entries or ()))
-        forbidden = self._blocked_by(judgement, touched) or await self._forbidden(judgement, files or (), entries or ())
+        forbidden = self._blocked_by(classification, touched) or await self._forbidden(
+            classification, files or (), entries or ()
+        )
         unknown = "it names too many files to be classified" if files is None or entries is None else ""
-        beyond = "" if forbidden else unknown or await self._beyond(subject, judgement, operands, entries or ())
+        beyond = "" if forbidden else unknown or await self._beyond(subject, classification, operands, entries or ())
         given = (
-            "" if forbidden or beyond else await ContainerFiles(self._execution, operands, self._cwd).reason(judgement)
+            ""
+            if forbidden or beyond
+            else await ContainerFiles(self._execution, operands, self._cwd).reason(classification)
         )
         return AccessRequest(
             kind="command",
             shown=self._shown(subject),
             whole=self._subjected(self._shown(subject), "broad"),
-            pieces=self._pieces(subject, judgement, touched, beyond),
+            pieces=self._pieces(subject, classification, touched, beyond),
             forbidden=forbidden,
-            must_ask=beyond or given or self._must_ask(judgement),
-            unclear=unclear_programs(judgement),
-            embedded=embedded_commands(judgement),
+            must_ask=beyond or given or self._must_ask(classification),
+            unclear=unclear_programs(classification),
+            embedded=embedded_commands(classification),
         )
 
     async def _beyond(
-        self, subject: Subject, judgement: CommandClassification, operands: OperandPaths, entries: Sequence[EntryPath]
+        self,
+        subject: Subject,
+        classification: CommandClassification,
+        operands: OperandPaths,
+        entries: Sequence[EntryPath],
     ) -> str:
         """Return why it may access what its words do not name, so that a rule for its words must not allow it."""
-        reader = TreeReader(self._execution, self._denials, operands, entries, judgement)
+        reader = TreeReader(self._execution, self._denials, operands, entries, classification)
         variables = _MAPPED.sub(r"\1=", self._extras)
-        past = (runs_past_the_policy(command.argv) for command in judgement.commands)
+        past = (runs_past_the_policy(command.argv) for command in classification.commands)
         return (
             next(filter(None, past), "")
-            or unknown_words_reason(judgement, self._blocked)
-            or other_settings(f"{subject.text}\n{variables}", judgement.commands)
-            or shell_state_reason(judgement.commands, variables)
-            or next(filter(None, (unseen_files(*_program(one.argv)) for one in judgement.commands)), "")
-            or reaches_any_file(judgement)
-            or embedded_reason(judgement, self._blocked)
+            or unknown_words_reason(classification, self._blocked)
+            or other_settings(f"{subject.text}\n{variables}", classification.commands)
+            or shell_state_reason(classification.commands, variables)
+            or next(filter(None, (unseen_files(*_program(one.argv)) for one in classification.commands)), "")
+            or reaches_any_file(classification)
+            or embedded_reason(classification, self._blocked)
             or await reader.reason()
-            or await GitShownFiles(self._execution, self._denials, operands).reason(judgement, variables)
+            or await GitShownFiles(self._execution, self._denials, operands).reason(classification, variables)
         )
 
     async def _find_cwd(self, subject: Subject) -> None:
@@ -411,9 +419,9 @@ class CommandReader:
             cwd = cwd if start is None else posixpath.join(start, cwd)
         self._cwd = cwd
 
-    def _must_ask(self, judgement: CommandClassification) -> str:
+    def _must_ask(self, classification: CommandClassification) -> str:
         """Return why shells may parse the text differently, unless it runs in a shell with the grammar of bash."""
-        return "" if not judgement.doubt or reads_like_bash(self._execution) else judgement.doubt
+        return "" if not classification.doubt or reads_like_bash(self._execution) else classification.doubt
 
     def _shown(self, subject: Subject) -> str:
         return f"{subject.text}\n(with {self._extras})" if self._extras else subject.text
@@ -433,8 +441,8 @@ class CommandReader:
             "command", self._shown(subject), whole, (AccessItem(subject.text, (whole,)),), forbidden, asks
         )
 
-    def _blocked_by(self, judgement: CommandClassification, files: Sequence[RealPath]) -> str:
-        for command in judgement.commands:
+    def _blocked_by(self, classification: CommandClassification, files: Sequence[RealPath]) -> str:
+        for command in classification.commands:
             named = {homeward(word) for word in command.paths}
             real = (path.real for path in files if path.given in named)
             if reason := blocked(command.argv, self._blocked, (*command.paths, *real)):
@@ -443,14 +451,16 @@ class CommandReader:
 
     # -- the files that it names
 
-    async def _files(self, subject: Subject, judgement: CommandClassification) -> tuple[RealPath, ...] | None:
+    async def _files(self, subject: Subject, classification: CommandClassification) -> tuple[RealPath, ...] | None:
         """Return every file that a word may be; None if there are too many."""
-        words = tuple(dict.fromkeys(homeward(path) for command in judgement.commands for path in command.paths if path))
+        words = tuple(
+            dict.fromkeys(homeward(path) for command in classification.commands for path in command.paths if path)
+        )
         if not words:
             return ()
         if len(words) > MAX_PATHS:
             return None
-        named = _only_named(judgement)
+        named = _only_named(classification)
         content = await self._found([word for word in words if word not in named], self._start(words))
         only = await self._found([word for word in words if word in named], self._start(words))
         if content is None or only is None:
@@ -501,13 +511,13 @@ class CommandReader:
         return tuple(found[number] for number in range(len(names)))
 
     async def _forbidden(
-        self, judgement: CommandClassification, files: Sequence[RealPath], entries: Sequence[EntryPath]
+        self, classification: CommandClassification, files: Sequence[RealPath], entries: Sequence[EntryPath]
     ) -> str:
         """Return the hard denial of one of its files; a program that does more than read may write what it names."""
-        commands = judgement.commands
+        commands = classification.commands
         writing = {homeward(word) for command in commands if not command.read_only for word in command.paths}
         reading = {homeward(word) for command in commands if command.read_only for word in command.paths} - writing
-        named = [EntryPath(path, not judgement.read_only and path.given not in reading) for path in files]
+        named = [EntryPath(path, not classification.read_only and path.given not in reading) for path in files]
         for one in (*named, *entries):
             reason = await self._denials.of_path(one.path, self._execution, writes=one.writes)
             if reason:
@@ -517,26 +527,32 @@ class CommandReader:
     # -- its pieces
 
     def _pieces(
-        self, subject: Subject, judgement: CommandClassification, files: Sequence[RealPath], beyond: str
+        self, subject: Subject, classification: CommandClassification, files: Sequence[RealPath], beyond: str
     ) -> tuple[AccessItem, ...]:
         whole = self._subjected(self._shown(subject), "broad")
         named = [form for path in files for form in path_forms(path, self._tool, self._execution, "none")]
         certain = not self._extras and not self._odd_names and all(path.is_known for path in files)
         pieces = [
             AccessItem(
-                command.text, (whole, *self._forms(command, judgement, beyond), *named), command.read_only and certain
+                command.text,
+                (whole, *self._forms(command, classification, beyond), *named),
+                command.read_only and certain,
             )
-            for command in judgement.commands
+            for command in classification.commands
         ]
-        if not judgement.read_only and all(command.read_only for command in judgement.commands):
-            pieces.append(AccessItem(judgement.reason or subject.text, (whole, *named)))  # syntax around the commands
+        if not classification.read_only and all(command.read_only for command in classification.commands):
+            pieces.append(
+                AccessItem(classification.reason or subject.text, (whole, *named))
+            )  # syntax around the commands
         if not pieces:
             pieces.append(AccessItem(subject.text, (whole,), read_only=certain))
         return tuple(pieces)
 
-    def _forms(self, command: SimpleCommand, judgement: CommandClassification, beyond: str) -> tuple[RuleSubject, ...]:
+    def _forms(
+        self, command: SimpleCommand, classification: CommandClassification, beyond: str
+    ) -> tuple[RuleSubject, ...]:
         """Return the texts of a simple command for rules; allow rules match those of :func:`plain_forms` only."""
-        allowing = () if self._extras or judgement.doubt or beyond else plain_forms(command)
+        allowing = () if self._extras or classification.doubt or beyond else plain_forms(command)
         denying = dict.fromkeys((command.text, " ".join(command.text.split()), *command_forms(command.argv)))
         return (
             *(self._subjected(text, "any") for text in allowing),
@@ -544,12 +560,12 @@ class CommandReader:
         )
 
 
-def _only_named(judgement: CommandClassification) -> set[str]:
+def _only_named(classification: CommandClassification) -> set[str]:
     """Return the files whose content no command shows or changes; empty if names are passed on to a program."""
-    if any(feeds(command.argv) for command in judgement.commands):
+    if any(feeds(command.argv) for command in classification.commands):
         return set()
-    content = {path for command in judgement.commands for path in command.paths if path not in command.named}
-    named = {path for command in judgement.commands for path in command.named}
+    content = {path for command in classification.commands for path in command.paths if path not in command.named}
+    named = {path for command in classification.commands for path in command.named}
     return {homeward(path) for path in named} - {homeward(path) for path in content}
 
 

@@ -115,19 +115,19 @@ class GitShownFiles:
         self._denials = denials
         self._operands = operands
 
-    async def reason(self, judgement: CommandClassification, environment: str = "") -> str:
+    async def reason(self, classification: CommandClassification, environment: str = "") -> str:
         """Return why the files that git would show require approval; empty if they do not.
 
         Args:
-            judgement: the classification of the command.
+            classification: that of the command.
             environment: variables set for this command only, as a text.
 
         Raises:
             HarnessError: the connection was lost.
         """
         requests: list[ShownRequest] = []
-        texts = [environment, *(command.text for command in judgement.commands)]
-        for command in judgement.commands:
+        texts = [environment, *(command.text for command in classification.commands)]
+        for command in classification.commands:
             request = shown_request(command.argv)
             if request is None:
                 continue

@@ -101,9 +101,9 @@ _LIST_WORDS = 24
 """Words searched for the operands of ``rm`` and ``harness``, with any text between them."""
 
 
-def embedded_reason(judgement: CommandClassification, patterns: Sequence[str]) -> str:
+def embedded_reason(classification: CommandClassification, patterns: Sequence[str]) -> str:
     """Return why a program may run a blocked command; empty if none may."""
-    for command in judgement.commands:
+    for command in classification.commands:
         runs = _embedded(command)
         if runs is None:
             return (
@@ -116,9 +116,9 @@ def embedded_reason(judgement: CommandClassification, patterns: Sequence[str]) -
     return ""
 
 
-def embedded_commands(judgement: CommandClassification) -> tuple[str, ...]:
+def embedded_commands(classification: CommandClassification) -> tuple[str, ...]:
     """Return the texts of commands that programs may run, in the form that rules match."""
-    found = (words for command in judgement.commands for words in _embedded(command) or ())
+    found = (words for command in classification.commands for words in _embedded(command) or ())
     return tuple(dict.fromkeys(" ".join((posixpath.basename(words[0]), *words[1:])) for words in found))
 
 

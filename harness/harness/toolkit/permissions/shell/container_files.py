@@ -21,9 +21,9 @@ __all__ = ["ContainerFiles", "reaches_any_file"]
 _UNKNOWN = re.compile(r"[$`]")
 
 
-def reaches_any_file(judgement: CommandClassification) -> str:
+def reaches_any_file(classification: CommandClassification) -> str:
     """Return why a command may access any host file through a container; empty if it may not. Pure."""
-    for command in judgement.commands:
+    for command in classification.commands:
         if not command.read_only and (reason := container_reach(command.argv).reason):
             return reason
         if not command.read_only and reaches_by_socket(command.argv):
@@ -45,13 +45,13 @@ class ContainerFiles:
         self._operands = operands
         self._start = start
 
-    async def reason(self, judgement: CommandClassification) -> str:
+    async def reason(self, classification: CommandClassification) -> str:
         """Return why the files require approval; empty if they do not.
 
         Raises:
             HarnessError: the connection was lost.
         """
-        for command in judgement.commands:
+        for command in classification.commands:
             reach = container_reach(() if command.read_only else command.argv)
             for mount in reach.mounts:
                 if not mount.by_name and (reach.elsewhere or await self._is_outside(mount)):

@@ -206,12 +206,12 @@ async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysClassification:
     if pane is None:
         return KeysClassification("unknown", reason=f"pane not found: {wanted or 'the default pane'}")
     pane = await _settled(pane, ctx)
-    judged = judge_typing(subject, pane, await ctx.execution.capture_pane(pane=subject.pane))
+    classification = judge_typing(subject, pane, await ctx.execution.capture_pane(pane=subject.pane))
     with anyio.move_on_after(PROMPT_TIMEOUT):
-        while judged.prompt_missing:
+        while classification.prompt_missing:
             await anyio.sleep(PROMPT_INTERVAL)
-            judged = judge_typing(subject, pane, await ctx.execution.capture_pane(pane=subject.pane))
-    return judged
+            classification = judge_typing(subject, pane, await ctx.execution.capture_pane(pane=subject.pane))
+    return classification
 
 
 async def _settled(pane: PaneInfo, ctx: ToolContext) -> PaneInfo:

@@ -125,7 +125,7 @@ class OperandPaths:
         execution: the target.
         files: the resolved paths of its words.
         start: the directory in which it starts; empty if unknown.
-        judgement: the classification of the command.
+        classification: that of the command.
         text: the command text.
     """
 
@@ -134,15 +134,15 @@ class OperandPaths:
         execution: ExecutionContext,
         files: Sequence[RealPath],
         start: str,
-        judgement: CommandClassification,
+        classification: CommandClassification,
         text: str,
     ) -> None:
         self._execution = execution
         self._files = files
         self._start = start
         self._home = execution.capabilities.home
-        self._commands = judgement.commands
-        self._entered = _entered(text, judgement.commands)
+        self._commands = classification.commands
+        self._entered = _entered(text, classification.commands)
 
     async def entries(self) -> list[EntryPath] | None:
         """Return the files below directory operands with the names of other operands; None if there are too many.

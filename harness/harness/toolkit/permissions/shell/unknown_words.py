@@ -48,17 +48,17 @@ _MAX_FORM_CHARS = 16 << 10
 """Limits of expansion; beyond them a word counts as unknown."""
 
 
-def unknown_words_reason(judgement: CommandClassification, blocked: Sequence[str]) -> str:
+def unknown_words_reason(classification: CommandClassification, blocked: Sequence[str]) -> str:
     """Return why it is unknown whether a hard denial applies to one of the commands; empty if it is known."""
-    names = _Values(judgement)
-    return next((why for one in judgement.commands if (why := _reason(one, names, blocked))), "")
+    names = _Values(classification)
+    return next((why for one in classification.commands if (why := _reason(one, names, blocked))), "")
 
 
-def unclear_programs(judgement: CommandClassification) -> tuple[str, ...]:
+def unclear_programs(classification: CommandClassification) -> tuple[str, ...]:
     """Return the programs with words only known at run time, to which a deny rule for the program may apply."""
     return tuple(
         dict.fromkeys(
-            one.argv[0] for one in judgement.commands if any(not _written_out(word) for word in one.words[1:])
+            one.argv[0] for one in classification.commands if any(not _written_out(word) for word in one.words[1:])
         )
     )
 
@@ -121,11 +121,11 @@ def _operands(kind: str, options: Options) -> Sequence[Word]:
 class _Values:
     """Values of the variables in one text, and whether the names that ``xargs`` reads are known."""
 
-    def __init__(self, judgement: CommandClassification) -> None:
-        named = {word.text for command in judgement.commands for word in command.words[1:]}
-        self._values = {name: forms for name, forms in judgement.values.items() if name not in named}  # read f
-        self.feeds_names = _feeds_names(judgement.commands)
-        self._finds_below = all(_lists(command) for command in judgement.commands if listed(command.argv))
+    def __init__(self, classification: CommandClassification) -> None:
+        named = {word.text for command in classification.commands for word in command.words[1:]}
+        self._values = {name: forms for name, forms in classification.values.items() if name not in named}  # read f
+        self.feeds_names = _feeds_names(classification.commands)
+        self._finds_below = all(_lists(command) for command in classification.commands if listed(command.argv))
 
     def resolves(self, word: Word) -> bool:
         """Return whether the text shows which files a word may be."""
