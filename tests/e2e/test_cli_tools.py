@@ -120,7 +120,7 @@ def test_arguments_can_come_from_standard_input(program: Program) -> None:
         ("run_shell", {"command": "false"}, 1, ""),
         ("reed_file", {"path": "x"}, 125, "did you mean 'read_file'?"),
         ("read_file", {"pth": "x"}, 125, "did you mean 'path'?"),
-        ("read_file", "{", 125, "no JSON object"),
+        ("read_file", "{", 125, "not a JSON object"),
         ("send_keys", {"enter": True}, 125, "send_keys needs tmux (use --tmux)"),
         ("write_file", {"path": "new", "content": "x"}, 126, "no approver is available"),
         ("read_file", {"path": "/etc/shadow"}, 126, "is a secret"),
@@ -178,7 +178,7 @@ def test_yes_approves_what_is_asked_and_not_what_is_denied(program: Program) -> 
 def test_nothing_is_written_over_that_the_session_has_not_read(program: Program) -> None:
     (program.home / "f").write_text("old")
     done = program.run("tools", "call", "--yes", "write_file", '{"path": "f", "content": "x"}')
-    assert (done.returncode, b"read it before you change it" in done.stdout) == (1, True)
+    assert (done.returncode, b"read it before changing it" in done.stdout) == (1, True)
     assert (program.home / "f").read_text() == "old"
 
 

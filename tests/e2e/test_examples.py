@@ -116,7 +116,7 @@ def test_set_option_tool(home: Path) -> None:
     asked = f"asked: write example.conf (that is {home}/example.conf)"
     assert run(home, "set_option_tool.py") == [
         asked,
-        "error example.conf exists and you have not read it: read it before you change it",
+        "error example.conf exists and you have not read it: read it before changing it",
         "ok max = 10",
         asked,
         f"ok set max in {home}/example.conf",

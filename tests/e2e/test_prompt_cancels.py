@@ -54,7 +54,7 @@ async def test_ctrl_c_cancels_the_turn_in_every_state(seats: Seats) -> None:
     await seat.sees("▲ may run_shell", "answer (denied after")
     seat.press("C-c")
     await seat.sees_again("the turn was cancelled", 3)
-    await seat.sees("cancelled before it began")
+    await seat.sees("cancelled before it started")
     seat.enter("four")
     await seat.on_screen("answer:")
     seat.press("C-c")

@@ -58,7 +58,7 @@ def decode(arguments: JsonObject | Json, tool: str) -> JsonObject:
         try:
             value = json.loads(arguments, object_pairs_hook=unique_keys) if arguments.strip() else {}
         except (ValueError, RecursionError) as error:
-            raise _invalid(tool, f"the arguments are no JSON object: {error}") from error
+            raise _invalid(tool, f"the arguments are not a JSON object: {error}") from error
     if not isinstance(value, Mapping):
         raise _invalid(tool, f"the arguments are a JSON {_kind(value)}, not an object")
     return value
@@ -73,7 +73,7 @@ def unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(name for number, (name, _) in enumerate(pairs) if name in dict(pairs[:number]))
-        raise ValueError(f"{twice!r} is there twice")
+        raise ValueError(f"duplicate key {twice!r}")
     return found
 
 
@@ -186,7 +186,7 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
             said = _said(detail)
             yield f"{where or 'arguments'}: {said}"
     if len(details) > MISTAKES:
-        yield f"and {len(details) - MISTAKES} more mistakes"
+        yield f"and {len(details) - MISTAKES} more errors"
 
 
 _KINDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text"}
@@ -255,7 +255,7 @@ def _invalid(tool: str, message: str) -> ToolError:
 
 
 def _kind(value: object) -> str:
-    names = {str: "text", bool: "truth value", NoneType: "null", list: "list", int: "number", float: "number"}
+    names = {str: "text", bool: "boolean", NoneType: "null", list: "list", int: "number", float: "number"}
     return names.get(type(value), type(value).__name__)
 
 

@@ -170,7 +170,7 @@ class ToolContext:
             ToolError: the decision failed.
         """
         if self.notes.judge is None:
-            return Verdict(False, "nobody judges what the call comes to touch", "no policy")
+            return Verdict(False, "no policy is configured to check access during the call", "no policy")
         return await self.notes.judge(subjects)
 
     async def unreadable_paths(

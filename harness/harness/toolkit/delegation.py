@@ -163,13 +163,13 @@ async def run_agent(request: SpawnRequest, ctx: ToolContext) -> ToolResult:
     """
     parent = ctx.executor
     if parent is None or parent.spawner is None:
-        raise ToolError("no agents can be started here: nobody brings a model", code="execution_failed")
+        raise ToolError("sub-agents are unavailable: no model is configured", code="execution_failed")
     if ctx.depth >= parent.max_agent_depth:
         return ToolResult.failure(
-            "depth_limit", f"an agent at depth {ctx.depth} starts no other agents: do it yourself"
+            "depth_limit", f"agents at depth {ctx.depth} cannot start agents: do the task yourself"
         )
     if request.resume and not _is_own(request.resume, ctx.session_id):
-        return ToolResult.failure("unknown_session", f"{request.resume!r} is no agent that was started here")
+        return ToolResult.failure("unknown_session", f"{request.resume!r} is not an agent that was started here")
     try:
         registry = tools_of(request, parent.registry, may_spawn=ctx.depth + 1 < parent.max_agent_depth)
     except ValueError as error:
@@ -201,7 +201,7 @@ def tools_of(request: SpawnRequest, offered: R, *, may_spawn: bool) -> R:
             wanted = _own_names(names, usual, left, request.kind.declared_at if names is request.kind.tools else "")
             left = left.filter(lambda tool, wanted=wanted: tool.own.name in wanted)  # type: ignore[misc]  # bound now
     if not left.list():
-        raise ValueError(f"no tool is left for an agent of the type {request.kind.name}")
+        raise ValueError(f"no tools are left for an agent of type {request.kind.name}")
     return left
 
 
@@ -213,9 +213,7 @@ def _own_names(names: Iterable[str], usual: frozenset[str], registry: Registry, 
             found.add(tool.own.name)
         elif name not in usual:
             where = f"{origin}: " if origin else ""
-            raise ValueError(
-                f"{where}{registry.unknown(name).text}; an agent gets what its parent has, less what is not for it"
-            )
+            raise ValueError(f"{where}{registry.unknown(name).text}; a sub-agent only has tools of its parent")
     return frozenset(found)
 
 
@@ -250,12 +248,12 @@ async def _ran(
         what = error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
         return ToolResult.failure("agent_failed", f"the agent failed: {what}")
     return ToolResult.failure(
-        "timeout", f"the agent was ended after {request.timeout:g} s; it may have changed something"
+        "timeout", f"the agent timed out after {request.timeout:g} s; it may have changed something"
     )
 
 
 def _said(said: SpawnResult) -> ToolResult:
-    text = said.text.strip() or "(it ended without a word)"
+    text = said.text.strip() or "(no final message)"
     usage: JsonObject = {"usage": dict(said.usage)} if said.usage else {}
     if said.is_error:
         return ToolResult.failure("agent_failed", text, metadata=usage)
@@ -273,8 +271,8 @@ def _reported(result: ToolResult, request: SpawnRequest, seconds: float, left: l
         "ended_jobs": ended,
         **result.metadata,
     }
-    notes = [f"[jobs that it had left running were ended: {', '.join(left)}]"] if left else []
-    again = Advice(f'; resume="{request.session_id}" goes on with it', ("resume",))
+    notes = [f"[jobs that it had left running were killed: {', '.join(left)}]"] if left else []
+    again = Advice(f'; resume="{request.session_id}" continues it', ("resume",))
     if result.is_error:
         notes.append(f"[its session is {request.session_id}{again.text}]")
     text = "\n".join([result.text, *notes])

@@ -288,4 +288,4 @@ class Spawner(ABC):
         Raises:
             UnsupportedOperation: this program works with one target only.
         """
-        raise UnsupportedOperation(f"no agent can be sent to {url} from here", hint="leave backend out")
+        raise UnsupportedOperation(f"sub-agents cannot work on {url} here", hint="omit backend")

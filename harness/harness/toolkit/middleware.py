@@ -235,7 +235,7 @@ class AllowList:
 
     async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
         if not _is_named(call, ctx, self._names):
-            return denied(call, ctx, f"{call.name} is not among the tools that are allowed", "allow list")
+            return denied(call, ctx, f"{call.name} is not an allowed tool", "allow list")
         return await following(call)
 
 
@@ -244,7 +244,7 @@ class RejectRedactedText:
 
     async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
         if MARK in json.dumps(call.arguments, default=str) and self._changes(call, ctx):
-            text = f"not run: {MARK} stands for a secret that you were not shown; leave what it is part of as it is"
+            text = f"not run: {MARK} replaces a redacted secret; do not write text that contains it"
             return CallOutcome(call, ToolResult.failure("redacted", text), CallStatus.DENIED)
         return await following(call)
 
@@ -352,8 +352,8 @@ class LoopDetector:
 
 def _said(length: int, repeats: int) -> str:
     if length == 1:
-        return f"this very call was made {repeats} times with the same result"
-    return f"the same {length} calls, of which this is one, were made {repeats} times in turn with the same results"
+        return f"this call was made {repeats} times with the same result"
+    return f"these {length} calls, including this one, were repeated {repeats} times with the same results"
 
 
 def _result(result: ToolResult) -> str:

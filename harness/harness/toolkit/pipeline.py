@@ -154,7 +154,7 @@ def cancelled(partial: str) -> ToolResult:
 
 def not_started() -> ToolResult:
     """Return the result of a call that was cancelled before it ran, such as during the approval request."""
-    return ToolResult.failure("cancelled", "cancelled before it began: nothing of it was run")
+    return ToolResult.failure("cancelled", "cancelled before it started: nothing was run")
 
 
 def refused(reason: str, by: str) -> ToolResult:
@@ -262,7 +262,7 @@ CHANGES = 3
 """How often an approver may change a call before it is refused."""
 END_LIMIT = 10.0
 """Seconds that recording a call's end may take."""
-CANCELLED_BEFORE_START = "cancelled at the question, or before it"
+CANCELLED_BEFORE_START = "cancelled during or before the approval request"
 NOTICE = 1_000
 """Maximum characters of the truncation notice."""
 SUMMARY = 2_000
@@ -376,7 +376,7 @@ class Pipeline:
         except HarnessError:
             raise
         except Exception as error:
-            problem = f"whether {tool} may run could not be found out"
+            problem = f"the decision whether {tool} may run failed"
             raise defect_error(error, "the policy", problem, code="permission_failure") from error
 
     async def _further(self, prepared: Prepared, subjects: tuple[Subject, ...]) -> Verdict:
@@ -384,7 +384,7 @@ class Pipeline:
         verdict = await self._verdict(replace(self._request(prepared), subjects=subjects), prepared.tool.name)
         changed = verdict.allowed and verdict.call is not None
         return (
-            replace(verdict, allowed=False, reason="the call runs already, so it was not changed")
+            replace(verdict, allowed=False, reason="the call is already running, so it cannot be changed")
             if changed
             else verdict
         )

@@ -322,10 +322,10 @@ def _headline(done: ShellResult) -> str:
         return f"exit code: {done.exit_code}"
     job = f"job {done.job_id}" if done.job_id else "the command"
     return {
-        Status.RUNNING: f"{job} goes on running",
+        Status.RUNNING: f"{job} is still running",
         Status.TIMED_OUT: f"ended at its time limit, after {done.duration:.0f} s",
         Status.INTERRUPTED: "interrupted",
-    }.get(done.status, f"the outcome of {job} is unknown: it may have happened; look before you repeat it")
+    }.get(done.status, f"the outcome of {job} is unknown: it may have run; look before you repeat it")
 
 
 def _sections(stdout: str, stderr: str) -> list[str]:

@@ -180,7 +180,7 @@ def test_nothing_is_told_as_such_and_pictures_come_along() -> None:
     assert isinstance(part, ToolReturnPart)
     words, picture = part.content
     assert picture == BinaryImage(PNG, media_type="image/png")
-    assert "image/tiff was left out" in words
+    assert "image/tiff was omitted" in words
 
 
 def test_a_picture_that_a_provider_would_refuse_with_each_request_is_left_out() -> None:

@@ -141,7 +141,7 @@ async def test_a_command_that_is_not_waited_for_is_a_job_that_goes_on() -> None:
     with made.events.subscribe() as events:
         outcome = await call(made, "run_shell", command="make hunter2", wait=False)
         started = [event for event in events.drain() if isinstance(event, JobStarted)]
-    assert (outcome.status, outcome.result.text) == (CallStatus.OK, "job 1 goes on running\n(no output)")
+    assert (outcome.status, outcome.result.text) == (CallStatus.OK, "job 1 is still running\n(no output)")
     assert [(event.job_id, event.command) for event in started] == [("1", "make [redacted]")]
 
 

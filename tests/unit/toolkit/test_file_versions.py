@@ -142,7 +142,7 @@ async def test_a_part_that_was_read_permits_an_edit_and_no_replacement(
     assert (await read_seen(ctx, str(file), offset=2, limit=3)).data == b"234"
     refused = await guarded_write(ctx, str(file), b"all new")
     assert isinstance(refused, ToolResult)
-    assert "in part only" in refused.text
+    assert "only partly read" in refused.text
     assert code(await guarded_edit(ctx, str(file), lambda old: old.data[1:])) == "written"
     assert code(await guarded_write(ctx, str(file), b"still not")) == "not_read"
     await read_seen(ctx, str(file))

@@ -505,7 +505,7 @@ def test_answers_that_allow(stdout: bytes) -> None:
 @pytest.mark.parametrize(
     ("stdout", "message"),
     [
-        (b'{"decision": "deny", "decision": "allow"}', "'decision' is there twice"),
+        (b'{"decision": "deny", "decision": "allow"}', "duplicate key 'decision'"),
         (b"[" * 200_000, "nested too deeply"),
         (b"yes", "Expecting value"),
         (b"\xff", "decode"),

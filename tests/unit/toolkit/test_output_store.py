@@ -95,7 +95,7 @@ async def test_everything_is_private(place: Path) -> None:
 async def test_a_handle_that_was_never_given_is_no_file(place: Path, handle: str) -> None:
     store = OutputStore(place)
     await store.keep("c1", "text")
-    with pytest.raises(FileNotFound, match="no output"):
+    with pytest.raises(FileNotFound, match="is not stored here"):
         await store.page(handle)
 
 
@@ -172,7 +172,7 @@ async def test_what_is_too_old_goes_and_what_is_not_ours_stays(place: Path) -> N
     for path in place.iterdir():
         age(path, 4_000)
     await store.keep("c2", "text")
-    with pytest.raises(FileNotFound, match=r"kept here \(outputs are kept for 0.000694444 days at most\)"):
+    with pytest.raises(FileNotFound, match=r"stored here \(outputs are stored for at most 0.000694444 days\)"):
         await store.page(handle)
     assert {path.name for path in place.iterdir() if len(path.name) < 20} == {"notes.txt", ".lock"}
     assert len(list(place.iterdir())) == 3

@@ -265,7 +265,7 @@ async def test_a_call_that_is_cancelled_before_it_began_is_not_said_to_have_chan
             await asked.wait()
             made.executor.cancel("c1")
     assert (outcomes[0].status, trace.steps) == (CallStatus.CANCELLED, [])
-    assert outcomes[0].result.text == "cancelled before it began: nothing of it was run"
+    assert outcomes[0].result.text == "cancelled before it started: nothing was run"
 
 
 async def test_a_cancelled_caller_leaves_a_completion_and_a_record() -> None:
@@ -364,7 +364,7 @@ async def test_a_failing_policy_is_named_and_nothing_runs() -> None:
     made = toolbox([SayTool(Trace(), MUTATING)], answer=torn)
     outcome = await made.executor.call(ToolCall("say"))
     assert outcome.result.error_code == "permission_failure"
-    assert outcome.result.text.startswith("whether say may run could not be found out: KeyError: 'rule'")
+    assert outcome.result.text.startswith("the decision whether say may run failed: KeyError: 'rule'")
     assert "this is a defect of the policy" in outcome.result.text
     assert made.ledger.begun == []
 

@@ -295,8 +295,8 @@ def test_gemini_gets_whether_it_failed_and_an_id_only_where_it_gave_one() -> Non
         ("nothing", "(no output)"),
         ("blank", "(no output)"),
         ("silent failure", "timeout"),
-        ("only a picture", "(a picture)"),
-        ("strange picture", "[a picture of type image/tiff was left out]"),
+        ("only a picture", "(an image)"),
+        ("strange picture", "[an image of type image/tiff was omitted]"),
         ("no characters", "\ufffd\U0001f600\ufffd"),
     ],
 )

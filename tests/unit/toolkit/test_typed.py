@@ -114,7 +114,7 @@ async def test_a_call_that_is_cancelled_at_its_question_is_kept_as_cancelled(
     (entry,) = made.ledger.denied
     assert (made.ledger.begun, entry.status, entry.verdict.allowed) == ([], CallStatus.CANCELLED, False)
     assert entry.call.arguments == kept
-    assert "cancelled at the question" in entry.verdict.reason
+    assert "cancelled during or before the approval request" in entry.verdict.reason
 
 
 # -- standard input

@@ -185,9 +185,9 @@ async def test_each_type_has_its_tools(here: ExecutionContext) -> None:
         ({"tools": ["raed_file"]}, "unknown_tool", "did you mean 'read_file'"),
         ({"tools": ["write_file"], "subagent_type": "plan"}, "unknown_tool", "write_file"),
         ({"tools": ["todo_write"]}, "unknown_tool", "todo_write"),
-        ({"tools": []}, "unknown_tool", "no tool is left"),
+        ({"tools": []}, "unknown_tool", "no tools are left"),
         ({"subagent_type": "odd"}, "unknown_tool", "Read_File_Tool"),
-        ({"backend": "ssh://elsewhere"}, "agent_failed", "no agent can be sent to ssh://elsewhere"),
+        ({"backend": "ssh://elsewhere"}, "agent_failed", "sub-agents cannot work on ssh://elsewhere"),
         ({"timeout": 0}, "invalid_args", "timeout"),
         ({"prompt": ""}, "invalid_args", "prompt"),
         ({"prompt": "x" * 200_000}, "invalid_args", "prompt"),
@@ -372,7 +372,7 @@ async def test_what_it_left_behind_is_ended_and_its_locks_are_free(
     assert (await executor.call(ToolCall("write_file", {"path": path, "content": "x"}))).status is CallStatus.OK
     if how != "is cancelled":
         assert facts(outcomes[0])["ended_jobs"] == [jobs[0].job_id]
-        assert f"[jobs that it had left running were ended: {jobs[0].job_id}]" in outcomes[0].result.text
+        assert f"[jobs that it had left running were killed: {jobs[0].job_id}]" in outcomes[0].result.text
     else:
         assert outcomes[0].status is CallStatus.CANCELLED
 
@@ -480,7 +480,7 @@ async def test_another_target_is_opened_for_it_and_closed_again(here: ExecutionC
 async def test_without_anybody_who_brings_a_model_there_are_no_agents(here: ExecutionContext) -> None:
     outcome = await task(parent(here, None))
     assert outcome.error is not None
-    assert "nobody brings a model" in outcome.result.text
+    assert "no model is configured" in outcome.result.text
 
 
 def test_the_set_says_what_it_is() -> None:

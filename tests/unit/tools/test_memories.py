@@ -134,7 +134,7 @@ async def test_no_secret_is_kept_in_the_list_or_told(place: Path) -> None:
             {"todos": [{"content": "a", "statuss": "pending"}]},
             "todos.0.statuss: no such argument; did you mean 'status'?",
         ),
-        ({"todos": [{}] * 100}, "and 180 more mistakes"),
+        ({"todos": [{}] * 100}, "and 180 more errors"),
         ({"todos": [], "x" * 10_000: 1}, f"todo_write: {'x' * 100}: no such argument"),
         ({"todos": 3}, "todos.0"),
     ],

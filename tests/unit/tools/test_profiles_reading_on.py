@@ -98,7 +98,7 @@ async def dead_ends(executor: Executor, path: Path, content: str) -> list[str]:
             found.append(f"{own} without a read: {result.text[:200]}")
     await model.call("read_file", path=str(path))
     replaced = await model.call("write_file", path=str(path), **CHANGES["write_file"])
-    if replaced is None or "was read in part only (bytes " not in replaced.text:
+    if replaced is None or "was only partly read (bytes " not in replaced.text:
         found.append(f"replaced after the first part: {replaced}")
     shown = await model.read_all(str(path))
     if missing := set(re.findall(r"<\d+>", content)) - set(re.findall(r"<\d+>", shown)):

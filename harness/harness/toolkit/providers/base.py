@@ -168,7 +168,7 @@ def not_run(call: ToolCall, reason: str) -> CallOutcome:
     return CallOutcome(call, result, CallStatus.ERROR)
 
 
-CUT = "the response was cut off at its length limit, so the arguments may be incomplete; say it in fewer words"
+CUT = "the response was cut off at its length limit, so the arguments may be incomplete; write less"
 
 
 def ended(reason: object, proper: frozenset[str], by_length: frozenset[str], *, given: bool) -> str:
@@ -203,14 +203,12 @@ def pieces(result: ToolResult, media_types: frozenset[str]) -> Pieces:
     images = tuple(block for block in result.content if isinstance(block, Image))
     parts = [block.text for block in result.content if isinstance(block, Text)]
     parts += [
-        f"[a picture of type {image.media_type} was left out]"
-        for image in images
-        if image.media_type not in media_types
+        f"[an image of type {image.media_type} was omitted]" for image in images if image.media_type not in media_types
     ]
     sent = tuple(image for image in images if image.media_type in media_types)
     text = well_formed("\n".join(parts))
     if not text.strip():
-        text = (result.error_code or "failed") if result.is_error else "(a picture)" if sent else NO_OUTPUT
+        text = (result.error_code or "failed") if result.is_error else "(an image)" if sent else NO_OUTPUT
     return Pieces(text, sent)
 
 

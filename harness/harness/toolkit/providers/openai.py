@@ -69,7 +69,7 @@ class OpenAI(Provider):
         names = names_of(tools)
         choice = next(objects(required(response, "OpenAI", "choices")), None)
         if choice is None:
-            raise ToolError("this response of OpenAI has no choice")
+            raise ToolError("this response of OpenAI has no choices")
         message_id = str(member(response, "id") or "")
         items = objects(member(member(choice, "message"), "tool_calls"))
         why_not = ended(choice.get("finish_reason"), PROPER, LENGTH, given="finish_reason" in choice)

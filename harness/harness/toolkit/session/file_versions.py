@@ -235,15 +235,15 @@ def _not_read(ctx: ToolContext, path: str, real: str) -> ToolResult:
         gap = ctx.reads.missing(real)
         where = "" if gap is None else f" (bytes {gap[0]} to {gap[1]} were not read)"
         way = Advice(", or edit it", tools=("edit",))
-        text = f"{path} was read in part only{where}: read all of it before you replace it{way.text}"
+        text = f"{path} was only partly read{where}: read all of it before replacing it{way.text}"
         return ToolResult.failure("not_read", text, advice=(way,))
-    return ToolResult.failure("not_read", f"{path} exists and you have not read it: read it before you change it")
+    return ToolResult.failure("not_read", f"{path} exists and you have not read it: read it before changing it")
 
 
 def _stale(path: str, expected: Expected) -> ToolResult:
     if expected.version is None:
-        return ToolResult.failure("stale", f"{path} has come into being meanwhile: read it before you change it")
-    return ToolResult.failure("stale", f"{path} has changed since you read it: read it again. Nothing was written")
+        return ToolResult.failure("stale", f"{path} was created in the meantime: read it before changing it")
+    return ToolResult.failure("stale", f"{path} has changed since you read it, and nothing was written: read it again")
 
 
 async def guarded_write(
@@ -318,7 +318,7 @@ async def guarded_edit(
         return expected
     current = await ctx.execution.read_file(expected.path, limit=None if most is None else most + 1)
     if most is not None and current.size > most:
-        text = f"{path} holds {current.size} bytes, more than the {most} that are changed here: use a command"
+        text = f"{path} has {current.size} bytes, more than the limit of {most} for edits: use a command"
         return ToolResult.failure("too_big", text)
     if expected.version is None or _differ(expected.version, current.version):
         return _stale(path, expected)

@@ -165,7 +165,7 @@ def _remember(db: sqlite3.Connection, place: MemoryLocation, content: str, autho
 def _make_room(db: sqlite3.Connection, place: MemoryLocation) -> None:
     (count,) = db.execute(COUNT, _key(place)).fetchone()
     if count >= PLACE_LIMIT:
-        raise NotebookFull(f"there are {count} memories of this {place.scope} already; forget one first")
+        raise NotebookFull(f"this {place.scope} already has {count} memories; forget one first")
     if place.scope is MemoryScope.SESSION:
         newest = "SELECT number FROM memories WHERE scope = 'session' ORDER BY number DESC LIMIT ?"
         kept = f"DELETE FROM memories WHERE scope = 'session' AND number NOT IN ({newest})"  # noqa: S608  # a constant

@@ -143,7 +143,9 @@ class OutputStore(OutputStoreBase):
         text = self._read(match[1]) if match else None
         if text is None:
             days = f"{self._quota.age / 86_400:g} days"
-            raise FileNotFound(f"no output {handle[:80]!r} is kept here", hint=f"outputs are kept for {days} at most")
+            raise FileNotFound(
+                f"output {handle[:80]!r} is not stored here", hint=f"outputs are stored for at most {days}"
+            )
         start = max(0, len(text) + offset if offset < 0 else offset)
         piece = text[start : start + max(0, limit)]
         end = start + len(piece)
@@ -266,16 +268,16 @@ MAX_PAGE_CHARS = 60_000
 
 
 class _Arguments(Arguments):
-    handle: str = Field(description="as the cut result names it: output:...")
+    handle: str = Field(description="the handle in the truncated result: output:...")
     offset: int = Field(0, description="character to start at; a negative one counts from the end")
-    limit: int = Field(SHOWN, ge=1, le=MAX_PAGE_CHARS, description="how many characters at most")
+    limit: int = Field(SHOWN, ge=1, le=MAX_PAGE_CHARS, description="maximum number of characters")
 
 
 class ReadOutput(Tool[_Arguments]):
     """``read_output``. It reads stored outputs on this machine, never on the target."""
 
     def __init__(self, store: OutputStore) -> None:
-        text = "Read on in a result that was too long to be shown whole. The result names its handle where it was cut."
+        text = "Read the rest of a truncated result. The result gives its handle where it was cut."
         traits = Traits(parallelizable=True, packs=("core",), limit=OutputLimit(MAX_PAGE_CHARS + 1_000, 0))
         super().__init__("read_output", text, _Arguments, traits)
         self._store = store
