@@ -94,7 +94,7 @@ def test_one_call_is_shown_with_all_that_is_known(audited: Program) -> None:
 
 
 def test_a_wrong_time_or_head_is_wrong_usage(audited: Program) -> None:
-    for words in (("show", "--since", "yesterday"), ("verify", "--head", "7")):
+    for words in (("show", "--since", "yesterday"), ("verify", "--expect-head", "7")):
         done = audited.run("audit", *words)
         assert (done.returncode, done.stdout) == (125, b"")
 
@@ -129,7 +129,7 @@ def test_an_untouched_audit_is_verified_and_a_changed_one_is_1(audited: Program)
     good = audited.run("--json", "audit", "verify")
     report = json.loads(good.stdout)
     assert (good.returncode, report["whole"], report["records"], report["problems"]) == (0, True, 8, [])
-    assert audited.run("audit", "verify", "--head", report["head"]).returncode == 0
+    assert audited.run("audit", "verify", "--expect-head", report["head"]).returncode == 0
     tamper(place_of(audited), "DELETE FROM records WHERE seq = 4")
     bad = audited.run("audit", "verify")
     assert bad.returncode == 1

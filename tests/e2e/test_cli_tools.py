@@ -60,7 +60,7 @@ def test_the_list_says_which_tools_wait_for_what_is_not_installed(program: Progr
     settings.write_text('[tools]\nextra_packs = ["web"]\n')
     done = program.run("tools", "list")
     assert (sentence in done.stderr.decode(), b"\nfetch_url " in done.stdout) == (True, False)
-    done = program.run("tools", "list", "--profile", "hygge")
+    done = program.run("tools", "list", "--tool-profile", "hygge")
     assert b"webfetch is not offered: it needs modules that are not installed (httpx)" in done.stderr
     found = json.loads(program.run("tools", "list", "--all", "--json").stdout)
     assert {tool["name"]: tool["missing_libraries"] for tool in found if tool["missing_libraries"]} == {
@@ -296,7 +296,7 @@ def test_a_person_can_say_what_he_has_seen(program: Program, tmp_path: Path) -> 
     assert (code, json.loads(said)["error_code"]) == (126, "denied")
     done = program.run("tools", "call", "edit", json.dumps(change), "--yes")
     assert (done.returncode, path.read_text()) == (1, "a\nb\n")
-    done = program.run("tools", "call", "edit", json.dumps(change), "--yes", "--seen", str(path))
+    done = program.run("tools", "call", "edit", json.dumps(change), "--yes", "--assume-read", str(path))
     assert (done.returncode, path.read_text()) == (0, "a\nc\n")
-    done = program.run("tools", "call", "time", "--seen", str(tmp_path / "nothing"))
+    done = program.run("tools", "call", "time", "--assume-read", str(tmp_path / "nothing"))
     assert (done.returncode, b"no such file" in done.stderr) == (125, True)

@@ -86,7 +86,7 @@ def test_the_command_leaves_nothing_behind(scratch: Path) -> None:
 
 
 def test_with_keep_the_printed_command_attaches_to_the_session(scratch: Path) -> None:
-    with start(scratch, "--keep") as demo:
+    with start(scratch, "--keep-running") as demo:
         assert demo.stdout is not None
         story = read_until(demo.stdout, "until you press C-c")
         command = next(line for line in story if line.startswith("    ") and "attach" in line)

@@ -164,7 +164,7 @@ def test_limits_have_exit_codes_of_their_own(program: Program) -> None:
         configure(program, server, "prices = { input = 2, output = 10 }\n")
         steps = program.run("exec", "--max-steps", "1", "work")
         assert (steps.returncode, steps.stdout) == (3, b"")
-        assert b"to resume: harness exec --session" in steps.stderr
+        assert b"to resume: harness exec --conversation" in steps.stderr
         cost = program.run("exec", "--budget", "0.5", "work")
         assert (cost.returncode, cost.stdout) == (4, b"")
         assert b"its budget is $0.50" in cost.stderr

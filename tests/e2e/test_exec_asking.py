@@ -86,7 +86,7 @@ async def test_ctrl_c_at_a_question_cancels_the_turn_and_ctrl_d_denies_the_call(
     assert "the operator left the question without an answer" in seat.history
     seat.press("C-c")
     assert await seat.ended() == 130
-    assert "to resume: harness exec --session" in seat.history
+    assert "to resume: harness exec --conversation" in seat.history
     assert not any((seats.home / name).exists() for name in ("one", "two"))
 
 

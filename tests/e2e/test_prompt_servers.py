@@ -76,7 +76,7 @@ async def test_the_tools_of_servers_and_declared_ones_are_offered_next_to_those_
         declared.parent.mkdir()
         declared.write_text('[[tool]]\nname = "disks"\ndescription = "Show disks."\nbinary = "df"\nmutating = false\n')
         declared.chmod(0o600)
-        words = [HARNESS, "exec", "--profile", "gofastr", "look"]
+        words = [HARNESS, "exec", "--tool-profile", "gofastr", "look"]
         with anyio.fail_after(60):
             done = await anyio.run_process(words, env=seats.environment, cwd=seats.home, check=False)
         assert (done.returncode, done.stdout) == (0, b"seen\n")

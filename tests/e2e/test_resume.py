@@ -95,7 +95,7 @@ def test_conversations_are_kept_in_order_from_the_command_line(program: Program)
         assert said in told(program, "resume", *words, code=125)
     elsewhere = told(program, "--target", "ssh://web1", "resume", listed[0]["session_id"], code=125)
     assert "is with local:, not ssh://web1" in elsewhere
-    assert "--here" in elsewhere
+    assert "--allow-other-target" in elsewhere
 
 
 def test_what_cannot_be_stored_is_answered_all_the_same_and_that_is_said(program: Program) -> None:
@@ -198,7 +198,9 @@ async def test_a_conversation_moves_where_it_is_told_to_and_stays_there(seats: S
     assert await refused.ended() == 125
     assert "is with local:, not ssh://" in refused.history
 
-    moved = seats.take(*options_of(sshd), "resume", session_id[:7], "--here", script=[say("I moved.")], settings=AUTO)
+    moved = seats.take(
+        *options_of(sshd), "resume", session_id[:7], "--allow-other-target", script=[say("I moved.")], settings=AUTO
+    )
     await moved.on_screen("»", "ssh://", "idle")
     moved.enter("and now?")
     await moved.sees("I moved.")

@@ -48,7 +48,7 @@ def test_a_run_goes_on_with_the_model_of_its_conversation(program: Program) -> N
         assert (begun["profile"], begun["model"]) == ("two", "model-two")
         answered(program, "exec", "--last", "--model", "one", "explicitly")
         configure(program, server, "one", "two")
-        answered(program, "exec", "--session", begun["session_id"], "with its own, for which no default is needed")
+        answered(program, "exec", "--conversation", begun["session_id"], "with its own, for which no default is needed")
         assert models_asked(server) == ["model-two", "model-two", "model-one", "model-one"]
 
         configure(program, server, "two", default="two")
@@ -56,7 +56,7 @@ def test_a_run_goes_on_with_the_model_of_its_conversation(program: Program) -> N
         assert "model one is not configured any more: using two" in gone
         configure(program, server, "three", "four")
         assert "no model is chosen" in answered(program, "exec", "--last", "go on", code=125)[1]
-        assert answered(program, "exec", "--session", "no such", "x", code=125)[1].count("\n") == 1
+        assert answered(program, "exec", "--conversation", "no such", "x", code=125)[1].count("\n") == 1
 
 
 @pytest.mark.timeout(300)
@@ -66,11 +66,13 @@ def test_a_run_by_the_id_of_a_conversation_goes_where_that_was(program: Program,
         told = answered(program, "--json", *options_of(sshd), "exec", "where are you?")[0].splitlines()[0]
         begun = json.loads(told)
         again = json.loads(
-            answered(program, "--json", "exec", "--session", begun["session_id"], "and now?")[0].splitlines()[0]
+            answered(program, "--json", "exec", "--conversation", begun["session_id"], "and now?")[0].splitlines()[0]
         )
         assert (again["session_id"], again["target"]) == (begun["session_id"], begun["target"])
         assert again["target"].startswith("ssh://")
-        refused = answered(program, "--target", "local:", "exec", "--session", begun["session_id"], "x", code=125)[1]
+        refused = answered(program, "--target", "local:", "exec", "--conversation", begun["session_id"], "x", code=125)[
+            1
+        ]
         assert "is with ssh://" in refused
 
 

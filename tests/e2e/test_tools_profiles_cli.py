@@ -8,7 +8,7 @@ from tests.support.program import Program
 
 
 def call(program: Program, profile: str, name: str, arguments: object) -> tuple[int, str, str]:
-    done = program.run("tools", "call", "--profile", profile, name, json.dumps(arguments))
+    done = program.run("tools", "call", "--tool-profile", profile, name, json.dumps(arguments))
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -41,19 +41,19 @@ def test_settings_offer_more_packs_or_a_profile(program: Program) -> None:
     assert lines[0].split()[:3] == ["NAME", "OWN", "NAME"]
     assert ["Bash", "run_shell"] in [line.split()[:2] for line in lines]
     assert json.loads(program.run("tools", "schema", "Read").stdout)["input_schema"]["required"] == ["path"]
-    assert "read_file" in program.run("tools", "list", "--profile", "none").stdout.decode()
+    assert "read_file" in program.run("tools", "list", "--tool-profile", "none").stdout.decode()
 
 
 def test_a_profile_is_listed_described_and_called_by_its_own_names(program: Program) -> None:
-    found = json.loads(program.run("tools", "list", "--profile", "hex", "--json").stdout)
+    found = json.loads(program.run("tools", "list", "--tool-profile", "hex", "--json").stdout)
     assert {tool["name"]: tool["own_name"] for tool in found}["bash"] == "run_shell"
-    told = json.loads(program.run("tools", "schema", "grep", "--profile", "hex", "--provider", "anthropic").stdout)
+    told = json.loads(program.run("tools", "schema", "grep", "--tool-profile", "hex", "--provider", "anthropic").stdout)
     assert "-i" in told["input_schema"]["properties"]
     code, out, _ = call(program, "hex", "bash", {"command": "rm f"})
     assert (code, out) == (126, "")
     code, out, _ = call(program, "hex", "read_file", {"path": "gone"})
     assert (code, out.startswith("Error: ")) == (1, True)
-    done = program.run("tools", "call", "bash", '{"command": "echo hi"}', "--profile", "terse", "--json")
+    done = program.run("tools", "call", "bash", '{"command": "echo hi"}', "--tool-profile", "terse", "--json")
     outcome = json.loads(done.stdout)
     assert (outcome["tool"], outcome["data"]) == ("bash", {"stdout": "hi\n", "stderr": "", "exit_code": 0})
     kept = program.run("audit", "show", "--json").stdout.decode()

@@ -1,4 +1,4 @@
-"""``harness mcp --profile``: what a client of the protocol sees."""
+"""``harness mcp --tool-profile``: what a client of the protocol sees."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ async def test_a_client_gets_declared_tools_next_to_those_of_the_profile(home: H
     declared.parent.mkdir()
     declared.write_text(DECLARED)
     declared.chmod(0o600)
-    async with stdio_client_of(home, "--profile", "terse") as client:
+    async with stdio_client_of(home, "--tool-profile", "terse") as client:
         assert {"read", "ending"} <= {tool.name for tool in (await client.list_tools()).tools}
         assert text_of(await client.call_tool("ending", {})) == "the end\n"
 
 
 async def test_a_client_gets_the_tools_and_the_results_of_the_profile(home: Home) -> None:
-    async with stdio_client_of(home, "--profile", "gofastr") as client:
+    async with stdio_client_of(home, "--tool-profile", "gofastr") as client:
         offered = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"Read", "Write", "Bash", "Grep"} <= set(offered)
         assert not set(offered) & {"run_shell", "read_file", "capture-pane"}

@@ -56,7 +56,7 @@ SWITCHES = ("tmux", "dedicated_connection")
 STORED_NAMES = {"dedicated_connection": "fresh_connection"}
 """Choices that were renamed: conversations keep the stored name."""
 IMAGE = "image"
-HERE = "omit the target, or give --here to resume the conversation on this one"
+HERE = "omit the target, or give --allow-other-target to resume the conversation on this one"
 
 
 def stored_choices(choices: CommandLineChoices) -> JsonObject:
@@ -82,7 +82,7 @@ def choices_for(summary: ConversationSummary, given: CommandLineChoices, *, here
     if kept.get(IMAGE) is not None:
         raise ConfigError(
             f"conversation {summary.session_id} was in a temporary container, which was removed",
-            hint="give another target and --here to resume it there",
+            hint="give another target and --allow-other-target to resume it there",
         )
     if not any(name in kept for name in WHERE):
         kept["target"] = summary.target
@@ -127,7 +127,7 @@ def check_identity(summary: ConversationSummary, identity: str) -> None:
     if identity != summary.identity:
         raise ConfigError(
             f"conversation {summary.session_id} belongs to {summary.identity}, not to {identity}",
-            hint="give --here to resume it on this target",
+            hint="give --allow-other-target to resume it on this target",
         )
 
 
@@ -144,7 +144,7 @@ def check_target(summary: ConversationSummary, target: object, tmux: bool | str,
     if isinstance(tmux, str) and summary.tmux and tmux != summary.tmux:
         raise ConfigError(
             f"conversation {summary.session_id} belongs to tmux session {summary.tmux!r}, not to {tmux!r}",
-            hint="omit --tmux, or give --here",
+            hint="omit --tmux, or give --allow-other-target",
         )
 
 

@@ -74,7 +74,7 @@ def say_how_to_attach(ctx: ExecutionContext, say: Say, *, keep: bool) -> None:
     else:
         say("\nAn operator would have watched with `harness attach`, which runs:\n")
         say(f"    {command}\n")
-        say("(Try it: start the demo with --keep.)")
+        say("(Try it: start the demo with --keep-running.)")
 
 
 async def wait_for_a_signal() -> None:

@@ -96,7 +96,7 @@ def test_it_goes_on_where_it_was_only() -> None:
     check_target(SUMMARY, "ssh://web2", "x", here=True)
     with pytest.raises(ConfigError, match="belongs to ssh://web1, not to ssh://web2") as refused:
         check_target(SUMMARY, "ssh://web2", "ops", here=False)
-    assert "--here" in refused.value.hint
+    assert "--allow-other-target" in refused.value.hint
     with pytest.raises(ConfigError, match="belongs to tmux session 'ops', not to 'x'"):
         check_target(SUMMARY, "ssh://web1", "x", here=False)
     check_identity(SUMMARY, "ssh://web1")

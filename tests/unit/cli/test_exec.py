@@ -194,7 +194,7 @@ def test_what_is_said_at_the_end_names_what_to_do() -> None:
     attended = outcome_lines(ended(TurnResult("completed"), refused=(ASKED,), attended=True), "")
     assert attended[0] == "denied, no answer from the operator: run_shell reboot"
     assert "harness jobs wait 7" in lines[3]
-    assert lines[-1] == "to resume: harness exec --session k3f9-02mx-7yqa 'continue'"
+    assert lines[-1] == "to resume: harness exec --conversation k3f9-02mx-7yqa 'continue'"
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,24 @@ from harness.settings import CommandLineChoices
 
 OPTIONS = [
     ("config", "--fresh-connection", "--dedicated-connection", ""),
+    ("exec", "--max-turns", "--max-steps", "3"),
+    ("exec", "--session", "--conversation", "k3f9"),
+    ("exec", "--profile", "--tool-profile", "hex"),
+    ("tools list", "--profile", "--tool-profile", "hex"),
+    ("tools schema", "--profile", "--tool-profile", "hex"),
+    ("tools call", "--profile", "--tool-profile", "hex"),
+    ("tools call", "--seen", "--assume-read", "/etc/hosts"),
+    ("mcp", "--profile", "--tool-profile", "hex"),
+    ("resume", "--here", "--allow-other-target", ""),
+    ("permissions add", "--absent", "--allow-missing", ""),
+    ("trace replay", "--whole", "--full", ""),
+    ("audit verify", "--head", "--expect-head", f"1:{'0' * 64}"),
+    ("demo", "--keep", "--keep-running", ""),
+    ("capture", "--visible-controls", "--escape-controls", ""),
+    ("capture", "--alternate", "--alternate-screen", ""),
 ]
 """Command, old spelling, new spelling, and a value for an option that takes one."""
-REQUIRED: dict[str, list[str]] = {}
+REQUIRED = {"tools schema": ["time"], "tools call": ["time"], "trace replay": ["/dev/null"]}
 """Words without which a command cannot be parsed."""
 
 each_option = pytest.mark.parametrize(("path", "old", "new", "value"), OPTIONS)

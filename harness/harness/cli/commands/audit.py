@@ -13,7 +13,7 @@ from ...command import parse_duration
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ..exits import FAILED
-from ..options import command, group, invocation_of
+from ..options import RenamedOption, command, group, invocation_of
 from ..output import note, print_json, readable, table
 from ..runtime import PLAIN, CliSession, on_target, session_of
 from ..streams import Interruption
@@ -190,7 +190,10 @@ def export(ctx: click.Context, /, **options: Any) -> int:
 
 @command("verify")
 @click.option(
-    "--head",
+    "--expect-head",
+    "head",
+    cls=RenamedOption,
+    old="--head",
     type=AuditHeadParam(),
     metavar="COUNT:HASH",
     help="Fail unless the log still contains this head, as printed by an earlier verify.",

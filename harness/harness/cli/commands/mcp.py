@@ -18,7 +18,7 @@ from ...context import ExecutionContext
 from ...errors import ConfigError
 from ...extras import install_extra
 from ..exits import SIGNALLED
-from ..options import command
+from ..options import RenamedOption, command
 from ..output import note, print_json, warn
 from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption
@@ -42,7 +42,14 @@ __all__ = ["mcp"]
     help="Accept this host name in HTTP requests, too; repeatable.",
 )
 @click.option("--allow-remote", is_flag=True, help="Allow an address that other machines can reach, unencrypted.")
-@click.option("--profile", metavar="NAME", help="Use this tool profile; none: harness's own names.")
+@click.option(
+    "--tool-profile",
+    "profile",
+    cls=RenamedOption,
+    old="--profile",
+    metavar="NAME",
+    help="Use this tool profile; none: harness's own names.",
+)
 @click.pass_context
 def mcp(
     ctx: click.Context,

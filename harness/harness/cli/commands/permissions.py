@@ -17,7 +17,7 @@ import click
 from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
 from ..exits import FAILED, REFUSED
-from ..options import command, group
+from ..options import RenamedOption, command, group
 from ..output import note, print_json, readable, table
 from ..runtime import PLAIN, CliSession, on_target, session_of
 from ..streams import Interruption
@@ -182,7 +182,14 @@ def _settings(session: CliSession) -> PermissionSettings:
 @click.option("--deny", is_flag=True, help="Always deny, even if another rule allows it.")
 @click.option("--ask", is_flag=True, help="Require approval each time.")
 @click.option("--tool", default="run_shell", metavar="NAME", show_default=True, help="Tool of the rule; '*' is any.")
-@click.option("--absent", "is_absent", is_flag=True, help="Add the rule even if tool NAME is not installed.")
+@click.option(
+    "--allow-missing",
+    "is_absent",
+    cls=RenamedOption,
+    old="--absent",
+    is_flag=True,
+    help="Add the rule even if tool NAME is not installed.",
+)
 @click.option("--on", "where", metavar="TARGET", help="Target URL or pattern of the rule (default: the chosen target).")
 @click.option("--glob", "is_glob", is_flag=True, help="Treat ARGUMENT as a pattern, not as exact text.")
 @click.option("--any", "is_any", is_flag=True, help="Match any argument.")
@@ -252,7 +259,7 @@ def _own_name(session: CliSession, name: str) -> str:
         problem = with_recorded(session, registry).unknown(name).text
     except ConfigError:  # invalid settings of tools must not keep a rule from being added
         return name
-    raise HarnessError(f"{problem}; no rule was added", hint="--absent adds it for a tool that is not installed")
+    raise HarnessError(f"{problem}; no rule was added", hint="--allow-missing adds it for a tool that is not installed")
 
 
 def _may_be_a_servers(session: CliSession, name: str) -> bool:

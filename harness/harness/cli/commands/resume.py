@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import ConfigError, HarnessError
-from ..options import Invocation, command, invocation_of
+from ..options import Invocation, RenamedOption, command, invocation_of
 from ..output import note, print_json, read_stdin, readable, table, warn
 from ..runtime import CliSession, session_of
 from ..streams import Interruption, run_async
@@ -31,7 +31,7 @@ HELP = """Resume a stored conversation, on its target and in its tmux session.
 ID is a name, or the start of an ID that --list shows. --last resumes the most recently changed conversation: of the
 target given by the target options, or of all. Calls that were running when its harness exited are reported.
 
-A target given by the target options must be the conversation's own, unless --here is given.
+A target given by the target options must be the conversation's own, unless --allow-other-target is given.
 """
 SHOWN = 60
 """Maximum number of characters of a title in a list; --json prints the stored title."""
@@ -43,7 +43,12 @@ IMPORT_LIMIT = 256 << 20
 @command("resume", help=HELP)
 @click.option("--last", is_flag=True, help="Use the most recently changed conversation.")
 @click.option(
-    "--here", is_flag=True, help="Resume on the given target, even if the conversation belongs to another one."
+    "--allow-other-target",
+    "here",
+    cls=RenamedOption,
+    old="--here",
+    is_flag=True,
+    help="Resume on the given target, even if the conversation belongs to another one.",
 )
 @click.option("--list", "listed", is_flag=True, help="List conversations (of the given target, if any).")
 @click.option(
@@ -161,7 +166,7 @@ def _session_for(ctx: click.Context, summary: ConversationSummary) -> CliSession
         return session_of(ctx)
     except HarnessError as error:
         what = f"conversation {summary.session_id} belongs to {summary.target}: {error.message}"
-        hint = "; ".join(filter(None, (error.hint, "give another target and --here to resume it there")))
+        hint = "; ".join(filter(None, (error.hint, "give another target and --allow-other-target to resume it there")))
         raise ConfigError(what, hint=hint) from error
 
 

@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from ...settings import DEFAULT_ORIGIN, PROJECT_FILE, CommandLineChoices, Settings, load_tables, user_config_path
 from ...settings_schema import UNITS, with_unit
 from ...system.private_files import make_directories
-from ..options import command, group, invocation_of
+from ..options import RenamedOption, command, group, invocation_of
 from ..output import print_json, table
 from ..prompt.surface import printable
 from ..runtime import session_of
@@ -54,7 +54,14 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 @command("demo")
-@click.option("--keep", is_flag=True, help="Keep the session running, to attach to it.")
+@click.option(
+    "--keep-running",
+    "keep",
+    cls=RenamedOption,
+    old="--keep",
+    is_flag=True,
+    help="Keep the session running, to attach to it.",
+)
 @click.option("--agent", is_flag=True, help="Run the agent demo with a scripted model; needs no provider.")
 @click.pass_context
 def demo(ctx: click.Context, keep: bool, agent: bool) -> int:

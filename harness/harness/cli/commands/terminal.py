@@ -15,7 +15,7 @@ from ...context import ExecutionContext
 from ...errors import HarnessError, UnsupportedOperation
 from ...results import PaneInfo, SessionInfo
 from ...terminal import Sessions
-from ..options import command, group, pause_option
+from ..options import RenamedOption, command, group, pause_option
 from ..output import print_json, read_stdin, table
 from ..runtime import LOOKS, CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter, run_async
@@ -182,10 +182,24 @@ class Line(click.ParamType[object]):
 )
 @click.option("--end", type=Line(), metavar="LINE", help="End at this line; - is the bottom of the screen.")
 @click.option("--escapes", is_flag=True, help="Keep colors, as escape sequences.")
-@click.option("--visible-controls", is_flag=True, help="Print non-printable characters as \\ooo.")
+@click.option(
+    "--escape-controls",
+    "visible_controls",
+    cls=RenamedOption,
+    old="--visible-controls",
+    is_flag=True,
+    help="Print non-printable characters as \\ooo.",
+)
 @click.option("--keep-spaces", is_flag=True, help="Keep spaces at the ends of lines.")
 @click.option("--no-join", is_flag=True, help="Do not join wrapped lines.")
-@click.option("--alternate", is_flag=True, help="Capture the main screen that a full-screen program hides.")
+@click.option(
+    "--alternate-screen",
+    "alternate",
+    cls=RenamedOption,
+    old="--alternate",
+    is_flag=True,
+    help="Capture the main screen that a full-screen program hides.",
+)
 @pause_option("--delay", default=None, help="Wait this long first.")
 @click.pass_context
 def capture(

@@ -12,7 +12,7 @@ from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...extras import install_command
 from ..exits import FAILED, HARNESS_FAILED, REFUSED
-from ..options import command, group
+from ..options import RenamedOption, command, group
 from ..output import note, print_json, read_stdin, readable, report, table, warn
 from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter
@@ -63,7 +63,14 @@ def _reached(settings: ToolkitSettings, catalogue: Catalogue, profile: str | Non
     return catalogue.known if name in ("", NO_PROFILE) else offered(settings.tools, catalogue.known, name)
 
 
-PROFILE = click.option("--profile", metavar="NAME", help="Use this tool profile; none: harness's own names.")
+PROFILE = click.option(
+    "--tool-profile",
+    "profile",
+    cls=RenamedOption,
+    old="--profile",
+    metavar="NAME",
+    help="Use this tool profile; none: harness's own names.",
+)
 
 
 # -- list
@@ -82,7 +89,7 @@ def list_tools(
     """List the tools that models are offered: builtin ones, and those of packages, tool files and MCP servers."""
     session = session_of(ctx)
     if every and profile is not None:
-        raise click.UsageError("--all and --profile contradict each other: a profile has no opt-in tools")
+        raise click.UsageError("--all and --tool-profile contradict each other: a profile has no opt-in tools")
     settings, catalogue = _catalogue(session)
     listed = _listed(settings, catalogue, packs, profile, every=every, read_only=read_only)
     if not packs:
@@ -284,7 +291,10 @@ Ctrl-C cancels the call.
 @command("call", help=CALL_HELP)
 @click.option("--yes", is_flag=True, help="Approve the call if it requires approval.")
 @click.option(
-    "--seen",
+    "--assume-read",
+    "seen",
+    cls=RenamedOption,
+    old="--seen",
     multiple=True,
     metavar="PATH",
     help="Treat this file as already read (tools only change files that were read); repeatable.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import HarnessError
-from ..options import HarnessGroup, command, invocation_of
+from ..options import HarnessGroup, RenamedOption, command, invocation_of
 from ..output import note, readable, table
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _print_summary(found: TraceSummary) -> None:
 
 @command("replay")
 @click.option("--turn", type=click.IntRange(1), metavar="N", help="Replay only the Nth turn of the trace.")
-@click.option("--whole", is_flag=True, help="Print complete outputs.")
+@click.option("--full", "whole", cls=RenamedOption, old="--whole", is_flag=True, help="Print complete outputs.")
 @FILE
 @click.pass_context
 def replay(ctx: click.Context, turn: int | None, whole: bool, file: Path) -> int:

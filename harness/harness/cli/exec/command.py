@@ -12,7 +12,7 @@ import click
 from ...agent.messages.marked_text import marked
 from ...context import ExecutionContext
 from ...errors import HarnessError
-from ..options import command, invocation_of, time_limit_option
+from ..options import RenamedOption, command, invocation_of, time_limit_option
 from ..output import read_stdin, warn
 from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption
@@ -104,8 +104,8 @@ prompt (dmesg | harness exec 'what is wrong here?' -). Standard output is the an
 object per event, and the result as the last line.
 
 Calls that require approval ask at the terminal. Without a terminal, and with --batch, they are denied, the model is
-notified, and the exit code is 126. --approve allows commands in advance. The conversation is stored; --session ID and
---last resume one.
+notified, and the exit code is 126. --approve allows commands in advance. The conversation is stored;
+--conversation ID and --last resume one.
 
 Exit codes: 0 completed, 1 the turn failed, 3 --max-steps reached, 4 --budget spent, 124 --timeout expired, 125 harness
 failed, 126 completed, but a call was denied for lack of an approver, 130 interrupted. Ctrl-C cancels the turn and
@@ -127,12 +127,33 @@ class _Dollars(click.FloatRange):
 @click.option(
     "--model", "model", metavar="NAME", default="", help="Use this model profile of the settings, or PROVIDER:MODEL."
 )
-@click.option("--max-steps", type=click.IntRange(1), metavar="N", help="Maximum number of model responses.")
-@click.option("--max-turns", type=click.IntRange(1), hidden=True)
+@click.option(
+    "--max-steps",
+    cls=RenamedOption,
+    old="--max-turns",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Maximum number of model responses.",
+)
 @click.option("--budget", type=_Dollars(0, min_open=True), metavar="USD", help="Maximum cost in US dollars.")
 @time_limit_option("--timeout", help="Cancel the turn after TIME: 90, 30s, 10m, 1h.")
-@click.option("--profile", metavar="NAME", help="Use this tool profile; none: harness's own names.")
-@click.option("--session", "session_id", metavar="ID", default="", help="Resume this conversation.")
+@click.option(
+    "--tool-profile",
+    "profile",
+    cls=RenamedOption,
+    old="--profile",
+    metavar="NAME",
+    help="Use this tool profile; none: harness's own names.",
+)
+@click.option(
+    "--conversation",
+    "session_id",
+    cls=RenamedOption,
+    old="--session",
+    metavar="ID",
+    default="",
+    help="Resume this conversation.",
+)
 @click.option("--last", is_flag=True, help="Resume the last conversation on this target.")
 @click.option("--new", is_flag=True, help="Start a new conversation (default).")
 @click.option("--approve", multiple=True, metavar="RULE", help="Allow 'COMMAND *' or 'TOOL:ARGUMENT'; repeatable.")
@@ -145,7 +166,6 @@ def exec_(
     ctx: click.Context,
     model: str,
     max_steps: int | None,
-    max_turns: int | None,
     budget: float | None,
     timeout: float | None,
     profile: str | None,
@@ -165,16 +185,14 @@ def exec_(
     from .run import ConversationChoice, run_exec, use_conversation_target
 
     if bool(session_id) + last + new > 1:
-        raise click.UsageError("give only one of --session, --last and --new")
+        raise click.UsageError("give only one of --conversation, --last and --new")
     if session_id:
         use_conversation_target(invocation_of(ctx), session_id)
     session = session_of(ctx)
     session.invocation.passes_codes = True
-    if max_turns is not None:
-        warn("--max-turns is deprecated: write --max-steps", as_json_document=session.json)
     chosen = ConversationChoice(session_id, last)
     request = replace(
-        _request(session, model, profile, approve, max_steps or max_turns, is_new=chosen.is_new),
+        _request(session, model, profile, approve, max_steps, is_new=chosen.is_new),
         prompt=read_prompt(words),
         chosen=chosen,
         budget=budget,

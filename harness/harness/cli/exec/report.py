@@ -307,5 +307,5 @@ def outcome_lines(ended: ExecResult, failure: str) -> list[str]:
     for job_id in ended.jobs:
         lines.append(f"job {job_id} is still running on the target (harness jobs wait {job_id})")
     if ended.result.status != "completed" and is_session_id(ended.session_id):  # else it could not be stored
-        lines.append(f"to resume: harness exec --session {ended.session_id} 'continue'")
+        lines.append(f"to resume: harness exec --conversation {ended.session_id} 'continue'")
     return lines

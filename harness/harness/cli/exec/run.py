@@ -286,7 +286,7 @@ async def session_to_resume(
         if summary.identity != target.identity:
             raise ConfigError(
                 f"conversation {summary.session_id} belongs to {summary.target}, not to {target.target}",
-                hint="choose its target, or omit --session",
+                hint="choose its target, or omit --conversation",
             )
         return summary
     if not chosen.last:
