@@ -94,7 +94,7 @@ def test_conversations_are_kept_in_order_from_the_command_line(program: Program)
     ):
         assert said in told(program, "resume", *words, code=125)
     elsewhere = told(program, "--target", "ssh://web1", "resume", listed[0]["session_id"], code=125)
-    assert "is with local:, not ssh://web1" in elsewhere
+    assert "belongs to local:, not to ssh://web1" in elsewhere
     assert "--allow-other-target" in elsewhere
 
 
@@ -196,7 +196,7 @@ async def test_a_conversation_moves_where_it_is_told_to_and_stays_there(seats: S
 
     refused = seats.take(*options_of(sshd), "resume", session_id, size=(200, 24))
     assert await refused.ended() == 125
-    assert "is with local:, not ssh://" in refused.history
+    assert "belongs to local:, not to ssh://" in refused.history
 
     moved = seats.take(
         *options_of(sshd), "resume", session_id[:7], "--allow-other-target", script=[say("I moved.")], settings=AUTO

@@ -73,7 +73,7 @@ def test_a_run_by_the_id_of_a_conversation_goes_where_that_was(program: Program,
         refused = answered(program, "--target", "local:", "exec", "--conversation", begun["session_id"], "x", code=125)[
             1
         ]
-        assert "is with ssh://" in refused
+        assert "belongs to ssh://" in refused
 
 
 @pytest.mark.timeout(300)
