@@ -157,7 +157,7 @@ def test_an_audit_that_cannot_be_looked_at_is_not_called_changed(audited: Progra
     directory.symlink_to("elsewhere")
     done = audited.run("audit", "verify")
     assert (done.returncode, done.stdout) == (125, b"")
-    assert f"the audit log in {directory} cannot be verified: it is no directory" in done.stderr.decode()
+    assert f"the audit log in {directory} cannot be verified: it is not a directory" in done.stderr.decode()
 
 
 def test_one_call_without_an_outcome_is_one(program: Program) -> None:

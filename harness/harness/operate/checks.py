@@ -1,4 +1,4 @@
-"""Doctor's checks of a target and of the ssh client; one script asks, pure functions judge."""
+"""Doctor's checks of a target and of the ssh client: one probe script, and pure functions for its results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-# -- Doctor's checks of the ssh client and of what the user's configuration does to a host.
+# -- Checks of the ssh client and of its configuration for a host.
 
 
 TIMEOUT = 10.0
@@ -39,7 +39,7 @@ TRAPS: Mapping[str, tuple[frozenset[str], str, str]] = {
     "forwardagent": (frozenset({"yes", "true"}), "lets root on the host use your keys", "ForwardAgent no"),
     "stricthostkeychecking": (
         frozenset({"no", "off", "false"}),
-        "accepts any host key, so that anybody can pose as the host",
+        "accepts any host key, so that an attacker can pose as the host",
         "StrictHostKeyChecking ask, or accept-new",
     ),
     "userknownhostsfile": (
@@ -57,7 +57,7 @@ IGNORED_BY_HARNESS = frozenset({"requesttty", "forwardx11", "permitlocalcommand"
 
 
 def parse_ssh_config(text: str) -> dict[str, str]:
-    """The first value of each option in the output of ``ssh -G``."""
+    """Return the first value of each option in the output of ``ssh -G``."""
     options: dict[str, str] = {}
     for line in text.splitlines():
         name, _, value = line.strip().partition(" ")
@@ -66,7 +66,7 @@ def parse_ssh_config(text: str) -> dict[str, str]:
 
 
 def judge_ssh_config(options: Mapping[str, str]) -> list[Finding]:
-    """Findings about options that are known to surprise."""
+    """Return findings about options with known problems."""
     findings = []
     remote = options.get("remotecommand", "none")
     if remote not in {"none", ""}:
@@ -78,7 +78,7 @@ def judge_ssh_config(options: Mapping[str, str]) -> list[Finding]:
             findings.append(
                 _trap(fix.split()[0] if " " in fix else name, options[name], effect, fix, name in IGNORED_BY_HARNESS)
             )
-    return findings or [ok("ssh config", "nothing in it is known to surprise")]
+    return findings or [ok("ssh config", "no known problems")]
 
 
 def _trap(option: str, value: str, effect: str, fix: str, ignored: bool) -> Finding:
@@ -87,7 +87,7 @@ def _trap(option: str, value: str, effect: str, fix: str, ignored: bool) -> Find
 
 
 async def check_ssh_client(hop: Hop, config: Config) -> list[Finding]:
-    """Findings about the ssh on this machine and its configuration for a host. It connects to nothing."""
+    """Return findings about ssh on this machine and its configuration for a host, without connecting."""
     if config.ssh_engine != "openssh":
         return [ok("ssh client", f"the {config.ssh_engine} engine needs none")]
     if shutil.which("ssh") is None:
@@ -98,7 +98,11 @@ async def check_ssh_client(hop: Hop, config: Config) -> list[Finding]:
     if code != 0:
         return [
             *findings,
-            fail("ssh config", text.strip().splitlines()[-1] if text.strip() else "ssh -G failed", "mend it"),
+            fail(
+                "ssh config",
+                text.strip().splitlines()[-1] if text.strip() else "ssh -G failed",
+                "fix the ssh configuration",
+            ),
         ]
     return findings + judge_ssh_config(parse_ssh_config(text))
 
@@ -123,7 +127,7 @@ async def _run(words: list[str]) -> tuple[int, str]:
     return done.returncode, (done.stdout or done.stderr).decode("utf-8", "replace")
 
 
-# -- Doctor's checks of a target: one script asks, pure functions judge.
+# -- Checks of a target.
 
 
 Facts = Mapping[str, str]
@@ -168,13 +172,13 @@ say end yes
 
 
 def parse_facts(text: str) -> Facts:
-    """The probe's answers by name."""
+    """Return the probe's results by name."""
     lines = (line.partition(" ") for line in text.splitlines())
     return {name: value.strip() for name, _, value in lines if name}
 
 
 def judge_capabilities(found: Capabilities, *, tmux_wanted: bool) -> list[Finding]:
-    """Findings about what was learnt when the connection was made."""
+    """Return findings about the capabilities that were probed on connection."""
     return [
         _login_shell(found.shell),
         _tmux_version(found.tmux_version, wanted=tmux_wanted),
@@ -187,7 +191,7 @@ def judge_capabilities(found: Capabilities, *, tmux_wanted: bool) -> list[Findin
 def _login_shell(path: str) -> Finding:
     name = PurePosixPath(path).name
     if name in NO_SHELLS:
-        return fail("login shell", f"{path} lets nobody in", "chsh -s /bin/sh, or another user")
+        return fail("login shell", f"login shell {path} does not allow logins", "chsh -s /bin/sh, or another user")
     if name in KNOWN_SHELLS:
         return ok("login shell", path)
     return warn("login shell", f"{path or 'unknown'} is not one that panes work in", 'set shell = "/bin/sh"')
@@ -204,13 +208,13 @@ def _tmux_version(version: str, *, wanted: bool) -> Finding:
 
 
 def judge_facts(facts: Facts, *, uid: int, local_time: float, by_engine: bool = False) -> list[Finding]:
-    """Findings about the answers of :data:`PROBE`.
+    """Return findings about the results of :data:`PROBE`.
 
     Args:
-        facts: the answers.
-        uid: the login's.
-        local_time: when it answered, in seconds since the epoch.
-        by_engine: the target is a container.
+        facts: The results.
+        uid: The login's user ID.
+        local_time: This machine's time of the probe in seconds since the epoch.
+        by_engine: Whether the target is a container.
     """
     findings = [
         _control_mode(facts),
@@ -259,7 +263,7 @@ def _terminfo(facts: Facts) -> Finding | None:
 
 
 def _temporary(facts: Facts) -> Finding | None:
-    where = facts.get("tmpdir", "/tmp")  # noqa: S108  # a name for the message, not a file of ours
+    where = facts.get("tmpdir", "/tmp")  # noqa: S108  # a name for the message, not a file of harness
     known = {
         "yes": ok("temporary files", where),
         "no": warn("temporary files", f"{where} is mounted noexec", "scripts put there need 'sh FILE', not './FILE'"),

@@ -1,4 +1,4 @@
-"""Doctor: look at a target, its containers, this machine and its connections, and say what is wrong with its fix."""
+"""Doctor: check a target, its containers, this machine and its connections, and suggest fixes."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ __all__ = [
 ]
 
 
-# -- The connections that harness keeps open between its runs: found, checked and ended.
+# -- The connections that harness keeps open between its runs.
 #
-# A backend that keeps connections offers them under the same entry point as its factory: the module also has
-# ``list_masters`` and ``disconnect`` of the shapes below.
+# The module of a backend that keeps connections, found by the entry point of its factory, also has ``list_masters``
+# and ``disconnect`` of the types below.
 
 
 class Master(Protocol):
-    """One connection that is kept."""
+    """One kept connection."""
 
     @property
     def name(self) -> str:
-        """The host, for people."""
+        """The host, for display."""
 
     @property
     def path(self) -> str:
@@ -51,24 +51,24 @@ class Master(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """Its process; None when it does not answer any more."""
+        """Its process ID; None if it is unresponsive."""
 
 
 class ConnectionPoolBackend(Protocol):
-    """What a backend that keeps connections can do with them."""
+    """The interface of a backend that keeps connections."""
 
     async def list_masters(self) -> Sequence[Master]:
-        """This user's kept connections, dead ones included."""
+        """Return this user's kept connections, including unresponsive ones."""
 
     async def disconnect(self, config: Config, target: Target | None) -> Sequence[Master]:
-        """End the connection to a target, or with None all of them; returns those that were alive."""
+        """Close the connection to a target, or all for None, and return those that were open."""
 
 
 def keeper(scheme: str = "ssh") -> ConnectionPoolBackend:
-    """The keeper of a scheme's connections.
+    """Return the backend module that keeps the connections of a scheme.
 
     Raises:
-        UnsupportedOperation: the backend keeps none.
+        UnsupportedOperation: The backend keeps none.
     """
     module = sys.modules[find_backend(scheme).__module__]
     if not hasattr(module, "list_masters") or not hasattr(module, "disconnect"):
@@ -77,7 +77,7 @@ def keeper(scheme: str = "ssh") -> ConnectionPoolBackend:
 
 
 async def check_connections(settings: Settings, *, clean: bool) -> list[Finding]:
-    """A finding about the kept connections; ``clean`` removes what the dead ones left."""
+    """Return a finding about the kept connections; ``clean`` removes leftovers of unresponsive ones."""
     if settings.config.ssh_engine != "openssh":
         return []
     masters = await keeper().list_masters()
@@ -96,21 +96,21 @@ def _remove(dead: Sequence[Master]) -> None:
         Path(master.path).unlink(missing_ok=True)
 
 
-# -- Doctor's questions to the backend of containers, which knows its engines.
+# -- Checks by the container backend, which knows its engines.
 
 
 SCHEME = "container"
 
 
 class ContainerChecks(Protocol):
-    """What the module of that backend offers."""
+    """The interface of the container backend's module."""
 
     async def examine_engines(self, target: Target | None, config: Config, *, clean: bool) -> list[Finding]:
-        """Findings about the engines of a target, or of this machine, and about what was left behind there."""
+        """Return findings about the engines of a target, or of this machine, and about leftovers there."""
 
 
 def is_container(target: Target) -> bool:
-    """An engine starts the commands of this target; it can do so as any user."""
+    """Return whether the target is a container, whose engine can start commands as any user."""
     try:
         return _module(target.last.scheme) == find_backend(SCHEME).__module__
     except TargetNotFound:
@@ -118,7 +118,7 @@ def is_container(target: Target) -> bool:
 
 
 async def check_containers(settings: Settings, *, clean: bool) -> list[Finding]:
-    """Findings about each container of the target; ``clean`` also removes what was left behind on this machine."""
+    """Return findings about each container of the target; ``clean`` also removes leftovers on this machine."""
     try:
         ours = find_backend(SCHEME)
     except TargetNotFound:
@@ -143,7 +143,7 @@ def _module(scheme: str) -> str:
         return ""
 
 
-# -- Doctor: look at a target and at this machine, and say what is wrong with its fix.
+# -- All checks.
 
 
 PROBE_TIMEOUT = 20.0
@@ -153,11 +153,11 @@ CHANNELS_NEEDED = 2
 
 
 async def examine(settings: Settings, *, clean: bool = False) -> list[Finding]:
-    """Run every check that applies; what fails is a finding, not an exception.
+    """Run all applicable checks and return their findings; failures are findings, not exceptions.
 
     Args:
-        settings: they name the target.
-        clean: also remove ended jobs beyond the limits, and what panes and connections that are gone have left.
+        settings: The settings, which name the target.
+        clean: Also remove finished jobs beyond the limits, and leftovers of closed panes and connections.
     """
     findings = [_settings(settings)]
     for hop in settings.target.hops:
@@ -220,7 +220,7 @@ def _channels(limit: int | None) -> list[Finding]:
 
 
 def judge_jobs(jobs: list[Job], *, now: float) -> Finding:
-    """What the kept jobs tell."""
+    """Return a finding about the jobs on the target."""
     running = [job for job in jobs if job.status is Status.RUNNING]
     old = [job.job_id for job in running if job.started is not None and now - job.started > OLD_JOB]
     said = f"{len(running)} running, {len(jobs) - len(running)} ended"

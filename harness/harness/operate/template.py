@@ -17,42 +17,42 @@ DESCRIPTIONS: Mapping[str, str] = {
     "pane": "The pane to use instead of the default one.",
     "timeout": "How long 'harness run' waits when --timeout is not given; without it there is no limit.",
     "trusted_dirs": 'Directories whose harness.toml may hold any key; "~/ops/*" is everything below ~/ops.',
-    "session": "The session that --tmux means.",
+    "session": "The tmux session for --tmux without a name.",
     "tmux_socket": "The tmux server, as in tmux -L.",
     "tmux_host": "Where tmux runs: on the target, on this machine (local; the pane's shell is on the target), or auto.",
-    "control_mode": 'Use tmux\'s control mode where it can be had ("auto"), or "never": commands then take longer.',
+    "control_mode": 'Use tmux\'s control mode if available ("auto"), or "never": commands are then slower.',
     "shell": "The shell of new panes; empty is the login shell.",
     "prompt_tag": "Show [harness ID: CODE] before the prompt.",
-    "keyboard_lock": "Keep an operator's keys out of a pane while a command of ours runs in it.",
+    "keyboard_lock": "Block an operator's keys in a pane while a command of harness runs in it.",
     "width": "Columns of a pane.",
     "height": "Lines of a pane.",
-    "history_limit": "Scrollback lines kept for people; results do not depend on it.",
-    "max_sessions": "Sessions that harness may make on a target.",
-    "max_panes": "Panes that harness may make in a session.",
-    "prompt_timeout": "How long a new shell may take to its first prompt.",
+    "history_limit": "Scrollback lines for operators; results do not depend on it.",
+    "max_sessions": "Maximum number of sessions that harness creates on a target.",
+    "max_panes": "Maximum number of panes that harness creates in a session.",
+    "prompt_timeout": "Timeout for the first prompt of a new shell.",
     "ssh_engine": 'The SSH client: "openssh" is your own ssh, "asyncssh" a library.',
     "ssh_options": 'Passed to ssh -o, for example ["ProxyJump=bastion"].',
-    "ssh_config": "Another file than ~/.ssh/config, as ssh -F.",
+    "ssh_config": "A file other than ~/.ssh/config, as ssh -F.",
     "identity": "A private key, as ssh -i.",
-    "connect_timeout": "How long a connection may take.",
-    "login_timeout": "How long a login may take, your answers included.",
-    "keepalive_interval": "Seconds of silence after which the link is tested.",
-    "keepalive_count": "Tests without an answer after which the link is lost.",
+    "connect_timeout": "Timeout for a connection.",
+    "login_timeout": "Timeout for a login, including your answers.",
+    "keepalive_interval": "Seconds of silence after which the connection is probed.",
+    "keepalive_count": "Unanswered probes after which the connection is lost.",
     "control_persist": "How long an unused connection is kept for the next harness.",
-    "dedicated_connection": "Log in anew each time and share the connection with nobody.",
-    "max_channels": "sshd's MaxSessions when it is lower than 10; 0 finds out.",
-    "image": "Make a throw-away container of this image, and remove it at the end, as --image.",
-    "image_memory": 'The most memory that it may take, such as "512m".',
-    "image_cpus": 'The most processors that it may take, such as "1.5".',
-    "image_network": 'Its network: "none", "host" or one of the engine\'s.',
-    "image_mounts": 'What it sees of the host, for example ["/srv/data:/data:ro"].',
+    "dedicated_connection": "Use a dedicated connection; do not share the SSH master.",
+    "max_channels": "sshd's MaxSessions if it is lower than 10; 0 detects it.",
+    "image": "Run in a temporary container of this image, removed on exit, as --image.",
+    "image_memory": 'Memory limit of the container, for example "512m".',
+    "image_cpus": 'CPU limit of the container, for example "1.5".',
+    "image_network": 'Network of the container: "none", "host" or one of the engine\'s.',
+    "image_mounts": 'Bind mounts of host directories, for example ["/srv/data:/data:ro"].',
     "job_log_max_bytes": "How much of one command's output is kept on the target.",
     "jobs_max_bytes": "How much all ended jobs may take on the target.",
     "jobs_max_age": "How long ended jobs are kept on the target.",
     "cwd": "The directory in which commands run, or new shells start.",
     "env": "Extra environment of commands.",
 }
-"""What each setting does, in one sentence."""
+"""The description of each setting, in one sentence."""
 
 DEFAULTS: Mapping[str, str] = {
     "target": '"local:"',
@@ -112,7 +112,7 @@ MODELS = """
 
 
 def settings_template(*, project: bool = False) -> str:
-    """The text of a settings file; ``project`` leaves out what ``./harness.toml`` may not hold."""
+    """Return the text of a settings file; ``project`` omits keys that ``./harness.toml`` must not contain."""
     keys = [name for name in _keys() if not project or name in SAFE_IN_PROJECTS]
     entries = [f"\n# {DESCRIPTIONS.get(name, name)}\n# {name} = {_default(name)}\n" for name in keys]
     return (PROJECT_HEADER if project else HEADER) + "".join(entries) + ("" if project else TARGETS + MODELS)

@@ -1,4 +1,4 @@
-"""What is done on this machine, whatever the target is."""
+"""Files, databases, processes and tasks on this machine, independent of the target."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ __all__ = ["BackgroundTasks", "open_background_tasks"]
 
 
 class BackgroundTasks:
-    """Tasks that run until their resource is closed; made by :func:`open_background_tasks`.
+    """Tasks that run until their resource is closed; created by :func:`open_background_tasks`.
 
-    They are out of reach of a cancellation around the resource: who is cancelled while using it still needs it for the
-    clean-up, such as interrupting a command on the target. When the resource is left they are cancelled.
+    A cancellation around the resource does not cancel them, because a cancelled user still needs the resource for its
+    cleanup, such as interrupting a command on the target. They are cancelled when the resource is closed.
     """
 
     def __init__(self, group: TaskGroup) -> None:
@@ -40,7 +40,7 @@ class BackgroundTasks:
                 self._scopes.discard(scope)
 
     def cancel(self) -> None:
-        """End them all; those that are started from now on do nothing."""
+        """Cancel all tasks; tasks started later do nothing."""
         self._ended = True
         for scope in self._scopes:
             scope.cancel()
@@ -48,10 +48,10 @@ class BackgroundTasks:
 
 @asynccontextmanager
 async def open_background_tasks() -> AsyncIterator[BackgroundTasks]:
-    """Tasks of a resource: cancelled when it is left, and invisible to its user.
+    """Open the tasks of a resource, which are cancelled when the context is left.
 
-    A plain task group wraps whatever the body raises into an exception group; here the body's own exception comes out
-    as it was raised, and so does the first failure of a task.
+    A plain task group wraps exceptions of the body into an exception group; here the body's own exception is raised
+    unchanged, and so is the first failure of a task.
     """
     try:
         async with anyio.create_task_group() as group:
@@ -65,7 +65,7 @@ async def open_background_tasks() -> AsyncIterator[BackgroundTasks]:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error in a group that is not a mere exception group."""
+    """Return the first error in a group that is not itself an exception group."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

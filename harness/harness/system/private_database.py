@@ -1,6 +1,6 @@
-"""SQLite databases that all processes of a user share: private, durable, and read even where nothing can be written.
+"""SQLite databases shared by all processes of a user: private, durable, and readable even on read-only disks.
 
-Everything here blocks. What is committed is on the disk.
+Everything here blocks. Committed data is on disk.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from .private_files import check_private, make_private
 __all__ = ["BUSY_LIMIT", "DatabaseSchema", "PrivateDatabase", "transaction"]
 
 BUSY_LIMIT = 5.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait for a lock of another process."""
 PAUSE = 0.02
 ALONE_LIMIT = 500
-"""Milliseconds to wait for a process that has the database open: then its files are there, and were not readable."""
+"""Milliseconds to wait for exclusive access; another process has the database open only if its files are unreadable."""
 BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 NO_SHARING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-"""What SQLite says where it cannot make the files that its processes share: on a full or read-only disk."""
+"""Errors of SQLite if it cannot create its shared files, as on a full or read-only disk."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSchema:
-    """What a database holds: what errors call it, its file, the statements that make it, and their version.
+    """The schema of a database: its name for errors, its file, its version and its statements.
 
-    It is looked through for damage before it is written to, up to ``looked_through`` bytes.
+    A file of up to ``looked_through`` bytes is checked for corruption before it is written.
     """
 
     name: str
@@ -52,28 +52,28 @@ class DatabaseSchema:
 
 @dataclass(frozen=True, slots=True)
 class PrivateDatabase:
-    """One database, in a directory that is its user's alone."""
+    """One database in a private directory."""
 
     directory: Path
     content: DatabaseSchema
 
     @property
     def path(self) -> Path:
-        """The file; SQLite keeps two more beside it while it is open."""
+        """The file; SQLite keeps two more next to it while it is open."""
         return self.directory / self.content.file
 
     def read(self, work: Callable[[sqlite3.Connection], T], empty: T) -> T:
-        """Do ``work``; without a database the answer is ``empty``, and none is made.
+        """Run ``work`` and return its result; without a database return ``empty`` and create none.
 
         Raises:
-            HarnessError: it cannot be read.
+            HarnessError: The database cannot be read.
         """
 
         def known(db: sqlite3.Connection) -> T:
-            return work(db) if self._version(db) else empty  # whoever began to make it has not come to its end
+            return work(db) if self._version(db) else empty  # version 0: its creation has not finished
 
         try:
-            if not self.path.stat().st_size:  # there was no room to make it
+            if not self.path.stat().st_size:  # a full disk stopped its creation
                 self._check_log()
                 return empty
             return self._read(known)
@@ -85,10 +85,10 @@ class PrivateDatabase:
             raise self.unusable(error) from error
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do ``work`` in one transaction, which is on the disk when this returns.
+        """Run ``work`` in one transaction, which is on disk when this returns.
 
         Raises:
-            HarnessError: it could not be written; nothing has changed.
+            HarnessError: The database cannot be written; nothing has changed.
         """
         with closing(self.open()) as db:
             try:
@@ -98,10 +98,10 @@ class PrivateDatabase:
                 raise self.unusable(error) from error
 
     def open(self) -> sqlite3.Connection:
-        """A connection to write with, for one thread at a time; the database is made when there is none.
+        """Open a connection for writing, for one thread at a time; create the database if it is missing.
 
         Raises:
-            HarnessError: it cannot be opened.
+            HarnessError: The database cannot be opened.
         """
         try:
             self._prepare()
@@ -117,20 +117,20 @@ class PrivateDatabase:
             raise self.unusable(error) from error
         return db
 
-    # -- what went wrong
+    # -- errors
 
     def failure(self, what: str, hint: str = "") -> HarnessError:
-        """The error for one that cannot be used."""
+        """Return the error for a database that cannot be used."""
         hint = hint or "free some space there, or set XDG_STATE_HOME to another directory"
         return HarnessError(f"{self.content.name} in {self.directory} cannot be used: {what}", hint=hint)
 
     def damaged(self, what: object) -> HarnessError:
-        """The error for one that holds what nobody wrote."""
+        """Return the error for a corrupt database."""
         said = " ".join(str(what).split())
         return self.failure(f"the file is damaged ({said})", f"move {self.path} away to begin a new one")
 
     def unusable(self, error: sqlite3.Error | UnicodeError) -> HarnessError:
-        """The error for what SQLite said, also of a text or a message that is no UTF-8."""
+        """Return the error for an SQLite error or for invalid UTF-8."""
         if isinstance(error, UnicodeError) or str(error).startswith("Could not decode"):
             return self.damaged("a text in it is none")
         if _code(error) in BUSY:
@@ -145,7 +145,7 @@ class PrivateDatabase:
             self._check_log()
 
     def _check_log(self) -> None:
-        """An empty file with a log beside it has lost what it held: SQLite would remove the log, too."""
+        """Refuse an empty file with a log, which has lost its content, as SQLite would remove the log, too."""
         log = self.directory / f"{self.content.file}-wal"
         if log.exists() and log.stat().st_size and not self.path.stat().st_size:
             raise self.damaged("it is empty, and its log is not")
@@ -169,7 +169,7 @@ class PrivateDatabase:
             self._create(db)
 
     def _look_through(self, db: sqlite3.Connection) -> None:
-        """A damaged file is left as it is, for whoever repairs it: a write could land on what can be saved."""
+        """Refuse a corrupt file, because a write could destroy recoverable data."""
         (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
             raise self.damaged(found)
@@ -202,7 +202,7 @@ class PrivateDatabase:
             return self._read_alone(work)
 
     def _read_alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Without the files that processes share: all of it for us alone, as it is, or a copy with its log."""
+        """Read without SQLite's shared files: with exclusive access, as an immutable file, or from a copy."""
         log = self.directory / f"{self.content.file}-wal"
         if os.access(self.directory, os.W_OK):
             with closing(self._connect("mode=rw")) as db:
@@ -221,7 +221,7 @@ class PrivateDatabase:
 
 
 def _consistent(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-    """All of it as it is at one moment."""
+    """Run ``work`` on a consistent snapshot."""
     db.execute("BEGIN")
     try:
         return work(db)
@@ -232,7 +232,7 @@ def _consistent(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T])
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """What is done inside is done as a whole, or not at all."""
+    """Run the statements inside in one transaction."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -244,7 +244,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _patiently(work: Callable[[], T]) -> T:
-    """SQLite itself does not wait while another process opens or closes the file as the first or the last."""
+    """Retry ``work`` while the file is locked, as SQLite itself does not wait while the file is opened or closed."""
     give_up = time.monotonic() + BUSY_LIMIT
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Directories and files of this machine that are their user's alone, and where harness keeps its own."""
+"""Private directories and files on this machine, and the location of harness's state."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = [
 
 
 def make_directories(path: Path) -> None:
-    """Make a directory and those above it where they are missing, all of them for this user alone.
+    """Create a directory and its missing parents, all of them private.
 
-    ``Path.mkdir`` gives those above the last one what the umask leaves, which may be everything.
+    ``Path.mkdir`` creates parents with permissions by the umask, which may allow other users.
 
     Raises:
-        OSError: one of them cannot be made, or is something else.
+        OSError: One of them cannot be created, or is not a directory.
     """
     missing = []
     at = path
@@ -41,14 +41,14 @@ def make_directories(path: Path) -> None:
     path.mkdir(mode=0o700, exist_ok=True)
 
 
-# -- Where this machine keeps what harness keeps for its user between runs.
+# -- The state directory.
 
 
 def state_home(environ: Mapping[str, str] | None = None) -> Path:
-    """``$XDG_STATE_HOME/harness``, or ``~/.local/state/harness`` where that variable names no absolute path.
+    """Return ``$XDG_STATE_HOME/harness``, or ``~/.local/state/harness`` if that variable is not an absolute path.
 
     Args:
-        environ: ``os.environ`` when not given.
+        environ: Environment variables; ``os.environ`` by default.
     """
     env = os.environ if environ is None else environ
     state = env.get("XDG_STATE_HOME", "")
@@ -56,19 +56,19 @@ def state_home(environ: Mapping[str, str] | None = None) -> Path:
     return base / "harness"
 
 
-# -- Directories and files that are their user's alone.
+# -- Private directories and files.
 
 
 Failure = Callable[[str, str], HarnessError]
-"""Makes the error of what is wrong, and a hint, which may be empty."""
+"""Creates the error from a message and a hint, which may be empty."""
 
 
 def make_private(directory: Path, *files: str, failure: Failure) -> None:
-    """Make a directory, and files in it, where they are missing.
+    """Create a directory and files in it if they are missing.
 
     Raises:
-        OSError: they cannot be made, or a file is a link.
-        HarnessError: the directory is not private; see :func:`check_private`.
+        OSError: They cannot be created, or a file is a symlink.
+        HarnessError: The directory is not private; see :func:`check_private`.
     """
     make_directories(directory)
     check_private(directory, failure=failure)
@@ -77,11 +77,11 @@ def make_private(directory: Path, *files: str, failure: Failure) -> None:
 
 
 def check_private(directory: Path, *, failure: Failure) -> None:
-    """Refuse a directory that is not ours alone.
+    """Refuse a directory that is not private.
 
     Raises:
-        OSError: there is none, or nobody may look.
-        HarnessError: it is a link, belongs to somebody else, or is open to others.
+        OSError: It does not exist or is not accessible.
+        HarnessError: It is a symlink, belongs to another user, or is accessible to others.
     """
     check_own(directory, failure=failure)
     if is_open_to_others(directory):
@@ -89,19 +89,19 @@ def check_private(directory: Path, *, failure: Failure) -> None:
 
 
 def check_own(directory: Path, *, failure: Failure) -> None:
-    """Refuse what is no directory of ours; whether others may look into it is not asked.
+    """Refuse a path that is not a directory of this user, whatever its permissions are.
 
     Raises:
-        OSError: there is none, or nobody may look.
-        HarnessError: it is a link, or belongs to somebody else.
+        OSError: It does not exist or is not accessible.
+        HarnessError: It is a symlink or not a directory, or belongs to another user.
     """
     info = directory.lstat()
     if not stat.S_ISDIR(info.st_mode):
-        raise failure("it is no directory", "")
+        raise failure("it is not a directory", "")
     if info.st_uid != os.geteuid():
         raise failure("it belongs to another user", "")
 
 
 def is_open_to_others(directory: Path) -> bool:
-    """Whether its rights let other users in."""
+    """Return whether its permissions allow access by other users."""
     return bool(directory.lstat().st_mode & 0o077)

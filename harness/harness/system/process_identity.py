@@ -1,4 +1,4 @@
-"""Which process wrote a record, and whether it still runs: by host, process id and the time that it was started."""
+"""Identities of processes in records, by host, process ID and start time, and whether they still run."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["ProcessId", "ProcessState", "process_state", "this_process"]
 
 
 class ProcessState(StrEnum):
-    """Whether a process runs."""
+    """The state of a process."""
 
     ALIVE = "alive"
     DEAD = "dead"
     ELSEWHERE = "elsewhere"
-    """On another machine or in another container: it cannot be found out from here."""
+    """On another machine or in another container, so that its state is unknown here."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """One process, never mistaken for a later one with the same number. ``space`` is its name space of numbers."""
+    """The identity of a process, which differs from later ones with the same ID; ``space`` is its PID namespace."""
 
     user: str
     host: str
@@ -37,28 +37,28 @@ class ProcessId:
 
     @property
     def owner(self) -> str:
-        """``user@host:pid``, as jobs on a target name who started them."""
+        """``user@host:pid``, the owner in job records."""
         return f"{self.user}@{self.host}:{self.pid}"
 
     def to_text(self) -> str:
-        """As it is kept."""
+        """Return the stored form."""
         return json.dumps([self.user, self.host, self.boot, self.space, self.pid, self.started])
 
     @classmethod
     def from_text(cls, text: str) -> ProcessId:
-        """From what :meth:`to_text` made."""
+        """Return the identity from its stored form."""
         return cls(*json.loads(text))
 
 
 def this_process() -> ProcessId:
-    """The process that runs this."""
+    """Return the identity of this process."""
     pid = os.getpid()
     boot = _read("/proc/sys/kernel/random/boot_id")
     return ProcessId(account_name(), socket.gethostname(), boot, _space(), pid, _started(pid))
 
 
 def process_state(process: ProcessId, here: ProcessId) -> ProcessState:
-    """Whether ``process`` runs, as seen from ``here``."""
+    """Return whether ``process`` runs, as seen from the process ``here``."""
     if process.host != here.host:
         return ProcessState.ELSEWHERE
     if process.boot != here.boot:
@@ -76,7 +76,7 @@ def _space() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process was started, as its system says it; empty when it does not run."""
+    """Return the start time of a process in the system's format; empty if it does not run."""
     if Path("/proc/self/stat").exists():
         words = _read(f"/proc/{pid}/stat").rpartition(") ")[2].split()
         return words[19] if len(words) > 19 and words[0] not in ("Z", "X") else ""
