@@ -89,7 +89,7 @@ def test_what_needs_an_approval_is_denied_and_the_exit_code_says_so(program: Pro
         first = program.run("exec", "--approve", "touch allowed", "make both")
         assert (first.returncode, first.stdout) == (126, b"One of two.\n")
         assert b"denied, no approver available: run_shell touch denied" in first.stderr
-        assert "denied: nobody to ask" in returned(server, 2)
+        assert "denied: approval required, but no approver is available" in returned(server, 2)
         assert (program.home / "allowed").exists()
         assert not (program.home / "denied").exists()
         anything = program.run("exec", "--dangerously-auto-approve", "make it all")

@@ -129,7 +129,7 @@ def test_rules_of_the_command_line_come_before_those_of_the_settings() -> None:
 async def test_nobody_denies() -> None:
     answer = await DenyAllApprover().ask(QUESTION)
     assert (answer.scope, answer.by) == (ApprovalScope.DENY_ONCE, "nobody")
-    assert answer.reason.startswith("denied: nobody to ask (no rule allows it; ")
+    assert answer.reason.startswith("denied: approval required, but no approver is available (no rule allows it; ")
 
 
 # -- endings

@@ -64,7 +64,7 @@ async def test_a_word_that_was_given_in_advance_looks_at_nothing(approver: Appro
 async def test_where_nobody_is_asked_the_call_is_denied() -> None:
     verdict = await guarded(DenyAllApprover()).decide(*UNSEEN[1])
     assert not verdict.allowed
-    assert "nobody to ask" in verdict.reason
+    assert "no approver is available" in verdict.reason
 
 
 async def test_what_was_approved_unseen_is_not_looked_at() -> None:

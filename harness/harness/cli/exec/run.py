@@ -95,7 +95,9 @@ class DenyAllApprover(Approver):
         """Deny the call once."""
         advice = no_approver(question.scopes, broken=question.broken)
         return ApprovalDecision(
-            ApprovalScope.DENY_ONCE, "nobody", f"denied: nobody to ask ({question.reason}; {advice})"
+            ApprovalScope.DENY_ONCE,
+            "nobody",
+            f"denied: approval required, but no approver is available ({question.reason}; {advice})",
         )
 
 
