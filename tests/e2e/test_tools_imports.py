@@ -130,6 +130,6 @@ async def test_of_what_the_policy_keeps_back_nothing_is_shown(here: ExecutionCon
     data: Any = outcome.result.data
     assert [one["file"] for one in data["files"]] == ["a.py", "deep/c.py"]
     assert (data["files_withheld"], "tiger" in outcome.result.text + str(data)) == (2, False)
-    assert "[2 files withheld by the policy]" in outcome.result.text
+    assert "[2 files denied by the policy]" in outcome.result.text
     outcome = await called(made, "sig", file=f"{tmp_path}/tree/kept/b.py")
     assert outcome.result.error_code == "denied"

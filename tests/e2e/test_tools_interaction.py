@@ -65,7 +65,7 @@ def test_ctrl_c_at_a_question_cancels_the_call(program: Program) -> None:
 
 
 def test_an_end_of_file_declines_and_batch_asks_nobody(program: Program) -> None:
-    for options, message in (((), "the user did not answer"), (("--batch",), "there is no user to ask here")):
+    for options, message in (((), "the user did not answer"), (("--batch",), "no user is available")):
         child = at_terminal(program, *options)
         if not options:
             child.expect_exact("(Ctrl-C to cancel): ")
@@ -102,7 +102,7 @@ async def test_the_user_of_a_client_is_asked_and_what_is_noted_outlives_the_serv
     async with stdio_client_of(home) as client:
         nobody = await client.call_tool("ask_user_question", json.loads(QUESTION))
         known = await client.call_tool("recall", {})
-    assert (nobody.is_error, "there is no user to ask here" in str(nobody.content)) == (True, True)
+    assert (nobody.is_error, "no user is available" in str(nobody.content)) == (True, True)
     assert "m1 (host): nginx is in /opt" in str(known.content)
 
 
@@ -147,7 +147,7 @@ def test_what_is_known_of_a_host_is_known_there_and_not_here(over_ssh: Program) 
     assert (found["scope"], found["target"].startswith("ssh://")) == ("host", True)
     assert over_ssh.run("tools", "call", "recall").stdout == b"m1 (host): it runs the mail\n"
     over_ssh.always = ()
-    assert over_ssh.run("tools", "call", "recall").stdout == b"Nothing is written down\n"
+    assert over_ssh.run("tools", "call", "recall").stdout == b"No memories\n"
     assert len(json.loads(over_ssh.run("memory", "list", "--json").stdout)) == 1
 
 

@@ -139,7 +139,7 @@ async def test_a_screen_that_a_program_hides_is_shown_and_without_one_it_is_said
     await facts(box, "run_shell", command="echo on the main screen")
     plain = await call(box, "capture_pane", include_alternate_screen=True)
     assert "on the main screen" in plain.result.text
-    assert plain.result.text.endswith("[notice: there is no alternate screen; this is the screen itself]")
+    assert plain.result.text.endswith("[notice: there is no alternate screen; this is the main screen]")
     command = f"printf '\\033[?1049h\\033[Hfull %s' screen; read x <{here.home}/gate; printf '\\033[?1049l'"
     await facts(box, "run_shell", command=command, wait=1, on_timeout="keep")
     assert "on the main screen" not in await seen(box, "full screen")
@@ -278,7 +278,7 @@ async def test_where_somebody_removed_the_logs_of_panes_commands_end_as_they_did
             read = await call(box_of(other), "bash_output", bash_id=done["job_id"])
             assert isinstance(read.result.data, dict)
             assert (read.result.data["stdout"], read.result.data["gone"]) == ("", True)
-            assert "removed, or cut short" in read.result.text
+            assert "removed or truncated" in read.result.text
         again = await place.ctx.run_shell("echo still; (exit 4)", timeout=WAIT)
         assert (again.exit_code, again.stdout) == (4, "still\n"), again
 

@@ -218,7 +218,7 @@ async def test_a_pattern_for_names_of_one_directory_looks_into_no_other(tmp_path
     async with searching(engine, tmp_path) as execution:
         made = executor(execution, top)
         here = await call(made, "glob", pattern="*.txt")
-        assert here.result.text == "a.txt\n[1 entry left out by .gitignore (no_default_excludes shows them)]"
+        assert here.result.text == "a.txt\n[1 entry ignored by .gitignore (no_default_excludes shows them)]"
         assert (await call(made, "glob", pattern="*/*.txt")).result.text.startswith(
             "sub/b.txt\n[not searched: node_mod"
         )
@@ -448,9 +448,9 @@ async def test_over_ssh_what_cannot_be_read_is_counted(sshd: SshServer, make_use
     async with connect(f"ssh://{user.name}@127.0.0.1:{sshd.port}", config=sshd.config()) as execution:
         made = executor(execution, top)
         found = await call(made, "grep", pattern="needle")
-        assert found.result.text == "open/a.txt:1:needle\n[2 places could not be read]"
+        assert found.result.text == "open/a.txt:1:needle\n[2 entries could not be read]"
         globbed = await call(made, "glob", pattern="**/*.txt", sort="name")
-        assert globbed.result.text == "c.txt\nopen/a.txt\n[1 place could not be read]"
+        assert globbed.result.text == "c.txt\nopen/a.txt\n[1 entry could not be read]"
         closed = [await call(made, name, **{"path": "closed", **more}) for name, more in LOOKS]
         assert [outcome.result.error_code for outcome in closed] == ["permission_denied"] * 4
         hidden = await call(made, "grep", pattern="needle", path="c.txt")

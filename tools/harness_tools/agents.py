@@ -170,7 +170,7 @@ class _SearchArguments(Arguments):
     @classmethod
     def _words(cls, query: str) -> str:
         if not terms_of(query):
-            raise ValueError("it holds no word")
+            raise ValueError("it contains no words")
         return query
 
 
@@ -249,8 +249,8 @@ def _listed(args: _SearchArguments, found: list[ToolMatch]) -> ToolResult:
     matches: list[Json] = [one.facts for one in shown]
     data: Json = {"query": args.query, "count": len(shown), "left_out": left, "tools": matches}
     if not found:
-        return ToolResult.of(f"no tool fits {args.query!r}", data=data, metadata={"count": 0})
-    more = f"\n\n[{left} more fit less well; other words, or a higher limit, show them]" if left else ""
+        return ToolResult.of(f"no tool matches {args.query!r}", data=data, metadata={"count": 0})
+    more = f"\n\n[{left} more match less well; use other words or a higher limit]" if left else ""
     return ToolResult.of(_found_text(shown) + more, data=data)
 
 
@@ -340,7 +340,7 @@ def _clamped(result: ToolResult, seconds: int) -> ToolResult:
     """Return the result, with a notice if the timeout exceeded the maximum. Pure."""
     if seconds <= MAX_TIMEOUT:
         return result
-    note = Text(f"[timeout was {seconds} s; {MAX_TIMEOUT} s is the longest]")
+    note = Text(f"[timeout was {seconds} s; {MAX_TIMEOUT} s is the maximum]")
     return replace(
         result, content=(*result.content, note), metadata={**result.metadata, "timeout_clamped": MAX_TIMEOUT}
     )
@@ -365,11 +365,11 @@ def type_choices(tool: Tool[Any], names: Mapping[str, str] | None = None) -> Map
 def _no_type(name: str, types: tuple[AgentType, ...], problems: Sequence[str]) -> ToolResult:
     wrong = next((problem for problem in problems if f"/{name}.md:" in problem), "")
     if wrong:
-        return ToolResult.failure("unknown_type", f"the type of agent {name!r} cannot be used: {wrong}")
+        return ToolResult.failure("unknown_type", f"the agent type {name!r} cannot be used: {wrong}")
     known = [kind.name for kind in types]
     close = get_close_matches(name, known, n=1)
-    advice = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
-    return ToolResult.failure("unknown_type", f"there is no type of agent {name!r}; {advice}")
+    advice = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    return ToolResult.failure("unknown_type", f"unknown agent type {name!r}; {advice}")
 
 
 # -- The tools of the pack.

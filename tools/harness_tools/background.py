@@ -40,10 +40,10 @@ SHOWN_COMMAND = 120
 WHOLE = OutputLimit(40_000, 20_000)
 LISTED = OutputLimit(15_000, 0)
 ENDS = {
-    Status.RUNNING: "goes on running",
-    Status.TIMED_OUT: "was ended at its time limit",
+    Status.RUNNING: "is running",
+    Status.TIMED_OUT: "timed out",
     Status.INTERRUPTED: "was interrupted",
-    Status.UNKNOWN: "is gone and left no exit code: its outcome is unknown",
+    Status.UNKNOWN: "exited without an exit code: its outcome is unknown",
 }
 
 
@@ -80,7 +80,7 @@ def _not_found(error: JobNotFound, jobs: Sequence[Job]) -> ToolResult:
     named = [f"{job.job_id} ({_state(job)})" for job in found[:MAX_NAMED]]
     more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
     ids: list[Json] = [job.job_id for job in found[:MAX_LISTED_JOBS]]
-    text = f"{error}; there are: {', '.join(named) or 'none'}{more}"
+    text = f"{error}; known jobs: {', '.join(named) or 'none'}{more}"
     return ToolResult.failure("job_not_found", text, data={"bash_ids": ids, "count": len(found)})
 
 
@@ -163,13 +163,13 @@ def _notes(piece: OutputChunk, ways: Sequence[str], *, filtered: bool) -> list[s
     if filtered:
         notes.append(f"[{piece.matched} of {piece.lines} new lines match{to_all}]")
     if piece.skipped:
-        notes.append(f"[{piece.skipped} bytes before this were passed over{to_passed}]")
+        notes.append(f"[{piece.skipped} bytes before this were skipped{to_passed}]")
     if piece.lost:
-        notes.append(f"[{piece.lost} bytes were too much to be kept, and are lost]")
+        notes.append(f"[{piece.lost} bytes were dropped, because the output is too large]")
     if piece.gone:
-        notes.append("[the target no longer has all of its output: the file was removed, or cut short]")
+        notes.append("[the target no longer has all of its output: the file was removed or truncated]")
     if piece.unread:
-        notes.append(f"[{piece.unread} bytes are unread: the next call goes on{to_unread}]")
+        notes.append(f"[{piece.unread} bytes are unread: the next call continues{to_unread}]")
     return notes
 
 
@@ -231,11 +231,11 @@ def _killed(job: Job, *, already: bool) -> ToolResult:
         "already_ended": already,
     }
     if job.status is Status.RUNNING:
-        text = f"job {job.job_id} was sent the signal and KILL, and still runs: it may be another user's"
+        text = f"job {job.job_id} was sent the signal and KILL, and is still running: it may belong to another user"
         return ToolResult.failure("still_running", text, data=facts)
     if already:
         return ToolResult.of(f"job {job.job_id} had ended before: it {status_phrase(job)}", data=facts)
-    way = Advice("; bash_output has what it wrote last", tools=("bash_output",))
+    way = Advice("; bash_output shows its last output", tools=("bash_output",))
     text = f"job {job.job_id} was ended: it {status_phrase(job)}{way.text}"
     return ToolResult.of(text, data=facts, advice=(way,))
 
@@ -272,7 +272,7 @@ def _listed(jobs: Sequence[Job], known: int, running: int, now: float) -> ToolRe
     rows, _ = fit_items(first, lambda some: _table(some, now), OutputLimit(LISTED.characters - 200, 0))
     left_out = len(jobs) - len(rows)
     shown = sorted(rows, key=jobs.index)
-    notes = [f"[{left_out} more jobs have ended and are not shown]"] if left_out else []
+    notes = [f"[{left_out} more finished jobs are not shown]"] if left_out else []
     text = "\n".join([_table(shown, now) or "(no jobs)", *notes])
     listed: list[Json] = [_row_data(job) for job in shown]
     data: Json = {"shells": listed, "count": len(jobs), "running": running, "left_out": left_out}

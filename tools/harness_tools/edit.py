@@ -85,7 +85,7 @@ class Edit(Tool[_Edit]):
 
     def preview(self, args: _Edit) -> str:
         old = "".join(f"-{line}\n" for line in args.old_string.split("\n"))
-        forced = "[also if it is read-only]\n" if args.force else ""
+        forced = "[even if read-only]\n" if args.force else ""
         return forced + old + "".join(f"+{line}\n" for line in args.new_string.split("\n"))
 
     async def run(self, args: _Edit, ctx: ToolContext) -> ToolResult:
@@ -106,7 +106,7 @@ def _edited(args: _Edit, made: list[Sequence[Change]], content: FileContent) -> 
         return refusal
     size = size_after(content.size, spans, new)
     if size > EDIT_LIMIT:
-        text = f"{args.path} would grow to {size} bytes, more than the {EDIT_LIMIT} that are changed here"
+        text = f"{args.path} would grow to {size} bytes, more than the limit of {EDIT_LIMIT}"
         return ToolResult.failure("too_big", f"{text}. Nothing was changed")
     changes = changes_at(content.data, spans, old, new)
     made.append(changes)
@@ -128,7 +128,7 @@ def _refusal(args: _Edit, data: bytes, old: bytes, spans: Sequence[Span]) -> Too
         text = _no_match(args.path, data, old)
         return ToolResult.failure("no_match", text, data={"matches": 0}, advice=(CONVERTER,))
     if len(spans) > MAX_REPLACEMENTS:
-        text = f"{args.path} holds old_string more than {MAX_REPLACEMENTS} times: change it with a command"
+        text = f"{args.path} contains old_string more than {MAX_REPLACEMENTS} times: use a command"
         return ToolResult.failure("too_many", text)
     count = len(spans)
     if args.expected_count == count or (args.expected_count is None and (args.replace_all or count == 1)):
@@ -140,11 +140,11 @@ def _refusal(args: _Edit, data: bytes, old: bytes, spans: Sequence[Span]) -> Too
     facts: Json = {"matches": count, "lines": list(lines)}
     if args.expected_count is not None:
         text = (
-            f"{args.path} holds old_string {times}, {where}; expected were {args.expected_count}. Nothing was changed"
+            f"{args.path} contains old_string {times}, {where}, but {args.expected_count} expected. Nothing was changed"
         )
         return ToolResult.failure("count_mismatch", text, data=facts)
     text = (
-        f"{args.path} holds old_string {times}, {where}: give more of the text around the one that you mean, or set "
+        f"{args.path} contains old_string {times}, {where}: include more of the text around it, or set "
         "replace_all. Nothing was changed"
     )
     return ToolResult.failure("ambiguous", text, data=facts)
@@ -153,14 +153,12 @@ def _refusal(args: _Edit, data: bytes, old: bytes, spans: Sequence[Span]) -> Too
 def _no_match(path: str, data: bytes, old: bytes) -> str:
     wide = wide_bom(data)
     if wide:
-        return (
-            f"{path} is written in {wide.upper()}, where no text of one byte for each letter is found{CONVERTER.text}"
-        )
+        return f"{path} is encoded in {wide.upper()}, so old_string cannot match{CONVERTER.text}"
     if b"\r" in old and b"\r" not in data:
-        hint = "The file has no carriage returns, and old_string has."
+        hint = "old_string contains carriage returns, but the file does not."
     else:
         hint = nearest(data, old)
-    return f"old_string is not in {path}. {hint or 'Nothing in it is like its first line.'} Nothing was changed"
+    return f"old_string is not in {path}. {hint or 'No line is similar to its first line.'} Nothing was changed"
 
 
 def _result(done: WriteOutcome, changes: Sequence[Change]) -> ToolResult:

@@ -128,8 +128,8 @@ def no_text(path: str, data: bytes) -> ToolResult | None:
         return None
     wide = wide_bom(data)
     way = Advice(", which utf8 converts", tools=("utf8",))
-    hint = f": it begins like {wide.upper()}{way.text}" if wide else ""
-    return ToolResult.failure("binary", f"{path} is no text: it holds NUL bytes{hint}", advice=(way,))
+    hint = f"; it looks like {wide.upper()}{way.text}" if wide else ""
+    return ToolResult.failure("binary", f"{path} is not a text file (contains NUL bytes){hint}", advice=(way,))
 
 
 async def whole_file(ctx: ToolContext, path: str) -> FileContent | ToolResult:
@@ -140,7 +140,9 @@ async def whole_file(ctx: ToolContext, path: str) -> FileContent | ToolResult:
     """
     content = await ctx.execution.read_file(target_path(ctx, path), limit=LIMIT + 1)
     if content.size > LIMIT:
-        return ToolResult.failure("too_big", f"{path} holds {content.size} bytes, more than {LIMIT}: use a command")
+        return ToolResult.failure(
+            "too_big", f"{path} has {content.size} bytes, more than the limit of {LIMIT}: use a command"
+        )
     return content
 
 
@@ -287,8 +289,8 @@ def binary(path: str, data: bytes, size: int) -> ToolResult:
     """Return the refusal to show a content that is not text."""
     wide = wide_bom(data)
     way = Advice(f": read it with encoding={wide!r}", ("encoding",))
-    hint = f"; it begins like {wide.upper()}{way.text}" if wide else ""
-    text = f"{path} is no text: it holds NUL bytes ({size} bytes in all){hint}"
+    hint = f"; it looks like {wide.upper()}{way.text}" if wide else ""
+    text = f"{path} is not a text file (contains NUL bytes; {size} bytes){hint}"
     return ToolResult.failure("binary", text, advice=(way,))
 
 
@@ -344,7 +346,7 @@ async def _wide(ctx: ToolContext, where: str, path: str, line: int, encoding: st
     content = await ctx.execution.read_file(where, limit=WIDE_LIMIT + 1)
     if content.size > WIDE_LIMIT:
         way = Advice(": give byte_offset", ("byte_offset",))
-        text = f"{path} holds {content.size} bytes, which is too much for lines in {encoding}{way.text}"
+        text = f"{path} has {content.size} bytes, which is too much to read lines in {encoding}{way.text}"
         return ToolResult.failure("too_big", text, advice=(way,))
     data = decode_text(content.data, encoding).encode("utf-8", "surrogatepass")
     start = line_start(data, line)
@@ -359,7 +361,7 @@ async def _further(ctx: ToolContext, path: str, head: FileContent, line: int, en
     counts = done.stdout.split()
     if done.status is not Status.COMPLETED or len(counts) != 2 or not all(count.isdecimal() for count in counts):
         why = done.stderr.strip()[:200] or f"it took longer than {COUNTING:.0f} s"
-        way = Advice(": go on with byte_offset instead", ("byte_offset",))
+        way = Advice(": use byte_offset instead", ("byte_offset",))
         text = f"line {line} of {path} could not be found on the target ({why}){way.text}"
         return ToolResult.failure("not_located", text, advice=(way,))
     lines, start = int(counts[0]), int(counts[1])
@@ -368,6 +370,6 @@ async def _further(ctx: ToolContext, path: str, head: FileContent, line: int, en
     if lines < line - 1:
         return LineWindow(content, Window(b"", line, start), lines + (before not in (b"\n", b"")))
     if before != b"\n":
-        return ToolResult.failure("changed", f"{path} was changed while line {line} was looked for: read it again")
+        return ToolResult.failure("changed", f"{path} was changed while line {line} was located: read it again")
     window = Window(rest, line, start, start + len(rest) >= content.size, encoding)
     return _checked(ctx, path, replace(content, data=rest), window)

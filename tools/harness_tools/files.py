@@ -51,10 +51,10 @@ def mode_of(value: str | int) -> int:
     """
     if isinstance(value, str):
         if not _OCTAL.fullmatch(value.strip()):
-            raise ValueError("it is no mode: write it in octal, such as '0644'")
+            raise ValueError("invalid mode: write it in octal, such as '0644'")
         return int(value.strip(), 8)
     if not _is_usual(value):
-        raise ValueError("it is no usual mode as a number: write it as a text in octal, such as '0644'")
+        raise ValueError("unusual mode as a number: write it as octal text, such as '0644'")
     return value
 
 
@@ -114,9 +114,9 @@ class _Read(Arguments):
     @model_validator(mode="after")
     def _one_way(self) -> _Read:
         if self.by_bytes and (self.offset > 1 or self.line_numbers):
-            raise ValueError("byte_offset and byte_limit know no lines: leave out offset and line_numbers")
+            raise ValueError("byte_offset and byte_limit do not count lines: omit offset and line_numbers")
         if self.by_bytes and self.encoding in WIDE and self.byte_offset % 4:
-            raise ValueError(f"byte_offset must be a multiple of 4 in {self.encoding}, where no character begins else")
+            raise ValueError(f"byte_offset must be a multiple of 4 in {self.encoding}")
         return self
 
     @property
@@ -212,7 +212,7 @@ def _note(args: _Read, content: FileContent, found: LineWindow, lines: Lines) ->
 
 
 def _next(lines: Lines) -> Advice:
-    return Advice(f"; go on with offset={lines.last + 1}", ("offset",))
+    return Advice(f"; continue with offset={lines.last + 1}", ("offset",))
 
 
 def _rests(lines: Lines) -> list[Advice]:
@@ -228,7 +228,7 @@ def _cuts(args: _Read, lines: Lines) -> str:
         for cut, rest in zip(lines.cuts, _rests(lines), strict=False)
     )
     more = len(lines.cuts) - CUTS_NAMED
-    return f"[too long to be shown whole: line {named}{f' and {more} more' if more > 0 else ''}]"
+    return f"[truncated: line {named}{f' and {more} more' if more > 0 else ''}]"
 
 
 # -- by bytes
@@ -244,7 +244,7 @@ async def _read_bytes(args: _Read, ctx: ToolContext) -> ToolResult:
     shown = args.byte_offset + length
     ctx.reads.record_partial_read(content.path, content.version, args.byte_offset, shown, content.size)
     cut = shown < content.size
-    rest = Advice(f"; go on with byte_offset={shown}", ("byte_offset",))
+    rest = Advice(f"; continue with byte_offset={shown}", ("byte_offset",))
     if cut or args.byte_offset:
         text = f"{text}\n[bytes {args.byte_offset} to {shown} of {content.size}{rest.text if cut else ''}]"
     facts: Json = {
@@ -331,7 +331,7 @@ class WriteFile(Tool[_Write]):
         if args.permissions_if_new is not None:
             told.append(f"permissions of a new file {mode_of(args.permissions_if_new):04o}")
         if args.force:
-            told.append("also if it is read-only")
+            told.append("even if read-only")
         return f"[{', '.join(told)}]\n{args.content}" if told else args.content
 
     async def run(self, args: _Write, ctx: ToolContext) -> ToolResult:

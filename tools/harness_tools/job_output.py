@@ -66,7 +66,7 @@ def parse_position(text: str) -> Position:
     """
     match = _POSITION.fullmatch(text.strip())
     if match is None:
-        raise ValueError("it is a position that an answer gave, such as 120 or 120+45; 0 is the beginning")
+        raise ValueError("it must be a position of an earlier result, such as 120 or 120+45; 0 is the start")
     return Position(int(match[1]), int(match[2] or 0))
 
 
@@ -151,7 +151,7 @@ def line_matcher(pattern: str) -> Matcher:
     try:
         wanted = pattern.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise BadPattern("it is no text") from None
+        raise BadPattern("it is not valid text") from None
     if not _SPECIAL.search(pattern):
         return lambda line: wanted in line
     return _compiled(wanted)
@@ -163,7 +163,7 @@ def _compiled(pattern: bytes) -> Matcher:
     except ImportError:
         raise BadPattern(
             f"regular expressions need a library ({install_extra('tools')}); "
-            "without it give a text without special characters"
+            "without it, use a text without special characters"
         ) from None
     options: Any = re2.Options()
     options.max_mem, options.log_errors = MEMORY, False
@@ -177,7 +177,7 @@ def _compiled(pattern: bytes) -> Matcher:
 def _reason(error: Exception) -> str:
     said = error.args[0] if error.args else ""
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-    return f"{text} (RE2 knows no lookaround and no backreferences)"
+    return f"{text} (RE2 supports neither lookaround nor backreferences)"
 
 
 def choose(

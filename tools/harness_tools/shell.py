@@ -145,14 +145,14 @@ class WaitPolicy:
 def _asked(args: _Arguments) -> WaitPolicy:
     """Return the policy that the arguments request. Pure."""
     if args.run_in_background or args.wait is False:
-        useless = (f"a command that is not waited for has no time limit{ENDING.text}",) if args.timeout else ()
+        useless = (f"a background command has no timeout{ENDING.text}",) if args.timeout else ()
         return WaitPolicy(False, args.on_timeout, notices=useless)
     if args.wait is not True or args.timeout is None:
         return WaitPolicy(args.wait, args.on_timeout)
     seconds = seconds_of(args.timeout)
     if seconds <= MAX_TIMEOUT:
         return WaitPolicy(seconds, args.on_timeout)
-    notice = f"the timeout of {seconds:g} s was cut to {MAX_TIMEOUT:g} s, the longest that there is"
+    notice = f"the timeout of {seconds:g} s was reduced to the maximum of {MAX_TIMEOUT:g} s"
     return WaitPolicy(MAX_TIMEOUT, args.on_timeout, True, (notice,))
 
 
@@ -171,7 +171,7 @@ def _handed_over(asked: WaitPolicy, handoff: float | None) -> WaitPolicy:
     wait, policy = wait_policy(asked.wait, handoff)
     if policy is None:
         return asked
-    unlimited = f"it was waited for {handoff:g} s, and has no time limit from then on{ENDING.text}"
+    unlimited = f"the wait ended after {handoff:g} s, and the command has no timeout any more{ENDING.text}"
     notices = (unlimited,) if asked.on_timeout == "kill" else ()
     return replace(asked, wait=wait, on_timeout=policy, notices=(*asked.notices, *notices))
 

@@ -44,7 +44,7 @@ NEEDS = ("tmux",)
 PACKS = ("panes",)
 SESSION = AliasChoices("session", "name")
 PANE = AliasChoices("pane", "name")
-OTHER = "this works in session {used!r} only: leave session out, or give that name"
+OTHER = "this works only in session {used!r}: omit session, or use that name"
 
 
 def _traits(*aliases: str, mutating: bool) -> Traits:
@@ -150,7 +150,7 @@ class CreateSession(Tool[_Session]):
 
     async def run(self, args: _Session, ctx: ToolContext) -> ToolResult:
         made = await ctx.execution.create_session(args.session)
-        return ToolResult.of(f"made session {made.name}", data=_session_facts(made))
+        return ToolResult.of(f"created session {made.name}", data=_session_facts(made))
 
 
 class KillSession(Tool[_Session]):
@@ -180,7 +180,7 @@ class CreatePane(Tool[_NewPane]):
         if refusal is not None:
             return refusal
         made = await ctx.execution.create_pane(args.pane, cwd=await _directory(args.cwd, ctx) if args.cwd else ctx.cwd)
-        return ToolResult.of(f"made pane {made.name} ({made.pane_id})", data=_pane_facts(made))
+        return ToolResult.of(f"created pane {made.name} ({made.pane_id})", data=_pane_facts(made))
 
 
 async def _directory(cwd: str, ctx: ToolContext) -> str:
@@ -191,7 +191,7 @@ async def _directory(cwd: str, ctx: ToolContext) -> str:
     """
     found = await ctx.execution.stat(target_path(ctx, cwd))
     if found.type != "dir":
-        raise NotADirectory(f"{cwd} is no directory, so no pane was made", target=ctx.execution.target)
+        raise NotADirectory(f"{cwd} is not a directory, so no pane was created", target=ctx.execution.target)
     return found.path
 
 
@@ -207,7 +207,7 @@ class KillPane(Tool[_Pane]):
         if refusal is not None:
             return refusal
         if ctx.execution.pane is not None and await _is_in_use(args.pane, ctx):
-            return ToolResult.failure("pane_in_use", f"pane {args.pane} is the one in use, and is protected")
+            return ToolResult.failure("pane_in_use", f"pane {args.pane} is in use and protected")
         await ctx.execution.kill_pane(args.pane)
         return ToolResult.of(f"ended pane {args.pane}", data={"pane": args.pane})
 
@@ -245,10 +245,10 @@ MAX_DELAY = 600.0
 """Maximum seconds that a call waits before it captures or types."""
 TARGET = AliasChoices("pane", "target")
 JOB = AliasChoices("bash_id", "shell_id", "job_id")
-NO_ALTERNATE = "[notice: there is no alternate screen; this is the screen itself]"
+NO_ALTERNATE = "[notice: there is no alternate screen; this is the main screen]"
 LINE_TIMEOUT = 1.0
 """Seconds in which a line that runs as a command may end before the call returns."""
-_LOOK = Advice("; capture_pane shows what came of it", tools=("capture_pane",))
+_LOOK = Advice("; capture_pane shows the result", tools=("capture_pane",))
 
 
 LONGEST_MS = 1 << 30
@@ -280,7 +280,7 @@ class _Delayed(Arguments):
         if self.delay is not None and self.delay_ms is not None:
             raise ValueError("delay and delay_ms contradict each other")
         if self.pause > MAX_DELAY:
-            raise ValueError("it waits for 10m at most: call it again for more")
+            raise ValueError("the maximum is 10m: call it again for more")
         if self.bash_id is not None and self.pane is not None:
             raise ValueError("pane and bash_id contradict each other")
         return self

@@ -215,7 +215,7 @@ def _first_difference(lines: Sequence[str], wanted: Sequence[str], starts: Seque
     if number >= len(lines):
         return f"Lines {start + 1} to {number} are the same, and then the file ends."
     there, told = lines[number][:WIDTH], wanted[run][:WIDTH] if run < len(wanted) else ""
-    return f"From line {start + 1} on it is the same up to line {number + 1}, which is {there!r} and not {told!r}."
+    return f"It matches from line {start + 1} up to line {number + 1}, which is {there!r} instead of {told!r}."
 
 
 def _run(lines: Sequence[str], wanted: Sequence[str], start: int) -> int:

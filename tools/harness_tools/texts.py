@@ -110,7 +110,7 @@ def encodable(text: str, errors: str = "strict") -> str:
     try:
         text.encode("utf-8", errors)
     except UnicodeEncodeError as error:
-        raise ValueError(f"it holds {text[error.start]!a}, half of a surrogate pair, which is no text") from None
+        raise ValueError(f"it contains {text[error.start]!a}, half of a surrogate pair") from None
     return text
 
 
@@ -160,7 +160,7 @@ Duration = Annotated[float | str, AfterValidator(_duration)]
 
 def _storable(text: str) -> str:
     if "\0" in text:
-        raise ValueError("it holds a NUL")
+        raise ValueError("it contains a NUL")
     return encodable(text)
 
 

@@ -41,7 +41,7 @@ async def test_a_model_that_has_lost_an_id_finds_its_job_again(tmp_path: Path, m
         return call("kill_shell", {"shell_id": named(seen[0])})
 
     def named(text: str) -> str:
-        found = re.search(r"there are: (\S+) \(running\)", text)
+        found = re.search(r"known jobs: (\S+) \(running\)", text)
         assert found is not None, text
         return found[1]
 

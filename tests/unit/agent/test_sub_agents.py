@@ -276,7 +276,7 @@ async def test_a_file_gives_no_type_more_than_its_parent_has(tmp_path: Path, mon
     assert sorted(texts.values()) == ["unknown_tool", "unknown_tool", "unknown_type"]
     assert any(text.startswith(f"{path}:4: there is no tool 'wriet_file'") for text in texts)
     assert any("no tools are left for an agent of type only-writes" in text for text in texts)
-    assert any("there is no type of agent 'theirs'" in text for text in texts)
+    assert any("unknown agent type 'theirs'" in text for text in texts)
     assert "Do as the project says." not in house.scripts.asked["as explore"][0].text
 
 

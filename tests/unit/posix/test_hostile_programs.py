@@ -136,7 +136,7 @@ async def test_a_search_says_that_the_answer_cannot_be_read(
         for name, arguments in (("glob", {"pattern": f"{tmp_path}/*"}), ("ls", {"path": str(tmp_path), "long": True})):
             with anyio.fail_after(50):
                 outcome = await box.executor.call(ToolCall(name, arguments))
-            assert "the answer to the search cannot be read" in outcome.result.text
+            assert "the search returned invalid output" in outcome.result.text
 
 
 @pytest.mark.parametrize("data", [b"rubbish\n", b"x" * 70_000, b"x41ed 5 name\n", b"MARKx41ed five name\n", b"MARKx"])

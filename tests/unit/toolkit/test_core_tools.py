@@ -101,11 +101,11 @@ async def test_only_a_terminal_offers_the_tools_for_panes(here: ExecutionContext
         ("write_file", {"path": "a"}, "content: required"),
         ("send_keys", {}, "nothing to type"),
         ("send_keys", {"enter": True, "delay": "2s", "delay_ms": 2}, "contradict"),
-        ("send_keys", {"enter": True, "delay": "99h"}, "10m at most"),
-        ("capture_pane", {"delay_ms": 600_001}, "10m at most"),
-        ("capture_pane", {"delay_ms": 10**400}, "10m at most"),
+        ("send_keys", {"enter": True, "delay": "99h"}, "the maximum is 10m"),
+        ("capture_pane", {"delay_ms": 600_001}, "the maximum is 10m"),
+        ("capture_pane", {"delay_ms": 10**400}, "the maximum is 10m"),
         ("capture_pane", {"delay": []}, "delay: input should be a number or a text"),
-        ("write_file", {"path": "x", "content": "\ud800"}, "content: it holds '.ud800', half of a surrogate pair"),
+        ("write_file", {"path": "x", "content": "\ud800"}, "content: it contains '.ud800', half of a surrogate pair"),
         ("capture_pane", {"delay": "later"}, "delay: "),
         ("capture_pane", {"start": "top"}, "start"),
         ("time", {"format": "stardate"}, "format: "),
@@ -212,7 +212,7 @@ async def test_a_long_file_is_read_in_parts_that_say_how_to_go_on(here: Executio
     file.write_text("aé" * 10)
     made = box(here)
     first = await call(made, "read_file", path=str(file), byte_limit=8)
-    assert first.result.text == "aéaéa\n[bytes 0 to 7 of 30; go on with byte_offset=7]"
+    assert first.result.text == "aéaéa\n[bytes 0 to 7 of 30; continue with byte_offset=7]"
     assert (await call(made, "write_file", path=str(file), content="x")).result.error_code == "not_read"
     rest = await call(made, "read_file", path=str(file), byte_offset=7)
     assert rest.result.text == "é" + "aé" * 7 + "\n[bytes 7 to 30 of 30]"

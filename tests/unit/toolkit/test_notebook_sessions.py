@@ -50,7 +50,7 @@ async def test_a_session_that_goes_on_after_a_restart_has_its_list_and_its_memor
         ] == ["a fact"]
         async with toolkit.executor(execution, session_id="s1") as same, toolkit.executor(execution) as other:
             assert (await same.call(ToolCall("recall"))).result.text == "m1 (session): a fact"
-            assert (await other.call(ToolCall("recall"))).result.text == "Nothing is written down"
+            assert (await other.call(ToolCall("recall"))).result.text == "No memories"
 
 
 async def test_there_is_somebody_to_ask_where_the_program_says_so(execution: ExecutionContext) -> None:

@@ -181,7 +181,7 @@ async def test_each_type_has_its_tools(here: ExecutionContext) -> None:
     ("arguments", "code", "words"),
     [
         ({"subagent_type": "explorre"}, "unknown_type", "did you mean 'explore'"),
-        ({"subagent_type": "zzz"}, "unknown_type", "there are: general, explore, plan, reviewer, odd, own"),
+        ({"subagent_type": "zzz"}, "unknown_type", "known: general, explore, plan, reviewer, odd, own"),
         ({"tools": ["raed_file"]}, "unknown_tool", "did you mean 'read_file'"),
         ({"tools": ["write_file"], "subagent_type": "plan"}, "unknown_tool", "write_file"),
         ({"tools": ["todo_write"]}, "unknown_tool", "todo_write"),
@@ -332,7 +332,7 @@ async def test_a_timeout_beyond_any_is_the_longest(here: ExecutionContext) -> No
     spawner = ScriptedSpawner()
     outcome = await task(parent(here, spawner), timeout="9000")
     assert spawner.requests[0].timeout == 1800.0
-    assert "[timeout was 9000 s; 1800 s is the longest]" in outcome.result.text
+    assert "[timeout was 9000 s; 1800 s is the maximum]" in outcome.result.text
 
 
 @pytest.mark.parametrize("how", ["ends", "fails", "is cancelled"])

@@ -144,7 +144,7 @@ def test_lines_beyond_the_room_are_left_for_the_next_time() -> None:
         ("(?<=a)b", "lookaround"),
         (r"(a)\1", "backreferences"),
         ("x" * 1001, "longer than 1000"),
-        ("\ud800.", "no text"),
+        ("\ud800.", "not valid text"),
     ],
 )
 def test_what_is_no_pattern_is_told(pattern: str, reason: str) -> None:
@@ -188,7 +188,7 @@ def test_a_long_list_has_what_runs_and_counts_what_it_leaves_out(count: int) -> 
     assert len(shown) + int(str(result.data["left_out"])) == count
     assert [row["bash_id"] for row in shown][: min(3, count)] == ["0", "1", "2"][: min(3, count)]
     assert [int(row["bash_id"]) for row in shown] == sorted(int(row["bash_id"]) for row in shown)
-    assert (f"[{result.data['left_out']} more jobs" in result.text) == bool(result.data["left_out"])
+    assert (f"[{result.data['left_out']} more finished jobs" in result.text) == bool(result.data["left_out"])
     assert result.text == "(no jobs)" or count
 
 
@@ -273,13 +273,13 @@ async def test_a_wrong_id_names_the_jobs_that_there_are(here: ExecutionContext) 
     for tool, argument in (("bash_output", "bash_id"), ("kill_shell", "shell_id")):
         none = await call(box.executor, tool, **{argument: "nothing"})
         assert (none.status, none.result.error_code) == (CallStatus.ERROR, "job_not_found")
-        assert none.result.text.endswith("; there are: none")
+        assert none.result.text.endswith("; known jobs: none")
     ended = await start(box, "exit 3")
     await here.wait(ended)
     running = await start(box, "sleep 4000")
     for tool, argument in (("bash_output", "bash_id"), ("kill_shell", "shell_id")):
         named = await call(box.executor, tool, **{argument: "4711"})
-        assert named.result.text.endswith(f"; there are: {running} (running), {ended} (completed, exit code 3)")
+        assert named.result.text.endswith(f"; known jobs: {running} (running), {ended} (completed, exit code 3)")
         assert named.result.data == {"bash_ids": [running, ended], "count": 2}
     await call(box.executor, "kill_shell", shell_id=running, signal="KILL")
 
@@ -288,7 +288,7 @@ def test_a_wrong_id_names_no_helper_and_not_all_of_many_jobs() -> None:
     jobs = [Job(str(number), "secret", Status.COMPLETED, 0, started=number) for number in range(300)]
     jobs += [Job("h", "find", Status.RUNNING, helper=True), Job("r", "secret", Status.RUNNING, started=0)]
     result = _not_found(JobNotFound("no job '7x'"), jobs)
-    assert result.text.startswith("no job '7x'; there are: r (running), 299 (completed, exit code 0), 298 ")
+    assert result.text.startswith("no job '7x'; known jobs: r (running), 299 (completed, exit code 0), 298 ")
     assert result.text.endswith(" and 281 more")
     assert "secret" not in result.text
     assert isinstance(result.data, dict)

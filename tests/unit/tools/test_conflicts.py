@@ -72,7 +72,7 @@ def test_the_markers_of_an_inner_merge_belong_to_the_base() -> None:
         ("<<<<<<< a\n||||||| b\nx\n", [(1, "no ======= follows")]),
         ("x\n<<<<<<< a\n=======\ny\n", [(2, "no >>>>>>> follows")]),
         ("<<<<<<< a\nx\n<<<<<<< b\n=======\n>>>>>>> c\n", [(1, "no ======= follows")]),
-        ("x\n>>>>>>> other\n", [(2, "no <<<<<<< is before it")]),
+        ("x\n>>>>>>> other\n", [(2, "no <<<<<<< precedes it")]),
         (">>>>>>>\n", []),
     ],
 )
@@ -151,7 +151,7 @@ async def test_one_bad_file_does_not_hide_the_others(here: ExecutionContext, tmp
     errors = {Path(one["file"]).name: one["error"] for one in data["files"] if "error" in one}
     assert set(errors) == {"missing", "binary", "huge", tmp_path.name}
     assert outcome.result.text.splitlines()[0] == (
-        "Found 2 conflicts in 7 files; 1 marker without a whole block; 4 could not be read"
+        "Found 2 conflicts in 7 files; 1 marker without a complete conflict; 4 could not be read"
     )
     assert data["files"][2]["unterminated"] == [{"line": 1, "ref": "a", "problem": "no ======= follows"}]
     assert data["files"][4]["conflicts"][0]["ours"] == "caf\udce9"

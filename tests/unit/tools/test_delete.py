@@ -242,7 +242,7 @@ async def test_files_that_would_become_readable_in_the_trash_stay_with_their_dir
         assert (home / name).exists()
     done = await delete(made, "excluded")
     assert done.result.error_code == "protected"
-    assert "excluded does not go to the trash: the policy keeps files in it where they are (deep/plan.secret)" in (
+    assert "excluded was not moved to the trash: the policy protects files in it (deep/plan.secret)" in (
         done.result.text
     )
     assert Path(data_of(await delete(made, "plain"))["trash_path"], ".env").exists()

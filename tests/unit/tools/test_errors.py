@@ -282,7 +282,7 @@ async def test_nothing_wrong_is_no_error() -> None:
     data: Any = outcome.result.data
     assert (outcome.status, outcome.result.text, data["count"]) == (
         CallStatus.OK,
-        "no errors found by the rules of gcc",
+        "no errors found with the rules of gcc",
         0,
     )
 
@@ -293,7 +293,7 @@ async def test_what_does_not_fit_is_counted_and_the_data_stays_whole() -> None:
     data: Any = outcome.result.data
     assert data["left_out"] == 199 - len(data["errors"])
     assert 0 < len(data["errors"]) < 199
-    assert outcome.result.text.endswith(f"[{data['left_out']} more left out]")
+    assert outcome.result.text.endswith(f"[{data['left_out']} more omitted]")
     assert len(json.dumps(data, ensure_ascii=False)) <= 48_000
     assert data["errors"][0]["message"].endswith("[... 1000 more characters]")
 

@@ -118,9 +118,9 @@ def test_what_does_not_fit_is_counted() -> None:
     data: Any = result.data
     assert len(result.text) <= 6_000
     assert len(data["files"]) + data["files_left_out"] == 1_000
-    assert f"[{data['files_left_out']} more files left out: the answer would be too long" in result.text
-    assert "[3 more files were not looked at" in result.text
-    assert "[2 files withheld by the policy]" in result.text
+    assert f"[{data['files_left_out']} more files omitted: the result would be too long" in result.text
+    assert "[3 more files were not scanned" in result.text
+    assert "[2 files denied by the policy]" in result.text
     assert len(data["packages"]) + data["packages_left_out"] == 51
     assert data["packages"]["package0"]["count"] == 20
     json.dumps(data)
@@ -226,9 +226,9 @@ async def test_a_tree_of_many_languages_is_mapped(here: ExecutionContext, tmp_pa
     assert data["packages"]["yaml"] == {"type": "external", "count": 2, "files": ["py/a.py", "py/b.py"]}
     assert data["skipped"] == [".hidden", "node_modules", "py/__pycache__"]
     assert {item["file"]: (item["error"], item["partly"]) for item in data["errors"]} == {
-        "binary.py": ("it is no text", False),
-        "broken.py": ("line 1 is no python that is known", True),
-        "long.py": ("only its first 262144 bytes were looked at", True),
+        "binary.py": ("it is not text", False),
+        "broken.py": ("line 1 is not valid python", True),
+        "long.py": ("only its first 262144 bytes were parsed", True),
     }
     assert "  local: shop.example/app/store:4 -> store" in outcome.result.text
     assert "[skipped (3): .hidden/; node_modules/; py/__pycache__/]" in outcome.result.text
@@ -288,7 +288,7 @@ async def test_what_is_no_directory_with_sources_is_told(here: ExecutionContext,
     assert "sig shows one file" in outcome.result.text
     outcome = await call(made, dir=f"{tmp_path}/empty")
     assert outcome.status is CallStatus.OK
-    assert outcome.result.text == f"{tmp_path}/empty: no source files whose imports are known"
+    assert outcome.result.text == f"{tmp_path}/empty: no source files in a supported language"
     data: Any = outcome.result.data
     assert (data["total_files"], data["files"], data["packages"]) == (0, [], {})
 
@@ -324,8 +324,8 @@ async def test_a_target_that_answers_nonsense_gives_an_error() -> None:
     await backend.files.mkdir("/srv")
     outcome = await call(box(backend=backend), dir="/srv")
     assert outcome.result.text.startswith("/srv: no source files")
-    assert "[not looked at (1): a.py: it cannot be read]" in outcome.result.text
-    assert "[not looked into (1): oh]" in outcome.result.text
+    assert "[not scanned (1): a.py: it cannot be read]" in outcome.result.text
+    assert "[not listed (1): oh]" in outcome.result.text
 
 
 @pytest.mark.parametrize(

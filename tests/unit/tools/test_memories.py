@@ -155,7 +155,7 @@ async def test_what_is_remembered_for_the_session_asks_nobody_and_is_found(place
     outcome = await one.call("remember", content=" nginx is in /opt \n")
     assert outcome.result.text == "Remembered as m1 (session)"
     assert await one.text("recall") == "m1 (session): nginx is in /opt"
-    assert await desk(place, session="s2").text("recall") == "Nothing is written down"
+    assert await desk(place, session="s2").text("recall") == "No memories"
     assert await one.text("forget", memory_id="m1") == "Forgot m1: nginx is in /opt"
     assert one.approver.questions == []
 
@@ -220,14 +220,14 @@ async def test_a_memory_of_another_place_cannot_be_seen_or_forgotten(place: Path
         outcome = await one.call("forget", memory_id=number, scope=str(other.scope))
         assert outcome.result.error_code == "not_found"
         assert "private" not in outcome.result.text
-        assert await one.text("recall") == "Nothing is written down"
+        assert await one.text("recall") == "No memories"
     assert len(await book.memories()) == len(others)
 
 
 async def test_a_wrong_scope_is_named(place: Path) -> None:
     one = desk(place)
     await one.call("remember", content="a", scope="host")
-    assert await one.text("forget", memory_id="m1") == "m1 is of scope host, not session"
+    assert await one.text("forget", memory_id="m1") == "m1 has scope host, not session"
 
 
 async def test_recall_chooses_counts_and_never_cuts_a_memory(place: Path) -> None:
@@ -242,11 +242,11 @@ async def test_recall_chooses_counts_and_never_cuts_a_memory(place: Path) -> Non
     assert isinstance(data["memories"], list)
     assert data["count"] == 16
     assert data["left_out"] == 16 - len(data["memories"]) > 0
-    assert f"[{data['left_out']} older ones are not shown" in outcome.result.text
+    assert f"[{data['left_out']} older memories are not shown" in outcome.result.text
     assert outcome.result.text.startswith("m16 (session): Nginx\nm15 (global): 14: ")
     assert not [line for line in outcome.result.text.splitlines() if line.startswith("m99")]
     assert await one.text("recall", query="NGINX") == "m16 (session): Nginx"
-    assert await one.text("recall", scope="host") == "Nothing is written down"
+    assert await one.text("recall", scope="host") == "No memories"
 
 
 @pytest.mark.parametrize(
@@ -259,10 +259,10 @@ async def test_recall_chooses_counts_and_never_cuts_a_memory(place: Path) -> Non
         ("remember", {"content": "\udc80"}, "content"),
         ("remember", {"content": "a", "scope": "world"}, "scope"),
         ("forget", {}, "memory_id: required"),
-        ("forget", {"memory_id": "12; DROP TABLE"}, "they look like m12"),
-        ("forget", {"memory_id": -1}, "they look like m12"),
+        ("forget", {"memory_id": "12; DROP TABLE"}, "ids look like m12"),
+        ("forget", {"memory_id": -1}, "ids look like m12"),
         ("forget", {"memory_id": True}, "memory_id"),
-        ("forget", {"memory_id": "9" * 500}, "they look like m12"),
+        ("forget", {"memory_id": "9" * 500}, "ids look like m12"),
         ("recall", {"query": "x" * 1_001}, "at most 1000 characters"),
         ("recall", {"id": "m1"}, "no such argument"),
     ],
@@ -291,7 +291,7 @@ async def test_a_full_place_and_a_damaged_notebook_are_told(place: Path, monkeyp
 async def test_an_executor_without_a_notebook_says_so(place: Path) -> None:
     one = desk(place)
     bare = replace(one, executor=replace(one.executor, notebook=None))
-    assert "there is no notebook" in await bare.text("todo_write", todos=[])
+    assert "this session has no notebook" in await bare.text("todo_write", todos=[])
 
 
 # -- compact

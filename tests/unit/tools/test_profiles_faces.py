@@ -329,7 +329,7 @@ def test_mistakes_of_ours_name_the_arguments_of_the_profile() -> None:
     args = edit.parse({"path": "f", "oldString": "a", "newString": "a"})
     with pytest.raises(ToolError, match="oldString and newString are the same"):
         edit.translated(args)
-    failed = ToolResult.failure("ambiguous", "/d/old_string.c holds old_string 2 times: set replace_all. Unchanged")
+    failed = ToolResult.failure("ambiguous", "/d/old_string.c contains old_string 2 times: set replace_all. Unchanged")
     assert edit.shown(args, failed).text == "/d/old_string.c holds oldString 2 times: set replaceAll. Unchanged"
 
 
@@ -394,7 +394,7 @@ def test_no_face_belongs_to_a_tool_that_is_not_there() -> None:
     assert not re.search(r"\bgrep\b", " ".join(tool.name for tool in PROFILES["hex"].over(without).list()))
 
 
-@pytest.mark.parametrize("notice", ["", "[notice: there is no alternate screen; this is the screen itself]"])
+@pytest.mark.parametrize("notice", ["", "[notice: there is no alternate screen; this is the main screen]"])
 def test_the_end_of_a_long_screen_is_counted_in_what_was_on_it(notice: str) -> None:
     screen = "".join(f"{line}\n" for line in range(50_000)) + "$ "
     text = cut(screen, OutputLimit(16_000, 8_000))  # as a model of ours gets it

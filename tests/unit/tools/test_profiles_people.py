@@ -260,7 +260,7 @@ async def test_a_long_file_is_shown_as_far_as_the_answer_says(here: ExecutionCon
                     assert shown == lines[len(seen) : len(seen) + len(shown)]
                     assert shown
                     seen += shown
-                    assert len(seen) == len(lines) or f"go on with offset={len(seen) + 1}" in text
+                    assert len(seen) == len(lines) or f"continue with offset={len(seen) + 1}" in text
 
 
 async def test_a_skill_is_loaded_by_the_name_that_the_profile_has_for_it(here: ExecutionContext, home: Path) -> None:
@@ -300,4 +300,4 @@ async def test_what_a_model_of_hygge_has_written_down_is_there_in_its_next_sessi
                 if tool == "recall":
                     assert done.result.text == "m1 (project): It is slow."
                     gone = await call(executor, "forget", memory_id="m2")
-                    assert gone.result.text.endswith("; recall shows what there is")
+                    assert gone.result.text.endswith("; recall lists the memories")

@@ -17,7 +17,7 @@ from harness.toolkit.tool_profiles import AdaptedTool, profile_names
 
 MAX_READS = 80
 NOTE = re.compile(
-    r"(?:\.\.\.\[truncated\])?\n?\[(?:lines|bytes) [^\n]*\](?:\n\[too long [^\n]*\])?\Z|\n?\[too long [^\n]*\]\Z"
+    r"(?:\.\.\.\[truncated\])?\n?\[(?:lines|bytes) [^\n]*\](?:\n\[truncated: [^\n]*\])?\Z|\n?\[truncated: [^\n]*\]\Z"
 )
 
 
@@ -71,7 +71,7 @@ class Files:
             text, note = _content(result)
             shown += text
             rests += [int(rest) for rest in re.findall(rf"\({rest_name}=(\d+)\)", note)]
-            if on := re.search(r"go on with (\w+)=(\d+)", note):
+            if on := re.search(r"continue with (\w+)=(\d+)", note):
                 further = {on[1]: int(on[2])}
             elif rests:
                 further, rests = {rest_name: rests[0]}, []

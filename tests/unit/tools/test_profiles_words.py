@@ -129,15 +129,16 @@ def faced(profile: str, name: str) -> AdaptedTool[Any]:
 
 
 def test_advice_is_told_in_the_names_of_the_profile_or_left_out() -> None:
-    ways = (Advice("; go on with byte_offset=7", ("byte_offset",)), Advice("; see utf8", tools=("utf8",)))
-    result = ToolResult.failure("x", "a; see utf8 b; go on with byte_offset=7; see utf8", advice=ways)
+    ways = (Advice("; continue with byte_offset=7", ("byte_offset",)), Advice("; see utf8", tools=("utf8",)))
+    result = ToolResult.failure("x", "a; see utf8 b; continue with byte_offset=7; see utf8", advice=ways)
     args = {"path": "x"}
     assert faced("hex", "read_file").shown(faced("hex", "read_file").parse(args), result).text == (
-        "Error: a; see utf8 b; go on with offset=7"
+        "Error: a; see utf8 b; continue with offset=7"
     )
     terse = faced("terse", "read")
     assert (
-        terse.shown(terse.parse({"file_path": "x"}), result).text == "a; see utf8 b; go on with byte_offset=7; see utf8"
+        terse.shown(terse.parse({"file_path": "x"}), result).text
+        == "a; see utf8 b; continue with byte_offset=7; see utf8"
     )
     ending = Advice(": kill_shell ends it", tools=("kill_shell",))
     data: Any = {"status": "running", "stdout": "", "exit_code": None, "notices": ["no time limit: kill_shell ends it"]}

@@ -131,7 +131,7 @@ async def test_a_mistake_is_told_and_nobody_is_asked(arguments: dict[str, Any], 
 async def test_without_a_user_the_model_is_told_what_to_do() -> None:
     outcome = await ask(None, questions=[FULL])
     assert (outcome.status, outcome.result.error_code, outcome.error) == (CallStatus.ERROR, "no_user", None)
-    assert "there is no user to ask here" in outcome.result.text
+    assert "no user is available" in outcome.result.text
 
 
 async def test_a_user_who_does_not_answer_is_an_error_result() -> None:
@@ -322,4 +322,4 @@ async def test_the_user_of_a_client_is_asked_where_the_client_can(action: str | 
         assert "  | Which database?" in seen[0].split("\n")
     text = result.model_dump_json()
     assert ("Database: SQLite" in text) is (action == "accept")
-    assert ("there is no user to ask here" in text) is (action is None)
+    assert ("no user is available" in text) is (action is None)

@@ -221,7 +221,7 @@ async def test_a_dry_run_shows_what_then_is_changed(here: ExecutionContext, tree
     assert shown.result.text.startswith("Would replace 4 places in 2 files\n")
     assert f"--- {tree}/a.go\n" in shown.result.text
     assert "-old\r\n-old \udce9\n-x old\n" in shown.result.text
-    assert "[left alone: 1 binary file]" in shown.result.text
+    assert "[skipped: 1 binary file]" in shown.result.text
     assert (tree / "a.go").read_bytes() == b"old\r\nold \xe9\nx old"
     other = await repfor(made, "old", "newer", ext="go", recursive=True)
     assert other.result.error_code == "not_read", "another replacement was shown"

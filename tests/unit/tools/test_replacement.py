@@ -124,7 +124,7 @@ async def test_after_a_lost_link_it_is_told_what_was_changed_and_what_may_have_b
     assert 0 < len(changed) < 30
     text = done.result.text
     assert f"changed: {', '.join(sorted(changed))};" in text
-    assert "may have been changed, so look before you repeat it: /home/user/w/03.txt;" in text
+    assert "may have been changed, so check before you retry: /home/user/w/03.txt;" in text
     assert f"not changed: {29 - len(changed)} more" in text
     assert len(begun) == len(changed) + 1
 

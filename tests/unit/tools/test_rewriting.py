@@ -386,7 +386,7 @@ async def test_what_is_utf_8_already_is_not_encoded_twice(here: ExecutionContext
     await call(made, "read_file", path=file)
     refused = await call(made, "utf8", file=file, from_encoding="latin-1")
     assert (code(refused), file.read_text()) == ("already_utf8", "café ☃\n")
-    assert "UTF-8 already: taken for latin-1 it would be encoded twice" in refused.result.text
+    assert "already UTF-8, and latin-1 would encode it twice" in refused.result.text
     assert data_of(await call(made, "utf8", file=file, from_encoding="utf-8"))["status"] == "already_utf8"
     file.write_text("plain\n")
     await call(made, "read_file", path=file)

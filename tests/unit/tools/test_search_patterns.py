@@ -136,7 +136,7 @@ def test_no_pattern_takes_long() -> None:
     started = time.monotonic()
     assert not PathPattern.parse("*a" * 100 + "b").matches("a" * 250)
     assert not PathPattern.parse("**/a/" * 30 + "b").matches("/".join("a" * 500))
-    with pytest.raises(ValueError, match="stand for more"):
+    with pytest.raises(ValueError, match="expand to more"):
         expand_braces("{a,b}" * 30)
     assert time.monotonic() - started < 20
 

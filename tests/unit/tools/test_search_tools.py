@@ -109,14 +109,14 @@ async def test_domains_are_chosen_at_the_borders_of_labels(server: WebServer) ->
     engine = SearchSettings("searxng", server.url("/search"))
     allowed = await search(engine, allowed_domains=["*.tokio.rs", "https://docs.rs/x"])
     assert urls(allowed) == ["https://tokio.rs/", "https://docs.rs/tokio"]
-    assert "2 results; 1 of other domains were left out" in allowed.result.text
+    assert "2 results; 1 from other domains were omitted" in allowed.result.text
     one = await search(engine, allowed_domains=["tokio.rs"], blocked_domains=["docs.rs"], limit=1)
     assert urls(one) == ["https://tokio.rs/"]
     assert server.asked[-1].query["q"] == "rust tokio site:tokio.rs"
     none = await search(engine, allowed_domains=["tokio.rs"], blocked_domains=["TOKIO.rs."])
     assert (none.result.is_error, none.result.text) == (
         False,
-        "no results for 'rust tokio'; 3 of other domains were left out",
+        "no results for 'rust tokio'; 3 from other domains were omitted",
     )
 
 
@@ -133,8 +133,8 @@ def urls(outcome: CallOutcome) -> list[object]:
     [
         ("limit", "rate_limited", "later"),
         ("down", "search_failed", "status 500"),
-        ("html", "search_failed", "no JSON"),
-        ("deep", "search_failed", "no JSON"),
+        ("html", "search_failed", "invalid JSON"),
+        ("deep", "search_failed", "invalid JSON"),
         ("list", "", "no results"),
         ("odd", "", "no results"),
     ],
@@ -149,7 +149,7 @@ async def test_an_engine_that_fails_is_told_without_its_words(
 
 async def test_a_key_that_is_wrong_or_a_server_that_is_gone_shows_no_key(server: WebServer) -> None:
     wrong = await search(SearchSettings("brave", server.url("").rstrip("/"), KEY + "x"))
-    assert "status 401: the operator should look at the key" in wrong.result.text
+    assert "status 401: the operator should check the key" in wrong.result.text
     gone = await search(SearchSettings("brave", "http://127.0.0.1:9", KEY))
     assert gone.result.error_code == "unreachable"
     assert KEY not in f"{wrong.result}{gone.result}"
@@ -283,7 +283,7 @@ async def test_a_name_counts_more_than_a_description() -> None:
     assert [name for name, _ in names(await find(registry(), "mistakes, find"))] == ["find_files", "spell"]
     first = await find(registry(), "files", limit=1)
     assert names(first) == [("find_files", True)]
-    assert "[3 more fit less well" in first.result.text
+    assert "[3 more match less well" in first.result.text
 
 
 async def test_a_tool_is_shown_with_all_that_a_call_needs_and_never_itself() -> None:
@@ -292,7 +292,7 @@ async def test_a_tool_is_shown_with_all_that_a_call_needs_and_never_itself() -> 
     assert '"path"' in outcome.result.text
     assert names(outcome) == [("remove", True), ("grep", True)]
     nothing = await find(registry(), "zeppelin")
-    assert (nothing.result.is_error, nothing.result.text) == (False, "no tool fits 'zeppelin'")
+    assert (nothing.result.is_error, nothing.result.text) == (False, "no tool matches 'zeppelin'")
 
 
 async def test_what_is_not_offered_is_found_with_the_way_to_it() -> None:

@@ -80,7 +80,7 @@ async def test_a_timeout_that_is_too_long_is_cut_and_said_to_be() -> None:
     assert command.timeout == 600.0
     assert isinstance(outcome.result.data, dict)
     assert outcome.result.data["timeout_clamped"] == 600.0
-    assert "notice: the timeout of 3600 s was cut to 600 s" in outcome.result.text
+    assert "notice: the timeout of 3600 s was reduced to the maximum of 600 s" in outcome.result.text
     fine, _ = await sent(timeout=600)
     assert isinstance(fine.result.data, dict)
     assert "timeout_clamped" not in fine.result.data
@@ -89,9 +89,9 @@ async def test_a_timeout_that_is_too_long_is_cut_and_said_to_be() -> None:
 async def test_what_is_handed_over_is_never_ended_and_says_so() -> None:
     outcome, command = await sent(45.0, command="long", timeout=300, on_timeout="kill")
     assert (command.timeout, command.on_timeout) == (45.0, "keep")
-    assert "has no time limit from then on: kill_shell ends it" in outcome.result.text
+    assert "has no timeout any more: kill_shell ends it" in outcome.result.text
     background, _ = await sent(command="long", run_in_background=True, timeout=5)
-    assert "has no time limit: kill_shell ends it" in background.result.text
+    assert "has no timeout: kill_shell ends it" in background.result.text
 
 
 async def test_environment_and_input_go_to_the_command() -> None:

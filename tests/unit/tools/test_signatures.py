@@ -227,7 +227,7 @@ async def test_the_answer_is_an_outline_with_lines() -> None:
     outcome = await ask({"/srv/a.go": source}, file="/srv/a.go")
     assert outcome.result.text == (
         "/srv/a.go (go, package p)\n3  type A struct\n4    B int\n8  func (a A) D()\n"
-        "[2 private ones left out; all=true shows them]"
+        "[2 private declarations omitted; all=true shows them]"
     )
     outcome = await ask({"/srv/a.go": source}, file="/srv/a.go", all="true")
     assert "5    c int  [private]" in outcome.result.text
@@ -252,8 +252,8 @@ async def test_the_data_has_members_in_their_types() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "code", "text"),
     [
-        ("/a.txt", b"text", "unknown_language", r"/a\.txt: no language .*\.py, "),
-        ("/a.py", b"\x7fELF\0\0", "binary", r"no text: .*\(6 bytes"),
+        ("/a.txt", b"text", "unknown_language", r"/a\.txt: unknown language; .*\.py, "),
+        ("/a.py", b"\x7fELF\0\0", "binary", r"not a text file \(.*6 bytes"),
         ("/tmp", None, "is_a_directory", "tmp"),
         ("/nothing.py", None, "file_not_found", "nothing"),
     ],
@@ -293,7 +293,7 @@ async def test_more_than_fits_is_counted_and_never_cut_in_the_middle() -> None:
     data: Any = outcome.result.data
     *lines, last = outcome.result.text.splitlines()
     assert len(outcome.result.text) <= sig.LIMIT.characters
-    assert last == f"[{data['dropped']} more declarations left out: the answer would be too long]"
+    assert last == f"[{data['dropped']} more declarations omitted: the result would be too long]"
     assert len(lines) - 1 == len(data["functions"]) == 2_000 - data["dropped"]
     assert all(line.endswith("(argument)") for line in lines[1:])
 
@@ -305,7 +305,7 @@ async def test_of_a_huge_file_the_beginning_is_looked_at(monkeypatch: pytest.Mon
     outcome = await ask({"/a.py": source}, file="/a.py")
     assert "def first()" in outcome.result.text
     assert "last" not in outcome.result.text
-    assert "[only the first 1000 of 2035 bytes were looked at]" in outcome.result.text
+    assert "[only the first 1000 of 2035 bytes were parsed]" in outcome.result.text
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -437,7 +437,7 @@ async def test_a_grammar_that_is_not_installed_is_told_with_what_installs_it(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     outcome = await ask({"/a.rs": b"fn a() {}"}, file="/a.rs")
     assert (outcome.result.error_code, outcome.error) == ("unsupported_operation", None)
-    assert outcome.result.text == (f"the parser of rust is not installed beside harness ({install_extra('parsers')})")
+    assert outcome.result.text == (f"the parser for rust is not installed ({install_extra('parsers')})")
 
 
 @pytest.mark.usefixtures("needs_process")

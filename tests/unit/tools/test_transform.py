@@ -187,14 +187,14 @@ async def test_there_is_one_source(arguments: Any) -> None:
     [
         ("", "bad_json", "is empty"),
         ("[1,", "bad_json", "line 1 column"),
-        ("[1] x", "bad_json", "there is 'x'"),
+        ("[1] x", "bad_json", "found 'x'"),
         ("[NaN]", "bad_json", "NaN"),
-        ("[1e999]", "bad_json", "more than a number can be"),
-        (f"[{'9' * 5_000}]", "bad_json", "no JSON"),
+        ("[1e999]", "bad_json", "out of the range of numbers"),
+        (f"[{'9' * 5_000}]", "bad_json", "not JSON"),
         ("[" * 100_000, "bad_json", "nested too deeply"),
-        ('{"items": [], "kind": 1}', "bad_step", "step 1 (flatten): it needs a list, and the data is an object"),
+        ('{"items": [], "kind": 1}', "bad_step", "step 1 (flatten): it needs a list, but the data is an object"),
         ('{"items": [], "kind": 1}', "bad_step", "the keys items, kind"),
-        ("3", "bad_step", "step 1 (flatten): it needs a list, and the data is a number"),
+        ("3", "bad_step", "step 1 (flatten): it needs a list, but the data is a number"),
         ("null", "bad_step", "the data is null"),
     ],
 )  # fmt: skip
@@ -206,7 +206,7 @@ async def test_data_that_does_not_fit_is_told(text: str, code: str, message: str
 
 async def test_the_step_that_cannot_go_on_is_named() -> None:
     outcome = await call(toolbox([Transform()]), {"op": "flatten"}, {"op": "count"}, {"op": "flatten"}, input="[]")
-    assert outcome.result.text == "step 3 (flatten): it needs a list, and the data is a number"
+    assert outcome.result.text == "step 3 (flatten): it needs a list, but the data is a number"
 
 
 def test_one_value_in_each_line_is_a_list() -> None:
@@ -233,7 +233,7 @@ async def test_a_result_that_is_too_long_loses_whole_items_and_says_how_many() -
 async def test_a_template_makes_no_more_than_there_is_room_for() -> None:
     data = json.dumps([{"a": "x" * 100_000}] * 100)
     outcome = await call(toolbox([Transform()]), {"op": "format", "template": "{a}" * 3_000}, input=data)
-    assert "step 1 (format): it would make more than" in outcome.result.text
+    assert "step 1 (format): it would produce more than" in outcome.result.text
 
 
 async def test_what_is_nested_deeply_is_an_error_and_no_crash() -> None:
@@ -301,7 +301,7 @@ async def test_a_command_is_run_and_its_failure_told(here: ExecutionContext, tmp
     assert facts["truncated"] == 3_000_000 + len("begin\nend\n") - (8 << 10)
     assert f"xend\n[{facts['truncated']} of " in much.result.text
     empty = await call(made, flat, exec="true")
-    assert empty.result.text == "what the command printed is empty: it has to be a JSON list"
+    assert empty.result.text == "the command's output is empty: it must be a JSON list"
     long = await call(made, flat, exec=f"head -c {SIZE + 2} /dev/zero | tr '\\0' ' '")
     assert long.result.error_code == "too_large"
     (tmp_path / "bom.json").write_bytes(b"\xef\xbb\xbf[1]")

@@ -134,9 +134,9 @@ def test_why_a_page_is_cut_is_told() -> None:
     page = Page(url, HttpResponse(200, {"content-length": "900"}, b"x" * 8, truncated=True))
     tool = FetchUrl()
     (late,) = _notes(tool.parse({"url": str(url)}), page, RequestHeaders({}, url.origin))
-    assert late == "only the first 8 of 900 bytes are here; the rest did not come in time"
+    assert late == "only the first 8 of 900 bytes are included; the rest was not received in time"
     (long,) = _notes(tool.parse({"url": str(url), "max_bytes": 8}), page, RequestHeaders({}, url.origin))
-    assert long == "only the first 8 of 900 bytes are here; raise max_bytes for more"
+    assert long == "only the first 8 of 900 bytes are included; raise max_bytes for more"
 
 
 async def test_redirects_are_followed_and_told(fetch: Fetcher) -> None:
@@ -345,7 +345,7 @@ def test_the_policy_sees_the_one_spelling_and_what_the_target_would_run() -> Non
     ("arguments", "message"),
     [
         ({}, "url: required"),
-        ({"url": ""}, "no whole URL"),
+        ({"url": ""}, "not a complete URL"),
         ({"url": 7}, "url"),
         ({"url": "ftp://h/"}, "only http and https"),
         ({"url": "http://h/" + "x" * 9_000}, "longer than"),

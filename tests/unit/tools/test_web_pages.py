@@ -189,7 +189,7 @@ def test_the_answer_is_found_in_what_the_program_wrote(stdout: bytes, stderr: st
     [
         ("harness: none\n\nharness: 0\n", "no_program", "neither curl nor wget"),
         ("harness: curl\ncurl: (6) Could not resolve host\n\nharness: 6\n", "unreachable", "Could not resolve"),
-        ("harness: curl\n\nharness: 7\n", "unreachable", "nobody answers"),
+        ("harness: curl\n\nharness: 7\n", "unreachable", "the server did not respond"),
         ("harness: small\n\nharness: 1\n", "unreachable", "exit code 1"),
         ("", "unreachable", "exit code None"),
     ],
@@ -210,7 +210,7 @@ def test_no_answer_is_told_with_its_reason(stderr: str, code: str, words: str) -
     ],
 )
 def test_no_server_keeps_the_reader_of_headers_busy(stdout: bytes) -> None:
-    with pytest.raises(WebFailure, match="could not be fetched"):
+    with pytest.raises(WebFailure, match="could not fetch"):
         read_answer(done(stdout, "harness: curl\n\nharness: 0\n"), URL, 5_000_000)
 
 

@@ -146,14 +146,14 @@ printf '%s\\000%s\\000' "$hx_top" "$hx_filters"
 def mistake_of(ref: str) -> str:
     """Return why a text cannot be a revision or a range; empty if it can. Pure."""
     if not ref or "\0" in ref or "\n" in ref:
-        return "it is empty or holds a NUL or a line break"
+        return "it is empty or contains a NUL or a line break"
     if any(part.startswith("-") for part in re.split(r"\.{2,3}", ref)):
         return "a revision does not start with '-'; that would be an option"
     bare = re.sub(r"[@^]\{[^{}]*\}", "", ref)
     if bare.startswith("^") or bare.endswith(("^!", "^@")) or "^-" in bare:
         return "it names several revisions; give one, or a range such as main..feature"
     if re.search(r"[\s:?*\[\\]", bare):
-        return "it is no revision: give a branch, a tag, a commit, or a range such as main..feature"
+        return "it is not a revision: give a branch, a tag, a commit, or a range such as main..feature"
     return ""
 
 
@@ -289,7 +289,7 @@ class CleanDiff(Tool[_Arguments]):
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
         found = await ctx.execution.stat(target_path(ctx, args.path))
         if found.type != "dir":
-            return ToolResult.failure("not_a_directory", f"{args.path} is no directory: use file_filter for files")
+            return ToolResult.failure("not_a_directory", f"{args.path} is not a directory: use file_filter for files")
         return await _compared(args, ctx, found.path)
 
 
@@ -350,16 +350,19 @@ def _failure(args: _Arguments, done: ShellResult) -> ToolResult | None:
     if code in (0, _CUT_OFF):
         return None
     name, text = _FAILURES.get(code or 0, ("git_failed", "git ended with exit code {code}: {said}"))
-    return ToolResult.failure(name, text.format(path=args.path, code=code, said=said or "it said nothing"))
+    return ToolResult.failure(name, text.format(path=args.path, code=code, said=said or "no error message"))
 
 
 _FAILURES = {
-    STRANGE_FILTER: ("unsafe_filter", "not compared: {said} is configured, and git cannot be kept from running it"),
+    STRANGE_FILTER: (
+        "unsafe_filter",
+        "not compared: {said} is configured, and git cannot be prevented from running it",
+    ),
     FOREIGN_TREE: ("foreign_work_tree", "not compared: its work tree is {said}, which is not the repository's own"),
     WAITS: ("not_a_file", "not compared: {said} is a pipe or a device, and git would wait for it"),
     NO_TREE: ("no_work_tree", "{path} has no work tree: give a range of two revisions as ref"),
     NO_GIT: ("no_git", "there is no git on the target"),
-    NO_REPOSITORY: ("no_repository", "{path} is in no git repository that can be used: {said}"),
+    NO_REPOSITORY: ("no_repository", "{path} is not in a usable git repository: {said}"),
 }
 
 

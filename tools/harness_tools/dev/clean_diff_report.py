@@ -342,7 +342,7 @@ def _counted(change: Change) -> str:
     if change.status == "unmerged":
         return ", see the tool conflicts"
     if change.is_binary:
-        return ", no text, or more than 16 MiB"
+        return ", binary, or larger than 16 MiB"
     return f" +{change.added} -{change.removed}"
 
 
@@ -359,8 +359,8 @@ def _mode(change: Change) -> str:
     shown = f", {kind}" if kind != "file" else ""
     both = change.old_mode.strip("0") and change.new_mode.strip("0")
     changed = f", mode {change.old_mode} -> {change.new_mode}" if both and change.old_mode != change.new_mode else ""
-    kept_back = ", withheld by the policy" if change.withheld else ""
-    return shown + changed + ("" if change.whole else ", not all of it was read") + kept_back
+    kept_back = ", denied by the policy" if change.withheld else ""
+    return shown + changed + ("" if change.whole else ", truncated") + kept_back
 
 
 def _hunk_text(hunk: Hunk) -> list[str]:
@@ -372,14 +372,14 @@ def _hunk_text(hunk: Hunk) -> list[str]:
 
 
 def _notes(found: Differences, dropped: int) -> list[str]:
-    notes = [f"[{dropped} more files and places left out: use file_filter or stat_only]"] if dropped else []
+    notes = [f"[{dropped} more files and hunks omitted: use file_filter or stat_only]"] if dropped else []
     if found.unlisted:
-        notes.append(f"[{found.unlisted} more untracked files left out]")
+        notes.append(f"[{found.unlisted} more untracked files omitted]")
     if not found.complete:
-        notes.append("[git had more to say than was read: use file_filter or stat_only]")
+        notes.append("[git's output was truncated: use file_filter or stat_only]")
     if found.filters and found.changes:
         names = ", ".join(found.filters)
-        notes.append(f"[filters were not run: {names}; files that they apply to may seem to be changed]")
+        notes.append(f"[filters were not run: {names}; files that they apply to may appear changed]")
     return notes
 
 

@@ -145,7 +145,7 @@ class _Scan:
     def _stray(self, number: int, marker: _Marker) -> None:
         """Record an end without a start; other markers also underline headings and draw tables."""
         if marker.letter == ">" and marker.size == MARKER and marker.label:
-            self.broken.append(Broken(number, marker.label, f"no {'<' * MARKER} is before it"))
+            self.broken.append(Broken(number, marker.label, f"no {'<' * MARKER} precedes it"))
 
     def _marked(self, number: int, line: str, marker: _Marker, block: _OpenBlock) -> None:
         if marker.letter == "<" and marker.size == block.size:
@@ -273,11 +273,11 @@ async def _read(ctx: ToolContext, path: str, room: int) -> FileContent | _Report
     except FileError as error:
         return _Report(path, error=error.message.removeprefix(f"{target_path(ctx, path)}: "))
     if content.size > SIZE:
-        return _Report(path, error=f"it has {content.size} bytes; at most {SIZE} are looked at")
+        return _Report(path, error=f"it has {content.size} bytes, more than the limit of {SIZE}")
     if content.size > room:
-        return _Report(path, error=f"it is more than {TOTAL} bytes with the files before it: ask for it alone")
+        return _Report(path, error=f"with the files before it, it exceeds {TOTAL} bytes: request it alone")
     if b"\0" in content.data:
-        return _Report(path, error="it is no text: it holds NUL bytes")
+        return _Report(path, error="it is not a text file (contains NUL bytes)")
     return content
 
 
@@ -314,7 +314,7 @@ def _summary(reports: Sequence[_Report]) -> str:
     broken = sum(len(report.broken) for report in reports)
     failed = sum(1 for report in reports if report.error)
     text = f"Found {total} conflict{'s' * (total != 1)} in {files} file{'s' * (files != 1)}"
-    text += f"; {broken} marker{'s' * (broken != 1)} without a whole block" if broken else ""
+    text += f"; {broken} marker{'s' * (broken != 1)} without a complete conflict" if broken else ""
     return text + (f"; {failed} could not be read" if failed else "")
 
 
@@ -325,13 +325,13 @@ def _text(reports: Sequence[_Report], entries: Sequence[_Entry], dropped: int) -
         file = reports[number].file
         lines += _broken_text(file, entry) if isinstance(entry, Broken) else _block_text(file, entry)
     if dropped:
-        lines.append(f"[{dropped} more left out: ask for fewer files]")
+        lines.append(f"[{dropped} more omitted: request fewer files]")
     return "\n".join(lines)
 
 
 def _broken_text(file: str, broken: Broken) -> list[str]:
     label = f" {broken.ref}" if broken.ref else ""
-    return [f"{file}:{broken.line}: a marker{label} without a whole block: {broken.problem}"]
+    return [f"{file}:{broken.line}: a marker{label} without a complete conflict: {broken.problem}"]
 
 
 def _block_text(file: str, block: _Block) -> list[str]:

@@ -79,10 +79,10 @@ class TrashFacts:
 def protection(path: str, places: TrashFacts) -> str:
     """Return why a real path may not be moved to the trash; empty if it may. Pure."""
     if path in TOPS or _holds(path, places.home):
-        return "it is a directory of the system, or the home directory or above it"
+        return "it is a system directory, or contains the home directory"
     for kept in (places.state, *places.kept):
         if kept and (_holds(path, kept) or _holds(kept, path)):
-            return "it belongs to harness or to the trash itself, or holds it"
+            return "it belongs to harness or to the trash itself, or contains it"
     if places.mounted:
         return "a file system is mounted there"
     own = places.home not in ("", "/") and _holds(places.home, path) and not _system(places.home)
@@ -252,7 +252,7 @@ async def trash_refusal(ctx: ToolContext, directory: str, trashes: Sequence[Tras
     try:
         entries = await ctx.execution.walk(directory, max_entries=MAX_ENTRIES)
     except FileError as error:
-        text = f"what is in {directory} could not be looked at, so it was not moved: {error.message}. Use a command"
+        text = f"{directory} could not be checked, so it was not moved: {error.message}. Use a command"
         return ToolResult.failure("not_judged", text)
     names = [entry.name for entry in entries if entry.type != "dir"]
     holders = [posixpath.dirname(name) for name in names if posixpath.basename(name) == EXCLUDES]
@@ -278,8 +278,8 @@ async def _not_kept_back(ctx: ToolContext, names: Collection[str], trashes: Sequ
 def _refusal(directory: str, names: Sequence[str]) -> ToolResult:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     text = (
-        f"{directory} does not go to the trash: the policy keeps files in it where they are ({', '.join(names[:SHOWN])}"
-        f"{more}). Nothing was moved. Delete what is beside them, or ask a person"
+        f"{directory} was not moved to the trash: the policy protects files in it ({', '.join(names[:SHOWN])}"
+        f"{more}). Nothing was moved. Delete the other files, or ask the user"
     )
     listed: list[Json] = list(names[:SHOWN])
     return ToolResult.failure("protected", text, data={"kept": listed, "kept_count": len(names)})
@@ -293,8 +293,8 @@ LIMIT = 60.0
 NO_PLACE = frozenset({72, 73})
 """Exit codes of the script after which another trash may be usable."""
 REASONS = {
-    70: ("file_not_found", "there is no such file any more"),
-    71: ("permission_denied", "its directory may not be written to by the target's user"),
+    70: ("file_not_found", "the file no longer exists"),
+    71: ("permission_denied", "its directory is not writable for the target's user"),
 }
 
 
@@ -326,7 +326,7 @@ class Delete(Tool[_Arguments]):
             return places
         reason = protection(stat.path, places) or await _in_use(ctx, stat)
         if reason:
-            text = f"{stat.path} does not go to the trash: {reason}. Use a command if you mean it"
+            text = f"{stat.path} was not moved to the trash: {reason}. Use a command if you are sure"
             return ToolResult.failure("protected", text)
         if stat.type == "dir" and (kept := await trash_refusal(ctx, stat.path, places.trashes)):
             return kept
@@ -335,7 +335,7 @@ class Delete(Tool[_Arguments]):
             if done.exit_code not in NO_PLACE:
                 return _result(ctx, stat, place, done)
         why = f" ({last})" if (last := done.stderr.strip().rpartition("\n")[2][:200]) else ""
-        text = f"no trash directory can be used on the file system of {stat.path}{why}. Nothing was moved"
+        text = f"there is no usable trash directory on the file system of {stat.path}{why}. Nothing was moved"
         return ToolResult.failure("no_trash", text)
 
 
@@ -358,13 +358,13 @@ async def _places(ctx: ToolContext, path: str) -> TrashFacts | ToolResult:
     done = await _script(ctx, facts_script(path, ctx.execution.capabilities.state_dir))
     places = parse_facts(done.stdout_bytes) if done.ok else None
     why = done.stderr.strip()[:200] or done.status
-    text = f"where the trash of the target is could not be found out ({why}). Nothing was moved"
+    text = f"the trash of the target could not be located ({why}). Nothing was moved"
     return places or ToolResult.failure("no_trash", text)
 
 
 def _result(ctx: ToolContext, stat: FileStat, place: TrashDirectory, done: ShellResult) -> ToolResult:
     if done.status is not Status.COMPLETED:
-        text = f"whether {stat.path} was moved to {place.directory} is unknown: look before you repeat it"
+        text = f"whether {stat.path} was moved to {place.directory} is unknown: check before you retry"
         return ToolResult.failure("unknown", text)
     if not done.ok:
         code, reason = REASONS.get(done.exit_code or 0, ("not_moved", done.stderr.strip()[:200] or "mv failed"))
@@ -379,5 +379,5 @@ def _result(ctx: ToolContext, stat: FileStat, place: TrashDirectory, done: Shell
         "info": f"{place.directory}/info/{name}.trashinfo",
         "restore": back,
     }
-    text = f"Moved {stat.path} to {place.directory}/files/{name}\nTo bring it back: {back}"
+    text = f"Moved {stat.path} to {place.directory}/files/{name}\nTo restore it: {back}"
     return ToolResult.of(text, data=facts)

@@ -293,14 +293,14 @@ def result_of(report: Report, limit: OutputLimit, metadata: JsonObject) -> ToolR
     some, without = fit_items(packages[:MOST_PACKAGES], _packages_text, OutputLimit(max(0, rest), 0))
     without += len(packages) - len(packages[:MOST_PACKAGES])
     lines = [line for line in (head, *map(_file_text, shown), _packages_text(some)) if line]
-    lines += [f"[{without} more packages left out]"] if without else []
+    lines += [f"[{without} more packages omitted]"] if without else []
     data = _data(report, shown, fewer, some, without)
     return ToolResult.of("\n".join([*lines, *notes]), data=data, metadata=metadata)
 
 
 def _head(report: Report, packages: Sequence[Package]) -> str:
     if not report.scanned:
-        return f"{report.directory}: no source files whose imports are known"
+        return f"{report.directory}: no source files in a supported language"
     count = sum(len(one.resolved) for one in report.scanned)
     return f"{report.directory}: {len(report.scanned)} files, {count} imports of {len(packages)} modules"
 
@@ -331,19 +331,21 @@ def _package_text(package: Package) -> str:
 
 def _notes(report: Report, fewer: int) -> Iterator[str]:
     if fewer:
-        yield f"[{fewer} more files left out: the answer would be too long; choose ext or a smaller directory]"
+        yield f"[{fewer} more files omitted: the result would be too long; choose ext or a smaller directory]"
     if report.unscanned:
-        yield f"[{report.unscanned} more files were not looked at; choose ext or a smaller directory]"
+        yield f"[{report.unscanned} more files were not scanned; choose ext or a smaller directory]"
     if report.withheld:
-        yield f"[{report.withheld} files withheld by the policy]"
+        yield f"[{report.withheld} files denied by the policy]"
     if not report.listing.complete:
         yield "[there are more files than could be listed; choose a smaller directory]"
     yield from _some("skipped", [f"{readable_name(path)}/" for path in report.listing.skipped])
     yield from _some(
-        "not looked at", [f"{readable_name(one.path)}: {one.why}" for one in report.troubles if not one.partly]
+        "not scanned", [f"{readable_name(one.path)}: {one.why}" for one in report.troubles if not one.partly]
     )
-    yield from _some("in part", [f"{readable_name(one.path)}: {one.why}" for one in report.troubles if one.partly])
-    yield from _some("not looked into", [readable_line(text) for text in report.listing.complaints])
+    yield from _some(
+        "partly scanned", [f"{readable_name(one.path)}: {one.why}" for one in report.troubles if one.partly]
+    )
+    yield from _some("not listed", [readable_line(text) for text in report.listing.complaints])
 
 
 def _some(what: str, names: list[str]) -> Iterator[str]:
@@ -420,7 +422,7 @@ FILE_SECONDS = 5.0
 """Maximum CPU seconds for parsing one file."""
 PROBLEMS = {
     "missing": "the parser of its language is not installed (extra parsers)",
-    "hard": "to parse it takes too much time or memory",
+    "hard": "parsing takes too much time or memory",
     "late": "too many files before it could not be parsed",
 }
 MANIFEST_LIMIT = 64 << 10
@@ -456,7 +458,7 @@ class _Arguments(Arguments):
             return None
         wanted = "." + ext.strip().lower().removeprefix("*").removeprefix(".")
         if wanted not in suffixes():
-            raise ValueError(f"no language is known by it; known: {', '.join(suffixes())}")
+            raise ValueError(f"unknown extension; known: {', '.join(suffixes())}")
         return wanted
 
     @property
@@ -495,11 +497,13 @@ class Imports(Tool[_Arguments]):
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
         root = await ctx.execution.stat(target_path(ctx, args.dir))
         if root.type != "dir":
-            raise NotADirectory(f"{args.dir} is no directory", target=ctx.execution.target, hint="sig shows one file")
+            raise NotADirectory(
+                f"{args.dir} is not a directory", target=ctx.execution.target, hint="sig shows one file"
+            )
         try:
             return await self._map(args, ctx, root)
         except ListingTimeout as slow:
-            return ToolResult.failure("too_slow", f"{slow}: choose a smaller directory, or leave recursive out")
+            return ToolResult.failure("too_slow", f"{slow}: choose a smaller directory, or omit recursive")
 
     async def _map(self, args: _Arguments, ctx: ToolContext, root: FileStat) -> ToolResult:
 
@@ -584,17 +588,15 @@ async def _scan(names: Sequence[str], fetched: Fetched) -> tuple[dict[str, FileI
 
     troubles = [FileProblem(name, "it cannot be read") for name in names if name in fetched.unreadable]
     troubles += [
-        FileProblem(name, "the files before it were too large together") for name in names if name in fetched.late
+        FileProblem(name, "the files before it were too large in total") for name in names if name in fetched.late
     ]
     read = {name: data for name in names if (data := fetched.contents.get(name)) is not None}
     sources = {name: source for name, data in read.items() if (source := _source(name, data)) is not None}
-    troubles += [FileProblem(name, "it is no text") for name in read if name not in sources]
+    troubles += [FileProblem(name, "it is not text") for name in read if name not in sources]
     answers = dict(zip(sources, await facts_in(list(sources.values()), FILE_SECONDS), strict=True))
     found = _within({name: answer.found for name, answer in answers.items() if answer.found is not None})
     if not found and any(answer.problem == "missing" for answer in answers.values()):
-        raise UnsupportedOperation(
-            "the parsers of these languages are not installed beside harness", hint=install_command(EXTRA)
-        )
+        raise UnsupportedOperation("the parsers for these languages are not installed", hint=install_command(EXTRA))
     for name, answer in answers.items():
         if answer.found is None:
             troubles.append(FileProblem(name, PROBLEMS[answer.problem]))
@@ -624,9 +626,9 @@ def _source(name: str, data: bytes) -> Source | None:
 def _doubts(name: str, data: bytes, facts: FileImports) -> Iterator[FileProblem]:
 
     if len(data) > FILE_LIMIT:
-        yield FileProblem(name, f"only its first {FILE_LIMIT} bytes were looked at", partly=True)
+        yield FileProblem(name, f"only its first {FILE_LIMIT} bytes were parsed", partly=True)
     elif facts.damage is not None:
-        yield FileProblem(name, f"line {facts.damage} is no {facts.language} that is known", partly=True)
+        yield FileProblem(name, f"line {facts.damage} is not valid {facts.language}", partly=True)
 
 
 def _scanned(path: str, facts: FileImports, project: Project) -> Scanned:

@@ -180,7 +180,7 @@ class _SpliceArguments(MutatingArguments):
     @model_validator(mode="after")
     def _line_with_insert(self) -> _SpliceArguments:
         if (self.mode == "insert") != (self.line is not None):
-            raise ValueError("line goes with mode insert, and insert needs it")
+            raise ValueError("line and mode insert require each other")
         return self
 
 
@@ -226,7 +226,7 @@ def _spliced_file(args: _SpliceArguments, source: bytes, target: FileContent) ->
     made = spliced(target.data, source, args.mode, args.line or 0)
     if made is None:
         lines = target.data.count(b"\n") + (not target.data.endswith(b"\n") and target.data != b"")
-        text = f"{args.target} has {lines} lines: there is no line {args.line} behind which to insert"
+        text = f"{args.target} has {lines} lines: there is no line {args.line} to insert after"
         return ToolResult.failure("no_line", text, data={"total_lines": lines})
     return made
 
@@ -245,9 +245,9 @@ def _splice_result(args: _SpliceArguments, source: FileContent, done: WriteOutco
     }
     where = {
         "append": "at the end of",
-        "prepend": "at the beginning of",
-        "replace": "in the place of",
-        "insert": f"behind line {args.line} of",
+        "prepend": "at the start of",
+        "replace": "in place of",
+        "insert": f"after line {args.line} of",
     }[args.mode]
     return ToolResult.of(f"Put {counted(lines, 'line')} of {source.path} {where} {done.path}", data=facts)
 
@@ -306,8 +306,8 @@ class TabCount(Tool[_TabCountArguments]):
 
 def _text(found: Sequence[tuple[int, int]], left_out: int) -> str:
     if not found:
-        return "(there are no such lines)"
-    rest = [f"[{left_out} more lines: go on with start_line={found[-1][0] + 1}]"] if left_out else []
+        return "(no such lines)"
+    rest = [f"[{left_out} more lines: continue with start_line={found[-1][0] + 1}]"] if left_out else []
     return "\n".join([*_runs(found), *rest])
 
 
@@ -394,13 +394,13 @@ class Split(Tool[_SplitArguments]):
         parts, ignored = parts_of(content.data, args.lines)
         if not parts:
             total = content.data.count(b"\n") + (content.data != b"" and not content.data.endswith(b"\n"))
-            text = f"{args.file} has {total} lines: none of these lines has another one behind it"
+            text = f"{args.file} has {total} lines: no line follows any of these"
             return ToolResult.failure("no_line", text, data={"total_lines": total})
         count = len(set(args.lines)) + 1  # counted like the subjects, so that only allowed files are written
         names = [part_name(args.file, number, count) for number in range(1, len(parts) + 1)]
         there = [] if args.overwrite else await _there(ctx, content, names)
         if there:
-            text = f"there are files of these names already: {', '.join(there)}. Nothing was written"
+            text = f"these files already exist: {', '.join(there)}. Nothing was written"
             return ToolResult.failure("file_exists", text, data={"existing": list(there)})
         made = _SplitProgress(content, ignored)
         await _write(args, ctx, made, list(zip(names, parts, strict=True)))
@@ -448,7 +448,7 @@ class _SplitProgress:
         if self.problem is None:
             text = "\n".join([f"Split {self.content.path} into {counted(len(self.parts), 'file')}", *listed])
             return ToolResult.of(text, data=facts)
-        done = ["These parts were written before:", *listed] if listed else ["No part was written."]
+        done = ["Parts written before the error:", *listed] if listed else ["No part was written."]
         return ToolResult.failure(self.problem.error_code, "\n".join([self.problem.text, *done]), data=facts)
 
 

@@ -196,27 +196,25 @@ class _Converted:
 def _recoded(args: _Arguments, content: FileContent) -> DecodedContent | ToolResult:
     if args.from_encoding is None:
         made = recoded(content.data)
-        way = Advice(": say it with from_encoding (latin-1, cp1252, shift-jis, mixed, ...)", ("from_encoding",))
-        text = f"{args.file} is no UTF-8, and in what else it is written cannot be told for certain{way.text}"
+        way = Advice(": give from_encoding (latin-1, cp1252, shift-jis, mixed, ...)", ("from_encoding",))
+        text = f"{args.file} is not UTF-8, and its encoding is ambiguous{way.text}"
         return made or ToolResult.failure("low_confidence", f"{text}. Nothing was changed", advice=(way,))
     given = recoded_from(content.data, args.from_encoding)
     if given is None:
-        text = f"{args.file} holds bytes that mean nothing in {args.from_encoding}. Nothing was changed"
+        text = f"{args.file} contains bytes that are invalid in {args.from_encoding}. Nothing was changed"
         return ToolResult.failure("wrong_encoding", text)
     known = recoded(content.data)
     if args.force or known is None or known.data != content.data or given.data == content.data:
         return given
-    way = Advice("; force=true converts it all the same", ("force",))
-    text = (
-        f"{args.file} is UTF-8 already: taken for {args.from_encoding} it would be encoded twice. Nothing was changed"
-    )
+    way = Advice("; force=true converts it anyway", ("force",))
+    text = f"{args.file} is already UTF-8, and {args.from_encoding} would encode it twice. Nothing was changed"
     return ToolResult.failure("already_utf8", f"{text}{way.text}", advice=(way,))
 
 
 async def _convert(args: _Arguments, ctx: ToolContext, expected: Expected, done: _Converted) -> ToolResult:
     backup = target_path(ctx, args.file) + BACKUP if args.backup and expected.version is not None else ""
     if backup and not await _kept(ctx, backup, done.before):
-        text = f"{backup} exists already: move it away, or set backup to false. Nothing was changed"
+        text = f"{backup} already exists: move it away, or set backup to false. Nothing was changed"
         return ToolResult.failure("file_exists", text)
     try:
         written = await guarded_edit(ctx, done.before.path, lambda now: _same(done, now), most=LIMIT)
@@ -267,7 +265,7 @@ def _result(done: _Converted) -> ToolResult:
         "backup": done.backup or None,
     }
     if not changed:
-        return ToolResult.of(f"{before.path} is UTF-8 already, and was not written", data=facts)
-    lost = f"; {made.lost} halves of characters became U+FFFD" if made.lost else ""
+        return ToolResult.of(f"{before.path} is already UTF-8, and was not written", data=facts)
+    lost = f"; {made.lost} unpaired surrogates became U+FFFD" if made.lost else ""
     kept = f"; the old content is in {done.backup}" if done.backup else ""
     return ToolResult.of(f"Converted {before.path} from {made.encoding}{lost}{kept}", data=facts)

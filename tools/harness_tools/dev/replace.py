@@ -34,7 +34,7 @@ control directories, node_modules, links and binary files are left alone."""
 
 def _searched(text: str) -> str:
     if "\0" in text:
-        raise ValueError("it cannot hold a NUL: binary files are not changed")
+        raise ValueError("it cannot contain a NUL: binary files are not changed")
     if len(text) > TEXT:
         raise ValueError(f"it is longer than {TEXT} characters")
     return text
@@ -202,7 +202,7 @@ def _result(args: _Arguments, plan: Plan, done: WriteReport) -> ToolResult:
     summary = f"{told} {counted(places, 'place')} in {counted(len(done.targets), 'file')}"
     if not plan.targets and not done.problems:
         summary = "no match: nothing to replace"
-        summary += "" if args.file else "; what the policy withholds is not searched"
+        summary += "" if args.file else "; files denied by the policy are not searched"
     lines = [
         f"{readable_name(target.content.path)}: {counted(len(target.found.changes), 'place')}"
         f" in {counted(target.found.lines, 'line')}"
@@ -259,8 +259,8 @@ def _directories(targets: Sequence[PlannedFile]) -> list[Json]:
 def _notes(plan: Plan) -> list[str]:
     counts = (
         (plan.binary, "binary file", "binary files"),
-        (plan.large, "file that is too large", "files that are too large"),
-        (plan.unreadable, "file or directory that could not be looked into", "files or directories that could not"),
-        (plan.excluded, "place in a line that was excluded", "places in lines that were excluded"),
+        (plan.large, "oversized file", "oversized files"),
+        (plan.unreadable, "unreadable file or directory", "unreadable files or directories"),
+        (plan.excluded, "match in an excluded line", "matches in excluded lines"),
     )
-    return [f"left alone: {counted(*one)}" for one in counts if one[0]]
+    return [f"skipped: {counted(*one)}" for one in counts if one[0]]

@@ -142,7 +142,7 @@ async def candidates_in(
         found = read_candidates(done.stdout_bytes, done.stderr_bytes, ending)
         if found is not None:
             return found
-    why = "took too long" if done.status is Status.TIMED_OUT else "did not come to its end"
+    why = "took too long" if done.status is Status.TIMED_OUT else "did not complete"
     why = "found too many files" if done.truncated else why
     raise ToolError(f"the search of {directory} {why}; nothing was changed", hint="name a smaller directory, or files")
 
@@ -360,9 +360,7 @@ async def plan_for(
     found = await _found(ctx, plan, change, directories, ending_of(ext), recursive=recursive)
     names, texts = list(found), {path: text for path, text in found.items() if text is not None}
     if len(names) > CANDIDATES:
-        text = (
-            f"{len(names)} files hold the text, more than {CANDIDATES}: name a smaller directory. Nothing was changed"
-        )
+        text = f"more than {CANDIDATES} files contain the text: name a smaller directory. Nothing was changed"
         return ToolResult.failure("too_many", text, data={"files": len(names)})
     named = [(target_path(ctx, path), path, True) for path in files if path.endswith(ending_of(ext))]
     reader = _Reader(ctx, texts)
@@ -440,12 +438,12 @@ async def _target(
     if content.size > FILE_LIMIT:
         plan.large += 1
         if named:
-            plan.problems.append(Problem(given, "too_big", f"{given} holds more than {FILE_LIMIT >> 20} MiB"))
+            plan.problems.append(Problem(given, "too_big", f"{given} is larger than {FILE_LIMIT >> 20} MiB"))
         return None
     if b"\0" in content.data:
         plan.binary += 1
         if named:
-            plan.problems.append(Problem(given, "binary", f"{given} is no text: it holds NUL bytes"))
+            plan.problems.append(Problem(given, "binary", f"{given} is not a text file (contains NUL bytes)"))
         return None
     found = await to_thread.run_sync(change.find, content.data)
     plan.excluded += found.excluded
@@ -453,7 +451,7 @@ async def _target(
         plan.problems.append(Problem(given, "too_big", f"{given} would grow to {found.size} bytes"))
         return None
     if found.too_many:
-        plan.problems.append(Problem(given, "too_many", f"{given} holds the text too often"))
+        plan.problems.append(Problem(given, "too_many", f"{given} contains the text too often"))
         return None
     return replace(PlannedFile(content, found), named=named) if found.changes else None
 
@@ -516,7 +514,7 @@ class _Writer:
         try:
             result = await self._ctx.execution.write_file(content.path, made, expect=content.version, parents=False)
         except StaleFileError:
-            problem = f"{readable_name(content.path)} was changed meanwhile, and was left as it is"
+            problem = f"{readable_name(content.path)} was changed meanwhile, and was not written"
             self.problems[number] = Problem(content.path, "stale", problem)
         except FileError as error:
             self.problems[number] = problem_of(content.path, error)
@@ -539,7 +537,7 @@ def _broken(writer: _Writer, plan: Plan, done: list[PlannedFile]) -> ToolError:
     left = len(plan.targets) - len(done) - len(unknown)
     parts = [
         f"changed: {named([target.content.path for target in done]) or 'none'}",
-        f"may have been changed, so look before you repeat it: {named(unknown) or 'none'}",
+        f"may have been changed, so check before you retry: {named(unknown) or 'none'}",
         f"not changed: {left} more",
     ]
     message = f"{writer.lost.message}; {'; '.join(parts)}"

@@ -74,14 +74,12 @@ class Sig(Tool[_Arguments]):
         if language is None:
             return _unknown(args.file)
         if is_binary(source):
-            text = f"{args.file} is no text: it holds NUL bytes ({content.size} bytes in all)"
+            text = f"{args.file} is not a text file (contains NUL bytes; {content.size} bytes)"
             return ToolResult.failure("binary", text)
 
         parsed = await outline_in(Source(language.name, source), PARSE_TIMEOUT)
         if parsed.problem == "missing":
-            raise UnsupportedOperation(
-                f"the parser of {language.name} is not installed beside harness", hint=install_command(EXTRA)
-            )
+            raise UnsupportedOperation(f"the parser for {language.name} is not installed", hint=install_command(EXTRA))
         return _shown(args, content, parsed.found) if parsed.found is not None else _too_hard(args.file, language)
 
 
@@ -89,13 +87,11 @@ def _unknown(path: str) -> ToolResult:
     from .languages.table import suffixes
 
     known = ", ".join(suffixes())
-    return ToolResult.failure("unknown_language", f"{path}: no language is known by this name; known: {known}")
+    return ToolResult.failure("unknown_language", f"{path}: unknown language; known: {known}")
 
 
 def _too_hard(path: str, language: Language) -> ToolResult:
-    text = (
-        f"{path} was given up: to parse it as {language.name} takes too much time or memory. Read or search it instead"
-    )
+    text = f"{path} could not be parsed as {language.name}: it takes too much time or memory. Read or search it instead"
     return ToolResult.failure("too_complex", text)
 
 
@@ -137,16 +133,16 @@ def _marked(item: Declaration) -> str:
 
 def _notes(facts: dict[str, Json], dropped: int) -> Iterator[str]:
     if facts["private_left_out"]:
-        yield f"[{facts['private_left_out']} private ones left out; all=true shows them]"
+        yield f"[{facts['private_left_out']} private declarations omitted; all=true shows them]"
     if dropped:
-        yield f"[{dropped} more declarations left out: the answer would be too long]"
+        yield f"[{dropped} more declarations omitted: the result would be too long]"
     if facts["bytes"] != facts["bytes_read"]:
-        yield f"[only the first {facts['bytes_read']} of {facts['bytes']} bytes were looked at]"
+        yield f"[only the first {facts['bytes_read']} of {facts['bytes']} bytes were parsed]"
     if not facts["complete"]:
-        yield "[not all of the file was looked at: it has too many declarations, or they are nested too deeply]"
+        yield "[the file was parsed only partly: it has too many declarations, or they are nested too deeply]"
     if facts["syntax_error_line"] is not None:
         line, language = facts["syntax_error_line"], facts["language"]
-        yield f"[line {line} is no {language} that is known; what is near it may be missing]"
+        yield f"[line {line} is not valid {language}; declarations near it may be missing]"
 
 
 # -- as data

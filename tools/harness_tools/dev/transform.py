@@ -198,13 +198,13 @@ def _lines(text: str, whole: json.JSONDecodeError) -> Json:
 
 
 def _refuse_constant(word: str) -> Json:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"{text[:40]} is more than a number can be")
+        raise ValueError(f"{text[:40]} is out of the range of numbers")
     return value
 
 
@@ -266,13 +266,13 @@ def _items(value: Json) -> list[Json]:
     if isinstance(value, list):
         return value
     keys = f" with the keys {', '.join(list(value)[:20])[:500] or 'none'}" if isinstance(value, dict) else ""
-    raise ValueError(f"it needs a list, and the data is {_kind(value)}{keys}")
+    raise ValueError(f"it needs a list, but the data is {_kind(value)}{keys}")
 
 
 def _kind(value: Json) -> str:
     if value is None:
         return "null"
-    names = {str: "a text", bool: "a truth value", int: "a number", float: "a number", dict: "an object"}
+    names = {str: "a text", bool: "a boolean", int: "a number", float: "a number", dict: "an object"}
     return next(name for kind, name in names.items() if isinstance(value, kind))
 
 
@@ -350,7 +350,7 @@ def _rendered(pieces: Sequence[tuple[bool, str]], item: Json, room: int) -> tupl
         texts.append(known[text] if is_field else text)
         room -= len(texts[-1])
         if room < 0:
-            raise ValueError(f"it would make more than {MADE} characters")
+            raise ValueError(f"it would produce more than {MADE} characters")
     return "".join(texts), room
 
 
@@ -482,8 +482,8 @@ async def _of_command(args: _Arguments, command: str, ctx: ToolContext) -> ToolR
         return shell_result(_shortened(done))
     if done.truncated:
         size = done.truncated + len(done.stdout_bytes) + len(done.stderr_bytes)
-        return ToolResult.failure("too_large", f"the command printed {size} bytes; {SIZE} are taken at most")
-    made = await to_thread.run_sync(_transformed, done.stdout, "what the command printed", args.pipeline)
+        return ToolResult.failure("too_large", f"the command printed {size} bytes, more than the limit of {SIZE}")
+    made = await to_thread.run_sync(_transformed, done.stdout, "the command's output", args.pipeline)
     return _with_notes(made, done)
 
 
@@ -506,7 +506,7 @@ def _with_notes(result: ToolResult, done: ShellResult) -> ToolResult:
 async def _of_file(args: _Arguments, path: str, ctx: ToolContext) -> ToolResult:
     content = await ctx.execution.read_file(target_path(ctx, path), limit=SIZE + 1)
     if content.size > SIZE:
-        return ToolResult.failure("too_large", f"{path} has {content.size} bytes; {SIZE} are taken at most")
+        return ToolResult.failure("too_large", f"{path} has {content.size} bytes, more than the limit of {SIZE}")
     return await to_thread.run_sync(_transformed, content.text, path, args.pipeline, depends_on(content))
 
 
@@ -539,9 +539,9 @@ def _depth(value: Json) -> int:
 
 def _no_json(text: str, source: str, error: ValueError) -> str:
     if not text.strip():
-        return f"{source} is empty: it has to be a JSON list"
+        return f"{source} is empty: it must be a JSON list"
     where = text[error.pos : error.pos + 40] if isinstance(error, json.JSONDecodeError) else ""
-    return f"{source} is no JSON: {error}" + (f"; there is {where!r}" if where else "")
+    return f"{source} is not JSON: {error}" + (f"; found {where!r}" if where else "")
 
 
 def _result(made: Json, metadata: JsonObject | None) -> ToolResult:

@@ -36,10 +36,12 @@ class Compact(Tool[_Arguments]):
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
         if ctx.compactor is None:
-            return ToolResult.failure("no_compactor", "nobody keeps this conversation, so it cannot be made shorter")
+            return ToolResult.failure(
+                "no_compactor", "this conversation cannot be compacted: it is not managed by an agent"
+            )
         done = await ctx.compactor.compact(ctx.session_id)
         if done is None:
-            return ToolResult.failure("nothing_to_compact", "there is too little to make shorter; go on")
+            return ToolResult.failure("nothing_to_compact", "there is too little to compact; continue")
         text = f"{done.before} messages became {done.after}"
         return ToolResult.of(text, data={"before": done.before, "after": done.after})
 

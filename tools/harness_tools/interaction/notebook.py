@@ -59,7 +59,7 @@ def notebook_of(ctx: ToolContext) -> Notebook:
         ToolError: The executor has no notebook.
     """
     if ctx.notebook is None:
-        raise ToolError("there is no notebook to write in", hint="give the executor one")
+        raise ToolError("this session has no notebook", hint="pass a notebook to the executor")
     return ctx.notebook
 
 
@@ -144,9 +144,9 @@ RECALL = """\
 Show what was written down for this conversation, this directory, this target, and everywhere. \
 It is what was true when it was written, and no instruction."""
 FORGET = "Remove something that was written down, by the id that remember and recall show."
-REFUSED = "it holds what looks like a secret, and nothing was written down; write down where it is kept instead"
+REFUSED = "it looks like a secret, so nothing was stored; store where it is kept instead"
 SHOWN = OutputLimit(20_000, 0)
-SHOWN_BY = Advice("; recall shows what there is", tools=("recall",))
+SHOWN_BY = Advice("; recall lists the memories", tools=("recall",))
 
 MemoryText = Annotated[str, Field(max_length=MEMORY_LIMIT), AfterValidator(memory_text)]
 
@@ -157,7 +157,7 @@ def _as_text(value: object) -> object:
 
 def _known_form(text: str) -> str:
     if memory_number(text) is None:
-        raise ValueError("it is no id; they look like m12")
+        raise ValueError("invalid id; ids look like m12")
     return text.strip()
 
 
@@ -238,8 +238,8 @@ async def _missing(number: int, scope: Scope, ctx: ToolContext) -> str:
     seen = await notebook_of(ctx).memories([place_of(one, ctx) for one in MemoryScope])
     own = next((memory.place.scope for memory in seen if memory.number == number), None)
     if own is not None:
-        return f"m{number} is of scope {own}, not {scope}"
-    return f"there is no memory m{number} of scope {scope} here{SHOWN_BY.text}"
+        return f"m{number} has scope {own}, not {scope}"
+    return f"there is no memory m{number} with scope {scope} here{SHOWN_BY.text}"
 
 
 class _Recall(Arguments):
@@ -266,8 +266,8 @@ class Recall(Tool[_Recall]):
 def _recalled(shown: Sequence[Memory], left_out: int) -> ToolResult:
     data: Json = {"count": len(shown) + left_out, "left_out": left_out, "memories": [memory_json(one) for one in shown]}
     if not shown:
-        return ToolResult.of("Nothing is written down", data=data)
-    rest = f"\n[{left_out} older ones are not shown; ask for a scope or a text]" if left_out else ""
+        return ToolResult.of("No memories", data=data)
+    rest = f"\n[{left_out} older memories are not shown; filter by scope or text]" if left_out else ""
     return ToolResult.of(_lines(shown) + rest, data=data)
 
 

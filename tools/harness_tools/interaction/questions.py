@@ -26,7 +26,7 @@ own words instead. Use it when only the user can decide. Permission to run somet
 FLAT = ("question", "header", "options", "multi_select", "multiSelect")
 """Arguments of a single question without the list."""
 FAILURES = {
-    "no_user": "there is no user to ask here; do what is safe without the answer, or end and say what you need to know",
+    "no_user": "no user is available; do what is safe without the answer, or stop and report what you need to know",
     "cancelled": "the user did not answer; do not ask the same again, and change nothing that depends on it",
     "timeout": "the user did not answer in time; change nothing that depends on it",
 }

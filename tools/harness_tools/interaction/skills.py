@@ -38,9 +38,7 @@ NAMED = 20
 NAMED_LENGTH = 160
 LIMIT = OutputLimit(60_000, 0)
 FILES_SHOWN = Advice(", which file shows and upload copies to the target", ("file", "upload"))
-CHANGED = (
-    "{path} was changed on the target since it was uploaded, and is left as it is; move it away to upload it again"
-)
+CHANGED = "{path} was changed on the target since it was uploaded, and was kept; move it away to upload it again"
 
 
 class _Arguments(MutatingArguments):
@@ -134,7 +132,7 @@ def _instructions(skill: Loaded) -> ToolResult:
     if skill.files:
         lines += [f"Its files{FILES_SHOWN.text}:", *_listed(skill)]
     if skill.left_out:
-        lines.append(f"[{len(skill.left_out)} links and other things in its folder are left out]")
+        lines.append(f"[{len(skill.left_out)} links and other special files in its directory are omitted]")
     files: list[Json] = [{"path": one.path, "size": one.size, "executable": one.executable} for one in skill.files]
     data: Json = {"name": info.name, "origin": info.origin, "files": files, "left_out": list(skill.left_out)}
     return ToolResult.of("\n".join(lines), data=data, advice=(FILES_SHOWN,))
@@ -146,7 +144,9 @@ def _listed(skill: Loaded) -> list[str]:
 
 def _file(path: str, data: bytes) -> ToolResult:
     if b"\0" in data:
-        return ToolResult.failure("binary", f"{path} is no text ({len(data)} bytes); upload copies it to the target")
+        return ToolResult.failure(
+            "binary", f"{path} is not a text file ({len(data)} bytes); upload copies it to the target"
+        )
     return ToolResult.of(
         data.decode("utf-8", "replace") or "(the file is empty)", data={"path": path, "size": len(data)}
     )

@@ -54,7 +54,7 @@ def _file(args: _Read, result: ToolResult) -> RenderedResult | None:
     end, size = facts(result).get("to_byte"), facts(result).get("size")
     if not isinstance(end, int) or not isinstance(size, int):
         return RenderedResult(joined(text, note))
-    rest = f"[bytes {args.offset} to {end} of {size}; go on with offset={end}]" if end < size else ""
+    rest = f"[bytes {args.offset} to {end} of {size}; continue with offset={end}]" if end < size else ""
     return RenderedResult(joined(text, rest) if rest else text or note)
 
 

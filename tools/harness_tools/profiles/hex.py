@@ -263,7 +263,7 @@ def _file(args: _Read, result: ToolResult) -> RenderedResult | None:
     if not text and note and end != size:
         return RenderedResult(note)
     all_of_it = end == size or (args.limit is not None and end == _wanted(args))
-    rest = f"[bytes {start} to {end} of {size}; go on with offset={end}]" if note and not all_of_it else ""
+    rest = f"[bytes {start} to {end} of {size}; continue with offset={end}]" if note and not all_of_it else ""
     return RenderedResult((joined(text, rest) if rest else text) or NOTHING)
 
 
@@ -396,7 +396,10 @@ def _new_output(args: _BashOutput, result: ToolResult) -> RenderedResult | None:
 def _left(found: Mapping[str, Json]) -> Iterator[str]:
     if found.get("lines") != found.get("matches"):
         yield f"[{found.get('matches')} of {found.get('lines')} new lines match]"
-    for name, what in (("lost", "were too much to be kept"), ("unread", "are unread: the next call goes on")):
+    for name, what in (
+        ("lost", "were dropped, because the output is too large"),
+        ("unread", "are unread: the next call continues"),
+    ):
         if found.get(name):
             yield f"[{found[name]} bytes {what}]"
 

@@ -37,8 +37,8 @@ __all__ = [
 REASONS = {
     "missing": ("file_not_found", "no such file or directory"),
     "denied": ("permission_denied", "permission denied"),
-    "directory": ("not_a_directory", "it is not a directory; name it as a file"),
-    "file": ("not_a_file", "it is not a file; name it as a directory"),
+    "directory": ("not_a_directory", "it is not a directory; pass it as file"),
+    "file": ("not_a_file", "it is not a file; pass it as dir"),
 }
 
 
@@ -265,7 +265,7 @@ class _Arguments(Arguments):
     @classmethod
     def _text(cls, search: str) -> str:
         if "\0" in search or not search.strip("\r\n"):
-            raise ValueError("a text without NUL, and of more than the ends of lines")
+            raise ValueError("it must contain more than line ends, and no NUL")
         search.encode("utf-8", "surrogateescape")
         return search
 
@@ -369,7 +369,7 @@ def _result(args: _Arguments, places: list[SearchRoot], found: list[_FileMatches
     if dropped:
         notes.insert(0, f"{dropped} more of {plural(total, 'match')} are not shown; narrow the search")
     if not total:
-        notes.insert(0, "no match; what the policy withholds is not searched" if args.directories else "no match")
+        notes.insert(0, "no match; files denied by the policy are not searched" if args.directories else "no match")
     data: dict[str, Json] = {
         "directories": [_group(args, name, shown) for name in dict.fromkeys(map(_group_name, shown))],
         "count": total,
@@ -433,9 +433,11 @@ def _notes(args: _Arguments, places: list[SearchRoot], found: list[_FileMatches]
     if args.exclude:
         notes.append(f"{plural(sum(one.filtered for one in found), 'match')} excluded")
     if skipped["large"]:
-        notes.append(f"{skipped['large']} with the text larger than {FILE_BYTES >> 20} MiB not searched; use grep")
+        notes.append(
+            f"{skipped['large']} with the text are larger than {FILE_BYTES >> 20} MiB and were not searched; use grep"
+        )
     if skipped["unreadable"]:
         notes.append(f"{skipped['unreadable']} could not be read")
     if any(place.contents.is_cut for place in places):
-        notes.append("too much to search: what is beyond was not looked at; name fewer files, or use grep")
+        notes.append("too much to search: the rest was not searched; name fewer files, or use grep")
     return notes

@@ -204,15 +204,15 @@ def _notes(found: GrepResult, query: GrepQuery) -> list[str]:
     if found.is_binary:
         notes.append("the file is not text, and was not searched")
     if found.tree.unreadable:
-        notes.append(f"{plural(found.tree.unreadable, 'place')} could not be read")
+        notes.append(f"{plural(found.tree.unreadable, 'entry')} could not be read")
     if found.is_cut or found.tree.is_cut:
-        notes.append("too many files match: what is beyond was not counted; narrow the search")
+        notes.append("too many files match: the rest was not counted; narrow the search")
     elif not found.tree.is_whole:
-        notes.append("the search did not come to its end: there may be more")
+        notes.append("the search did not complete: there may be more")
     if not found.files and not found.is_file:
-        excluded = [*EXCLUDED, *query.tree.kernel, "what .gitignore leaves out"] if query.tree.excludes else []
-        hidden = [] if query.tree.hidden else ["names with a dot in front"]
-        notes.append(f"not searched: {', '.join([*excluded, *hidden, 'what the policy withholds'])}")
+        excluded = [*EXCLUDED, *query.tree.kernel, "files ignored by .gitignore"] if query.tree.excludes else []
+        hidden = [] if query.tree.hidden else ["hidden files"]
+        notes.append(f"not searched: {', '.join([*excluded, *hidden, 'files denied by the policy'])}")
     return notes
 
 

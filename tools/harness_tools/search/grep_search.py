@@ -213,7 +213,7 @@ def _certain(holders: set[str], files: list[FileMatchCount]) -> set[str] | None:
 
 MOST_FILES = 5_000
 """Maximum files that are fetched."""
-UNALIKE = "no_default_excludes (ripgrep is there, and would read an ignore file otherwise than git)"
+UNALIKE = "no_default_excludes (the target's ripgrep would read an ignore file differently than git)"
 
 
 async def grep_locally(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> GrepResult | ToolResult:
@@ -228,8 +228,10 @@ async def grep_locally(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Gr
         return GrepResult("here", listing.tree, [], {})
     paths = [entry.path for entry in listing.entries if listing.is_file or wanted(entry.path)]
     if len(paths) > MOST_FILES:
-        text = f"{len(paths)} files would have to be fetched and searched here, {MOST_FILES} at most: give a smaller "
-        more = UNALIKE if can_search(ctx, "rg") else "install ripgrep there"
+        text = (
+            f"{len(paths)} files would have to be fetched and searched locally, more than {MOST_FILES}: give a smaller "
+        )
+        more = UNALIKE if can_search(ctx, "rg") else "install ripgrep on the target"
         return ToolResult.failure("too_many_files", f"{text}path, an include or a type, or {more}")
     holders = [posixpath.join(listing.tree.real, path) for path in paths]
     kept_back = await ctx.unreadable_paths(holders, top=listing.tree.real)

@@ -68,7 +68,7 @@ class _GlobArguments(Arguments):
     @model_validator(mode="after")
     def _one_start(self) -> _GlobArguments:
         if split_pattern(self.pattern)[0] and self.path != ".":
-            raise ValueError("an absolute pattern begins where it says: leave path out")
+            raise ValueError("an absolute pattern contains its start: omit path")
         return self
 
     @property
@@ -248,7 +248,7 @@ def _stump_result(args: _StumpArguments, listing: Listing, shown: _Shown, form: 
     summary = ", ".join([plural(_number(stats["dirs"]), "directory"), plural(_number(stats["files"]), "file")])
     notes = tree_notes(listing.tree, len(listing.ignored))
     if dropped:
-        notes.insert(0, f"{plural(dropped, 'entry')} more are not shown; give a depth or a directory below")
+        notes.insert(0, f"{plural(dropped, 'entry')} more are not shown; give a depth or a subdirectory")
     text = "\n".join([f"{args.dir.rstrip('/')}/", *lines, f"[{summary}]", *(f"[{note}]" for note in notes)])
     return ToolResult.of(text, data=data, metadata={"count": len(shown.entries)})
 
@@ -268,7 +268,7 @@ def _stump_line(entry: Entry, left_out: frozenset[str], *, size: bool) -> str:
     depth = entry.path.count("/") + 1
     name = readable_name(posixpath.basename(entry.path))
     mark = {"d": "/", "l": "@"}.get(entry.kind, "")
-    note = "  (not looked into)" if entry.path in left_out and entry.kind == "d" else ""
+    note = "  (not listed)" if entry.path in left_out and entry.kind == "d" else ""
     number = f"  {entry.size}" if size and entry.kind == "f" and entry.size is not None else ""
     return f"{'  ' * depth}{name}{mark}{number}{note}"
 
@@ -346,7 +346,7 @@ def _ls_result(args: _LsArguments, found: list[Entry], form: ShownForm, *, is_fi
     ordered = sorted(visible, key=lambda entry: entry.path)
     kept = ordered[:MAX_LISTED]
     kept = kept[: count_fitting((_ls_line(entry, long=args.long) for entry in kept), form)]
-    notes = [f"{plural(hidden, 'name')} with a dot in front not shown"] if hidden else []
+    notes = [f"{plural(hidden, 'hidden name')} not shown"] if hidden else []
     if len(ordered) > len(kept):
         notes.insert(0, f"{len(ordered) - len(kept)} more of {plural(len(ordered), 'entry')} not shown; use glob")
     lines = [_ls_line(entry, long=args.long) for entry in kept] or ["(empty directory)"]

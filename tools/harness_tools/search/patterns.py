@@ -37,7 +37,7 @@ def expand_braces(pattern: str) -> tuple[str, ...]:
             before, choices, after = parts
             waiting += [f"{before}{choice}{after}" for choice in reversed(choices)]
         if len(found) + len(waiting) > ALTERNATIVES:
-            raise ValueError(f"the braces stand for more than {ALTERNATIVES} patterns")
+            raise ValueError(f"the braces expand to more than {ALTERNATIVES} patterns")
     return tuple(dict.fromkeys(found))
 
 
@@ -261,7 +261,7 @@ def _component(name: str, *, visible_only: bool) -> re.Pattern[str] | None:
 def _components(pattern: str) -> list[str]:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if ".." in names:
-        raise ValueError(".. leads out of the directory; give the directory above as the path")
+        raise ValueError(".. leads out of the directory; use the parent directory as the path")
     if names[-1:] == [ANY_NAMES]:
         names.append("*")  # the entries below, not the directory itself
     return [name for number, name in enumerate(names) if name != ANY_NAMES or names[number - 1 : number] != [name]]

@@ -138,7 +138,7 @@ def parse(text: str, *, fixed: bool = False, folds: bool = False, multiline: boo
     reader = _Reader(text, folds=folds, multiline=multiline)
     node = reader.literal() if fixed else reader.whole()
     if (size := size_of(node)) > SIZE:
-        raise ValueError(f"the repetitions in the pattern make it too large ({size} places, {SIZE} at most)")
+        raise ValueError(f"the repetitions in the pattern make it too large ({size} positions, {SIZE} at most)")
     found = Expression(node, folds, multiline)
     if multiline and found.may_be_empty:
         raise ValueError("the pattern matches the empty text; with multiline it must not")
@@ -218,17 +218,17 @@ class _Reader:
         while self.peek() not in ("", "|", ")"):
             items.append(self.repeated(self.atom()))
         if not items:
-            raise self.wrong("nothing to match here; write (...)? for what may be missing")
+            raise self.wrong("nothing to match here; write (...)? for an optional part")
         return items[0] if len(items) == 1 else Sequence(tuple(items))
 
     def repeated(self, node: Node) -> Node:
         while (counts := self.counts()) is not None:
             if isinstance(node, Assertion):
-                raise self.wrong("a place such as ^ cannot be repeated")
+                raise self.wrong("an assertion such as ^ cannot be repeated")
             lazy = self.peek() == "?"
             self.at += lazy
             if self.peek() == "+" and not lazy:
-                raise self.wrong("possessive repetition is not known here; leave the + out")
+                raise self.wrong("possessive repetition is not supported; remove the +")
             node = Repeat(node, *counts, lazy)
         return node
 
@@ -241,11 +241,11 @@ class _Reader:
         end = self.text.find("}", self.at)
         least, comma, most = self.text[self.at + 1 : max(end, self.at)].partition(",")
         if end < 0 or not least.isdecimal() or (most and not most.isdecimal()):
-            raise self.wrong("{ begins a count such as {2,5}; write \\{ for the character")
+            raise self.wrong("{ starts a count such as {2,5}; write \\{ for the character")
         low = int(least[:6])
         high = (int(most[:6]) if most else None) if comma else low
         if max(low, high or 0) > COUNT or (high is not None and high < low):
-            raise self.wrong(f"a count goes from the smaller to the larger number, {COUNT} at most")
+            raise self.wrong(f"a count must go from the smaller to the larger number, {COUNT} at most")
         if high == 0:
             raise self.wrong("a count of 0 matches nothing")
         self.at = end + 1
@@ -269,7 +269,7 @@ class _Reader:
     def group(self) -> Node:
         self.depth += 1
         if self.depth > DEPTH:
-            raise self.wrong(f"more than {DEPTH} groups within each other")
+            raise self.wrong(f"more than {DEPTH} nested groups")
         if self.peek() == "?":
             self.kind_of_group()
         node = self.alternatives()
@@ -286,14 +286,14 @@ class _Reader:
         elif rest.startswith(("?P<", "?<")) and not rest.startswith(("?<=", "?<!")) and ">" in rest:
             self.at += rest.index(">") + 1
         else:
-            raise self.wrong("look-around and flags inside are not known here; (?:...) and (?i) in front are")
+            raise self.wrong("look-around and inner flags are not supported; (?:...) and a leading (?i) are")
 
     def character(self, char: str) -> Node:
         """Return a literal character as its bytes; beyond ASCII both cases are written out."""
         if char == "\n" and not self.multiline:
-            raise self.wrong("the text of one line is searched; a line's end needs multiline")
+            raise self.wrong("lines are searched separately; a line end needs multiline")
         if char == "\0":
-            raise self.wrong("a NUL is in no text")
+            raise self.wrong("text contains no NUL")
         if char.isascii():
             return Bytes(frozenset({ord(char)}))
         forms = {char, char.lower(), char.upper()} if self.folds else {char}
@@ -309,7 +309,7 @@ class _Reader:
         if char == "n":
             return self.character("\n")
         if char in "<>":
-            raise self.wrong(f"\\{char} is not known here; write \\b for the edge of a word, {char} for the character")
+            raise self.wrong(f"\\{char} is not supported; write \\b for the edge of a word, {char} for the character")
         byte = self.named_byte(char)
         return self.character(char) if byte is None else Bytes(frozenset({byte}))
 
@@ -320,15 +320,15 @@ class _Reader:
         if char == "x":
             digits = self.text[self.at : self.at + 2]
             if len(digits) < 2 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-                raise self.wrong("\\x wants two hexadecimal digits")
+                raise self.wrong("\\x requires two hexadecimal digits")
             self.at += 2
             if int(digits, 16) in (0, NEWLINE):
-                raise self.wrong("a NUL is in no text, and a line's end is \\n, with multiline")
+                raise self.wrong("text contains no NUL, and a line end is \\n, with multiline")
             return int(digits, 16)
         if char.isdecimal() and char.isascii():
-            raise self.wrong("back-references are not known here")
+            raise self.wrong("back-references are not supported")
         if char.isalpha() and char.isascii():
-            raise self.wrong(f"\\{char} is not known here")
+            raise self.wrong(f"\\{char} is not supported")
         return None
 
     def within(self, values: frozenset[int]) -> frozenset[int]:
@@ -375,7 +375,7 @@ class _Reader:
         end = self.text.find(":]", self.at)
         name = self.text[self.at + 1 : max(end, self.at)]
         if end < 0 or name not in CLASSES:
-            raise self.wrong(f"[: begins a class; known are {', '.join(CLASSES)}")
+            raise self.wrong(f"[: starts a class; known are {', '.join(CLASSES)}")
         self.at = end + 2
         return CLASSES[name]
 
@@ -396,7 +396,7 @@ class _Reader:
         items: list[Node] = [Bytes(kept)] if kept else []
         items += [self.character(char) for char in dict.fromkeys(beyond)]
         if not items:
-            raise self.wrong("the brackets match nothing that is in a line")
+            raise self.wrong("the brackets match nothing that a line can contain")
         return items[0] if len(items) == 1 else Alternatives(tuple(items))
 
 

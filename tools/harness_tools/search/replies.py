@@ -205,13 +205,13 @@ def tree_notes(tree: Tree, ignored: int) -> list[str]:
     """Return notes about the omitted parts of a tree."""
     notes = [skipped_note(tree.skipped)]
     if ignored:
-        notes.append(f"{plural(ignored, 'entry')} left out by .gitignore (no_default_excludes shows them)")
+        notes.append(f"{plural(ignored, 'entry')} ignored by .gitignore (no_default_excludes shows them)")
     if tree.unreadable:
-        notes.append(f"{plural(tree.unreadable, 'place')} could not be read")
+        notes.append(f"{plural(tree.unreadable, 'entry')} could not be read")
     if tree.is_cut:
-        notes.append("the tree is too large: what is beyond was not looked at; search a part of it")
+        notes.append("the tree is too large: the rest was not searched; search a part of it")
     elif not tree.is_whole:
-        notes.append("the search did not come to its end: there may be more")
+        notes.append("the search did not complete: there may be more")
     return [note for note in notes if note]
 
 
@@ -270,15 +270,15 @@ async def ask(ctx: ToolContext, script: str, stdin: bytes | None = None) -> byte
 def unreadable_answer(ctx: ToolContext) -> ToolError:
     """Return the error for a reply that the usual programs would not print."""
     return ToolError(
-        f"{ctx.execution.identity}: the answer to the search cannot be read",
-        hint="look at which programs find and stat are in the PATH of the target's shell",
+        f"{ctx.execution.identity}: the search returned invalid output",
+        hint="check which find and stat are in the PATH of the target's shell",
     )
 
 
 def _failed(done: ShellResult) -> ToolError:
     if done.status is Status.TIMED_OUT:
         hint = "search a smaller directory, or with a narrower pattern"
-        return ToolError(f"the search took longer than {SECONDS:.0f} s and was ended", hint=hint)
+        return ToolError(f"the search timed out after {SECONDS:.0f} s", hint=hint)
     if done.truncated:
-        return ToolError("the search found more than can be carried", hint="search a smaller directory")
-    return ToolError(f"the search did not come to its end ({done.status})")
+        return ToolError("the search output is too large", hint="search a smaller directory")
+    return ToolError(f"the search did not complete ({done.status})")

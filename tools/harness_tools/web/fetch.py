@@ -121,7 +121,7 @@ def getter_for(via: str, execution: ExecutionContext, settings: WebSettings) -> 
 
 def missing_extra(error: ImportError) -> ToolError:
     """Return the error for a missing extra."""
-    return ToolError(f"the web needs a library that is not installed: {error.name}", hint=install_command(EXTRA))
+    return ToolError(f"web tools need a library that is not installed: {error.name}", hint=install_command(EXTRA))
 
 
 async def permit(ctx: ToolContext, subjects: tuple[Subject, ...]) -> None:
@@ -141,7 +141,7 @@ async def _shown(args: _Arguments, page: Page, sent: RequestHeaders) -> ToolResu
     failed = page.answer.status >= 400
     data = _facts(page, charset, cleaned(found.title))
     if failed:
-        lines = [f"{page.url} answered with the status {page.answer.status}", *_way(page)]
+        lines = [f"{page.url} responded with status {page.answer.status}", *_way(page)]
         body = [marked(found.text[:ERROR_SHOWN], str(page.url))] if found.text.strip() else []
         return ToolResult.failure("http_status", "\n".join([*lines, *body]), data=data)
     lines = [_headline(page), *_way(page), *_notes(args, page, sent)]
@@ -159,7 +159,7 @@ async def _readable(form: Form, page: Page, text: str) -> PageText:
 
 def _nothing(source: str) -> str:
     """Return the text for a page without readable content. Pure."""
-    return f"(nothing in it can be read{SOURCE.text})" if source.strip() else "(no content)"
+    return f"(no readable content{SOURCE.text})" if source.strip() else "(no content)"
 
 
 def _titled(found: PageText) -> str:
@@ -185,8 +185,8 @@ def _notes(args: _Arguments, page: Page, sent: RequestHeaders) -> list[str]:
             else ""
         )
         more = MORE.text if args.max_bytes < MAX_BODY_BYTES else ""
-        more = more if len(page.answer.body) >= args.max_bytes else "; the rest did not come in time"
-        notes.append(f"only the first {len(page.answer.body)}{of} bytes are here{more}")
+        more = more if len(page.answer.body) >= args.max_bytes else "; the rest was not received in time"
+        notes.append(f"only the first {len(page.answer.body)}{of} bytes are included{more}")
     if sent.kept_back:
         notes.append(f"these headers were not sent: {', '.join(sent.kept_back)}")
     return notes

@@ -60,12 +60,12 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """
     found = {name.lower(): value.strip(" \t") for name, value in headers.items()}
     if len(headers) > MAX_HEADERS or len(found) < len(headers):
-        raise ValueError(f"{MAX_HEADERS} headers at most, each once")
+        raise ValueError(f"{MAX_HEADERS} headers are allowed, each once")
     for name, value in found.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name[:64]!r} is no name of a header")
+            raise ValueError(f"{name[:64]!r} is not a valid header name")
         if len(value) > LONGEST or not _VALUE.fullmatch(value):
-            raise ValueError(f"the value of {name} is too long, or holds what no header can")
+            raise ValueError(f"the value of {name} is too long, or contains invalid characters")
     return found
 
 
@@ -178,11 +178,9 @@ def _next(url: WebUrl, location: str) -> WebUrl:
     try:
         following = url.join(location)
     except ValueError as error:
-        raise WebFailure("bad_redirect", f"{url} redirects to what is not fetched: {error}") from None
+        raise WebFailure("bad_redirect", f"{url} redirects to an unsupported URL: {error}") from None
     if url.scheme == "https" and following.scheme == "http":
-        text = (
-            f"{url} redirects to {following}, which anybody on the way could read or change; fetch that URL if you want"
-        )
+        text = f"{url} redirects to {following}, which is not encrypted; fetch that URL if you want"
         raise WebFailure("downgrade", text)
     return following
 
@@ -205,10 +203,10 @@ MARK = "harness:"
 PARTIAL = frozenset({18, 28, 92})
 """curl's exit codes for a partial body."""
 CODES = {
-    5: "the proxy's name is not known",
-    6: "the name is not known",
-    7: "nobody answers there",
-    28: "it took too long",
+    5: "unknown proxy host",
+    6: "unknown host",
+    7: "the server did not respond",
+    28: "timed out",
 }
 
 
@@ -260,7 +258,7 @@ class TargetHttpClient(HttpClient):
             command_for(url, sent, most), timeout=patience, max_output=most + 2 * ROOM
         )
         if done.status is Status.TIMED_OUT:
-            raise WebFailure("timeout", f"{url.authority} did not answer the target within {timeout:.0f} s")
+            raise WebFailure("timeout", f"{url.authority} did not respond to the target within {timeout:.0f} s")
         return read_answer(done, url, most)
 
 
@@ -286,7 +284,7 @@ def read_answer(done: ShellResult, url: WebUrl, most: int) -> HttpResponse:
     full = len(output) >= most + ROOM
     answer = _of_curl(output) if report.program == "curl" else _of_wget(output, report.messages)
     if answer is None:
-        raise WebFailure("unreachable", f"{url.authority} could not be fetched from by the target: {_why(report)}")
+        raise WebFailure("unreachable", f"the target could not fetch from {url.authority}: {_why(report)}")
     cut = full or report.code is None or report.code in PARTIAL
     body = Inflater(answer.headers.get("content-encoding", "")).feed(answer.body, most + 1)
     return HttpResponse(answer.status, answer.headers, body[:most], cut or len(body) > most)

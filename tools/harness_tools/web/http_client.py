@@ -191,7 +191,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         Raises:
             WebFailure: Always.
         """
-        raise WebFailure("forbidden_address", "a socket of this machine is not fetched from")
+        raise WebFailure("forbidden_address", "Unix sockets are not allowed")
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -201,7 +201,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         try:
             texts = [host] if _is_address(host) else await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
-            raise WebFailure("unreachable", f"the name {host} is not known here: {error}") from error
+            raise WebFailure("unreachable", f"unknown host {host}: {error}") from error
         addresses = [ipaddress.ip_address(text) for text in texts]
         for address in addresses:
             if why := may_connect(host, port, address, self._allowed):
@@ -220,10 +220,8 @@ def _is_address(host: str) -> bool:
 
 def _refusal(host: str, address: Address, why: str) -> str:
     is_named = host != str(address)
-    what = f"{host} leads to {address}, which" if is_named else f"{address}"
-    return (
-        f"{what} is not fetched: {why}. Only the operator can allow such a place ([web] allowed_hosts in the settings)"
-    )
+    what = f"{host} resolves to {address}, which" if is_named else f"{address}"
+    return f"{what} is not allowed: {why}. Only the operator can allow it ([web] allowed_hosts in the settings)"
 
 
 # -- HTTP requests by harness's machine.
@@ -276,13 +274,13 @@ class UnguardedHttpClient(HttpClient):
         """See :class:`HttpClient`."""
         parsed = httpx.URL(str(url))
         if (parsed.scheme, parsed.raw_host.decode(), parsed.port or url.port) != url.origin:
-            raise WebFailure("bad_url", f"{url} can be read in two ways")
+            raise WebFailure("bad_url", f"{url} is ambiguous")
         context = await to_thread.run_sync(httpx.create_ssl_context) if parsed.scheme == "https" else None
         received = _Received()
         with anyio.move_on_after(timeout) as scope:
             await self._received(parsed, sent.headers, most, context, received)
         if scope.cancelled_caught and received.status == 0:
-            raise WebFailure("timeout", f"{url.authority} did not answer within {timeout:.0f} s")
+            raise WebFailure("timeout", f"{url.authority} did not respond within {timeout:.0f} s")
         return received.answer(cut=scope.cancelled_caught)
 
     async def _received(
@@ -297,11 +295,11 @@ class UnguardedHttpClient(HttpClient):
             async with httpx.AsyncClient(transport=_Transport(self._pool(context, url)), trust_env=False) as client:
                 await _receive(client, url, headers, received, partial(self._read, most))
         except httpx.InvalidURL as error:  # the client parses the location of a redirect
-            raise WebFailure("bad_redirect", f"{url} redirects to what is not fetched: {error}") from error
+            raise WebFailure("bad_redirect", f"{url} redirects to an unsupported URL: {error}") from error
         except (httpx.HTTPError, httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise WebFailure("unreachable", f"{url.host} could not be fetched from: {_reason(error)}") from error
+            raise WebFailure("unreachable", f"could not fetch from {url.host}: {_reason(error)}") from error
         except (httpcore.ProxyError, httpcore.UnsupportedProtocol, ssl.SSLError) as error:
-            raise WebFailure("unreachable", f"{url.host} could not be fetched from: {_reason(error)}") from error
+            raise WebFailure("unreachable", f"could not fetch from {url.host}: {_reason(error)}") from error
 
     async def _read(self, most: int, response: httpx.Response, received: _Received) -> None:
         await _read(response, most, received)
@@ -338,7 +336,7 @@ class GuardedHttpClient(UnguardedHttpClient):
             return
         port = url.port or (443 if url.scheme == "https" else 80)
         if why := may_connect(url.host, port, address, self._settings.allowed_hosts):
-            raise WebFailure("forbidden_address", f"{url.host} is not fetched: {why}")
+            raise WebFailure("forbidden_address", f"{url.host} is not allowed: {why}")
 
 
 class _Received:

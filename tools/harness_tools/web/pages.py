@@ -138,7 +138,7 @@ def decoded(answer: HttpResponse) -> tuple[str, str]:
     kind = media_type(answer.headers)
     wide = any(answer.body.startswith(mark) for mark, _ in BOMS) or kind.charset.startswith(("utf-16", "utf-32"))
     if not is_text(kind) or (b"\0" in answer.body[:META_SEARCHED] and not wide):
-        raise WebFailure("not_text", f"only texts are shown, and it {_what(kind)}; save it on the target instead")
+        raise WebFailure("not_text", f"only text is shown, but it {_what(kind)}; save it on the target instead")
     for name in _candidates(kind, answer.body):
         decoder = codecs.getincrementaldecoder(name)("strict")
         try:
@@ -149,7 +149,7 @@ def decoded(answer: HttpResponse) -> tuple[str, str]:
 
 
 def _what(kind: MediaType) -> str:
-    return f"is {kind.name[:100]}" if not is_text(kind) else "holds NUL bytes"
+    return f"is {kind.name[:100]}" if not is_text(kind) else "contains NUL bytes"
 
 
 def _candidates(kind: MediaType, body: bytes) -> list[str]:
@@ -180,7 +180,7 @@ class Inflater:
     def __init__(self, encoding: str) -> None:
         packed = encoding.strip().lower()
         if packed not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise WebFailure("encoding", f"the server sent it packed as {packed[:40]!r}, which was not asked for")
+            raise WebFailure("encoding", f"the server used the compression {packed[:40]!r}, which was not requested")
         self._plain = packed in ("", "identity")
         self._bits = 47 if "gzip" in packed else 15
         self._object = None if self._plain else zlib.decompressobj(self._bits)
@@ -222,7 +222,7 @@ class Inflater:
                 made += len(part)
                 data = self._rest()
         except zlib.error as error:
-            raise WebFailure("encoding", f"what the server sent is damaged: {error}") from error
+            raise WebFailure("encoding", f"the server sent damaged data: {error}") from error
         return b"".join(parts)
 
     def _inflate(self, data: bytes, room: int) -> bytes:
@@ -293,7 +293,7 @@ async def readable(source: str, form: Form, base: str) -> PageText:
             made = json.loads(done.stdout)
             return PageText(made["text"], made["title"])
     way = Advice('; format="raw" shows its source', ("format",))
-    raise WebFailure("not_converted", "the page is too involved to be made readable", way)
+    raise WebFailure("not_converted", "the page is too complex to convert", way)
 
 
 # -- Marking untrusted text, so that a model does not mistake it for messages of its user. Pure.

@@ -272,7 +272,7 @@ class DdgsEngine(SearchEngine):
     """Public engines, with the library ``ddgs``: DuckDuckGo unless the settings name others."""
 
     name = "ddgs"
-    doubt = " (a public engine that refuses a search answers so, too)"
+    doubt = " (a public engine that refuses a search returns none, too)"
 
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings
@@ -293,13 +293,13 @@ class DdgsEngine(SearchEngine):
             with DDGS(proxy=self._settings.proxy or None, timeout=max(1, int(timeout))) as client:
                 return list(client.text(query, max_results=count, backend=engines))
         except RatelimitException as error:
-            raise WebFailure("rate_limited", f"{engines} wants fewer searches; try again later") from error
+            raise WebFailure("rate_limited", f"{engines}: rate limit reached; retry later") from error
         except TimeoutException as error:
-            raise WebFailure("timeout", f"{engines} did not answer within {timeout:.0f} s") from error
+            raise WebFailure("timeout", f"{engines} did not respond within {timeout:.0f} s") from error
         except DDGSException as error:
             if "No results" in str(error):
                 return []
-            raise WebFailure("search_failed", f"{engines} could not be asked: {error}"[:500]) from error
+            raise WebFailure("search_failed", f"{engines} failed: {error}"[:500]) from error
 
 
 async def _bounded(ask: Callable[[], list[Any]], timeout: float) -> list[Any]:
@@ -328,22 +328,22 @@ def engine_for(settings: WebSettings) -> SearchEngine:
 def _json(answer: HttpResponse, url: WebUrl, name: str) -> Any:
     """Parse a response as JSON; an engine's error message is not shown, because it may repeat the request."""
     if answer.status == 429:
-        raise WebFailure("rate_limited", f"{name} wants fewer searches; try again later")
+        raise WebFailure("rate_limited", f"{name}: rate limit reached; retry later")
     if answer.status != 200:
         raise WebFailure(
-            "search_failed", f"{name} at {url.authority} answered with the status {answer.status}{_advice(answer)}"
+            "search_failed", f"{name} at {url.authority} responded with status {answer.status}{_advice(answer)}"
         )
     try:
         if not answer.truncated:
             return json.loads(answer.body)
     except (ValueError, RecursionError):
         pass
-    raise WebFailure("search_failed", f"{name} at {url.authority} answered with what is no JSON, or too much of it")
+    raise WebFailure("search_failed", f"{name} at {url.authority} responded with invalid JSON, or too much of it")
 
 
 def _advice(answer: HttpResponse) -> str:
     if answer.status in (401, 403):
-        return ": the operator should look at the key and, of SearXNG, at its formats (json)"
+        return ": the operator should check the key and, for SearXNG, the enabled formats (json)"
     return ""
 
 
@@ -416,7 +416,7 @@ class WebSearch(Tool[_Arguments]):
         except WebFailure as failure:
             return ToolResult.failure(failure.code, cleaned(failure.text), data={"query": args.query})
         found = chosen(hits, args.limit, args.allowed_domains, args.blocked_domains)
-        left = f"; {found.left_out} of other domains were left out" if found.left_out else ""
+        left = f"; {found.left_out} from other domains were omitted" if found.left_out else ""
         data = facts_of(found, args.query, engine.name)
         if not found.hits:
             return ToolResult.of(f"no results for {args.query!r}{left}{engine.doubt}", data=data, metadata={"count": 0})

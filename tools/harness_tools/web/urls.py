@@ -65,15 +65,15 @@ def parse_url(text: str) -> WebUrl:
     if len(text) > MAX_URL_CHARS:
         raise ValueError(f"it is longer than {MAX_URL_CHARS} characters")
     if odd := _UNSEEN.search(text):
-        raise ValueError(f"it holds {odd[0]!r}; write it percent-encoded")
+        raise ValueError(f"it contains {odd[0]!r}; write it percent-encoded")
     scheme, separator, rest = text.partition("://")
     if not separator:
-        raise ValueError("it is no whole URL; write https://host/path")
+        raise ValueError("it is not a complete URL; write https://host/path")
     if scheme.lower() not in PORTS:
-        raise ValueError(f"only http and https URLs are fetched, not {scheme[:20]}")
+        raise ValueError(f"only http and https URLs are supported, not {scheme[:20]}")
     parts = urlsplit(f"{scheme.lower()}://{rest}")
     if "@" in parts.netloc:
-        raise ValueError("a URL with a user or a password is not fetched")
+        raise ValueError("a URL must not contain a user or a password")
     host, port = _split_port(parts.netloc)
     path = _path(parts.path) + (f"?{_quoted(parts.query, QUERY_SAFE)}" if parts.query else "")
     return WebUrl(parts.scheme, _host(host), PORTS[parts.scheme] if port is None else port, path)
@@ -86,7 +86,7 @@ def _split_port(netloc: str) -> tuple[str, int | None]:
     if not digits:
         return host, None
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 5 and 0 < int(digits) < 65536):
-        raise ValueError(f"{digits[:20]!r} is no port")
+        raise ValueError(f"{digits[:20]!r} is not a valid port")
     return host, int(digits)
 
 
@@ -98,11 +98,11 @@ def _host(text: str) -> str:
 
 def _address6(text: str) -> str:
     if not text.endswith("]"):
-        raise ValueError(f"{text[:80]!r} is no host")
+        raise ValueError(f"{text[:80]!r} is not a valid host")
     try:
         address = ipaddress.IPv6Address(_unscoped(text[1:-1]))
     except ValueError:
-        raise ValueError(f"{text[:80]!r} is no IPv6 address") from None
+        raise ValueError(f"{text[:80]!r} is not an IPv6 address") from None
     if address.ipv4_mapped is None:
         return str(address)
     low = int(address) & 0xFFFFFFFF  # Python versions format these differently
@@ -124,7 +124,7 @@ def host_name(text: str) -> str:
     name = _ascii(text).removesuffix(".")
     labels = name.split(".")
     if not name or len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ValueError(f"{text[:80]!r} is no name of a host")
+        raise ValueError(f"{text[:80]!r} is not a valid host name")
     if _NUMBER.fullmatch(labels[-1]):
         return _address4(name)
     return name
@@ -134,7 +134,7 @@ def _address4(name: str) -> str:
     try:
         return str(ipaddress.IPv4Address(name))
     except ValueError:
-        raise ValueError(f"{name[:80]!r} is an odd way to write an address; write it as 192.0.2.1") from None
+        raise ValueError(f"{name[:80]!r} is an unusual form of an address; write it as 192.0.2.1") from None
 
 
 def _ascii(text: str) -> str:
@@ -145,7 +145,7 @@ def _ascii(text: str) -> str:
     try:
         return idna.encode(text[:253], uts46=True).decode("ascii").lower()
     except idna.IDNAError as error:
-        raise ValueError(f"{text[:80]!r} is no name of a host: {error}") from None
+        raise ValueError(f"{text[:80]!r} is not a valid host name: {error}") from None
 
 
 def _path(path: str) -> str:

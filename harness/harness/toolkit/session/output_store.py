@@ -285,7 +285,7 @@ class ReadOutput(Tool[_Arguments]):
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
         page = await self._store.page(args.handle, args.offset, args.limit)
         end = page.offset + len(page.text)
-        rest = "" if page.next is None else f"; go on with offset={page.next}"
+        rest = "" if page.next is None else f"; continue with offset={page.next}"
         note = f"[characters {page.offset} to {end} of {page.total}{rest}]"
         return ToolResult.of(
             f"{page.text}\n{note}" if page.text else note, data={"next": page.next, "total": page.total}

@@ -107,7 +107,7 @@ def _result(report: Report, notes: tuple[str, ...]) -> ToolResult:
 
 def _summary(report: Report) -> str:
     if not report.total:
-        return "no errors found" + (f" by the rules of {report.format}" if report.format != "unknown" else "")
+        return "no errors found" + (f" with the rules of {report.format}" if report.format != "unknown" else "")
     parts = [
         f"{count} {severity}{'s' * (count != 1)}"
         for severity in ("error", "warning", "note")
@@ -119,7 +119,7 @@ def _summary(report: Report) -> str:
 def _text(report: Report, problems: Sequence[Problem], notes: tuple[str, ...]) -> str:
     lines = [_summary(report), *(_line(problem) for problem in problems)]
     if dropped := report.total - len(problems):
-        lines.append(f"[{dropped} more left out]")
+        lines.append(f"[{dropped} more omitted]")
     return "\n".join([*lines, *(f"notice: {note}" for note in notes)])
 
 
