@@ -78,7 +78,7 @@ async def test_a_person_who_works_in_the_pane_is_seen_and_a_strict_policy_shows_
             await until(lambda: desk.show("#{pane_current_command}") == "cat", LIMIT)
             for mode, executor in zip(Mode, executors, strict=True):
                 text = await situation(executor, limit=LIMIT)
-                assert "your pane main: cat runs, which a person may have started" in text
+                assert "your pane main: cat runs, possibly started by an operator" in text
                 assert ("# from a person" in text) is (mode in (Mode.ASK, Mode.AUTO))
             desk.tmux.cmd("send-keys", "-t", "=harness:main", "C-c")
 

@@ -153,7 +153,7 @@ async def test_after_a_kill_the_conversation_goes_on_in_its_session_and_both_sid
     second = seats.take(
         "resume", "--last", "--trace", str(trace), script=[say("I wait for it.")], settings=AUTO, size=(200, 50)
     )
-    await second.sees("build the release", "was cut off when harness ended", "its command still runs")
+    await second.sees("build the release", "was interrupted when harness exited", "its command is still running")
     await second.on_screen("idle", "· 1 job")
     second.enter("go on")
     await second.sees("I wait for it.")
@@ -161,7 +161,7 @@ async def test_after_a_kill_the_conversation_goes_on_in_its_session_and_both_sid
     assert [line.kind for line in read_trace(trace)].count("model_response") == 1
     assert second.model is not None
     asked = json.dumps(second.model.asked[0].body)
-    for part in ("build the release", "I build it.", "Harness was started again", "its command still runs"):
+    for part in ("build the release", "I build it.", "Harness was started again", "its command is still running"):
         assert part in asked
     done.touch()
     second.press("C-d")
@@ -177,7 +177,7 @@ async def test_a_call_of_which_nobody_knows_is_told_of_once(seats: Seats) -> Non
     first.signal("SIGKILL")
     shutil.rmtree(seats.private / "state/harness/jobs")
     second = seats.take("resume", "--last", script=[], settings=AUTO, size=(200, 50))
-    await second.sees("touch begun; sleep 4321: nobody knows whether it happened")
+    await second.sees("touch begun; sleep 4321: outcome unknown")
     await second.on_screen("»", "scripted", "idle")
     second.press("C-d")
     assert await second.ended() == 0

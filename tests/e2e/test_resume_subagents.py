@@ -31,13 +31,13 @@ async def test_a_command_of_a_sub_agent_that_still_runs_is_named_and_not_run_aga
     await seat.ended()
     again = seats.take("resume", "--last", script=answer, settings=AUTO, size=(160, 50))
     await again.on_screen("»", "scripted")
-    await again.sees("was cut off when harness ended", "task work: nobody knows whether it happened")
-    still = r"- run_shell echo begun; sleep 301 \(of general-\w+\): its command still runs, job \d+"
+    await again.sees("was interrupted when harness exited", "task work: outcome unknown")
+    still = r"- run_shell echo begun; sleep 301 \(of general-\w+\): its command is still running, job \d+"
     await again.until(lambda: re.search(still, again.history), "what still runs")
     again.enter("go on")
     await again.sees("I see")
     assert again.model is not None
     assert re.search(still, again.model.asked[0].text)
-    again.enter("/kill " + re.findall(r"still runs, job (\d+)", again.history)[0])
+    again.enter("/kill " + re.findall(r"still running, job (\d+)", again.history)[0])
     await again.until(lambda: not seats.runs("sleep 301"), "the end of the command")
     assert again.model.refused == []

@@ -230,18 +230,18 @@ async def test_after_a_kill_it_is_said_what_was_running_and_what_became_of_it(ho
                 with anyio.fail_after(60):
                     heard = [event async for event in until_exited(events)]
         lines = found.operator.splitlines()
-        assert "('restart the web server') was cut off when harness ended. What it was doing:" in lines[0]
+        assert "('restart the web server') was interrupted when harness exited. Its calls:" in lines[0]
         assert [job.job_id for job in found.running] == [jobs[commands[2]]]
         said = {command: [line for line in lines if f"job {jobs[command]}" in line] for command in commands}
         assert [line.rpartition(": ")[2] for line in said[commands[2]]] == [
-            f"its command still runs, job {jobs[commands[2]]}"
+            f"its command is still running, job {jobs[commands[2]]}"
         ]
         [about_ended] = said[commands[1]]
         assert f"it ended: error, job {jobs[commands[1]]}; its job ended with exit code 3" in about_ended
         [about_left] = said[commands[0]]
         assert f"- job {jobs[commands[0]]} has ended with exit code 0: touch" in about_left
         assert found.operator in found.model
-        assert "is not to be run again" in found.model
+        assert "Do not rerun completed calls." in found.model
         assert heard == [JobExited(number=2, session_id=session_id, job_id=jobs[commands[2]], exit_code=4)]
         again = await in_flight(await store.load(session_id), toolkit.ledger, execution, redact=str)
         assert (again.running, again.ended) == ((), ())

@@ -528,8 +528,8 @@ class Agent:
             self._job_ended(event)
 
     def _job_ended(self, event: JobExited) -> None:
-        how = "nobody knows how" if event.exit_code is None else f"with exit code {event.exit_code}"
-        text = f"[harness: the background job {event.job_id} has ended, {how}. Its output is read with its job id.]"
+        how = "with an unknown exit code" if event.exit_code is None else f"with exit code {event.exit_code}"
+        text = f"[harness: the background job {event.job_id} has ended, {how}. Read its output with its job id.]"
         if self.settings.on_job_exit == "start_turn" and self._turn is None and not self._closed:
             self.submit(text, origin="jobs")
         else:

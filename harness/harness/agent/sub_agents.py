@@ -97,7 +97,7 @@ def _url(text: str) -> str:
 KEPT = 32
 """Maximum number of sub-agents whose conversations are kept in memory to be resumed."""
 RULES = (
-    "You work for another agent, and not for a person: nobody answers questions. Your last message is all that it gets."
+    "You work for another agent, not for a human: questions are not answered. Only your last message is returned to it."
 )
 
 
@@ -282,7 +282,7 @@ def said(result: TurnResult, spent: Usage) -> SpawnResult:
     if result.status == "completed":
         return SpawnResult(result.text, usage=spent.json())
     why = result.failure.replace("say 'go on' to continue", "resume it to continue") or result.status
-    last = f"\nIts last words: {result.text}" if result.text else ""
+    last = f"\nIts last message: {result.text}" if result.text else ""
     return SpawnResult(f"the agent did not finish: {why}{last}", is_error=True, usage=spent.json())
 
 

@@ -105,7 +105,9 @@ class Gate:
             await self.wait_until_open()
             ctx.notes.waited += anyio.current_time() - began
         if self._cancelled:
-            nothing = ToolResult.failure("cancelled", "not run: the operator cancelled the turn before it began")
+            nothing = ToolResult.failure(
+                "cancelled", "not run: the operator cancelled the turn before this call started"
+            )
             return CallOutcome(call, nothing, CallStatus.CANCELLED)
         return await following(call)
 
@@ -307,10 +309,8 @@ def text_of(response: ModelResponse) -> str:
 
 log = logging.getLogger(__name__)
 
-CANCELLED = (
-    "[The operator cancelled this turn. What was running then was interrupted, and may have done part of its work.]"
-)
-CUT = "[The answer was cut off: it reached the longest answer that this model gives here.]"
+CANCELLED = "[The operator cancelled this turn. Running calls were interrupted, and may have done part of their work.]"
+CUT = "[The answer was cut off: it reached the maximum length of this model's answers.]"
 NOTHING = "(the model said nothing)"
 
 
@@ -463,7 +463,7 @@ class Turn:
         answer = await ask_hooks(self._around.executor, "post_message", said, turn=self.turn_id, calls=calls)
         words = answer.message
         if answer.decision == "deny":
-            words = f"[withheld by a hook: {answer.reason or 'it gave no reason'}]"
+            words = f"[withheld by a hook: {answer.reason or 'no reason given'}]"
         return response if words is None else with_words(response, words)
 
     async def _asked(self, opened: OpenModel) -> ModelResponse:

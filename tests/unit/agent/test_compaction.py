@@ -332,7 +332,7 @@ async def test_without_the_model_the_notes_are_made_by_hand(reply: Answer | Fail
     notes = notes_of(done)
     assert done.answer is None
     assert done.failure
-    assert "could not be asked for a summary" in notes
+    assert "No summary from the model" in notes
     assert 'called: run_shell {"command": "c4-1"}: success' in notes
     assert "97 % full" in notes
     assert "- request 4" in notes

@@ -33,9 +33,9 @@ def test_they_are_the_same_text_each_time() -> None:
 def test_they_say_where_the_work_is_and_with_which_rights() -> None:
     text = instructions(target(user="root", uid=0, home="/root", hostname="db1", system="Linux"), KNOWN, Mode.ASK)
     assert "host name db1" in text
-    assert "user: root with all rights (root)" in text
+    assert "user: root with all permissions (root)" in text
     assert "home: /root" in text
-    assert "with all rights" not in instructions(target(user="deploy", uid=1000), KNOWN, Mode.ASK)
+    assert "with all permissions" not in instructions(target(user="deploy", uid=1000), KNOWN, Mode.ASK)
 
 
 def test_what_the_target_says_of_itself_cannot_begin_a_line() -> None:

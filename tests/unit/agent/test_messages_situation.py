@@ -45,7 +45,7 @@ def test_busy_panes_say_what_runs_and_whose_it_may_be() -> None:
     assert text.splitlines()[1:] == [
         "[untrusted output m]",
         "- your pane main: job 7 runs (make), in /srv",
-        "- pane bg-1: vim runs, which a person may have started, in /etc",
+        "- pane bg-1: vim runs, possibly started by an operator, in /etc",
         "- job 7 runs in the background: make -j4",
         "[end of output m]",
         "[untrusted output m]",

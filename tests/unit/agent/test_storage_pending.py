@@ -99,8 +99,8 @@ async def test_a_call_that_never_ran_is_called_so_to_the_operator_and_to_the_mod
     async with agent_desk(tmp_path, monkeypatch, [say("fine")], resumed=taken, session_id=SESSION) as desk:
         never = await in_flight(stored, desk.toolkit.ledger, desk.execution, redact=str)
         assert never.operator.splitlines()[1:] == [
-            "- run_shell rm -r /srv/x: it never ran: harness ended before it began",
-            "- ask_user_question sure?: it never ran: harness ended before it began",
+            "- run_shell rm -r /srv/x: it never ran: harness exited before it started",
+            "- ask_user_question sure?: it never ran: harness exited before it started",
         ]
         asked = ToolCall(question[0], question[1], message_id="t1")
         entry = CallEntry(asked, SESSION, "local:", True, 3.0, Verdict(True, "", "policy"))  # True: it is written now
@@ -108,14 +108,14 @@ async def test_a_call_that_never_ran_is_called_so_to_the_operator_and_to_the_mod
         asked_for = await in_flight(stored, desk.toolkit.ledger, desk.execution, redact=str)
         assert asked_for.operator.splitlines()[1:] == [
             "- ask_user_question sure?: its question was not answered, and it changed nothing",
-            "- run_shell rm -r /srv/x: it never ran: harness ended before it began",
+            "- run_shell rm -r /srv/x: it never ran: harness exited before it started",
         ]
         await desk.toolkit.ledger.end(asked.call_id, CallStatus.OK, "yes")
         desk.agent.notify_model(asked_for.model)
         await desk.agent.turn("go on")
     told = desk.server.asked[0].text
     assert "- run_shell rm -r /srv/x: it never ran" in told
-    assert told.index("no result of this call was kept") < told.index("it never ran")
+    assert told.index("no result of this call was stored") < told.index("it never ran")
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -131,7 +131,7 @@ async def test_of_what_came_from_another_place_the_audit_and_the_jobs_here_say_n
     async with agent_desk(tmp_path, monkeypatch, [], session_id=SESSION) as desk:
         found = await in_flight(came, desk.toolkit.ledger, desk.execution, redact=str)
         assert len(found.operator.splitlines()) == 1
-        assert "was cut off" in found.operator
+        assert "was interrupted" in found.operator
         assert (found.ended, found.running) == ((), ())
         elsewhere = await in_flight(moved, desk.toolkit.ledger, desk.execution, redact=str)
         assert (len(elsewhere.operator.splitlines()), elsewhere.ended) == (1, ("1",))

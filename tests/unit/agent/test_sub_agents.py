@@ -359,7 +359,7 @@ async def test_a_sub_agent_that_does_not_finish_says_so(tmp_path: Path, monkeypa
         assert len(house.scripts.asked["forever"]) == 8
     assert done.outcome.result.is_error
     assert "did not finish: the turn has reached max_steps (8)" in done.outcome.result.text
-    assert "Its last words: try 7" in done.outcome.result.text
+    assert "Its last message: try 7" in done.outcome.result.text
     assert 'resume="' in done.outcome.result.text
 
 

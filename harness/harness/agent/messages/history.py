@@ -114,11 +114,11 @@ def _content(content: Any) -> int:
 
 
 NO_RESULT = (
-    "[harness: no result of this call was kept, because harness was ended. What is known of it stands further below, "
-    "where it is said that harness was started again. If it is not named there, it may have run, in part or as a "
-    "whole: look at the state of the target before you do anything like it again.]"
+    "[harness: no result of this call was stored, because harness exited. What is known of it follows further below, "
+    "in the notice that harness was restarted. If it is not named there, it may have run, in part or as a whole: "
+    "check the state of the target before you do anything like it again.]"
 )
-NO_BEGINNING = "[harness: the beginning of this conversation is no longer there.]"
+NO_BEGINNING = "[harness: earlier messages of this conversation were removed.]"
 ANSWERED_BY = "answered_by"
 FAILED = "[failed]"
 TELLS_ERRORS = frozenset({"anthropic", "bedrock", "google"})

@@ -173,7 +173,7 @@ def described(seen: TargetSnapshot, mark: str) -> str:
     lines = [f"- {line}" for line in (*_of_panes(seen), *_of_jobs(seen.jobs))]
     if not lines:
         return ""
-    head = "[situation: told by harness, true at this moment only; the user did not write this]"
+    head = "[situation: added by harness, valid for this request only; not written by the user]"
     return "\n".join((head, marked("\n".join(lines), mark), *_of_screens(seen.screens, mark)))
 
 
@@ -188,7 +188,7 @@ def _of_pane(pane: PaneInfo, what: str) -> str:
     if pane.busy:
         return f"{what}{_line(pane.name)}: {_line(pane.busy)} runs ({program}){where}"
     if is_busy(pane):
-        return f"{what}{_line(pane.name)}: {program} runs, which a person may have started{where}"
+        return f"{what}{_line(pane.name)}: {program} runs, possibly started by an operator{where}"
     return f"{what}{_line(pane.name)}: at the prompt{where}"
 
 

@@ -108,10 +108,8 @@ READ = 200
 """The number of newest calls in the audit log that are examined."""
 QUESTION = "ask_user_question"
 NO_AGENTS: Mapping[str, str] = MappingProxyType({})
-NEVER = "it never ran: harness ended before it began"
-ADVICE = (
-    "What has ended is not to be run again. Before you repeat what nobody knows the end of, look at the target's state."
-)
+NEVER = "it never ran: harness exited before it started"
+ADVICE = "Do not rerun completed calls. Before repeating a call with an unknown outcome, check the state of the target."
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +236,7 @@ def _became_there(call: AuditCall, identity: str) -> str:
     there = call.call.get("backend")
     if there == identity or call.outcome or call.call.get("kind") == "refused":
         return _outcome_text(call)
-    return f"nobody knows yet what came of it on {there}"
+    return f"outcome on {there} not yet known"
 
 
 def jobs_left(notes: Iterable[ConversationNote]) -> frozenset[str]:
@@ -261,16 +259,16 @@ def _outcome_text(call: AuditCall) -> str:
     job_id, summary = _job_of(call), str(call.outcome.get("summary") or "")
     job = f", job {job_id}" if job_id else ""
     if call.call.get("kind") == "refused":
-        return "it was refused, and did not run"
+        return "it was denied, and did not run"
     if call.call.get("tool") == QUESTION and call.status in ("unknown", "running", ""):
         return "its question was not answered, and it changed nothing"
     if not call.outcome:
-        return f"its command still runs{job}" if job_id else "nobody knows yet what came of it"
+        return f"its command is still running{job}" if job_id else "outcome not yet known"
     if call.status != "unknown":
         return f"it ended: {call.status}{job}" + (f"; {summary}" if summary else "")
     if not call.call.get("mutating"):
-        return "it was looking at something, and changed nothing"
-    return f"nobody knows whether it happened{job} (harness audit show {call.number})"
+        return "it only read, and changed nothing"
+    return f"outcome unknown{job} (harness audit show {call.number})"
 
 
 def _what(record: JsonObject) -> str:
@@ -299,20 +297,20 @@ def _turn_lines(stored: StoredConversation, fates: Sequence[CallOutcomeGuess] | 
     if turn is None:
         return []
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(turn.started))
-    first = f"The turn that began at {when} ({_cut(title_of(turn.prompt))!r}) was cut off when harness ended."
+    first = f"The turn that started at {when} ({_cut(title_of(turn.prompt))!r}) was interrupted when harness exited."
     if not fates:
         return [first] if fates is None else [first, "No call was running."]
-    return [f"{first} What it was doing:", *_listed([f"- {fate.what}: {fate.became}" for fate in fates])]
+    return [f"{first} Its calls:", *_listed([f"- {fate.what}: {fate.became}" for fate in fates])]
 
 
 def _job_lines(jobs: Sequence[Job]) -> list[str]:
     lines = [f"- job {job.job_id} {_ended(job)}: {_cut(job.command)}" for job in jobs]
-    return ["Commands that were left running:", *_listed(lines)] if lines else []
+    return ["Jobs that were left running:", *_listed(lines)] if lines else []
 
 
 def _ended(job: Job) -> str:
     if job.status is Status.RUNNING:
-        return "still runs"
+        return "is still running"
     code = f"with exit code {job.exit_code}" if job.exit_code is not None else f"({job.status.value})"
     return f"has ended {code}"
 
