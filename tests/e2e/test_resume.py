@@ -161,7 +161,7 @@ async def test_after_a_kill_the_conversation_goes_on_in_its_session_and_both_sid
     assert [line.kind for line in read_trace(trace)].count("model_response") == 1
     assert second.model is not None
     asked = json.dumps(second.model.asked[0].body)
-    for part in ("build the release", "I build it.", "Harness was started again", "its command is still running"):
+    for part in ("build the release", "I build it.", "harness was restarted", "its command is still running"):
         assert part in asked
     done.touch()
     second.press("C-d")

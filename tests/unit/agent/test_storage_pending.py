@@ -10,6 +10,7 @@ import pytest
 from tests.support.agent_desk import agent_desk
 from tests.support.model_server import say
 
+from harness.agent.messages.compaction import is_prompt
 from harness.agent.opening import ResumedConversation
 from harness.agent.storage import ConversationNote, ConversationSummary, StoredConversation, StoredTurn
 from harness.agent.storage.recovery import InterruptedWork, calls_not_started, in_flight, of_the_kill, pending_calls
@@ -112,6 +113,7 @@ async def test_a_call_that_never_ran_is_called_so_to_the_operator_and_to_the_mod
         ]
         await desk.toolkit.ledger.end(asked.call_id, CallStatus.OK, "yes")
         desk.agent.notify_model(asked_for.model)
+        assert not is_prompt(asked_for.model)  # a compaction keeps prompts word for word
         await desk.agent.turn("go on")
     told = desk.server.asked[0].text
     assert "- run_shell rm -r /srv/x: it never ran" in told

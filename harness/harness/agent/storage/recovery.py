@@ -289,7 +289,7 @@ def _told(stored: StoredConversation, fates: Sequence[CallOutcomeGuess] | None, 
     if not lines:
         return InterruptedWork()
     said = "\n".join(lines)
-    return InterruptedWork(said, f"[Harness was started again. {said}\n{ADVICE}]")
+    return InterruptedWork(said, f"[harness: harness was restarted. {said}\n{ADVICE}]")
 
 
 def _turn_lines(stored: StoredConversation, fates: Sequence[CallOutcomeGuess] | None) -> list[str]:
