@@ -122,5 +122,5 @@ async def test_a_model_is_told_of_a_waiting_program_and_nothing_of_it_is_kept(
     assert "Overwrite the disk?" in last[-1]["text"]
     assert "runs (" in last[-1]["text"]
     assert last[-2]["text"] == "and now?"
-    assert server.asked[-1].text.count("[situation: told") == 1
-    assert "[situation: told" not in "".join(log.messages)
+    assert server.asked[-1].text.count("[situation: added") == 1
+    assert "[situation: added" not in "".join(log.messages)
