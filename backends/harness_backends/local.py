@@ -1,4 +1,4 @@
-"""This machine: processes in their own group, killed as a group."""
+"""The ``local:`` backend: processes of this machine, each in its own process group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KILL_GRACE = 2.0
 
 
 class PipeEnd:
-    """Our end of a pipe. It is ours alone, so that it can be closed while a grandchild still holds the other end."""
+    """This process's end of a pipe, which can be closed while a grandchild still holds the other end."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -33,7 +33,7 @@ class PipeEnd:
         os.set_blocking(descriptor, False)
 
     async def read(self, max_bytes: int) -> bytes:
-        """The next bytes, ``b""`` at the end."""
+        """Read the next bytes; ``b""`` at the end."""
         await anyio.lowlevel.checkpoint()
         while self._open:
             try:
@@ -44,7 +44,7 @@ class PipeEnd:
         return b""
 
     async def write(self, data: bytes) -> None:
-        """Write everything; :exc:`BrokenPipeError` when nobody reads any more."""
+        """Write all data; raise :exc:`BrokenPipeError` if the reader has closed the pipe."""
         await anyio.lowlevel.checkpoint_if_cancelled()
         rest = memoryview(data)
         while rest:
@@ -57,7 +57,7 @@ class PipeEnd:
                     await anyio.wait_writable(self._descriptor)
 
     def close(self) -> None:
-        """Close it; who waits on it wakes."""
+        """Close the pipe and wake its waiting readers and writers."""
         if self._open:
             self._open = False
             anyio.notify_closing(self._descriptor)
@@ -65,7 +65,7 @@ class PipeEnd:
 
 
 class LocalProcess(Process):
-    """A child process in a session of its own."""
+    """A child process in its own session."""
 
     def __init__(self, process: AnyioProcess, stdin: PipeEnd, stdout: PipeEnd, stderr: PipeEnd) -> None:
         self._process = process
@@ -106,7 +106,7 @@ class LocalProcess(Process):
 
 
 class LocalTransport(Transport):
-    """Starts processes on this machine."""
+    """A transport that starts processes on this machine."""
 
     shares_sockets = False
 
@@ -126,7 +126,7 @@ class LocalTransport(Transport):
                 list(argv), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, env=child_env()
             )
         except OSError as error:
-            reason = error.strerror or "it could not be started"
+            reason = error.strerror or "could not be started"
             raise ConnectError(f"{argv[0]}: {reason.lower()}", target=self.target) from error
 
     def interactive_argv(self, argv: Sequence[str]) -> list[str]:
@@ -137,7 +137,7 @@ class LocalTransport(Transport):
 
 
 def _pipe(ours: ExitStack, theirs: ExitStack, *, reading: bool) -> tuple[PipeEnd, int]:
-    """A new pipe: our end, and the child's, each closed with its stack."""
+    """Create a pipe: this process's end and the child's, each closed with its stack."""
     source, sink = os.pipe()
     mine, child = (source, sink) if reading else (sink, source)
     theirs.callback(os.close, child)
@@ -147,13 +147,13 @@ def _pipe(ours: ExitStack, theirs: ExitStack, *, reading: bool) -> tuple[PipeEnd
 
 
 def exit_status(returncode: int) -> int:
-    """A shell's view of a return code: death by signal N is 128 + N."""
+    """Return a shell's exit status for a return code: death by signal N is 128 + N."""
     return 128 - returncode if returncode < 0 else returncode
 
 
 @asynccontextmanager
 async def open_backend(target: Target, config: Config, transport: Transport | None) -> AsyncIterator[Backend]:
-    """The backend of ``local:``."""
+    """Open the backend of a ``local:`` target."""
     from .posix.backend import open_posix_backend
 
     async with open_posix_backend(LocalTransport(target), config) as backend:

@@ -122,7 +122,7 @@ async def check_errors(ctx: ExecutionContext, here: Path) -> None:
         "/d/large/x": "NotADirectory: /d/large/x: a part of the path is not a directory",
         "/d/link/": "NotADirectory: /d/link/: a part of the path is not a directory",
         "/d/pipe": "FileError: /d/pipe: is a pipe, a socket or a device, not a file",
-        "/d/loop": "FileError: /d/loop: is a link that leads to itself",
+        "/d/loop": "FileError: /d/loop: is a link to itself",
     }.items():
         assert await failure(ctx.read_file(path)) == said
         assert await failure(ctx.download(path, str(here / "no"))) == said

@@ -144,7 +144,7 @@ async def test_a_shell_that_ends_after_its_start_says_why(sshd: SshServer, bash_
     (fake / "sh").chmod(0o755)
     start_up(bash_user, f"PATH={fake}:$PATH\n")
     error = await refusal(sshd, target(sshd, bash_user), engine)
-    assert error.message == "the shell on the target ended with status 5: disk quota exceeded"
+    assert error.message == "the shell on the target exited with status 5: disk quota exceeded"
 
 
 @pytest.mark.parametrize("control_mode", ["auto", "never"])

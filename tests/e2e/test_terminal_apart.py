@@ -120,7 +120,7 @@ async def test_the_target_keeps_the_log_limit_also_when_nobody_waits(either: Des
     assert (result.status, result.exit_code) == (Status.COMPLETED, 0)
     assert set(result.stdout_bytes) == {ord("x")}
     assert result.truncated == 40_000_000 - len(result.stdout_bytes) > 30_000_000
-    assert any("of stdout were not kept" in notice for notice in result.notices)
+    assert any("of stdout were dropped" in notice for notice in result.notices)
 
 
 async def test_what_a_callback_did_not_get_in_time_is_an_error_and_no_hole(either: Desk) -> None:

@@ -243,6 +243,6 @@ async def _said(desk: Desk, job_id: str, word: str) -> None:
 
 async def test_a_word_that_is_no_signal_is_refused(desk: Desk) -> None:
     job = await desk.ctx.run_shell("sleep 424.1", wait=False)
-    with pytest.raises(ValueError, match="not a signal"):
+    with pytest.raises(ValueError, match="not a valid signal"):
         await desk.ctx.kill(job.job_id or "", signal="nosuch")
     assert (await desk.ctx.job(job.job_id or "")).status is Status.RUNNING

@@ -155,10 +155,10 @@ async def test_an_answer_of_the_terminal_in_the_output_is_told(open_desk: OpenDe
     await desk.ctx.run_shell("true")
     for question in QUESTIONS:
         asked = await desk.ctx.run_shell(f"printf '{question}'; sleep 0.5")
-        told = [notice for notice in asked.notices if "asked the terminal" in notice]
+        told = [notice for notice in asked.notices if "queried the terminal" in notice]
         assert bool(told) == ("^[" in asked.stdout), asked
         kept = await _again(desk, asked.job_id or "")
-        assert [notice for notice in kept.notices if "asked the terminal" in notice] == told, kept
+        assert [notice for notice in kept.notices if "queried the terminal" in notice] == told, kept
     plain = await desk.ctx.run_shell("echo '^[[1;1R'; printf '\\033[31mred\\033[0m'")
     assert not plain.notices, plain
 

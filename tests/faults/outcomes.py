@@ -26,7 +26,7 @@ from harness.errors import HarnessError, JobNotFound
 __all__ = ["ENDINGS", "Outcome", "Trial"]
 
 UNSTEADY = (
-    (r"(?<=\bjob )\d+|(?<=\bwait )\d+", "N"),
+    (r"(?<=\bjob )\d+|(?<=\bwait )\d+|(?<=\bshow )\d+", "N"),
     (r"127\.0\.0\.1\S*|local:|(?:ssh|docker):\S+", "TARGET"),
     (r"(?:connect to host|kex_exchange_identification|Connection (?:closed|reset)).*", "SSH SAYS WHY"),
     (r"(?<=still running: ).* is ", "COMMAND is "),

@@ -68,7 +68,7 @@ async def test_a_job_whose_exit_code_found_no_space_is_unknown_and_not_waited_fo
             with anyio.fail_after(20):
                 result = await other.wait(job.job_id or "", timeout=20)
             assert (result.status, result.exit_code) == (Status.UNKNOWN, None), result
-            assert any("the disk of the target was full" in notice for notice in result.notices), result
+            assert any("the target's disk was full" in notice for notice in result.notices), result
             assert [item.status for item in await other.jobs() if item.job_id == job.job_id] == [Status.UNKNOWN]
             filler.unlink()
             await usable(ctx)

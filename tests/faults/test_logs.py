@@ -91,7 +91,7 @@ async def test_a_log_whose_end_never_comes_is_said_to_lack_it(here: Place) -> No
         with anyio.fail_after(15):
             result: ShellResult = await other.wait(job_id, timeout=10)
         assert (result.status, result.exit_code) == (Status.COMPLETED, 0), result
-        assert any("the end of its output, from byte" in notice for notice in result.notices), result
+        assert any("the end of the output, from byte" in notice for notice in result.notices), result
 
 
 async def follow_to_the_gap(ctx: ExecutionContext, job_id: str) -> tuple[bytes, OutputDropped]:
@@ -143,7 +143,7 @@ async def test_a_log_that_was_full_names_what_is_missing_and_how_much(here: Plac
         assert len(kept.stdout) >= 1 << 20
         assert whole.startswith(kept.stdout)
         assert kept.truncated == len(whole) - len(kept.stdout)
-        assert any(f"from byte {len(kept.stdout)} on, was not kept" in notice for notice in kept.notices), kept
+        assert any(f"from byte {len(kept.stdout)} on, was not recorded" in notice for notice in kept.notices), kept
         data, gap = await follow_to_the_gap(other, result.job_id or "")
         assert (data, gap.start, gap.end) == (kept.stdout_bytes, len(kept.stdout), len(whole))
         assert (await other.wait(after.job_id or "", timeout=10)).stdout == "after\n"

@@ -12,7 +12,7 @@ from harness import Status
 from harness.errors import TerminalError
 
 BOUND = 20.0
-REMADE = "was made anew"
+REMADE = "has been recreated"
 
 
 def remove(place: Place) -> None:

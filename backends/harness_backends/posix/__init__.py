@@ -1,1 +1,1 @@
-"""POSIX over any transport: a held shell, files, jobs and probes."""
+"""The POSIX backend over any transport: persistent shell, files, jobs and probes."""

@@ -41,7 +41,7 @@ class PosixBackend(Backend):
         self._store = store
 
     @cached_property
-    def files(self) -> Files:  # type: ignore[override]  # read only, and made when first used: there is much to load
+    def files(self) -> Files:  # type: ignore[override]  # read-only and created on first use: its modules load slowly
         from .files.files import PosixFiles
 
         return PosixFiles(self._shell, self.transport, self.capabilities)
@@ -64,8 +64,8 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
     """Connect to the target: one channel, one round trip that probes it and prepares the state directory.
 
     Raises:
-        ConnectError: the target cannot be entered, or has no safe place for job records.
-        ConnectionLost: the link broke.
+        ConnectError: the target cannot be connected, or has no safe directory for job records.
+        ConnectionLost: the connection was lost.
     """
     config = replace(config, tmux_socket=transport.tmux_socket(config.tmux_socket))
     async with AsyncExitStack() as stack:
@@ -73,7 +73,7 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
         shell.define(state_directory.PROLOGUE)
         shell.define(shell_library.PROLOGUE)
         asked = await shell.submit(call_line(state_directory.REPORT + probe.SCRIPT))
-        from .jobs.plain import open_jobs  # while the target answers there is time to load it
+        from .jobs.plain import open_jobs  # loaded here while the target answers
 
         text = (await shell.reply_to(asked)).text
         report = state_directory.parse_report(text, transport.target)

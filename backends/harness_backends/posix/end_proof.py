@@ -1,7 +1,7 @@
 """The secret that proves the end of a pane's job. Pure.
 
-The record of a job holds a digest of the secret. The secret itself is given to the shell that runs the job, which keeps
-it in its memory and shows it in the end mark: until then no file and no output holds it.
+The job's record contains a digest of the secret. The shell that runs the job keeps the secret in memory and writes it
+in the end marker; no file and no output contains it earlier.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .markers import PromptMarker
 
 __all__ = ["TWICE", "imitates", "new_secret", "proof_of", "proves_end", "status_of_broken"]
 
-TWICE = "something else had recorded an end of this command before it ended, so its exit code is not sure"
+TWICE = "another process recorded an exit of this command before it ended, so its exit code is not certain"
 
 
 def new_secret() -> str:
@@ -26,20 +26,20 @@ def new_secret() -> str:
 
 
 def proof_of(secret: str) -> str:
-    """Return the digest that the record of the job holds; empty for a job without a secret."""
+    """Return the digest for the job's record; empty for a job without a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()[:32] if secret else ""
 
 
 def proves_end(secret: str, proof: str) -> bool:
-    """Return whether the secret belongs to the digest. A job without a digest, in a nested shell, needs no secret."""
+    """Return whether the secret matches the digest; a job without a digest (in a nested shell) needs no secret."""
     return not proof or hmac.compare_digest(proof_of(secret), proof)
 
 
 def imitates(mark: PromptMarker, job: int, proof: str) -> bool:
-    """Return whether a mark that comes while a job runs is output of its command.
+    """Return whether a marker that arrives while a job runs is output of its command.
 
-    The job's shell writes nothing then. It says when the job has ended, with the secret; or, before the command, that
-    its directory was entered, or, with the secret, that it was not; or where it is. And it may end.
+    The job's shell writes markers only at the job's end, with the secret; before the command, to report that its
+    directory was entered, or (with the secret) was not; for its working directory; and when the shell itself exits.
     """
     match mark.kind:
         case "end" | "over":
@@ -55,11 +55,11 @@ def imitates(mark: PromptMarker, job: int, proof: str) -> bool:
 
 
 def status_of_broken(code: int | None, broken: str) -> Status:
-    """Return how a command ended whose shell came back to its prompt without the line having run to its end.
+    """Return the status of a command whose shell returned to its prompt before the line was complete.
 
     Args:
         code: the exit status that the prompt saw.
-        broken: see :attr:`.PromptMarker.broken`; empty when the line did run to its end.
+        broken: see :attr:`.PromptMarker.broken`; empty if the line was completed.
     """
     if broken and code == 128 + signal.SIGINT:
         return Status.INTERRUPTED

@@ -1,6 +1,6 @@
-"""The processes that a job in a pane has started: found, signalled, proved gone. Shell text, pure.
+"""Shell code that finds and signals the processes of a pane's job. Pure.
 
-Read from ``/proc``; where there is none (BSD, macOS) only the foreground process group of the terminal is reached.
+It reads ``/proc``; without it (BSD, macOS) only the foreground process group of the terminal is signalled.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from .process_scripts import LIST
 
 __all__ = ["SIGNAL_PROCESSES", "is_running"]
 
-# Ours is what began in the terminal since the job did, unless it belongs to a shell that came after the job's own; and
-# what descends from the job's shell, in whatever terminal (sudo, script). $session is the pane's first process, whose
-# children are the shells. A known process is recognised by its id and the time when it began.
+# The job's processes are those that started in the terminal after the job, except those of a later shell, and all
+# descendants of the job's shell, on any terminal (sudo, script). $session is the pane's first process, whose children
+# are the shells. A known process is identified by its id and start time.
 SIGNAL_PROCESSES = (
     LIST
     + r"""
@@ -77,5 +77,8 @@ _FOLLOWED = frozenset(";&|\n(){}`")
 
 
 def is_running(command: str) -> bool:
-    """Whether a shell may go on with something else when what it runs now is killed; sure only of one plain command."""
+    """Return whether the shell may continue with another command when its current one is killed.
+
+    False only for one simple command.
+    """
     return any(char in _FOLLOWED for char in command.strip())

@@ -20,22 +20,26 @@ BLOCK = 1 << 20
 
 
 class LocalSource:
-    """A regular file, exactly as long as it was when it was opened."""
+    """A regular file, read up to the size that it had when opened."""
 
     def __init__(self, path: str, file: BinaryIO) -> None:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise FileError(f"{display_path(path)}: not a regular file", target="this machine", hint="name a file")
+            raise FileError(
+                f"{display_path(path)}: not a regular file",
+                target="this machine",
+                hint="pass the path of a regular file",
+            )
         self.path = path
         self.size = status.st_size
         self.mode = stat.S_IMODE(status.st_mode) & 0o777
         self._file = file
 
     async def chunks(self, look: Callable[[bytes], None]) -> AsyncIterator[bytes]:
-        """The content, in pieces; ``look`` sees each first, in the thread that read it.
+        """Yield the content in pieces; ``look`` gets each piece first, in the reading thread.
 
         Raises:
-            FileError: it became shorter meanwhile, or cannot be read.
+            FileError: the file shrank meanwhile, or cannot be read.
         """
         left = self.size
         while left:
@@ -44,7 +48,7 @@ class LocalSource:
             except OSError as error:
                 raise local_error(self.path, error) from error
             if not data:
-                raise FileError(f"{display_path(self.path)}: became shorter while it was read", target="this machine")
+                raise FileError(f"{display_path(self.path)}: the file shrank while it was read", target="this machine")
             left -= len(data)
             yield data
 
@@ -56,10 +60,10 @@ class LocalSource:
 
 @asynccontextmanager
 async def open_source(path: str) -> AsyncIterator[LocalSource]:
-    """Open a file of this machine for reading. Never waits for a pipe's writer.
+    """Open a file of this machine for reading, without waiting for a pipe's writer.
 
     Raises:
-        FileError: it cannot be read, or is no regular file.
+        FileError: the file cannot be read, or is not a regular file.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

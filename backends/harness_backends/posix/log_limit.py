@@ -1,14 +1,15 @@
-"""The limit on what is kept of a job's output, which the target keeps by itself. Shell text only.
+"""Shell code that limits the stored output of a job, on the target itself.
 
-A command writes to the files ``N.out`` and ``N.err`` directly, so nothing stands between it and its end. Beside each
-held shell runs a limiter, a background subshell that is told of every job that starts, by one word through a FIFO. It
-sleeps while no job runs, outlives the held shell for as long as a job runs, and takes the middle out of a file that
-outgrows the limit: by a hole in it, or all that was written so far where holes cannot be punched. Which bytes of
-``N.out`` are missing is written to ``N.outgap`` (first byte, how many) before they go.
+A command writes to the files ``N.out`` and ``N.err`` directly, without a process in between. Each persistent shell has
+a limiter, a background subshell that learns of every started job by one word through a FIFO. It sleeps while no job
+runs, outlives the persistent shell while a job runs, and removes the middle of a file that exceeds the limit: by
+punching a hole, or by truncating all that was written so far where the file system cannot punch holes. Which bytes of
+``N.out`` are missing is first written to ``N.outgap`` (first byte, count).
 
-Whoever reads such a file while its job may run registers: ``run/reader.FILE.PID``. What a reader has not had yet stays,
-until that is READER_SHARE times the limit; then the readers are ended before the bytes go, so that none of them ever
-reads a hole. One that has gone may have a successor, which reads the rest: for ten looks it counts as at the beginning.
+A reader of such a file registers while the job may run: ``run/reader.FILE.PID``. Unread bytes are kept until the file
+reaches READER_SHARE times the limit; then the readers are killed before the bytes are removed, so that none of them
+ever reads a hole. A reader that exited may have a successor, which reads the rest: for ten checks it counts as at the
+start.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from __future__ import annotations
 __all__ = ["GAP", "LIMITER", "MIN_LOG_LIMIT", "READER"]
 
 MIN_LOG_LIMIT = 1 << 20
-"""Bytes. A limit below this counts as this: what fits into a frame is never cut."""
+"""Bytes: the minimum effective limit; output that fits into a frame is never truncated."""
 READER_SHARE = 4
 
-# hx_gap FILE: hx_hole and hx_lost, the first byte that is missing and how many are; 0 0 when none is. While it is not
-# known up to where bytes are missing, all are.
+# hx_gap FILE: sets hx_hole and hx_lost, the first missing byte and their count; 0 0 if none is. While the end of the
+# gap is unknown, all bytes count as missing.
 GAP = r"""
 hx_unknown=4611686018427387904
 hx_gap_file() {
@@ -34,9 +35,9 @@ hx_gap() {
 }
 """
 
-# hx_reads FILE PID: register. hx_read FILE PID: this reader has had all. hx_read_on FILE PID: another one is to come;
-# a file as short as this is never cut. hx_all_from FILE OFFSET: no byte from there on is missing. A program that is
-# started with a descriptor of the file counts as at its beginning until it has opened it itself.
+# hx_reads FILE PID: register. hx_read FILE PID: this reader has finished. hx_read_on FILE PID: another one follows,
+# unless the file is too short to be truncated. hx_all_from FILE OFFSET: no byte from there on is missing. A program
+# that is started with a descriptor of the file counts as at its start until it has opened the file itself.
 READER = (
     GAP
     + r"""
@@ -50,12 +51,12 @@ hx_all_from() {
 """
 ).replace("MIN_", str(MIN_LOG_LIMIT))
 
-# hx_limit JOB BYTES: have its files kept within the limit. A limiter that was killed is replaced: what nobody reads
-# would fill the FIFO. So is one whose files were removed, with the state directory.
-# hx_check: measure, cut, and leave out of hx_watched what has ended and is within the limit.
-# hx_in_pane JOB: the script that runs it in a pane, with streams of its own, lives (hooks/apart.sh).
-# hx_position PID FILE: hx_pos, how far that process has come in the file; fails when it does not have it open.
-# hx_settle FILE: after a truncation: everything up to where the command writes now is missing.
+# hx_limit JOB BYTES: keep its files within the limit. A limiter that was killed is replaced, as the FIFO would fill up.
+# So is one whose files were removed with the state directory.
+# hx_check: measure, truncate, and remove from hx_watched what has ended and is within the limit.
+# hx_in_pane JOB: the script that runs it in a pane, with separate streams, is running (hooks/apart.sh).
+# hx_position PID FILE: sets hx_pos, the process's offset in the file; fails if it does not have the file open.
+# hx_settle FILE: after a truncation: everything before the command's current offset is missing.
 _LIMITER = r"""
 hx_limits= hx_limiter= hx_limiters=0
 hx_limit() {

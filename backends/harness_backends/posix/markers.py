@@ -1,20 +1,20 @@
-"""Prompt markers: where one command's output begins and ends in a pane's byte stream. Pure.
+"""Prompt markers, which delimit each command's output in a pane's byte stream. Pure.
 
-The shell in a pane writes OSC 133 sequences that carry the pane's nonce and the job's id; people never see them, the
-pane's log and the control-mode stream carry them. A marker with another nonce is data::
+The shell in a pane writes OSC 133 sequences with the pane's nonce and the job's id; they are invisible on the screen,
+but present in the pane's log and the control-mode stream. A marker with another nonce is data::
 
     ESC ] 133 ; C ; NONCE ; ID BEL                    the command of job ID starts; with ``;x`` after the ID: soon
-    ESC ] 133 ; O ; NONCE ; ID ; SECRET BEL           its output is over; how it ended follows: fish writes in between
+    ESC ] 133 ; O ; NONCE ; ID ; SECRET BEL           its output has ended; D follows, but fish writes in between
     ESC ] 133 ; D ; CODE ; NONCE ; ID ; SECRET BEL    it ended with this exit code (ID 0: a command that an operator
-                                                      typed); zsh and dash give what ``return`` was given, -1 or 1000;
-                                                      with ``;b`` or ``;n`` after the secret: the prompt tells it,
-                                                      because the line was broken off after, or before, it began
+                                                      typed); zsh and dash pass on the argument of ``return``, also
+                                                      -1 or 1000; with ``;b`` or ``;n`` after the secret: the prompt
+                                                      reports that the line was aborted after, or before, its start
     ESC ] 133 ; A ; NONCE ; ID BEL                    the shell shows its prompt; ID is the last job
     ESC ] 133 ; P ; NONCE BEL                         the shell shows its continuation prompt
-    ESC ] 133 ; W ; NONCE ; TEXT BEL                  a fact: the working directory just before an end, and others
-    ESC ] 133 ; X ; CODE ; NONCE BEL                  the shell itself ended; a new one follows
+    ESC ] 133 ; W ; NONCE ; TEXT BEL                  a fact, e.g. the working directory just before an end
+    ESC ] 133 ; X ; CODE ; NONCE BEL                  the shell itself exited; a new one follows
 
-The secret proves that the shell itself wrote the mark: see :mod:`end_proof`. Nested shells have none.
+The secret proves that the shell itself wrote the marker: see :mod:`end_proof`. Nested shells have no secret.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ECHO_WITHIN = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class PromptMarker:
-    """One marker of ours in the stream. ``nonce`` tells which shell of a stack of nested ones wrote it."""
+    """One harness marker in the stream; ``nonce`` identifies which of the nested shells wrote it."""
 
     kind: Kind
     job: int = 0
@@ -54,15 +54,15 @@ class PromptMarker:
     nonce: str = ""
     secret: str = ""
     soon: bool = False
-    """A start that is announced: what comes before the next one is not the command's."""
+    """True for an announced start: what precedes the next start is not output of the command."""
     broken: str = ""
-    """Of an end that the prompt tells: ``b`` when the command had begun, ``n`` when it had not."""
+    """For an end that the prompt reports: ``b`` if the command had started, ``n`` if not."""
     raw: bytes = field(default=b"", compare=False)
-    """What stood in the stream, for a mark that proves to be a program's output."""
+    """The original bytes, for a marker that turns out to be a program's output."""
 
 
 class PromptMarkerScanner:
-    """Splits a byte stream into data and marks, in order. A possible beginning of a marker at the end is held back."""
+    """A scanner that splits a byte stream into data and markers; a possible partial marker at the end is buffered."""
 
     def __init__(self, *nonces: str) -> None:
         secret = b"(?:" + b"|".join(re.escape(nonce.encode()) for nonce in nonces) + b")"
@@ -79,7 +79,7 @@ class PromptMarkerScanner:
         self._held = b""
 
     def feed(self, data: bytes) -> list[bytes | PromptMarker]:
-        """The data and marks that are certain now. Data comes in the pieces in which it arrived, never empty."""
+        """Return the data and markers that are certain now; data keeps the pieces in which it arrived, never empty."""
         buffer = self._held + data if self._held else data
         pieces: list[bytes | PromptMarker] = []
         position = 0
@@ -95,7 +95,7 @@ class PromptMarkerScanner:
         return pieces
 
     def flush(self) -> bytes:
-        """What is still held back; the stream has ended, so it is data."""
+        """Return the buffered rest at the end of the stream, as data."""
         held, self._held = self._held, b""
         return held
 
@@ -119,7 +119,7 @@ def _mark(match: re.Match[bytes]) -> PromptMarker:
 
 
 def _partial(buffer: bytes, start: int) -> int:
-    """The index from which ``buffer`` may be the beginning of a marker, or its length."""
+    """Return the index of a possible partial marker at the end of ``buffer``, or its length."""
     floor = max(start, len(buffer) - _MAX_MARKER_BYTES)
     index = buffer.rfind(b"\x1b", floor)
     if index < 0:
@@ -133,13 +133,13 @@ def _partial(buffer: bytes, start: int) -> int:
 
 
 class NewlineUnmapper:
-    """Turns ``\\r\\n`` back into ``\\n`` across pieces; a terminal in its usual mode adds ``\\r`` to each newline."""
+    """A filter that converts ``\\r\\n`` back to ``\\n`` across pieces, as a terminal adds ``\\r`` to each newline."""
 
     def __init__(self) -> None:
         self._carry = b""
 
     def feed(self, data: bytes) -> bytes:
-        """The bytes that are certain now; a final ``\\r`` waits for what follows."""
+        """Return the bytes that are certain now; a final ``\\r`` is buffered until the next call."""
         data = self._carry + data
         self._carry = b"\r" if data.endswith(b"\r") else b""
         if self._carry:
@@ -147,23 +147,23 @@ class NewlineUnmapper:
         return data.replace(b"\r\n", b"\n")
 
     def flush(self) -> bytes:
-        """The ``\\r`` that was waiting."""
+        """Return the buffered ``\\r``."""
         carry, self._carry = self._carry, b""
         return carry
 
 
 def from_keyboard(code: int | None, output: bytes) -> bool:
-    """Whether a C-c in the terminal seems to have ended a command: by its exit code, and by the echo of the key."""
+    """Return whether a C-c at the terminal probably ended a command, by its exit code and the echoed key."""
     return code == 128 + signal.SIGINT and b"^C" in output[-_ECHO_WITHIN:]
 
 
-ANSWERED = "a program asked the terminal a question, and the terminal's answer stands in the output"
+ANSWERED = "a program queried the terminal; the output contains the terminal's answer"
 _QUESTION = re.compile(rb"\x1b(?:\[[?>=]?[\d;]*(?:[cnqt]|\$p)|\]\d+;(?:\d+;)?\?|P[+$]q)")
 _ANSWER = re.compile(rb"\^\[(?:\[[?>=]?[\d;]*(?:[Rcnt]|\$y)|\]\d+;|P)")
 
 
 def answered(output: bytes) -> bool:
-    """Whether a program asked the terminal something (where the cursor is, what it can) and the answer was echoed."""
+    """Return whether a program queried the terminal (cursor position, capabilities) and the answer was echoed."""
     if b"^[" not in output:
         return False
     question = _QUESTION.search(output)

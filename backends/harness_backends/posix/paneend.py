@@ -1,6 +1,6 @@
-"""Ending a pane's job: one script on the target does all of it, and harness waits for what it proves.
+"""Termination of a pane's job by one script on the target, whose result proves the exit.
 
-Nothing of it waits for an answer on the way: over a link that is full of output, answers come too late.
+The script needs no answers from harness on the way: over a connection full of output they would arrive too late.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["KILL_GRACE", "PaneJobEnd", "PaneKill", "parse_end", "type_interrupt"
 INTERRUPT_GRACE = 1.0
 AGAIN_AFTER = 0.3
 YOUNG = 3.0
-"""Seconds. A younger job may still be at its first program; a shell that is starting one loses a C-c now and then."""
+"""Seconds: a younger job may still be starting its first program, when a shell sometimes drops a C-c."""
 KILL_GRACE = 3.0
 ANSWER_TIMEOUT = 5.0
-"""How long the answer may take beyond the graces."""
+"""Seconds that the answer may take in addition to the grace periods."""
 
 # Variables: exit, home, nested, status; age in hundredths of a second, first and again in tenths; is_running is 0 or 1.
 # Arguments: SIGNAL TENTHS ... Prints "before 0 RECORD", "ended STOPPED RECORD", "left STOPPED" or "gone": STOPPED is 1
-# when the shell was ended before its program. hx_alone: what runs is the program that the command names in $word; a
-# function, an alias or a sourced file has another name than what it runs. hx_type types C-c and prints the pane's first
-# process, where it can. hx_await_gone TENTHS SIGNAL: what a dying process still started is killed when it is seen.
+# when the shell was killed before its program. hx_alone: only the program that the command names in $word is running; a
+# function, an alias or a sourced file has another name than the program. hx_type types C-c and prints the pane's first
+# process, where possible. hx_await_gone TENTHS SIGNAL: processes that a dying one still started are killed when seen.
 _ENDED = r"""
 hx_ended() { [ -s "$exit" ] && { [ -r "$exit" ] || chmod u+rw "$exit"; }; }
 """
@@ -135,7 +135,7 @@ echo "left $stopped"
 exit 7
 """
 
-# The pane is found by our mark on it: a new server gives the ids of the old one again.
+# The pane is found by harness's id in its options: a new server reuses the pane ids of the old one.
 _TYPE = r"""
 hx_type() {
   TMUX_ list-panes -a -F '#{@harness_uid} #{pane_id} #{pane_pid}' 2>/dev/null |
@@ -152,10 +152,10 @@ hx_type() {
 
 @dataclass(frozen=True, slots=True)
 class PaneJobEnd:
-    """What the target proved of an end.
+    """The result of a termination, as proved by the target.
 
-    ``before``: the job had ended before. ``gone``: it has ended and nothing of it is left; ``outcome`` is its record.
-    ``stopped``: its shell was ended before its program.
+    ``before``: the job had already ended. ``gone``: it has ended and no process of it is left; ``outcome`` is its
+    record. ``stopped``: its shell was killed before its program.
     """
 
     before: bool = False
@@ -166,10 +166,11 @@ class PaneJobEnd:
 
 @dataclass(frozen=True, slots=True)
 class PaneKill:
-    """One job to end. ``exit_path`` is its record's; ``pane_dir`` its pane's directory, where its shell runs.
+    """One job to terminate.
 
-    ``tmux`` is the command line of a tmux that is asked to type C-c, on the same machine; empty: it is not there.
-    ``age`` is the job's, in seconds; ``nested`` the process id of the shell inside the pane's own, or 0.
+    ``exit_path`` is its record; ``pane_dir`` its pane's state directory on the machine of its shell. ``tmux`` is the
+    command line of tmux for typing C-c on the same machine, or empty. ``age`` is the job's, in seconds; ``nested`` is
+    the process id of a shell nested in the pane's own, or 0.
     """
 
     exit_path: str
@@ -181,7 +182,10 @@ class PaneKill:
     nested: int = 0
 
     def script(self, status: Status, signal: str, grace: float, *, interrupt: bool = True, typed: bool = False) -> str:
-        """The script that ends it and prints what :func:`parse_end` reads. ``typed``: the C-c was typed."""
+        """Return the script that terminates the job and prints input for :func:`parse_end`.
+
+        ``typed``: C-c was already typed.
+        """
         young = interrupt and self.age < YOUNG
         first = (AGAIN_AFTER if young else INTERRUPT_GRACE) if interrupt else 0.0
         fields = {
@@ -217,13 +221,13 @@ class PaneKill:
         interrupt: bool = True,
         type_there: Callable[[], Awaitable[None]] | None = None,
     ) -> PaneJobEnd:
-        """Have the target end the job, whatever becomes of this call; wait for the proof, within bounds.
+        """Terminate the job on the target, even if this call is cancelled, and wait for the proof within bounds.
 
-        ``type_there`` types C-c where tmux runs, when that is another machine than the job's. Whether the job had ended
-        is asked before that: the end that the C-c brings about is not its own, and what it leaves behind is ended too.
+        ``type_there`` types C-c where tmux runs, if that is not the job's machine. Whether the job has already ended is
+        checked first: an end caused by the C-c is not the job's own, and its remaining processes are killed too.
 
         Raises:
-            ConnectionLost: it may have been ended, and there is no proof.
+            ConnectionLost: the job may have been terminated, but there is no proof.
         """
         typed = interrupt and type_there is not None
         if interrupt and type_there is not None:
@@ -250,7 +254,7 @@ def _values(fields: dict[str, str]) -> str:
 
 
 def parse_end(text: str) -> PaneJobEnd:
-    """Read what the script printed."""
+    """Parse the script's output."""
     how, _, rest = text.strip().partition(" ")
     stopped, _, record = rest.partition(" ")
     return PaneJobEnd(
@@ -259,5 +263,5 @@ def parse_end(text: str) -> PaneJobEnd:
 
 
 async def type_interrupt(shell: PersistentShell, tmux: str, uid: str) -> None:
-    """Type C-c into a pane on the machine where its tmux runs, when that is another one than the job's."""
+    """Type C-c into a pane on the machine of its tmux, if that is not the job's machine."""
     await shell.call(f"{_TYPE.replace('TMUX_', tmux).replace('UID_', shlex.quote(uid))}\nhx_type")

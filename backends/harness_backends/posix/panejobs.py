@@ -1,26 +1,26 @@
-"""The shell functions that tell whether a pane's job is over although it left no exit code. Shell text only.
+"""Shell functions that detect that a pane's job has ended without leaving an exit code.
 
-A harness that is killed, a shell that is killed or replaced with its terminal, a disk that is full: then nobody writes
-``N.exit``, and the job would be listed as running for ever. What tells of its end is on the target all the same:
+If a harness process or shell is killed or replaced with its terminal, or the disk is full, ``N.exit`` is not written,
+and the job would be listed as running for ever. These show that it has ended:
 
-- the pane's slot, ``next``, which names the job that the pane's own shell has taken last; it takes one at a time;
+- the pane's slot, ``next``, which names the last job that the pane's own shell started; it runs one at a time;
 - the process id of that shell;
-- for a shell inside the pane's own, which has no slot: the marks in the pane's log.
+- for a shell nested in the pane's own, which has no slot: the markers in the pane's log.
 
-What ends so has its own exit code where a mark has it, else it is ``unknown``. A shell that writes its code later,
-after all, replaces that. When it ended is not known: its age counts from its beginning.
+Such a job gets its exit code from a marker, otherwise it is ``unknown``; a shell that writes the code later replaces
+that. The time of its end is unknown: its age counts from its start.
 """
 
 from __future__ import annotations
 
 __all__ = ["SETTLE"]
 
-# hx_lives PID: a process is there, also one of another user.
-# hx_is_over JOB: it is over and left no exit code; sets hx_verdict to what N.exit is to hold. hx_prompt says which
-# shell the caller has seen at its prompt: the pane's "own", or one "inside" it; "any": nothing of the job is left.
+# hx_lives PID: the process exists, also one of another user.
+# hx_is_over JOB: it has ended without an exit code; sets hx_verdict to the content of N.exit. hx_prompt says which
+# shell the caller has seen at its prompt: the pane's "own", or one "inside" it; "any": no process of the job is left.
 # hx_held holds "|UID JOB|" of each pane that tmux knows, or nothing.
-# hx_conclude PROMPT JOB...: write N.exit for those that are over, and give back the panes that they hold. PROMPT
-# becomes hx_prompt; without it each is looked at twice, since a record is there a moment before the slot.
+# hx_conclude PROMPT JOB...: write N.exit for those that have ended, and release their panes. PROMPT becomes hx_prompt;
+# without it each is checked twice, since a record is written a moment before the slot.
 # hx_conclude_all: the same for all jobs that have not ended; it needs hx_socket.
 SETTLE = r"""
 hx_lives() {

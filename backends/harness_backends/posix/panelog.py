@@ -1,4 +1,4 @@
-"""A pane's log: the part of it that is one job's output, and what is written to it late."""
+"""Extraction of one job's output from a pane's log, including output that is written late."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from .state_directory import JobRecord, RemoteLogStore
 __all__ = ["LOG_LAG_TIMEOUT", "PaneLog", "PaneOutput", "follow_trailing_output", "lacks_end", "other_mark", "read_log"]
 
 LOG_LAG_TIMEOUT = 5.0
-"""Seconds after the record of a job's exit code in which the end of its output must have come to the log.
+"""Seconds after the record of a job's exit code within which the rest of its output reaches the log.
 
-A shell writes the record itself. Its output goes through tmux and a program that writes the log, which may be behind.
+The shell writes the record itself, but the output passes through tmux and a program that writes the log.
 """
 FIRST_PAUSE, LAST_PAUSE = 0.02, 0.5
 _ANY_MARK = re.compile(rb"\x1b\]133;(?:[CA];|[DX];-?\d{1,10};)[0-9a-f]{20}[;\x07]")
-"""A mark of ours, whatever shell wrote it."""
+"""A harness marker of any shell."""
 
 
 class PaneLog:
-    """Takes a pane's log from a job's offset on, and gives the job's output."""
+    """A filter that gets a pane's log from a job's offset, and returns the job's output."""
 
     def __init__(self, record: JobRecord, *, without_end: bool = False) -> None:
-        """``without_end``: nobody marked its end, so that it reaches to what another shell or job has marked."""
+        """``without_end``: the end is not marked, so the output ends at a marker of another shell or job."""
         self._without_end = without_end
         self._scanner = PromptMarkerScanner(record.nonce)
         self._unmap = NewlineUnmapper()
@@ -40,7 +40,7 @@ class PaneLog:
         self.ended = False
 
     def feed(self, data: bytes) -> bytes:
-        """The output in the next bytes of the log."""
+        """Return the job's output in the next bytes of the log."""
         out = b""
         for piece in self._scanner.feed(data):
             if self.ended:
@@ -61,13 +61,13 @@ class PaneLog:
         return self._unmap.feed(out)
 
     def flush(self) -> bytes:
-        """What was held back; the log has ended."""
+        """Return the buffered rest at the end of the log."""
         rest = b"" if self.ended or self._announced or not self._inside else self._scanner.flush()
         return self._unmap.feed(rest) + self._unmap.flush()
 
 
 def other_mark(piece: bytes | PromptMarker, job: int) -> bytes | None:
-    """What stands before the mark of another job or shell, in a piece of a log; None when there is none."""
+    """Return the bytes before the marker of another job or shell in a piece of a log; None without such a marker."""
     if isinstance(piece, bytes):
         found = _ANY_MARK.search(piece)
         return piece[: found.start()] if found else None
@@ -77,7 +77,7 @@ def other_mark(piece: bytes | PromptMarker, job: int) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class PaneOutput:
-    """What was had of a job's output. ``whole`` False: the job has ended, and the log has nothing from ``end`` on."""
+    """The available output of a job; if ``whole`` is False, the job has ended and the log lacks all from ``end`` on."""
 
     kept: StoredStream
     whole: bool
@@ -85,21 +85,21 @@ class PaneOutput:
 
 
 def lacks_end(start: int) -> str:
-    """What to say of a job whose log ends before it did."""
+    """Return the notice for a job whose log ended before its output did."""
     return (
-        f"the end of its output, from byte {start} on, was not kept: the log of its pane was full (job_log_max_bytes),"
-        " or something else took the pane's output, as an operator's pipe-pane does"
+        f"the end of the output, from byte {start} on, was not recorded: the pane's log was full (job_log_max_bytes),"
+        " or another program captured the pane's output, e.g. an operator's pipe-pane"
     )
 
 
 async def read_log(place: RemoteLogStore, path: str, start: int) -> AsyncGenerator[bytes]:
-    """A log from byte ``start`` to its present end."""
+    """Yield a log from byte ``start`` to its current end."""
     async for data in read_range(place.transport, place.shell, path, start):
         yield data
 
 
 async def follow_trailing_output(place: RemoteLogStore, path: str, start: int, seconds: float) -> AsyncGenerator[bytes]:
-    """What is written to a file beyond byte ``start`` within some seconds; it is looked for, as nothing tells of it."""
+    """Poll for what is written to a file beyond byte ``start``, for some seconds; nothing signals new data."""
     deadline, pause = anyio.current_time() + seconds, FIRST_PAUSE
     while anyio.current_time() < deadline:
         await anyio.sleep(pause)

@@ -1,6 +1,6 @@
-"""A held ``sh`` on the target: many small scripts over one channel, one round trip each, pipelined.
+"""The persistent shell: a long-lived ``sh`` on the target that runs many scripts, pipelined, over one channel.
 
-The frames are split by a nonce that only the held shell and this module know, so no file content can imitate one.
+Replies are delimited by a nonce that only the shell and this module know, so no file content can imitate a frame.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ EXIT_TIMEOUT = 0.1
 LAST_WORDS_TIMEOUT = 0.5
 LAST_WORDS = 400
 MAX_REPLY_BYTES = 1 << 30
-"""What one reply may take in memory; a program on the target that prints without end is ended with its shell."""
+"""The limit of one reply in memory; a program that prints without end is killed with its shell."""
 
-# hx_call ID SCRIPT: run SCRIPT in a subshell and frame its two streams. hx_take and hx_give let background work of the
-# same shell write frames of its own without mixing; see jobs.
+# hx_call ID SCRIPT: run SCRIPT in a subshell and frame its two streams. hx_take and hx_give are a lock that keeps
+# frames of the shell's background processes apart; see jobs.
 #
-# Where sh is bash, functions that the account exports come with the environment. A function never has the name of a
-# special builtin in sh, so unset is what it says; the other words are asked for here once.
+# Where sh is bash, functions that the account exports are inherited. In sh a function cannot replace a special builtin,
+# so unset itself is safe; functions with the names of these commands are removed.
 WORDS = (
     "awk cat cd chmod command cp dd df du echo env fallocate false find flock getent grep head hostname id jobs kill "
     "ln ls mkdir mkfifo mktemp mv od perl printf ps pwd read readlink rm rmdir sed setsid sh sleep sort stat stty sudo "
@@ -63,7 +63,7 @@ trap 'hx_take; printf "\\n%s 0 0\\n" "$hx_nonce"; hx_give' EXIT
 
 @dataclass(frozen=True, slots=True)
 class ShellReply:
-    """What a script wrote, and its exit code."""
+    """The output and exit code of a script."""
 
     exit_code: int
     stdout: bytes
@@ -76,9 +76,9 @@ class ShellReply:
 
 
 class FrameReader:
-    """Splits a stream into frames ``\\nNONCE ID\\n`` body ``\\nNONCE ID CODE\\n``. Pure; searches only new bytes.
+    """A parser of frames ``\\nNONCE ID\\n`` body ``\\nNONCE ID CODE\\n``. Pure; searches only new bytes.
 
-    A stream without opening lines (standard error) gives the bytes between two closing lines.
+    In a stream without opening lines (standard error), a frame is what lies between two closing lines.
     """
 
     def __init__(self, nonce: str) -> None:
@@ -87,7 +87,7 @@ class FrameReader:
         self._scanned = 0
 
     def feed(self, data: bytes) -> list[tuple[int, int, bytes]]:
-        """Add bytes; return the frames that are now whole, as (id, exit code, body)."""
+        """Add bytes and return the completed frames, as (id, exit code, body)."""
         self._buffer += data
         frames = []
         while (found := self._next_mark()) is not None:
@@ -101,12 +101,12 @@ class FrameReader:
 
     @property
     def size(self) -> int:
-        """Bytes after the last whole frame."""
+        """The number of bytes after the last complete frame."""
         return len(self._buffer)
 
     @property
     def rest(self) -> bytes:
-        """What followed the last whole frame."""
+        """The bytes after the last complete frame."""
         return bytes(self._buffer)
 
     def _next_mark(self) -> tuple[int, list[int], int] | None:
@@ -132,7 +132,7 @@ class _Pending:
 
 
 class _Channel:
-    """One life of the held shell: from its start until its end or the loss of the link."""
+    """One instance of the persistent shell, until its exit or the loss of its connection."""
 
     def __init__(self, process: Process, nonce: str, target: Target) -> None:
         self.process = process
@@ -149,7 +149,7 @@ class _Channel:
 
     async def pump(self, receive: Callable[[], Awaitable[bytes]], stream: str) -> None:
         reader = FrameReader(self.nonce)
-        with anyio.CancelScope(shield=True):  # a cancelled caller still needs answers; closing the process ends this
+        with anyio.CancelScope(shield=True):  # other callers still need answers; closing the process ends this
             while data := await receive():
                 for number, code, body in reader.feed(data):
                     self._deliver(number, code, body, stream)
@@ -169,15 +169,15 @@ class _Channel:
         self.lose()
 
     def error(self) -> ConnectionLost:
-        """What to say to those whose replies can no longer come."""
+        """Return the error for replies that can no longer arrive."""
         words = " ".join(self._words[-LAST_WORDS:].decode("utf-8", "replace").split())
         said = f": {words}" if words else ""
         if self._status is None:
-            return ConnectionLost(f"the link to the target was lost{said}", target=self.target)
+            return ConnectionLost(f"connection to the target lost{said}", target=self.target)
         return ConnectionLost(
-            f"the shell on the target ended with status {self._status}{said}",
+            f"the shell on the target exited with status {self._status}{said}",
             target=self.target,
-            hint="check the account's shell, start-up files and limits, and what space is left",
+            hint="check the account's shell, start-up files and limits, and the free disk space",
         )
 
     def _deliver(self, number: int, code: int, body: bytes, stream: str) -> None:
@@ -196,7 +196,7 @@ class _Channel:
             entry.done.set()
 
     async def disconnect_after_grace(self) -> None:
-        """Give up on a shell that takes no input, after a moment in which its end may say why."""
+        """Abandon a shell that does not accept input, after a grace period for its exit message."""
         self.alive = False
         with anyio.move_on_after(2 * LAST_WORDS_TIMEOUT):
             await self._lost.wait()
@@ -213,7 +213,7 @@ class _Channel:
 
 
 class PendingReply:
-    """A line that was sent to the held shell, and the reply that is to come."""
+    """A line that was sent to the persistent shell, and its pending reply."""
 
     def __init__(self, number: int, entry: _Pending, start: _Pending, channel: _Channel) -> None:
         self.number = number
@@ -223,24 +223,24 @@ class PendingReply:
 
     @property
     def acknowledged(self) -> bool:
-        """True when the acknowledgement is here."""
+        """True if the acknowledgement has arrived."""
         return self._start.done.is_set() and not self._start.lost
 
     @property
     def done(self) -> bool:
-        """True when the reply is here, or can no longer come."""
+        """True if the reply has arrived, or can no longer arrive."""
         return self._entry.done.is_set()
 
     @property
     def text(self) -> str:
-        """What is here of the reply's standard output."""
+        """The reply's standard output if it has arrived."""
         return (self._entry.stdout or b"").decode("utf-8", "replace")
 
     async def reply(self) -> ShellReply:
-        """Wait for the reply. Cancelling loses nothing.
+        """Wait for the reply; it can be awaited again after a cancellation.
 
         Raises:
-            ConnectionLost: the link was lost first; the line may have been carried out.
+            ConnectionLost: the connection was lost first; the line may have been executed.
         """
         return await self._arrived(self._entry)
 
@@ -255,22 +255,21 @@ class PendingReply:
         return ShellReply(entry.exit_code, entry.stdout or b"", entry.stderr or b"")
 
     def forget(self) -> None:
-        """Drop the reply when it comes."""
+        """Drop the reply when it arrives."""
         self.channel.pending.pop(self.number, None)
         self.channel.pending.pop(-self.number, None)
 
 
 def call_line(script: str) -> Callable[[int], str]:
-    """The line of :meth:`PersistentShell.call`, for :meth:`PersistentShell.submit`."""
+    """Return the line that :meth:`PersistentShell.call` sends, for :meth:`PersistentShell.submit`."""
     return lambda number: f"hx_call {number} {shlex.quote(script)}\n"
 
 
 class PersistentShell:
-    """Runs scripts on the target through one long-lived ``sh``; opens it anew after a loss.
+    """A long-lived ``sh`` on the target that runs scripts, and is restarted after a lost connection.
 
-    Scripts run one after the other, in the order in which they were given; callers need not wait for each other.
-    What a lost one had not carried out yet, it never will: the next one ends it first, where
-    there is ``/proc`` to tell it from a later process of its number.
+    Scripts run one at a time in the order of submission; callers need not wait for each other. A stale shell never
+    executes what it had not executed yet: its successor kills it first, where ``/proc`` identifies it reliably.
     """
 
     def __init__(self, transport: Transport, tasks: BackgroundTasks) -> None:
@@ -285,46 +284,49 @@ class PersistentShell:
         self._closed = False
 
     def define(self, source: str) -> None:
-        """Shell functions that every life of the held shell starts with. Call it before the first :meth:`call`."""
+        """Add shell functions to the prologue of every instance; call it before the first :meth:`call`."""
         self._prologue.append(source)
 
     @property
     def is_open(self) -> bool:
-        """There is one, as far as we know: nothing needs to be connected for it."""
+        """True if a shell is running, as far as known, so that a call does not connect."""
         return self._channel is not None and self._channel.alive
 
     async def call(self, script: str, *, timeout: float = CALL_TIMEOUT) -> ShellReply:
-        """Run a POSIX ``sh`` script in a subshell with empty input and locale C; return what it wrote.
+        """Run a POSIX ``sh`` script in a subshell with empty input and locale C, and return its output.
 
         Raises:
-            ConnectionLost: the link was lost, or the script did not end in ``timeout`` seconds; it may have run.
+            ConnectionLost: the connection was lost, or the script did not finish within ``timeout`` seconds; it may
+                have run.
         """
         return await self.request(call_line(script), timeout=timeout)
 
     async def request(self, line: Callable[[int], str], *, timeout: float | None) -> ShellReply:
-        """Send a line that will lead to one frame with the given id on each stream; wait for both."""
+        """Send a line that causes one frame with the given id on each stream, and wait for both."""
         return await self.reply_to(await self.submit(line), timeout=timeout)
 
     async def reply_to(self, ticket: PendingReply, *, timeout: float | None = CALL_TIMEOUT) -> ShellReply:
-        """Wait for a reply; a shell that does not answer in time is given up. Raises what :meth:`call` does."""
+        """Wait for a reply, and abandon a shell that does not answer in time; raises like :meth:`call`."""
         try:
             with anyio.fail_after(timeout):
                 return await ticket.reply()
         except TimeoutError:
             await self._drop(ticket.channel)
             raise ConnectionLost(
-                f"no answer within {timeout:g} s", target=self.transport.target, hint="the target or the link hangs"
+                f"no answer within {timeout:g} s",
+                target=self.transport.target,
+                hint="the target or the network is not responding",
             ) from None
         finally:
             ticket.forget()
 
     async def submit(self, line: Callable[[int], str], *, acknowledged: bool = False) -> PendingReply:
-        """Send such a line; its reply can be awaited later, as often and as long as one likes.
+        """Send a line like :meth:`request`, and return its pending reply without waiting.
 
-        With ``acknowledged`` the line leads to a frame with the negative id first; see :meth:`PendingReply.started`.
+        With ``acknowledged`` the line first causes a frame with the negative id; see :meth:`PendingReply.started`.
 
         Raises:
-            ConnectionLost, ConnectError: nothing was sent. A link that is lost later shows in the ticket.
+            ConnectionLost, ConnectError: nothing was sent. A later loss is reported by the pending reply.
         """
         channel = await self._open()
         self._numbers += 1
@@ -335,13 +337,13 @@ class PersistentShell:
         return ticket
 
     async def add(self, ticket: PendingReply, line: str) -> None:
-        """Send a further line for a ticket. A link that is lost shows in the ticket."""
+        """Send a further line for a pending reply, which reports a lost connection."""
         await self._send(ticket.channel, line.encode("utf-8", "surrogateescape"))
 
     async def _send(self, channel: _Channel, data: bytes) -> None:
         try:
             async with self._sending:
-                with anyio.CancelScope(shield=True):  # half a line would spoil every later one
+                with anyio.CancelScope(shield=True):  # a partial line would corrupt every later one
                     await channel.process.send(data)
         except BrokenPipeError:
             self._tasks.start_soon(channel.disconnect_after_grace)
@@ -349,7 +351,7 @@ class PersistentShell:
     async def _open(self) -> _Channel:
         async with self._opening:
             if self._closed:
-                raise ConnectionLost("the connection was closed here", target=self.transport.target)
+                raise ConnectionLost("the connection was closed by this process", target=self.transport.target)
             if self._channel is not None and not self._channel.alive:
                 await self._give_up(self._channel)
             channel = self._channel or await self._begin()
@@ -376,7 +378,7 @@ class PersistentShell:
         self._channel = None
 
     async def _end_former(self, channel: _Channel) -> None:
-        """End those who may still be sent what we know to be lost. Raises what :meth:`call` does."""
+        """Kill stale shells, which may still receive lines that were reported as lost; raises like :meth:`call`."""
         ticket = await self._ask(channel, kill_stale_shells_script(self._former))
         await self.reply_to(ticket)
         self._former.clear()
@@ -392,7 +394,7 @@ class PersistentShell:
         await channel.process.aclose()
 
     async def aclose(self) -> None:
-        """Let the shell end by itself, so that background jobs of it live on; bounded. It is not opened again."""
+        """Close the shell for good, within bounds, by end of file, so that its background jobs keep running."""
         self._closed = True
         channel, self._channel = self._channel, None
         if channel is None:
@@ -400,7 +402,7 @@ class PersistentShell:
         with anyio.CancelScope(shield=True):
             await channel.process.send_eof()
             with anyio.move_on_after(CLOSE_TIMEOUT):
-                await channel.ended.wait()  # not its exit status: background jobs hold the streams open
+                await channel.ended.wait()  # not its exit status: background jobs keep the streams open
                 with anyio.move_on_after(EXIT_TIMEOUT), suppress(ConnectionLost):
                     await channel.process.wait()
             await self._drop(channel)
@@ -408,7 +410,7 @@ class PersistentShell:
 
 @asynccontextmanager
 async def open_held_shell(transport: Transport) -> AsyncIterator[PersistentShell]:
-    """A held shell that is closed when this is left. It connects at the first call."""
+    """Provide a persistent shell, which connects at the first call and is closed when the context exits."""
     async with open_background_tasks() as tasks:
         shell = PersistentShell(transport, tasks)
         try:

@@ -1,4 +1,4 @@
-"""What the target offers, found in one round trip, together with the state directory."""
+"""The probe of a target's capabilities, in one round trip with the state directory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _TOOLS = (
     "ssh docker podman systemctl journalctl"
 )
 
-# One "key=value" line each. A feature that only some versions of a program have is listed as "program option". Programs
-# are what takes time here, and after them every write, which wakes the reader: few of either.
+# One "key=value" line each. A feature that only some versions of a program have is listed as "program option". Starting
+# programs takes most of the time, then every write, which wakes the reader: keep both few.
 SCRIPT = rf"""
 hx_entry=$(getent passwd "$hx_uid" 2>/dev/null | hx_lines 1)
 [ -n "$hx_entry" ] || hx_entry=$(
@@ -42,14 +42,14 @@ done
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The answers. ``clock_offset`` is what to add to this machine's clock to get the target's, in seconds."""
+    """The probe's result; ``clock_offset`` is the target's clock minus this machine's, in seconds."""
 
     capabilities: Capabilities
     clock_offset: float
 
 
 def parse_probe(text: str, state_dir: str, now: float | None = None) -> Probe:
-    """Read the output of :data:`SCRIPT`; lines of other scripts in between are skipped. ``now`` is our own clock."""
+    """Parse the output of :data:`SCRIPT`, skipping lines of other scripts; ``now`` is this machine's clock."""
     fields: dict[str, str] = {}
     tools: list[tuple[str, str]] = []
     for line in text.splitlines():
@@ -76,14 +76,14 @@ def parse_probe(text: str, state_dir: str, now: float | None = None) -> Probe:
 
 
 def _system(uname: str) -> tuple[str, str]:
-    """Of ``Linux web1 6.1.0 x86_64`` the system without the name, and the name."""
+    """Split ``Linux web1 6.1.0 x86_64`` into the system without the host name, and the host name."""
     kernel, _, rest = uname.partition(" ")
     name, _, version = rest.partition(" ")
     return f"{kernel} {version}".strip(), name
 
 
 def _tool(value: str) -> tuple[str, str]:
-    """``tail /usr/bin/tail``, or ``stat -c=stat`` for a feature."""
+    """Parse ``tail /usr/bin/tail``, or ``stat -c=stat`` for a feature."""
     feature, equals, program = value.rpartition("=")
     if equals and " -" in feature:
         return feature, program
@@ -97,5 +97,5 @@ def _clock_offset(text: str, now: float) -> float:
         return 0.0
     if fraction.isdecimal():
         return float(f"{seconds}.{fraction}") - now
-    offset = int(seconds) + 0.5 - now  # a clock that tells whole seconds only
+    offset = int(seconds) + 0.5 - now  # a clock with a resolution of one second
     return 0.0 if abs(offset) < 1.0 else offset

@@ -1,4 +1,4 @@
-"""Shell text that finds and ends processes, and learns what became of a shell. Pure."""
+"""Shell code that finds and kills processes, including shells of lost connections. Pure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ __all__ = [
 ]
 
 
-# -- The shell functions that end a job: its process group, and what descends from it elsewhere. Shell text only.
+# -- Shell functions that kill a job: its process group, and descendants outside of it.
 #
-# What a command put into a session of its own (``setsid``, ``sudo`` with a terminal of its own) is found by its
-# parents, and kept in mind by its process id and start time, since a parent may die first. What nobody of the job's
-# is the parent of any more, a daemon that somebody meant to detach, is left alone: a timeout must not stop a
-# service that the command has restarted.
+# Processes that a command moved to their own session (``setsid``, ``sudo`` with its own terminal) are found by their
+# parents, and remembered by process id and start time, since a parent may exit first. Processes whose parents no longer
+# belong to the job, such as daemons, are left alone: a timeout must not stop a service that the command restarted.
 
 
-# hx_since PID: hx_stat and hx_began, the time when a process began: field 22 of the stat file, the 20th after the name,
-# which may hold blanks. Builtins only.
+# hx_since PID: sets hx_stat and hx_began, the process's start time: field 22 of the stat file, the 20th after the name,
+# which may contain blanks. Builtins only.
 SINCE = r"""
 hx_since() {
   hx_stat= hx_began=
@@ -36,9 +35,9 @@ hx_since() {
 }
 """
 
-# hx_list: a line "PID STATE PARENT GROUP SESSION BEGAN" for each process. A name may hold anything, line ends too: grep
-# puts the file's name before each line, and no line within a name is long enough for the pattern. Where there is no
-# grep or sed, builtins read the files; where there is no /proc (BSD, macOS), ps tells all but session and start.
+# hx_list: a line "PID STATE PARENT GROUP SESSION BEGAN" for each process. A name may contain any bytes, also newlines:
+# grep prefixes each line with the file's name, and no line within a name is long enough for the pattern. Without grep
+# or sed, builtins read the files; without /proc (BSD, macOS), ps reports all but session and start time.
 LIST = r"""
 hx_list() {
   if [ ! -r /proc/self/stat ]; then
@@ -66,9 +65,8 @@ hx_list_slowly() {
 """
 
 # hx_seek GROUP KNOWN: "LIVE DEAD TREE...": whether the group has live members, and zombies (0 or 1 each), and the live
-# processes of the tree outside it, as PID:BEGAN. Its leader's session belongs to it. GROUP is 0 when there is none
-# left; then those of KNOWN, and their descendants, are what there is. Run it in a subshell: its variables name
-# processes.
+# processes of the tree outside it, as PID:BEGAN. Its leader's session belongs to it. GROUP is 0 if no group is left;
+# then only KNOWN and their descendants count. Run it in a subshell: its variables name processes.
 SEEK = r"""
 hx_seek() {
   hx_group=$1 hx_known=" $2 " hx_live=0 hx_dead=0 hx_found= hx_others=
@@ -105,10 +103,10 @@ hx_climb() {
 }
 """
 
-# hx_end JOB WHY SIGNAL TENTHS ...: end a job's processes; 0 when nothing is left of them, else 7. Zombies that their
-# new parent is slow to reap are nothing. Where others' processes are hidden, a group that takes signals is there.
-# hx_halt: what starts one session after the other must stand still while the last of them are looked for; not below a
-# pdksh, which takes a child that stands still for one that has ended.
+# hx_end JOB WHY SIGNAL TENTHS ...: kill a job's processes; 0 if none is left, else 7. Zombies that their new parent has
+# not reaped do not count. Where other users' processes are hidden, a group exists if it accepts signals.
+# hx_halt: processes that keep starting sessions are stopped while the last of them are searched; not under pdksh, which
+# takes a stopped child for an exited one.
 _END = r"""
 hx_look() {
   hx_group=0 hx_live=0 hx_dead=0
@@ -175,14 +173,14 @@ It needs ``hx_jobs``, and ``hx_alive``, ``hx_kill`` and ``hx_nap`` of :mod:`.job
 """
 
 
-# -- The end of a held shell that was lost with its link. Shell text, pure.
+# -- The kill of a stale shell: a persistent shell whose connection was lost. Pure.
 #
-# What was sent through a link that broke may still be on its way: the kernel sends it again when the network is
-# back, for minutes, also when the program that wrote it has ended. The shell at the other end would carry it out.
-# So a new held shell ends the one before it first; from then on it is certain what the old one did.
+# Data sent over a broken connection may still be on its way: the kernel retransmits it for minutes once the network is
+# back, even if the sending program has exited, and the stale shell would execute it. So a new persistent shell first
+# kills the stale one; from then on it is certain what the stale shell did.
 
 
-# "PID BEGAN BOOT" of the held shell itself: a process is not known by its number alone.
+# "PID BEGAN BOOT" of the persistent shell: a process id alone does not identify a process.
 IDENTITY_SCRIPT = f"""{SINCE}
 hx_boot=
 {{ read -r hx_boot </proc/sys/kernel/random/boot_id; }} 2>/dev/null
@@ -190,7 +188,7 @@ hx_since $$
 printf '%s %s %s' "$$" "$hx_began" "$hx_boot"
 """
 
-# hx_end PID BEGAN BOOT: it is gone, or a zombie, when this returns; a moment is all that a killed process takes.
+# hx_end PID BEGAN BOOT: the shell has exited, or is a zombie, when this returns.
 _END_OF_SHELL = f"""{SINCE}
 hx_boot=
 {{ read -r hx_boot </proc/sys/kernel/random/boot_id; }} 2>/dev/null
@@ -208,11 +206,11 @@ hx_end() {{
 
 
 def parse_shell_identity(text: str) -> tuple[str, str, str] | None:
-    """What :data:`IDENTITY_SCRIPT` printed; None where there is no ``/proc`` to tell one process from a later one."""
+    """Parse the output of :data:`IDENTITY_SCRIPT`; return None on a target without ``/proc``."""
     words = text.split()
     return (words[0], words[1], words[2]) if len(words) == 3 and words[0].isdecimal() and words[1].isdecimal() else None
 
 
 def kill_stale_shells_script(former: Sequence[tuple[str, str, str]]) -> str:
-    """The script that ends these shells, each by what :func:`parse_shell_identity` gave."""
+    """Return the script that kills these stale shells, given their :func:`parse_shell_identity` values."""
     return _END_OF_SHELL + "".join(f"hx_end {shlex.join(one)}\n" for one in former)

@@ -1,14 +1,14 @@
-"""The state directory on the target, job ids, and the record that is kept of every job.
+"""The state directory on the target, job ids, and job records.
 
-Layout below the root (0700, ours)::
+Layout below the root (mode 0700, owned by the target's user)::
 
     jobs/N.cmd    the record and the command's text; created empty to claim the id N
     jobs/N.sh     the command's text alone, which the shell reads
     jobs/N.exit   "CODE [STATUS [SECRET]]", once the job has ended
-    jobs/N.void   somebody asked for the job before it was recorded, and was told that it will not run
+    jobs/N.void   the job was queried before it was recorded, and reported as never started
     jobs/N.*      streams and process group of jobs without a terminal
     panes/        the logs of panes
-    run/          what lives as long as a held shell
+    run/          files of running persistent shells
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 MAX_CLAIMED_IDS = 64
 RELEASE_TIMEOUT = 1.0
 
-# Runs in every life of the held shell. hx_root stays empty, with the reason in hx_why, when there is no safe place.
+# Runs at every start of the persistent shell. hx_root stays empty, with the reason in hx_why, without a safe directory.
 PROLOGUE = r"""
 hx_umask=$(umask)
 # COUNT: so many lines of a program, which may be another one: a flood ends with them.
@@ -139,7 +139,7 @@ hx_claim 2
 printf '\n'
 """
 
-# The highest ids go back to where they came from, so that people see numbers without gaps.
+# The highest ids are released, so that job numbers have no gaps.
 RELEASE = r"""
 cd {jobs} || exit 1
 n=; {{ read -r n <last; }} 2>/dev/null
@@ -150,7 +150,7 @@ for k in {ids}; do if [ "$k" = "$n" ] && [ ! -e "$k.cmd" ]; then n=$((n - 1)); f
 [ -z "$n" ] || printf '%s\n' "$n" >last
 """
 
-# Make the directories again when they have been removed, in the same place; ids up to {last} are not given again.
+# Recreate removed directories in the same location; ids up to {last} are not reused.
 REMAKE = r"""
 for hx_dir in jobs panes run; do [ -d "$hx_root/$hx_dir" ] || hx_dir=; [ -n "$hx_dir" ] || break; done
 [ -z "$hx_dir" ] || exit 1
@@ -165,7 +165,7 @@ case $n in ''|*[!0-9]*) n=0 ;; esac
 [ "$n" -ge {last} ] || echo {last} >last
 """
 STATE_RECREATED_NOTICE = (
-    "harness's directory on the target had been removed, and was made anew: earlier jobs and their output are gone"
+    "the state directory on the target was missing and has been recreated; earlier jobs and their output are lost"
 )
 
 Kind = Literal["plain", "pane"]
@@ -176,15 +176,16 @@ _REFUSALS = {
     "link": ("is a symbolic link", "remove it, or set XDG_STATE_HOME on the target"),
     "file": ("is not a directory", "remove it, or set XDG_STATE_HOME on the target"),
     "owner": ("belongs to another user", "set XDG_STATE_HOME on the target, or have it removed"),
-    "open": ("can be written by other users", "check what is in it, then chmod 700 it"),
+    "open": ("can be written by other users", "check its content, then chmod 700 it"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What is kept of a job from its start on. ``started`` is in seconds since the epoch, on the target's clock.
+    """The record of a job, written at its start.
 
-    ``log`` (relative to the state directory), ``offset`` (bytes) and ``nonce`` say where a pane's log holds its output.
+    ``started`` is in seconds since the epoch, on the target's clock. ``log`` (relative to the state directory),
+    ``offset`` (bytes) and ``nonce`` locate its output in a pane's log.
     """
 
     job_id: str
@@ -199,16 +200,16 @@ class JobRecord:
     nonce: str = ""
     user: str = ""
     host: str = ""
-    """Where the log is, when tmux does not run on the target: see :attr:`RemoteLogStore.name`."""
+    """The machine of the log, if tmux does not run on the target: see :attr:`RemoteLogStore.name`."""
     helper: bool = False
     proof: str = ""
-    """What the secret in the end mark, and in the record of the exit code, is known by."""
+    """The digest of the secret in the end marker and in the exit record; see :mod:`.end_proof`."""
 
 
 def render_record(record: JobRecord, shown: str = "") -> str:
-    """The text of the ``.cmd`` file: a header that a shell skips, then the command verbatim.
+    """Return the text of the ``.cmd`` file: a header that a shell skips, then the command verbatim.
 
-    ``shown`` is what a pane shows in place of a command's text; it holds no newline.
+    ``shown`` is what a pane displays instead of the command; it contains no newline.
     """
     fields = (
         ("job", record.job_id),
@@ -226,17 +227,14 @@ def render_record(record: JobRecord, shown: str = "") -> str:
         ("helper", "yes" if record.helper else ""),
     )
     lines = [f"#% {key}: {_encode(value)}" for key, value in fields if value]
-    header = " ".join(lines)  # a shell reads this file: one line of ours, so that its messages count lines well
+    header = " ".join(lines)  # a shell reads this file: a one-line header keeps its line numbers meaningful
     if record.kind == "pane":
         return f"hxc {header} {PANE_SHOWN}{shown} #%%\n{record.command}"
     return f"{header} #%%\n{record.command}"
 
 
 def parse_record(text: str) -> JobRecord | None:
-    """Read a ``.cmd`` file; None when it holds no whole header: an id that was claimed and not used (yet).
-
-    Keys that this version does not know are ignored.
-    """
+    """Parse a ``.cmd`` file, ignoring unknown keys; None without a complete header, i.e. for an unused id."""
     header, newline, command = text.partition("\n")
     if not newline or not header.endswith(" #%%"):
         return None
@@ -272,7 +270,7 @@ def _record(fields: dict[str, str], command: str) -> JobRecord:
 
 
 def pane_uid(record: JobRecord) -> str:
-    """The lasting id of the pane that a job runs in; it is the name of the log's folder."""
+    """Return the persistent id of a job's pane, which is the name of its log's folder."""
     parts = record.log.split("/")
     return parts[1] if record.kind == "pane" and len(parts) > 1 else ""
 
@@ -286,9 +284,9 @@ def _number(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogStore:
-    """A machine that is not the target and keeps logs of panes whose shells are there: where tmux runs for it.
+    """A machine other than the target that runs tmux for it, and keeps the logs of the panes.
 
-    ``root`` is its state directory, ``name`` what records call it.
+    ``root`` is its state directory, ``name`` its name in job records.
     """
 
     transport: Transport
@@ -298,22 +296,22 @@ class RemoteLogStore:
 
 
 class StateDirectoryUnavailable(ConnectError):
-    """Nothing on the target can be written, or the tools to do so are missing."""
+    """No directory on the target is writable, or the necessary tools are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateReport:
-    """What :data:`REPORT` said: the root, and the ids that it claimed on the way."""
+    """The parsed output of :data:`REPORT`: the root, and the claimed ids."""
 
     root: str
     claimed: tuple[str, ...]
 
 
 def parse_report(text: str, target: Target) -> StateReport:
-    """Read the output of :data:`REPORT`.
+    """Parse the output of :data:`REPORT`.
 
     Raises:
-        ConnectError: the target has no safe place for the state directory.
+        ConnectError: the target has no safe location for the state directory.
     """
     fields = dict(line.partition("=")[::2] for line in text.splitlines())
     root = fields.get("state", "")
@@ -328,23 +326,23 @@ def _refusal(why: str, target: Target) -> ConnectError:
         return StateDirectoryUnavailable(
             "no writable directory for job records",
             target=target,
-            hint="set XDG_STATE_HOME on the target to a directory of yours",
+            hint="set XDG_STATE_HOME on the target to a writable directory",
         )
     fault, hint = _REFUSALS[kind]
     return ConnectError(f"{path} {fault}, so job records are not safe there", target=target, hint=hint)
 
 
 class JobStore:
-    """Gives out job ids and paths below the state directory ``root``.
+    """The allocator of job ids and paths below the state directory ``root``.
 
-    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits for one, and
-    one who runs a single command claims no more.
+    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits, and a
+    caller that runs a single command claims only two.
     """
 
     def __init__(self, shell: PersistentShell, tasks: BackgroundTasks, report: StateReport) -> None:
         self.root = report.root
         self.log_places: dict[str, RemoteLogStore] = {}
-        """Where else logs of this target's jobs are, as far as they can be read now; by name."""
+        """Other machines with logs of this target's jobs that can be read now, by name."""
         self._shell = shell
         self._tasks = tasks
         self._ready = deque(report.claimed)
@@ -354,10 +352,10 @@ class JobStore:
         self._highest = max(map(int, report.claimed), default=0)
         self._notices: list[str] = []
         self.remade = 0
-        """How often the directories were made anew."""
+        """How often the directories were recreated."""
 
     async def remake(self) -> bool:
-        """Make the directories again if they have been removed; True when that was so, and they are there now."""
+        """Recreate removed directories; return True if that was necessary and succeeded."""
         reply = await self._shell.call(REMAKE.format(last=self._highest))
         if reply.exit_code != 0:
             return False
@@ -367,48 +365,48 @@ class JobStore:
         return True
 
     def add_notice(self, notice: str) -> None:
-        """Something that the next result is to say; once."""
+        """Add a notice for the next result; duplicates are dropped."""
         if notice not in self._notices:
             self._notices.append(notice)
 
     def take_notices(self) -> tuple[str, ...]:
-        """What the next result is to say."""
+        """Return the notices for the next result, and clear them."""
         notices, self._notices = tuple(self._notices), []
         return notices
 
     def path(self, job_id: str, suffix: str) -> str:
-        """The path of a job's file on the target; ``suffix`` is ``cmd``, ``exit``, ``out``, ``err``, ...."""
+        """Return the path of a job's file on the target; ``suffix`` is ``cmd``, ``exit``, ``out``, ``err``, ..."""
         return f"{self.root}/jobs/{job_id}.{suffix}"
 
     def reading(self, job_id: str, suffix: str) -> str:
-        """Shell text that prints a job's file, also one made under a umask that took it from its owner; or nothing."""
+        """Return shell code that prints a job's file if it exists, even if the command's umask made it unreadable."""
         path = shlex.quote(self.path(job_id, suffix))
         return f"{{ [ -r {path} ] || chmod u+rw {path}; cat {path}; }} 2>/dev/null"
 
     def is_cancelled(self, job_id: str) -> str:
-        """Shell text that is true of a job that somebody asked for too early, so that it did not run, and will not."""
+        """Return a shell condition: the job was queried before it was recorded, so it never runs."""
         record, void = (shlex.quote(self.path(job_id, suffix)) for suffix in ("cmd", "void"))
         return f"[ -e {void} ] && [ ! -s {record} ]"
 
     def ended(self, job_id: str) -> str:
-        """Shell text that is true of a job that has ended, or was called off."""
+        """Return a shell condition: the job has ended or was cancelled before its start."""
         return f"[ -s {shlex.quote(self.path(job_id, 'exit'))} ] || {{ {self.is_cancelled(job_id)}; }}"
 
     async def settle(self, job_id: str, prompt: str = "") -> bool:
-        """Whether a job has ended, or is over without an exit code, which is recorded now; see :mod:`.panejobs`.
+        """Return whether a job has ended, and record an end without an exit code; see :mod:`.panejobs`.
 
         Args:
-            prompt: which shell of its pane is at its prompt: ``own`` or ``inside``; ``any``: nothing of it is left.
+            prompt: the shell of its pane that is at its prompt: ``own`` or ``inside``; ``any``: no process is left.
         """
         script = f"hx_conclude {shlex.quote(prompt)} {job_id}; {{ {self.ended(job_id)}; }} && echo over"
         return bool((await self._shell.call(script)).stdout)
 
     async def claim(self) -> str:
-        """A new job id, never used before and never used again.
+        """Return a new, unique job id.
 
         Raises:
-            NoSpace: the state directory cannot take another file.
-            ConnectionLost: the link is lost.
+            NoSpace: the state directory does not accept another file.
+            ConnectionLost: the connection is lost.
         """
         while not self._ready:
             async with self._claiming:
@@ -417,7 +415,7 @@ class JobStore:
         return self._take()
 
     def claim_ready(self) -> str | None:
-        """A new job id if one is at hand, else None."""
+        """Return a claimed job id if one is available, else None."""
         return self._take() if self._ready else None
 
     def _take(self) -> str:
@@ -428,7 +426,7 @@ class JobStore:
         return job_id
 
     def give_back(self, job_id: str) -> None:
-        """An id that was claimed and never used is the next one to be given."""
+        """Return an unused id, which is allocated next."""
         self._ready.appendleft(job_id)
 
     async def _refill(self) -> None:
@@ -436,7 +434,7 @@ class JobStore:
             async with self._claiming:
                 await self._fetch()
         except (ConnectionLost, ConnectError, NoSpace):
-            return  # the next claim() meets the same fault and reports it
+            return  # the next claim() reports the same fault
         finally:
             self._refilling = False
 
@@ -450,25 +448,25 @@ class JobStore:
         self._highest = max(self._highest, *map(int, ids), 0)
         if not ids:
             raise NoSpace(
-                f"{self.root}/jobs takes no new file",
+                f"no new file can be created in {self.root}/jobs",
                 target=self._shell.transport.target,
-                hint="free some space there, or set XDG_STATE_HOME on the target",
+                hint="free some disk space, or set XDG_STATE_HOME on the target",
             )
 
     async def release(self) -> None:
-        """Give back the ids that were not used, also those that are just being claimed; not over a new connection."""
+        """Release unused ids, also those being claimed, unless that would require a new connection."""
         with anyio.move_on_after(RELEASE_TIMEOUT):
             await self._claiming.acquire()
         unused = sorted(map(int, self._ready), reverse=True)
         self._ready.clear()
         if unused and self._shell.is_open:
             script = RELEASE.format(jobs=shlex.quote(f"{self.root}/jobs"), ids=" ".join(map(str, unused)))
-            (await self._shell.submit(call_line(script))).forget()  # the shell does it before it ends
+            (await self._shell.submit(call_line(script))).forget()  # the shell executes it before it exits
 
 
 @asynccontextmanager
 async def keep_job_store(shell: PersistentShell, report: StateReport) -> AsyncIterator[JobStore]:
-    """A store from a report that was had already; unused ids are given back at the end."""
+    """Provide a store for an existing report; unused ids are released when the context exits."""
     async with open_background_tasks() as tasks:
         store = JobStore(shell, tasks, report)
         try:
@@ -488,10 +486,10 @@ async def _release(store: JobStore) -> None:
 
 @asynccontextmanager
 async def open_job_store(shell: PersistentShell) -> AsyncIterator[JobStore]:
-    """Make or check the state directory, in one round trip. Must be the held shell's first use.
+    """Create or check the state directory in one round trip; must be the persistent shell's first use.
 
     Raises:
-        ConnectError: there is no safe place for it; the message names what is in the way.
+        ConnectError: no location is safe; the message names the obstacle.
     """
     shell.define(PROLOGUE)
     reply = await shell.call(REPORT)

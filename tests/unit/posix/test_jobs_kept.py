@@ -134,7 +134,7 @@ async def test_a_job_whose_processes_and_keeper_are_gone_is_unknown(tmp_path: Pa
             os.killpg(pid, signal.SIGKILL)
             result = await target.jobs.wait(job.job_id or "", 10, 1000)
             assert (result.status, result.exit_code, result.stdout) == (Status.UNKNOWN, None, "a\n")
-            assert result.notices == ("it is gone and left no exit code",)
+            assert result.notices == ("the command has ended without an exit code",)
 
 
 @pytest.mark.usefixtures("needs_process")

@@ -78,7 +78,7 @@ async def test_the_target_keeps_the_limit_when_no_harness_is_there(tmp_path: Pat
     assert result.stdout_bytes.endswith(b"end\n")
     assert 0 < len(result.stdout_bytes) + len(result.stderr_bytes) <= 2 * LIMIT + 4
     assert len(result.stdout_bytes) + len(result.stderr_bytes) + result.truncated == 50_000_004
-    assert sum("not kept" in notice for notice in result.notices) == 2, result.notices
+    assert sum("dropped" in notice for notice in result.notices) == 2, result.notices
 
 
 async def test_the_limit_is_kept_from_the_first_moment_of_a_waited_command(limited: JobTarget) -> None:
@@ -198,7 +198,7 @@ async def test_output_that_outruns_its_reader_ends_with_an_error_and_is_exact_un
     half = LIMIT // 2
     assert kept.stdout_bytes == pattern(size)[:half] + pattern(size)[size - half :]
     assert kept.truncated == size - LIMIT
-    assert kept.notices == (f"bytes {half} to {size - half} of stdout were not kept (job_log_max_bytes)",)
+    assert kept.notices == (f"bytes {half} to {size - half} of stdout were dropped (job_log_max_bytes)",)
 
 
 async def test_a_view_skips_what_was_dropped_and_the_command_has_its_result(limited: JobTarget) -> None:

@@ -39,7 +39,7 @@ async def first_call() -> ConnectionLost:
 async def test_a_shell_that_ends_at_its_start_says_why(path_of: Path) -> None:
     put_sh(path_of, "echo welcome; echo 'no processes left,' >&2; echo 'ask operations' >&2; exit 3")
     error = await first_call()
-    assert error.message == "the shell on the target ended with status 3: no processes left, ask operations"
+    assert error.message == "the shell on the target exited with status 3: no processes left, ask operations"
     assert "limits" in error.hint
 
 
@@ -50,7 +50,7 @@ async def test_a_shell_that_reads_nothing_says_why_all_the_same(path_of: Path) -
 
 async def test_a_shell_that_is_killed_says_so(path_of: Path) -> None:
     put_sh(path_of, "kill -9 $$")
-    assert (await first_call()).message == "the shell on the target ended with status 137"
+    assert (await first_call()).message == "the shell on the target exited with status 137"
 
 
 async def test_a_long_story_is_cut_to_its_end(path_of: Path) -> None:

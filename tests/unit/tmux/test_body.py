@@ -67,7 +67,7 @@ def test_an_empty_standard_input_is_not_brought_to_the_target() -> None:
 @pytest.mark.parametrize("user", ["-x", "a b", "x;id", "", "$(id)", "a\nb"])
 def test_a_name_that_is_no_users_is_refused(user: str) -> None:
     if user:
-        with pytest.raises(UnsupportedOperation, match="is not a user's name"):
+        with pytest.raises(UnsupportedOperation, match="is not a valid user name"):
             wrap_command(Command("true", user=user), "7", STORE, "bash", "t")
 
 

@@ -68,7 +68,7 @@ async def test_a_record_that_a_command_wrote_itself_makes_its_end_unknown(shell:
         forge = write_forger(pane, 'echo "0 completed" >"$S/jobs/$ID.exit"; sleep 0.2; exit 3')
         result = await pane.run(forge)
         assert (result.status, result.exit_code) == (Status.UNKNOWN, None), result
-        assert "had recorded an end" in "\n".join(result.notices)
+        assert "recorded an exit" in "\n".join(result.notices)
         assert result.job_id
         (kept,) = [job for job in await pane.ctx.jobs() if job.job_id == result.job_id]
         assert (kept.status, kept.exit_code is None or kept.exit_code == 3) == (Status.UNKNOWN, True)

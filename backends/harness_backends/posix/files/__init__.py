@@ -1,4 +1,4 @@
-"""Files of a POSIX target, over its shell."""
+"""Files of a POSIX target over its persistent shell."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-# -- What the target says about a refused file operation, turned into the matching exception. Pure.
+# -- Translation of the target's refusals to exceptions. Pure.
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,49 +62,53 @@ class _Kind:
 
 _KINDS = {
     Refusal.MISSING: _Kind(FileNotFound, "no such file or directory"),
-    Refusal.DENIED: _Kind(PermissionDenied, "permission denied", "the target's user may not do this here"),
-    Refusal.IS_DIRECTORY: _Kind(IsADirectory, "is a directory", "name a file"),
+    Refusal.DENIED: _Kind(PermissionDenied, "permission denied", "check the permissions of the target's user"),
+    Refusal.IS_DIRECTORY: _Kind(IsADirectory, "is a directory", "use the path of a file"),
     Refusal.NOT_DIRECTORY: _Kind(NotADirectory, "a part of the path is not a directory"),
-    Refusal.EXISTS: _Kind(FileExists, "exists already", "choose another name, or allow it to be overwritten"),
+    Refusal.EXISTS: _Kind(FileExists, "already exists", "choose another name, or allow overwriting"),
     Refusal.NO_SPACE: _Kind(
-        NoSpace, "the file system is full, read-only or over quota", "free some space or choose another place"
+        NoSpace, "the file system is full, read-only or over quota", "free disk space or choose another location"
     ),
-    Refusal.STALE: _Kind(StaleFileError, "is not the version that was expected", "read it again and repeat the change"),
-    Refusal.LOOP: _Kind(FileError, "is a link that leads to itself", "repair the link"),
+    Refusal.STALE: _Kind(StaleFileError, "is not the expected version", "read it again and repeat the change"),
+    Refusal.LOOP: _Kind(FileError, "is a link to itself", "fix the link"),
     Refusal.SPECIAL: _Kind(FileError, "is a pipe, a socket or a device, not a file", "use a command for it"),
     Refusal.BUSY: _Kind(
         FileError,
-        "its directory stayed locked by another writer",
-        "try again; a .hx-lock there that is left is broken after a minute",
+        "the directory is locked by another writer",
+        "try again; a stale .hx-lock in it expires after a minute",
     ),
-    Refusal.NO_USER: _Kind(FileNotFound, "no such user on the target", "write ./~name for a file of that name"),
+    Refusal.NO_USER: _Kind(FileNotFound, "no such user on the target", "use ./~name for a file with that name"),
     Refusal.NOT_EMPTY: _Kind(FileError, "the directory is not empty", "remove it with recursive=True"),
     Refusal.PROTECTED: _Kind(
-        PermissionDenied, "refused: it is the root, the home directory or above it", "use a command if you mean it"
+        PermissionDenied,
+        "refused: it is the root directory, the home directory or a parent of it",
+        "use a command if intended",
     ),
     Refusal.OTHER_DEVICE: _Kind(FileError, "is on another file system", "copy it and remove the original"),
-    Refusal.DAMAGED: _Kind(FileError, "not all of the content arrived, nothing was changed", "try again"),
+    Refusal.DAMAGED: _Kind(FileError, "the content arrived incomplete, nothing was changed", "try again"),
     Refusal.NO_DIGEST: _Kind(FileError, "the target cannot compute this kind of version", "read the file again"),
-    Refusal.SLOW: _Kind(FileError, "did not end within 10 s", "read it with a command that stops"),
+    Refusal.SLOW: _Kind(FileError, "could not be read within 10 s", "read it with a command that exits"),
     Refusal.UNLIKE: _Kind(
-        FileError, "nothing was changed, as it would lose an attribute", "write it with a command that may lose it"
+        FileError,
+        "nothing was changed, as an attribute would be lost",
+        "write it with a command if the attribute may be lost",
     ),
     Refusal.FIXED: _Kind(
         PermissionDenied,
-        "cannot be replaced, as its directory takes no new file from the target's user",
+        "cannot be replaced, as the target's user cannot create files in its directory",
         "append to it, or write it with a command (cat >FILE)",
     ),
     Refusal.MOUNTED: _Kind(
         FileError,
-        "something is mounted there, so that it can be neither replaced nor removed",
-        "change what is in it: append, or use a command (cat >FILE)",
+        "is a mount point, so it can be neither replaced nor removed",
+        "change its content: append, or use a command (cat >FILE)",
     ),
     Refusal.READ_ONLY: _Kind(
         PermissionDenied,
         "is read-only, so it was not written",
-        "force writes it all the same and keeps its permissions: --force, force=True",
+        "write it anyway, keeping its permissions, with --force or force=True",
     ),
-    Refusal.PARTIAL: _Kind(FileError, "could not be added to", "look at its end before you repeat it"),
+    Refusal.PARTIAL: _Kind(FileError, "could not be appended to", "check its end before you repeat the call"),
     Refusal.FORBIDDEN: _Kind(
         PermissionDenied,
         "operation not permitted",
@@ -113,7 +117,7 @@ _KINDS = {
 }
 
 _UNLESS_FULL = (Refusal.UNLIKE, Refusal.PARTIAL, Refusal.FIXED)
-_PARTIAL = "; its end may hold a part of what was to be added"
+_PARTIAL = "; it may end with a part of the appended data"
 
 _TEXTS = (
     ("no space left", Refusal.NO_SPACE),
@@ -148,12 +152,12 @@ _ERRNO = {
 
 
 def display_path(path: str) -> str:
-    """A path for a message: as it is when that is readable on one line, else escaped."""
+    """Return a path for a message: unchanged if it is readable on one line, else escaped."""
     return path if path.isprintable() and path.strip() == path and path else ascii(path)
 
 
 def file_error(path: str, exit_code: int, stderr: bytes, target: object) -> FileError:
-    """The exception for a script that ended with ``exit_code``."""
+    """Return the exception for a script that exited with ``exit_code``."""
     reason = _refusal(exit_code, stderr)
     if reason is not None and reason is not Refusal.UNLIKE:
         return _build(reason, path, target, _PARTIAL if exit_code == Refusal.PARTIAL else "")
@@ -164,7 +168,7 @@ def file_error(path: str, exit_code: int, stderr: bytes, target: object) -> File
 
 
 def local_error(path: str, error: OSError) -> FileError:
-    """The exception for a file of this machine."""
+    """Return the exception for a file of this machine."""
     reason = _ERRNO.get(error.errno or 0)
     if reason is not None:
         return _build(reason, path, "this machine")
@@ -196,7 +200,7 @@ _ONES = 0xFFFFFFFF
 
 
 class _Cksum:
-    """The CRC of POSIX ``cksum``: zlib's polynomial with the bits in the opposite order, and the length at the end."""
+    """The CRC of POSIX ``cksum``: zlib's polynomial with reversed bits, followed by the length."""
 
     def __init__(self) -> None:
         self._crc = _ONES
@@ -213,7 +217,7 @@ class _Cksum:
 
 
 class Hasher:
-    """Computes the version of content that comes in pieces."""
+    """A hasher that computes the version of content in pieces."""
 
     def __init__(self, scheme: Scheme) -> None:
         self.scheme = scheme
@@ -228,7 +232,7 @@ class Hasher:
             self._cksum.update(data)
 
     def version(self) -> str:
-        """The version of what was added so far."""
+        """Return the version of the data added so far."""
         if self._sha256 is not None:
             return f"sha256:{self._sha256.hexdigest()}"
         assert self._cksum is not None
@@ -236,29 +240,29 @@ class Hasher:
 
 
 def version_of(content: bytes, scheme: Scheme) -> str:
-    """The version of a whole content."""
+    """Return the version of a complete content."""
     hasher = Hasher(scheme)
     hasher.update(content)
     return hasher.version()
 
 
 def parse_scheme(word: str) -> Scheme:
-    """The scheme that the target names."""
+    """Return the version scheme that the target reported."""
     return "cksum" if word == "cksum" else "sha256"
 
 
-# -- Calls into the shell library: through the held shell, or in a process of its own when they may take long.
+# -- Calls into the shell library: through the persistent shell, or in a separate process if they may take long.
 
 
 CALL_TIMEOUT = 120.0
 MAX_SHOWN_ANSWER = 80
-"""Bytes of an answer that cannot be read which the message shows."""
+"""Bytes of an invalid answer that the message shows."""
 
 
 class FileCalls:
-    """Runs library functions on one target. The library is sent with the first call, and lives with the shell.
+    """The interface to the shell library on one target, which is sent with the first call.
 
-    ``library`` takes the place of the one for targets with tools.
+    ``library`` replaces the library for targets with the usual tools.
     """
 
     def __init__(self, shell: PersistentShell, transport: Transport, home: str, library: str = "") -> None:
@@ -271,21 +275,21 @@ class FileCalls:
 
     @property
     def connected(self) -> bool:
-        """There is a held shell, as far as we know: no link needs to be opened for a call."""
+        """True if the persistent shell is running, as far as known, so that a call does not connect."""
         return self._shell.is_open
 
     async def run(self, path: str, script: str) -> ShellReply:
-        """Run a script in the held shell: one round trip.
+        """Run a script in the persistent shell, in one round trip.
 
         Raises:
-            FileError: it refused, or failed; the message names ``path``.
-            ConnectionLost: the link was lost; it may have run.
+            FileError: the script refused, or failed; the message names ``path``.
+            ConnectionLost: the connection was lost; the script may have run.
         """
         check_path(path, self.transport.target)
         return self.checked(path, await self.attempt(script))
 
     async def attempt(self, script: str) -> ShellReply:
-        """Run a script in the held shell, whatever its exit code."""
+        """Run a script in the persistent shell, and return its reply whatever its exit code."""
         if not self._defined:
             self._shell.define(self._library)
             self._defined = True  # later calls queue behind this one, and a new shell starts with the library
@@ -300,30 +304,30 @@ class FileCalls:
         return await self._shell.request(lambda number: f"{prefix}hx_call {number} {quoted}\n", timeout=CALL_TIMEOUT)
 
     def checked(self, path: str, reply: ShellReply) -> ShellReply:
-        """The reply, when it is a success."""
+        """Return the reply if it is a success, otherwise raise the matching FileError."""
         if reply.exit_code != 0:
             raise file_error(path, reply.exit_code, reply.stderr, self.transport.target)
         return reply
 
     @contextmanager
     def understanding(self, path: str, data: bytes) -> Iterator[None]:
-        """Read an answer of the library inside this: what is none is told as that.
+        """Convert parse errors of an answer inside the context to FileError.
 
         Raises:
-            FileError: it is not what ``stat``, ``find`` or another program that was asked would write.
+            FileError: the answer is not valid output of ``stat``, ``find`` or the other programs.
         """
         try:
             yield
         except (ValueError, IndexError, OverflowError) as error:
             answer = ascii(data[:MAX_SHOWN_ANSWER].decode("utf-8", "replace"))
             raise FileError(
-                f"{display_path(path)}: the answer of the target cannot be read: {answer}",
+                f"{display_path(path)}: invalid answer of the target: {answer}",
                 target=self.transport.target,
-                hint="look at which programs stat, find and readlink are in the PATH of the target's shell",
+                hint="check which programs stat, find and readlink are first in the PATH of the target's shell",
             ) from error
 
     async def scheme(self) -> Scheme:
-        """How this target computes versions."""
+        """Return how this target computes versions."""
         if self._scheme is None:
             reply = await self.attempt("hxf_reply")
             with self.understanding(self.home, reply.stdout):
@@ -331,11 +335,11 @@ class FileCalls:
         return self._scheme
 
     async def open_script(self, script: str) -> Process | None:
-        """A process of its own that runs a script with the library; None when there is no channel for it."""
+        """Start a separate process for a script with the library; return None if no channel is available."""
         return await self.open_argv(shell_library.standalone(self._library, script))
 
     async def open_argv(self, argv: Sequence[str]) -> Process | None:
-        """A process of its own; None when there is no channel for it, so that the held shell must do."""
+        """Start a separate process; return None if no channel is available."""
         if self.transport.max_channels == 1:
             return None
         try:
@@ -345,19 +349,19 @@ class FileCalls:
 
 
 def check_path(path: str, target: object) -> None:
-    """Refuse what cannot be a path.
+    """Reject an invalid path.
 
     Raises:
-        ValueError: it holds a NUL.
-        FileNotFound: it is empty.
+        ValueError: the path contains a NUL byte.
+        FileNotFound: the path is empty.
     """
     if "\0" in path:
-        raise ValueError(f"{path!r}: a path cannot hold a NUL")
+        raise ValueError(f"{path!r}: a path cannot contain a NUL byte")
     if not path:
-        raise FileNotFound("the path is empty", target=target, hint="name a file")
+        raise FileNotFound("the path is empty", target=target, hint="pass the path of a file")
 
 
-# -- Replies of the shell library, turned into values. Pure.
+# -- Parsers of the shell library's replies. Pure.
 
 
 _TYPES: dict[int, FileType] = {0x8: "file", 0x4: "dir", 0xA: "link"}
@@ -367,7 +371,7 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 
 
 MAX_RECORD_BYTES = 64 << 10
-"""Bytes of one entry, more than any path has."""
+"""Bytes of one entry; longer than any path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,13 +387,13 @@ class StatLine:
 
 
 def fields_of(data: bytes, count: int) -> tuple[list[str], bytes]:
-    """The first ``count`` NUL-terminated fields as text, and the bytes after them."""
+    """Return the first ``count`` NUL-terminated fields as text, and the bytes after them."""
     *fields, rest = data.split(b"\0", count)
     return [field.decode("utf-8", "surrogateescape") for field in fields], rest
 
 
 def parse_stat(line: str, now: float | None = None) -> StatLine:
-    """Read ``TYPE PERMISSIONS SIZE UID GID MTIME``: the mode in hexadecimal, the permissions in octal."""
+    """Parse ``TYPE PERMISSIONS SIZE UID GID MTIME``: the mode in hexadecimal, the permissions in octal."""
     raw, bits, size, uid, gid, mtime = line.split()
     return StatLine(
         _type_of(raw), int(bits, 8) & 0o7777, int(size), int(uid), int(gid), _parse_time(mtime, now or time.time())
@@ -401,7 +405,7 @@ def _type_of(raw: str) -> FileType:
 
 
 def _parse_time(text: str, now: float) -> float:
-    """Seconds, or the date of ``ls -l`` in UTC (``Nov_21_22:12``, within the last months, or ``Nov_21_2024``)."""
+    """Parse seconds, or the date of ``ls -l`` in UTC (``Nov_21_22:12`` for recent months, or ``Nov_21_2024``)."""
     if "_" not in text:
         return float(text)
     month, day, rest = text.split("_")
@@ -415,9 +419,9 @@ def _parse_time(text: str, now: float) -> float:
 
 
 class EntryParser:
-    """Reads the records of ``hxf_entry``: each is an unguessable mark, then ``TYPE SIZE NAME`` and a newline.
+    """A parser of ``hxf_entry`` records: an unguessable mark, then ``TYPE SIZE NAME`` and a newline.
 
-    Anything else raises ``ValueError``: another program than the usual one wrote it.
+    Anything else raises ``ValueError``, as an unexpected program wrote it.
     """
 
     def __init__(self, mark: str) -> None:
@@ -426,21 +430,21 @@ class EntryParser:
         self._started = False
 
     def feed(self, data: bytes) -> list[DirEntry]:
-        """The entries that are whole now; the last one is whole only when the next begins."""
+        """Add data and return the completed entries; an entry is complete only when the next one starts."""
         *whole, self._buffer = (self._buffer + data).split(self._mark)
         if whole and not self._started:
             self._started, before = True, whole.pop(0)
             if before:
-                raise ValueError("something stands before the first entry")
+                raise ValueError("unexpected text before the first entry")
         if len(self._buffer) > MAX_RECORD_BYTES:
             raise ValueError("an entry is longer than any name")
         return [_parse_entry(record) for record in whole]
 
     def finish(self) -> list[DirEntry]:
-        """The last entry, once there is no more data."""
+        """Return the last entry, at the end of the data."""
         record, self._buffer = self._buffer, b""
         if record and not self._started:
-            raise ValueError("something stands before the first entry")
+            raise ValueError("unexpected text before the first entry")
         return [_parse_entry(record)] if record else []
 
 
@@ -452,6 +456,6 @@ def _parse_entry(record: bytes) -> DirEntry:
 
 
 def tolerable(stderr: bytes) -> bool:
-    """True when a search complained only about what it may not enter, or about what vanished meanwhile."""
+    """Return True if a search reported only inaccessible directories, or files that were deleted meanwhile."""
     lines = stderr.decode("utf-8", "replace").lower().splitlines()
     return all(any(words in line for words in _HARMLESS) for line in lines)

@@ -1,4 +1,4 @@
-"""Reading and writing the content of files."""
+"""Read and write the content of files."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ __all__ = [
 ]
 
 
-# -- Reading files: small ones in the reply of one call, large ones through a process of their own.
+# -- Reading: small files in the reply of one call, large ones through a separate process.
 
 
 CAT = '[ -f "$1" ] || exit 70; if [ "$2" = 0 ]; then exec cat "$1"; else exec tail -c "+$(($2 + 1))" "$1"; fi'
 
 ROOM_LIMIT = 1 << 30
-"""Most bytes that are set aside for a file on the word of its size alone."""
+"""Maximum bytes that are preallocated for a file by its reported size."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenReply:
-    """The first answer about a file: what it is, and its content when that was small (``data``, else None)."""
+    """The first reply about a file: its metadata, and its content if that is small (``data``, else None)."""
 
     scheme: Scheme
     stat: StatLine
@@ -92,7 +92,7 @@ async def read_file(
 async def open_file(
     calls: FileCalls, path: str, offset: int = 0, limit: int | None = None, inline: int = INLINE_READ
 ) -> OpenReply:
-    """Ask for a file; the answer holds its content when that is at most ``inline`` bytes."""
+    """Query a file; the reply contains its content if that has at most ``inline`` bytes."""
     script = call("hxf_read", path, offset, "" if limit is None else limit, inline)
     reply = await calls.run(path, script)
     with calls.understanding(path, reply.stdout):
@@ -107,7 +107,7 @@ async def open_file(
 async def _read_unsized(
     calls: FileCalls, path: str, opened: OpenReply, offset: int, limit: int | None, progress: Progress | None
 ) -> FileContent:
-    """A file that says it is empty: an empty one, or one of ``/proc``, whose size only its end tells."""
+    """Read a file of size 0: an empty one, or one of ``/proc``, whose size is unknown in advance."""
     data = opened.data
     if data is None:
         data = await _collect(calls, path, opened, 0, None, progress, None)
@@ -137,7 +137,7 @@ async def _collect(
 
 
 def _room(length: int | None) -> io.BytesIO:
-    """A buffer that has its size from the start: one that grows leaves holes of half that size in the heap."""
+    """Return a preallocated buffer; a growing one would fragment the heap."""
     buffer = io.BytesIO()
     if length:
         buffer.seek(min(length, ROOM_LIMIT) - 1)
@@ -155,7 +155,7 @@ async def copy_content(
     sink: Sink,
     progress: Progress | None,
 ) -> int:
-    """Stream ``length`` bytes (None: all) from ``offset`` to ``sink``; returns how many there were."""
+    """Stream ``length`` bytes (None: all) from ``offset`` to ``sink``, and return their count."""
     done = 0
 
     async def count(data: bytes) -> None:
@@ -175,7 +175,7 @@ async def copy_content(
 
 
 async def _pieces(calls: FileCalls, path: str, real: str, offset: int, length: int | None) -> AsyncIterator[bytes]:
-    """The same through the held shell, one round trip per piece, for a target that gives no second channel."""
+    """Yield content through the persistent shell, one round trip per piece, without a second channel."""
     first = None
     end = None if length is None else offset + length
     while end is None or offset < end:
@@ -196,28 +196,28 @@ async def _pieces(calls: FileCalls, path: str, real: str, offset: int, length: i
         yield data
 
 
-# -- Writing files: small contents inside the script that commits them, large ones through a process of their own.
+# -- Writing: small contents inside the script that commits them, large ones through a separate process.
 
 
 INLINE_WRITE = 12 << 10
-"""How long an encoded content may be to go inside the script; some shells read scripts byte by byte."""
+"""Bytes of encoded content that may go inside the script; some shells read scripts byte by byte."""
 PIECE = 64 << 10
 UNSTAGE_TIMEOUT = 10.0
 KILLED = 128
-"""Exit codes from this one on are a signal's."""
+"""Exit codes from this one on mean death by a signal."""
 SWEEP_EVERY = 3600.0
 _BLOCK = 256 << 10
 _HASHED = 16 << 20
 LARGE = 16 << 20
 
-# The content is the standard input of the whole program, so that it is copied once.
+# The content is the standard input of the program itself, so that it is copied only once.
 FROM_STDIN = """
 hxf_receive() { (umask 077; set -C; exec cat >"$stage"); }
 hxf_into() { hxf_receive; }
 """
-# The disk writes while the content is still coming, so that the fsync at the end has little left to wait for. A file
-# that is opened for reading is not made again when it has gone meanwhile; fsync needs no more. It is killed: a shell's
-# child has the traps of its parent for a moment, and forgets any other signal that comes then.
+# Writes to disk while the content is still arriving, so that the final fsync is short. The file is opened for reading,
+# which is enough for fsync, so that it is not recreated if it was removed meanwhile. It ends by KILL: a shell's child
+# briefly has the traps of its parent, and drops any other signal that arrives then.
 FLUSHED = """
 hxf_flush() {
   while { sleep 0.1 || sleep 1; } && kill -0 $$ && [ -f "$stage" ]; do dd if=/dev/null conv=fsync 1<"$stage"; done
@@ -246,18 +246,18 @@ class WriteRequest:
 
     @property
     def expectation(self) -> str:
-        """The word that the library understands."""
+        """The library's argument for the expected version."""
         if isinstance(self.expect, AnyVersion):
             return "any"
         return "none" if self.expect is None else f"={self.expect}"
 
     @property
     def prefix(self) -> str:
-        """Shell text that goes before each call."""
+        """Shell code to put before each call."""
         return "hxf_force=1\n" if self.force else ""
 
     def script(self, stage: str, how: str, sha256: str, cksum: str, *, sweep: bool) -> str:
-        """The call that stages (unless that was done), compares and renames."""
+        """Return the call that stages (unless already done), compares and renames."""
         permissions = "" if self.permissions is None else f"{self.permissions:04o}"
         return self.prefix + call(
             "hxf_write", self.path, self.mode, self.expectation, int(self.parents), permissions, stage, self.size,
@@ -266,14 +266,14 @@ class WriteRequest:
 
 
 class FileWriter:
-    """Writes files on one target."""
+    """A writer of files on one target."""
 
     def __init__(self, calls: FileCalls) -> None:
         self._calls = calls
         self._swept: dict[str, float] = {}
 
     async def write(self, request: WriteRequest, content: bytes, progress: Progress | None) -> WriteResult:
-        """Write a content that is in memory."""
+        """Write content from memory."""
         check_path(request.path, self._calls.transport.target)
         if len(content) <= INLINE_WRITE and len(encoded := encode_inline(content)) <= INLINE_WRITE:
             result = await self._write_inline(request, content, encoded)
@@ -289,7 +289,7 @@ class FileWriter:
         return _result(reply, request.size, hasher.version())
 
     async def hasher(self) -> Hasher:
-        """A hasher for versions as this target computes them."""
+        """Return a hasher for this target's version scheme."""
         return Hasher(await self._calls.scheme())
 
     async def _write_inline(self, request: WriteRequest, content: bytes, encoded: str) -> WriteResult:
@@ -301,9 +301,9 @@ class FileWriter:
     async def stream(
         self, request: WriteRequest, chunks: AsyncIterator[bytes], hasher: Hasher, progress: Progress | None
     ) -> WriteResult:
-        """Write a content of ``request.size`` bytes that comes in pieces. Fewer bytes than that change nothing.
+        """Write ``request.size`` bytes that arrive in pieces; fewer bytes change nothing.
 
-        Who makes the pieces gives them to ``hasher`` too.
+        The producer of the pieces also passes them to ``hasher``.
         """
         check_path(request.path, self._calls.transport.target)
         reply = await self._send(request, chunks, progress)
@@ -322,14 +322,14 @@ class FileWriter:
             reply = await feed(process, counted)
             ended = reply.exit_code < KILLED
         finally:
-            if not ended and self._calls.connected:  # a program whose link is lost tidies up itself
+            if not ended and self._calls.connected:  # after a lost connection the program cleans up itself
                 await self._unstage(request, stage)
         return self._calls.checked(request.path, reply)
 
     async def _stream_through_shell(
         self, request: WriteRequest, stage: str, chunks: AsyncIterator[bytes], script: str
     ) -> ShellReply:
-        """The same through the held shell, one round trip per piece, for a target that gives no second channel."""
+        """Write through the persistent shell, one round trip per piece, without a second channel."""
         begin = request.prefix + call(
             "hxf_chunk", request.path, request.mode, request.expectation, int(request.parents), stage
         )
@@ -347,15 +347,15 @@ class FileWriter:
             raise
 
     async def _unstage(self, request: WriteRequest, stage: str, made: int = 0) -> None:
-        """Remove what a program left that was killed: on a busy target the time before that is too short to tidy up.
+        """Remove the staged file of a killed program, which may not have had the time to clean up.
 
-        ``made`` directories were made for the file.
+        ``made`` directories were created for the file.
         """
         with anyio.move_on_after(UNSTAGE_TIMEOUT, shield=True), suppress(HarnessError):
             await self._calls.attempt(call("hxf_unstage", request.path, stage, made))
 
     def _sweep(self, path: str) -> bool:
-        """Whether to look for old leftovers: at the first write in a directory, and then once an hour."""
+        """Return whether to search for old hidden files: at the first write in a directory, then hourly."""
         directory, now = path.rpartition("/")[0], monotonic()
         due = now - self._swept.get(directory, -SWEEP_EVERY) >= SWEEP_EVERY
         if due:
@@ -365,7 +365,7 @@ class FileWriter:
 
 
 async def slices(content: bytes) -> AsyncIterator[bytes]:
-    """A content in memory, in pieces."""
+    """Yield a content in memory in pieces."""
     for start in range(0, len(content), _BLOCK):
         yield content[start : start + _BLOCK]
 

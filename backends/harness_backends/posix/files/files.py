@@ -1,12 +1,12 @@
-"""Files on the target over any transport, with nothing but POSIX tools.
+"""Files on the target over any transport, with POSIX tools only.
 
-Small operations are one round trip of the held shell; large contents go through a process of their own, and through the
-held shell in pieces where the target gives no second channel. What can be known about atomicity:
+Small operations take one round trip of the persistent shell; large contents go through a separate process, or through
+the persistent shell in pieces where the target allows no second channel. Guarantees about atomicity:
 
-* ``write`` (overwrite, create) stages a hidden file beside the real one and renames it: a reader sees the old content
+* ``write`` (overwrite, create) stages a hidden file next to the real one and renames it: a reader sees the old content
   or the new. ``append`` writes at the end of the file itself (``O_APPEND``): a full disk may leave a part of it.
-* ``expect`` is compared under a lock that every harness takes, so that of two writers who expect the same version one
-  wins. A program that is not harness does not know the lock.
+* ``expect`` is compared under a lock that every harness process takes, so that one of two writers that expect the same
+  version wins. Other programs do not know the lock.
 * A replaced file keeps its permissions, and its owner where the target's user may set it, and where ``cp`` is GNU's its
   access control list, label and extended attributes; other hard links to the old file keep the old content.
 """
@@ -29,7 +29,7 @@ from .transfer import collect
 __all__ = ["PosixFiles"]
 
 SMALL_TREE = 500
-"""A tree with fewer entries is removed by the held shell, a larger one by a process of its own."""
+"""A tree with fewer entries is removed by the persistent shell, a larger one by a separate process."""
 
 
 class PosixFiles(Files):
@@ -43,7 +43,7 @@ class PosixFiles(Files):
     async def read(
         self, path: str, offset: int = 0, limit: int | None = None, progress: Progress | None = None
     ) -> FileContent:
-        """Read a file, or ``limit`` bytes from byte ``offset``. Pipes and devices are refused.
+        """Read a file, or ``limit`` bytes from byte ``offset``. Pipes and devices are rejected.
 
         The version of a file beyond 64 MiB that was not read whole is its stamp (``stat:``), which every change to the
         file changes; otherwise it is the hash of the whole content.
@@ -62,14 +62,14 @@ class PosixFiles(Files):
         *,
         force: bool = False,
     ) -> WriteResult:
-        """Write a file; see this module about what is atomic. The result's version is that of the whole file."""
+        """Write a file, atomically as described in :mod:`.files`; the result has the version of the whole file."""
         if mode not in ("overwrite", "create", "append"):
             raise ValueError(f"mode {mode!r}: use overwrite, create or append")
         request = WriteRequest(path, len(content), mode, expect, parents, permissions, force)
         return await self._writer.write(request, content, progress)
 
     async def stat(self, path: str, *, follow: bool = True) -> FileStat:
-        """One file's metadata; ``path`` of the result has no links in it (but for the last with ``follow=False``)."""
+        """Return a file's metadata; its ``path`` contains no links (except the last part with ``follow=False``)."""
         reply = await self._calls.run(path, call("hxf_status", path, int(follow)))
         with self._calls.understanding(path, reply.stdout):
             (_, line, real, link), _ = fields_of(reply.stdout, 4)
@@ -78,11 +78,11 @@ class PosixFiles(Files):
         return FileStat(real, stat.type, stat.size, stat.mode, stat.uid, stat.gid, stat.mtime, target)
 
     async def list_dir(self, path: str) -> list[DirEntry]:
-        """The names in a directory, sorted; a link is listed as a link."""
+        """Return the entries of a directory, sorted; a link is listed as a link."""
         return await list_entries(self._calls, path)
 
     async def walk(self, path: str, *, max_entries: int = 100_000) -> list[DirEntry]:
-        """Everything below a directory. A directory that may not be entered is listed without its content.
+        """Return all entries below a directory; a directory that cannot be entered is listed without its content.
 
         Raises:
             FileError: there are more than ``max_entries``; nothing is returned then.
@@ -90,16 +90,16 @@ class PosixFiles(Files):
         return await search(self._calls, Search(path, "search"), max_entries)
 
     async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
-        """Paths that match, relative to ``root`` when the pattern is; see :mod:`.search` for the rules.
+        """Return matching paths, relative to ``root`` if the pattern is relative; see :mod:`.search` for the rules.
 
         Raises:
             FileError: more than ``max_entries`` match; nothing is returned then.
-            ValueError: the pattern is empty, or has ``..`` behind a wildcard.
+            ValueError: the pattern is empty, or has ``..`` after a wildcard.
         """
         return await glob_paths(self._calls, pattern, root, max_entries)
 
     async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:
-        """Make a directory. The default mode follows the target's umask; another one is set exactly."""
+        """Create a directory; the default mode follows the target's umask, another one is set exactly."""
         exact = "" if mode == 0o777 else f"{mode:04o}"
         await self._calls.run(path, call("hxf_mkdir", path, int(parents), int(exist_ok), exact))
 
@@ -107,7 +107,7 @@ class PosixFiles(Files):
         """Remove a file, a link (never what it points to), an empty directory, or with ``recursive`` a tree.
 
         Raises:
-            PermissionDenied: also for the root, the home directory and what is above it.
+            PermissionDenied: also for the root directory, the home directory and its parents.
         """
         self._refuse_nameless(path)
         reply = await self._calls.attempt(call("hxf_remove", path, int(recursive), SMALL_TREE))

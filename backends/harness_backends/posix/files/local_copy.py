@@ -1,7 +1,7 @@
-"""Files of this machine, replaced atomically. Blocking calls run in threads.
+"""Atomic replacement of files on this machine; blocking calls run in threads.
 
-The hidden file that a killed harness leaves behind is removed by a later one that replaces a file in that directory,
-once it is a day old, as the shell library does it (:mod:`.shell_library`).
+The hidden file of a killed harness process is removed once it is a day old, when a later process replaces a file in
+that directory; the shell library does the same (:mod:`.shell_library`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ReadOnlyError(PermissionError):
 
 
 class AtomicFile:
-    """A hidden file that takes a path's place when :meth:`commit` is called."""
+    """A hidden file that replaces a path when :meth:`commit` is called."""
 
     def __init__(self, path: str, *, force: bool = False) -> None:
         self.path = path
@@ -54,14 +54,14 @@ class AtomicFile:
         self._held = 0
 
     async def write(self, data: bytes) -> None:
-        """Add data. Small pieces are written together, as each visit to a thread costs more than its copy."""
+        """Add data; small pieces are joined, as a thread switch costs more than the copy."""
         self._pieces.append(data)
         self._held += len(data)
         if self._held >= BLOCK:
             await anyio.to_thread.run_sync(self._flush)
 
     async def commit(self, mode: int) -> None:
-        """Take the path's place, with these permissions."""
+        """Replace the path, with these permissions."""
         await anyio.to_thread.run_sync(self._commit, mode)
 
     def _flush(self) -> None:
@@ -100,7 +100,7 @@ def _is_leftover(status: os.stat_result) -> bool:
 
 
 def _is_read_only(path: Path) -> bool:
-    """Whether the owner of a file does not want it written, although it could be replaced."""
+    """Return whether a file is read-only, although it could be replaced."""
     if not path.is_file() or not os.access(path.parent, os.W_OK):
         return False
     return not os.access(path, os.W_OK) or not path.stat().st_mode & 0o222
@@ -108,10 +108,10 @@ def _is_read_only(path: Path) -> bool:
 
 @asynccontextmanager
 async def replace_local(path: str, *, force: bool = False) -> AsyncIterator[AtomicFile]:
-    """A replacement for a file of this machine; nothing has changed unless it was committed.
+    """Provide a replacement for a file of this machine, which changes nothing unless it is committed.
 
     Args:
-        force: replace a file that its owner made read-only, too.
+        force: also replace a read-only file.
 
     Raises:
         FileError: the file or its directory cannot be written.

@@ -1,4 +1,4 @@
-"""Trees and patterns: listing below a directory, and finding names."""
+"""Directory trees and glob patterns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 # -- Glob patterns as ``glob.glob(recursive=True)`` reads them: as an expression and a plan for the target. Pure.
 #
 # ``*``, ``?`` and ``[...]`` stay within one name; ``**`` as a whole component is any number of directories. A name
-# that begins with a dot matches only a component that begins with a dot. A pattern with ``**`` follows no links;
+# that starts with a dot matches only a component that starts with a dot. A pattern with ``**`` follows no links;
 # any other one does, as a shell would.
 
 
@@ -40,11 +40,11 @@ _PRESENT = r"(?=[^/])"
 
 @dataclass(frozen=True, slots=True)
 class GlobPlan:
-    """How to answer one pattern: look below ``prefix`` and keep what ``expression`` matches.
+    """The plan for one pattern: search below ``prefix`` and keep what ``expression`` matches.
 
-    ``prefix`` is the literal beginning, with its ``/``. ``expression`` is None for a pattern without magic.
-    ``expansion`` is a pattern that a shell expands to at least what matches, None when only a search of everything
-    below will do; ``hidden`` tells whether that search must look at names that begin with a dot.
+    ``prefix`` is the literal start, with its ``/``. ``expression`` is None for a pattern without wildcards.
+    ``expansion`` is a pattern that a shell expands to a superset of the matches, None if the whole tree must be
+    searched; ``hidden`` says whether that search must include names that start with a dot.
     """
 
     prefix: str
@@ -62,11 +62,11 @@ class GlobPlan:
 
     @property
     def includes_prefix(self) -> bool:
-        """True when the literal beginning is itself a result, as ``a/`` is of ``a/**``."""
+        """True if the literal prefix is itself a result, as ``a/`` is of ``a/**``."""
         return bool(self.prefix and self.expression and self.expression.fullmatch(""))
 
     def match(self, entry: DirEntry) -> list[str]:
-        """The results that one entry gives: usually none or its path."""
+        """Return the results of one entry: usually none or its path."""
         assert self.expression is not None
         found = []
         if not self.directories_only and self.expression.fullmatch(entry.name):
@@ -77,10 +77,10 @@ class GlobPlan:
 
 
 def plan_glob(pattern: str) -> GlobPlan:
-    """Read a pattern.
+    """Parse a pattern.
 
     Raises:
-        ValueError: it is empty, or has ``..`` behind a wildcard.
+        ValueError: the pattern is empty, or has ``..`` after a wildcard.
     """
     if not pattern:
         raise ValueError("the glob pattern is empty")
@@ -135,7 +135,7 @@ def _component(part: str) -> str:
 
 
 def _class_end(part: str, start: int) -> int:
-    """The index of the ``]`` that closes a class, or 0."""
+    """Return the index of the ``]`` that closes a class, or 0."""
     if part[start] != "[":
         return 0
     body = start + 1
@@ -166,10 +166,10 @@ def _ranges(body: str) -> list[str]:
     return found
 
 
-# -- Looking at directories: one search program on the target; what is found is parsed and matched here.
+# -- Directory searches: one search program on the target, whose output is parsed and matched here.
 #
-# The answer to a small search comes in one round trip of the held shell. A search that finds more than that shell
-# should carry is done again in a process of its own, where it can be stopped at any time.
+# A small search takes one round trip of the persistent shell. A search with a larger result is repeated in a separate
+# process, where it can be stopped at any time.
 
 
 MAX_LISTED = 1_000_000
@@ -184,7 +184,7 @@ class Search:
     pattern: str = ""
 
     def script(self, mark: str, cap: int) -> str:
-        """The call, with at most ``cap`` bytes of answer (0: any)."""
+        """Return the call, with at most ``cap`` bytes of answer (0: unlimited)."""
         return call("hxf_tree", self.path, self.shape, mark, cap, self.pattern)
 
 
@@ -193,7 +193,7 @@ class _TooMany(Exception):
 
 
 class _SearchResults:
-    """What a search has found so far: ``choose`` makes results of an entry."""
+    """The results of a search so far; ``choose`` converts an entry to results."""
 
     def __init__(self, mark: str, choose: Callable[[DirEntry], list[DirEntry]], maximum: int) -> None:
         self.results: list[DirEntry] = []
@@ -218,7 +218,7 @@ class _SearchResults:
 async def search(
     calls: FileCalls, wanted: Search, maximum: int, choose: Callable[[DirEntry], list[DirEntry]] = lambda entry: [entry]
 ) -> list[DirEntry]:
-    """Run a search; results are sorted by name.
+    """Run a search, and return its results sorted by name.
 
     Raises:
         FileError: more than ``maximum`` results; or the matching error of the directory.
@@ -260,18 +260,18 @@ async def _whole(calls: FileCalls, wanted: Search, kept: _SearchResults, reply: 
 
 
 def _check(calls: FileCalls, path: str, reply: ShellReply) -> None:
-    """Searches leave out what they may not enter; any other complaint is an error."""
+    """Raise an error, except for directories that the search cannot enter."""
     if reply.exit_code >= 70 or not tolerable(reply.stderr):
         raise file_error(path, reply.exit_code, reply.stderr, calls.transport.target)
 
 
 async def list_entries(calls: FileCalls, path: str) -> list[DirEntry]:
-    """The names in a directory."""
+    """Return the entries of a directory."""
     return await search(calls, Search(path, "list"), MAX_LISTED)
 
 
 async def glob_paths(calls: FileCalls, pattern: str, root: str, maximum: int) -> list[str]:
-    """The paths that match a pattern below ``root``, or anywhere when the pattern is absolute or begins with ``~``."""
+    """Return the paths that match a pattern below ``root``, or anywhere for an absolute or ``~`` pattern."""
     plan = plan_glob(pattern)
     if plan.expression is None:
         return [pattern] if await _exists(calls, _join(root, pattern)) else []

@@ -1,4 +1,4 @@
-"""The file library: shell functions that read and write files on the target. Shell text, pure."""
+"""The shell library: functions that read and write files on the target. Pure."""
 
 from __future__ import annotations
 
@@ -18,37 +18,33 @@ __all__ = [
 
 # -- The writing part of the shell library.
 #
-# A write stages its content in a hidden file beside the real one, proves that all of it arrived, and then, under a
-# lock on the directory, compares what is there with what the caller expects and renames. Whatever stops it removes
-# the hidden file; what a kill leaves behind is removed by a later write in that directory once it is a day old.
-# Who stops it closes its input and then sends a signal, which may come while the hidden file is being removed: nothing
-# ends that then, neither the shell, which may not have begun with it, nor its ``rm``.
+# A write stages its content in a hidden file next to the real one, checks that it is complete, and then, under a lock
+# on the directory, compares the current version with the expected one and renames. If it is stopped, it removes the
+# hidden file; after a kill, a later write in that directory removes it once it is a day old. To stop it, its input is
+# closed and then a signal is sent, which must not interrupt the removal: neither the shell nor its ``rm``.
 #
-# The lock is a directory ``.hx-lock``: every target can make one, so that harnesses with different tools at hand,
-# in a container and outside it for example, exclude each other. It is held for a few milliseconds (a large file is
-# hashed before, and only its stamp is compared under the lock) and counts as left behind after a minute. That it
-# cannot be made is believed when it failed five times with no lock to be seen: once, others took it and left it.
-# Only who appends to a file in a directory that they may not write to cannot make one; ``flock`` on the directory
-# is the best that is left.
+# The lock is a directory ``.hx-lock``: every target can create one, so that harness processes with different tools,
+# e.g. inside and outside of a container, exclude each other. It is held for a few milliseconds (a large file is hashed
+# before, and only its stamp is compared under the lock) and is stale after a minute. It counts as impossible to create
+# after five failures without an existing lock, as one failure may be due to a lock that was just released. For an
+# append in a directory that is not writable, ``flock`` on the directory is used instead.
 #
-# A file that its owner made read-only is not written without ``hxf_force``, although a rename, or root, could: as
-# ``cp`` and editors refuse it. Forced, it keeps its permissions; what is appended to one that cannot be opened for
-# writing goes into a copy that takes its place. Where the directory takes no new file either, what follows says
-# why.
+# A read-only file is not written without ``hxf_force``, although a rename, or root, could do so: ``cp`` and editors
+# refuse it too. Forced, it keeps its permissions; an append to a file that cannot be opened for writing goes into a
+# copy that replaces it. If the directory is not writable either, a later step reports the reason.
 #
-# The new file shall differ from the old one in its content alone. Permissions, the access control list (the group's
-# bits of a file that has one are its mask), the security label and other extended attributes are taken over by
-# ``cp`` of GNU, which lists and labels go with, in one process; before 8.20 it may empty the file, and is not used.
-# Without it the bits are kept, and a list that ``ls`` shows is an error where GNU's tools, too old, show it. What
-# ``cp`` may not set:
+# The new file must differ from the old one only in its content. GNU ``cp`` copies permissions, the access control list
+# (whose mask appears as the group's bits), the security label and other extended attributes in one process; before 8.20
+# it may empty the file, and is not used. Without it only the permission bits are kept, and an access control list that
+# the old ``ls`` of GNU shows is an error. What ``cp`` cannot set:
 #
-# * Capabilities and the signature of IMA belong to the old content. The kernel takes the first away with any write.
-# * A file system that takes no attributes (*not supported*; so are labels where one is given to the whole mount, as
-#   in containers) has none to lose. The label is compared, all the same: a file with another one can lock people out.
-#   Where new files get no label SELinux is off, and that of the old one, from other times, means nothing.
+# * Capabilities and the IMA signature belong to the old content. The kernel removes capabilities with any write.
+# * A file system without attributes (*not supported*; also labels if the whole mount has one, as in containers) has
+#   none to lose. The label is still compared, as a wrong one can block access. If new files get no label, SELinux is
+#   off, and the old file's label is meaningless.
 # * Anything else, ``user.*`` above all, stops the write.
 #
-# A new file has the list that its directory gives to new files, and then no umask counts.
+# A new file gets its directory's default access control list, to which the umask does not apply.
 
 
 STAGE_PREFIX = ".hx-tmp-"
@@ -351,23 +347,23 @@ hxf_sweep() {
 """
 
 
-# -- The shell side of :mod:`.files`: one library of POSIX functions, and the calls into it. Pure text, no I/O.
+# -- The shell side of :mod:`.files`: a library of POSIX shell functions, and the calls into it. Pure.
 #
-# Every function runs in a subshell of its own, so its variables need no cleaning up. ``file`` is the absolute path
-# in hand, ``real`` the path without links, ``dir`` and ``base`` its two parts; ``slash`` is set when the caller
-# wrote a ``/`` at the end. A refusal is an exit code (:class:`Refusal`) found by testing the file, so no program's
-# wording decides; exit code 1 leaves the reason to the program that failed, on standard error, in locale C.
+# Every function runs in its own subshell, so its variables need no cleanup. ``file`` is the absolute path, ``real`` the
+# path without links, ``dir`` and ``base`` its two parts; ``slash`` is set if the caller's path ends with ``/``. A
+# refusal is an exit code (:class:`Refusal`) that is found by testing the file, not by a program's message; for exit
+# code 1 the failed program's message on standard error, in locale C, gives the reason.
 
 
 INLINE_READ = 256 << 10
-"""Up to this size a file's content comes back in the reply of the held shell."""
+"""Bytes: up to this size, a file's content is part of the persistent shell's reply."""
 HASH_LIMIT = 64 << 20
-"""Above this size the version of a file that was not read whole is its stamp (inode, size, times), not its hash."""
+"""Bytes: above this size, the version of a partly read file is its stamp (inode, size, times), not its hash."""
 LOCK_NAME = ".hx-lock"
 
 
 class Refusal(IntEnum):
-    """Exit codes with which the library refuses."""
+    """Exit codes of the library's refusals."""
 
     MISSING = 70
     DENIED = 71
@@ -473,7 +469,7 @@ hxf_protect() {
 }
 """
 
-# hxf_first and hxf_hex read one line of a program that may be another one: one that floods is ended by that.
+# hxf_first and hxf_hex read one line of a program; a program that floods its output is ended by that.
 PROBE_LIBRARY = r"""
 hxf_has() { command -v "$1" >/dev/null 2>&1; }
 hxf_hex() { IFS= read -r first && case $first in *[!0-9a-f]*) return 1 ;; esac; }
@@ -680,17 +676,17 @@ LIBRARY = PATH_LIBRARY + PROBE_LIBRARY + READ_LIBRARY + CHANGE_LIBRARY + WRITE_L
 
 
 def library(home: str) -> str:
-    """The whole library, for a shell whose environment may lack HOME."""
+    """Return the whole library, for a shell whose environment may lack HOME."""
     return f"hxf_home=${{HOME:-{shlex.quote(home or '/')}}}\nhxf_hash_limit={HASH_LIMIT}\n{LIBRARY}"
 
 
 def call(function: str, *words: str | int) -> str:
-    """One call of a library function, each argument quoted."""
+    """Return a call of a library function, with quoted arguments."""
     return " ".join([function, *(shlex.quote(str(word)) for word in words)])
 
 
 def standalone(functions: str, script: str) -> list[str]:
-    """A program that runs a script with a library in a process of its own."""
+    """Return the argv that runs a script with a library in a separate process."""
     return ["sh", "-c", f"LC_ALL=C; export LC_ALL\n{functions}\n{script}"]
 
 
@@ -703,7 +699,7 @@ _LINE = 1 << 14
 
 
 def encode_inline(content: bytes) -> str:
-    """A shell function ``hxf_data`` that writes ``content``; in lines, as some shells start a program for printf."""
+    """Return a shell function ``hxf_data`` that writes ``content``, in lines as some shells fork for printf."""
     lines = []
     for start in range(0, len(content), _LINE):
         escaped = "".join(map(_ESCAPES.__getitem__, content[start : start + _LINE]))

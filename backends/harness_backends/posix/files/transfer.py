@@ -1,4 +1,4 @@
-"""Moving bulk data through a process of its own: both streams drained, memory bounded, early ends understood."""
+"""Bulk data transfer through a separate process, with bounded memory."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Sink = Callable[[bytes], Awaitable[None]]
 
 
 async def feed(process: Process, chunks: AsyncIterator[bytes]) -> ShellReply:
-    """Send chunks to a program and return what it answered. It may end early: the rest is then not sent.
+    """Send chunks to a program and return its reply; if it exits early, the rest is not sent.
 
-    An exception from ``chunks`` is passed on, after the program was ended.
+    An exception from ``chunks`` is raised again, after the program was terminated.
     """
     async with process, _draining(process, answer=True) as streams:
         try:
@@ -39,7 +39,7 @@ async def feed(process: Process, chunks: AsyncIterator[bytes]) -> ShellReply:
 
 
 async def drain(process: Process, sink: Sink, limit: int | None = None) -> ShellReply:
-    """Give a program's output to ``sink``; with ``limit`` stop after that many bytes, which counts as success."""
+    """Pass a program's output to ``sink``; with ``limit``, stop after that many bytes, which counts as success."""
     async with process, _draining(process, answer=False) as streams:
         left = limit
         while left != 0 and (data := await process.receive(CHUNK)):
@@ -54,7 +54,7 @@ async def drain(process: Process, sink: Sink, limit: int | None = None) -> Shell
 
 
 class _StreamDrainer:
-    """Reads the streams that the caller does not read itself, so that the program never waits for us."""
+    """A reader of the streams that the caller does not read itself, so that the program never blocks on them."""
 
     def __init__(self, process: Process, *, answer: bool) -> None:
         self.out = bytearray()
@@ -90,14 +90,14 @@ async def _draining(process: Process, *, answer: bool) -> AsyncIterator[_StreamD
         try:
             yield streams
         except Exception as error:
-            failure = error  # raised again below, outside the group, which would wrap it
+            failure = error  # raised outside of the task group, to avoid an exception group
         tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
 
 
 async def collect(process: Process) -> ShellReply:
-    """Run a program that reads nothing to its end and return what it wrote."""
+    """Run a program without input until it exits, and return its output."""
     return await feed(process, _nothing())
 
 

@@ -1,4 +1,4 @@
-"""Commands on a POSIX target, over its shell: started, followed, kept and ended."""
+"""Jobs on a POSIX target over its persistent shell: start, follow, store and terminate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following a job: its output as it grows, and its end."""
+"""Following a job: its growing output, and its exit."""
 
 from __future__ import annotations
 
@@ -50,43 +50,42 @@ __all__ = [
 ]
 
 
-# -- The ends of jobs that were left running, told by the reply that each of them brings anyway: nobody asks for
-# them.
+# -- Exits of jobs that were left running, reported by their pending replies without polling.
 
 
 @dataclass(slots=True)
 class _PendingExit:
-    """``told``: the reply came; else the link was lost, and nobody tells of it any more."""
+    """A pending exit; ``received``: the reply arrived, otherwise the connection was lost."""
 
     event: anyio.Event = field(default_factory=anyio.Event)
     received: bool = False
 
 
 class JobExitWatch:
-    """Knows of the jobs that this process started and did not wait for."""
+    """A watch over the jobs that this process started and left running."""
 
     def __init__(self, tasks: BackgroundTasks) -> None:
         self._tasks = tasks
         self._ends: dict[str, _PendingExit] = {}
 
     def expect(self, job_id: str, ticket: PendingReply) -> None:
-        """The reply to this ticket is the job's end."""
+        """Register the pending reply that reports a job's exit."""
         end = self._ends[job_id] = _PendingExit()
         self._tasks.start_soon(self._wait, job_id, ticket, end)
 
     async def _wait(self, job_id: str, ticket: PendingReply, end: _PendingExit) -> None:
-        with suppress(ConnectionLost):  # the target is asked then
+        with suppress(ConnectionLost):  # the target is queried instead
             await ticket.reply()
             end.received = True
         del self._ends[job_id]
         end.event.set()
 
     def tells(self, job_id: str) -> bool:
-        """Its end is still to come, and will be told."""
+        """Return True if the job's exit is pending and will be reported."""
         return job_id in self._ends
 
     async def wait(self, job_id: str, seconds: float) -> bool:
-        """Wait until its end was told, or will not be, or the time is over; True when it was."""
+        """Wait until the job's exit is reported, can no longer be, or the timeout; return True if it was."""
         end = self._ends.get(job_id)
         if end is None:
             return False
@@ -95,11 +94,11 @@ class JobExitWatch:
         return end.received
 
 
-# -- Following a job's output live. A reader on the target waits for it; nothing is polled over the link.
+# -- Following a job's output live: a reader on the target waits for it, without polling over the connection.
 
 
-# hx_await FILE: on a slow machine this may be there before the file: the job is only being started.
-# What tail says of a file is no output of the job.
+# hx_await FILE: on a slow machine the reader may start before the job has created its file.
+# Messages of tail about a file are not output of the job, and are discarded.
 _AWAIT = (
     READER
     + r"""
@@ -114,9 +113,9 @@ umask 077
 """
 )
 
-# $1 and $2: files to follow, from bytes $3 and $4 on; $5 state directory. Ends with its input, that is with the link,
-# or when the limiter has ended the readers. By KILL: mksh's own handler swallows a TERM that comes before the child has
-# become tail, and a tail that is left holds the stream open.
+# $1 and $2: files to follow, from bytes $3 and $4 on; $5 state directory. Exits at the end of its input, i.e. with the
+# connection, or when the limiter has killed the readers. By KILL: mksh's handler swallows a TERM that arrives before
+# the child has become tail, and a remaining tail keeps the stream open.
 _FOLLOW_BOTH = (
     _AWAIT
     + r"""
@@ -140,8 +139,8 @@ fi
 """
 )
 
-# $1 file, $2 first byte, $3 job, $4 state directory, $5 tmux socket, $6 pane. Ends by itself when the job has ended,
-# with its input, or when the limiter has ended the reader.
+# $1 file, $2 first byte, $3 job, $4 state directory, $5 tmux socket, $6 pane. Exits when the job has ended, at the end
+# of its input, or when the limiter has killed the reader.
 _FOLLOW_JOB = (
     "hx_root=$4; hx_jobs=$4/jobs; hx_boot=; { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null\n"
     + shell_library.WATCH
@@ -173,21 +172,21 @@ fi
 STREAMS = ("out", "err")
 NO_TIMEOUT = 10 * 365 * 86400.0
 LOOK_FOR = 300.0
-"""Seconds of silence after which it is looked whether a job, whose end we are told of, is still there."""
+"""Seconds of silence after which a job with a pending exit report is checked."""
 POLL_INTERVAL = 5.0
-"""Seconds of silence after which it is asked whether a job whose log is elsewhere still runs."""
+"""Seconds of silence after which a job whose log is on another machine is checked."""
 
 
 Callbacks = tuple[OutputCallback, OutputCallback]
-"""For standard output and for standard error."""
+"""The callbacks for standard output and for standard error."""
 
 
 class CallbackError(Exception):
-    """``on_output`` raised; the cause says what."""
+    """``on_output`` raised an exception, which is the cause."""
 
 
 class JobFollower:
-    """Reads the kept output of jobs as it grows."""
+    """A reader of jobs' stored output as it grows."""
 
     def __init__(
         self,
@@ -199,7 +198,7 @@ class JobFollower:
         clock: Callable[[], float],
         ends: JobExitWatch,
     ) -> None:
-        """``clock`` is the target's time; ``socket`` is its tmux's."""
+        """``clock`` returns the target's time; ``socket`` is its tmux socket."""
         self._ends = ends
         self._socket = socket
         self._clock = clock
@@ -218,13 +217,13 @@ class JobFollower:
         delivered: list[int],
         received: tuple[HeadTail, HeadTail],
     ) -> ShellReply:
-        """Wait for ``reply`` and call back with output meanwhile; ``delivered`` counts it for each stream.
+        """Wait for ``reply`` and pass output to callbacks meanwhile; ``delivered`` counts it for each stream.
 
-        ``received`` keeps what came.
+        ``received`` stores the output.
 
         Raises:
-            CallbackError: the callback raised.
-            OutputDropped: bytes that a callback has not had were dropped.
+            CallbackError: a callback raised an exception.
+            OutputDropped: bytes that a callback has not received were dropped.
         """
         problems: list[Exception] = []
         result: ShellReply | None = None
@@ -232,7 +231,7 @@ class JobFollower:
             tasks.start_soon(self._deliver_live, job_id, callbacks, delivered, received, problems, tasks.cancel_scope)
             try:
                 result = await reply()
-            except ConnectionLost as error:  # out of the task group as itself
+            except ConnectionLost as error:  # raised outside of the task group, to avoid an exception group
                 problems.append(error)
             tasks.cancel_scope.cancel()
         if problems:
@@ -249,7 +248,7 @@ class JobFollower:
         problems: list[Exception],
         scope: anyio.CancelScope,
     ) -> None:
-        """Call back with the output as it comes; ``scope`` is cancelled after a problem."""
+        """Pass output to callbacks as it arrives; cancel ``scope`` after a problem."""
         out, err = (self._store.path(job_id, suffix) for suffix in STREAMS)
         try:
             while True:
@@ -265,13 +264,13 @@ class JobFollower:
             problems.append(error)
             scope.cancel()
         except (ConnectError, ConnectionLost, UnsupportedOperation):
-            return  # no second channel: everything is delivered at the end
+            return  # no second channel: all output is delivered at the end
 
     async def _pass_gaps(self, job_id: str, callbacks: Callbacks, delivered: list[int]) -> bool:
-        """After the end of the readers: see what was not kept. False when all was.
+        """Report dropped bytes after the readers were killed; return False if there are none.
 
         Raises:
-            OutputDropped: bytes are missing that a callback must not miss. It got all that comes before.
+            OutputDropped: the callback is not a live view, so it must not miss bytes; it got all bytes before them.
         """
         found = False
         for number, suffix in enumerate(STREAMS):
@@ -309,7 +308,7 @@ class JobFollower:
     async def deliver_rest(
         self, job_id: str, callbacks: Callbacks | None, delivered: list[int], reply: ShellReply | None
     ) -> None:
-        """Call back with what has not been delivered yet; the job has ended."""
+        """Pass the undelivered rest of an ended job's output to its callbacks."""
         if callbacks is None:
             return
         for number, suffix in enumerate(STREAMS):
@@ -322,7 +321,7 @@ class JobFollower:
     async def _deliver_kept(
         self, callback: OutputCallback, job_id: str, number: int, whole: bytes | None, delivered: list[int]
     ) -> None:
-        """Call back with what is kept of one stream, from what has been delivered on; a view skips what is missing."""
+        """Pass the undelivered stored output of one stream to its callback; a live view skips dropped bytes."""
         failures: list[Exception] = []
         while True:
             try:
@@ -339,7 +338,7 @@ class JobFollower:
                 return
 
     async def _pass_over(self, view: LiveView, job_id: str, suffix: str, delivered: list[int], number: int) -> None:
-        """Let the view go on near the end of what is kept."""
+        """Skip to the last :data:`VIEW_REST` bytes for a live view."""
         start = await self._size(self._store.path(job_id, suffix)) - VIEW_REST
         if start > delivered[number]:
             view.skipped(start - delivered[number])
@@ -356,7 +355,7 @@ class JobFollower:
     # -- follow()
 
     async def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes]:
-        """A job's output from byte ``offset`` until it ends; then its standard error."""
+        """Yield a job's output from byte ``offset`` until it ends, then its standard error."""
         kept = await self._table.find(job_id)
         live = kept.job.status is Status.RUNNING
         if kept.record.kind == "pane" and not await self.has_streams(job_id):
@@ -378,7 +377,7 @@ class JobFollower:
             position += await self._size(path)
 
     async def _check_end(self, kept: StoredJob, log: PaneLog, end: int, *, live: bool) -> None:
-        """See whether the log held the job's output up to its end, of which ``end`` bytes were had or passed over."""
+        """Check that the log contained the output up to the job's end; ``end`` bytes were read or skipped."""
         if log.ended or (await self._table.find(kept.job.job_id) if live else kept).job.ended is None:
             return
         size = await self._recorded_size(kept)
@@ -386,24 +385,24 @@ class JobFollower:
             raise OutputDropped(lacks_end(end), start=end, end=max(end, size), target=self._transport.target)
 
     async def _recorded_size(self, kept: StoredJob) -> int:
-        """How long a job's output was, where its harness saw that the log was too short for it; else 0."""
+        """Return the size of a job's output if harness recorded that the log was too short for it, else 0."""
         path = shlex.quote(self._store.path(kept.job.job_id, "size"))
         text = (await self._shell.call(f"cat {path} 2>/dev/null")).text.strip()
         return int(text) if text.isdecimal() else 0
 
     def dropped(self, job_id: str, start: int, end: int) -> OutputDropped:
-        """The error about bytes of a job's output that are missing."""
+        """Return the error about dropped bytes of a job's output."""
         return OutputDropped(
             f"bytes {start} to {end} of the output of job {job_id} were dropped:"
-            " it was more than job_log_max_bytes before it was read",
+            " it exceeded job_log_max_bytes before it was read",
             start=start,
             end=end,
             target=self._transport.target,
-            hint=f"'harness jobs wait {job_id}' shows what was kept, and its exit code",
+            hint=f"show the stored output and the exit code with: harness jobs wait {job_id}",
         )
 
     async def has_streams(self, job_id: str) -> bool:
-        """True when the job's streams are kept as files of their own."""
+        """Return True if the job's streams are stored in their own files."""
         return (await self._shell.call(f'[ -e "$hx_jobs/{job_id}.out" ]')).exit_code == 0
 
     async def _size(self, path: str) -> int:
@@ -411,7 +410,7 @@ class JobFollower:
         return parse_output(reply).stdout.size
 
     async def _follow_file(self, path: str, start: int, live: JobRecord | None) -> AsyncGenerator[bytes]:
-        """A file from ``start``; while that job runs as it grows, then what is left of it."""
+        """Yield a file from ``start``: live while the job ``live`` runs, then its stored rest."""
         if live is not None:
             async for data in self._live(path, start, live):
                 start += len(data)
@@ -431,9 +430,9 @@ class JobFollower:
                 yield data
 
     async def wait(self, record: JobRecord, seconds: float) -> None:
-        """Wait until the job has ended or is gone, or the time is over: for its reply, where one is to come.
+        """Wait until the job has ended or disappeared, or the timeout, by its pending reply if there is one.
 
-        One that says nothing for long may have lost who would reply: it is looked for then.
+        After :data:`LOOK_FOR` without a reply the job is checked, as its keeper may have been killed.
         """
         deadline = anyio.current_time() + seconds
         while self._ends.tells(record.job_id) and (left := deadline - anyio.current_time()) > 0:
@@ -458,19 +457,19 @@ class JobFollower:
             ticket.forget()
 
     async def pane_part(self, kept: StoredJob, log: PaneLog, offset: int, *, live: bool) -> AsyncGenerator[bytes]:
-        """What a pane's job wrote from byte ``offset`` on: so far, or with ``live`` until it ends.
+        """Yield a pane job's output from byte ``offset``: so far, or with ``live`` until it ends.
 
         Args:
-            log: a new one.
+            log: an unused log filter.
 
         Raises:
-            UnsupportedOperation: the log of its pane is kept where it cannot be read from here.
+            UnsupportedOperation: the pane's log is on a machine that cannot be read from here.
         """
         async for data in self._follow_pane(kept, log, offset, live=live):
             yield data
 
     async def _follow_pane(self, kept: StoredJob, log: PaneLog, offset: int, *, live: bool) -> AsyncIterator[bytes]:
-        """The output of a pane's job is a part of the pane's log; ``offset`` counts in the output."""
+        """Yield a pane job's output, which is part of the pane's log; ``offset`` counts in the output."""
         skip = offset
         async with aclosing(self._pane_log(kept, live=live)) as chunks:
             async for chunk in chunks:
@@ -484,13 +483,13 @@ class JobFollower:
             yield rest
 
     async def _pane_log(self, kept: StoredJob, *, live: bool) -> AsyncGenerator[bytes]:
-        """A pane's log from a job's offset on, for as long as the job's end may still come to it."""
+        """Yield a pane's log from a job's offset, as long as the job's output may still arrive."""
         record = kept.record
         if not self.can_read(record):
             raise UnsupportedOperation(
-                f"the output of job {record.job_id} is kept where its tmux runs, {record.host.partition(':')[0]}",
+                f"the output of job {record.job_id} is stored where its tmux runs, {record.host.partition(':')[0]}",
                 target=self._transport.target,
-                hint="ask from there, with --tmux",
+                hint="run harness on that machine, with --tmux",
             )
         async with self._log_place(record.host) as place:
             path, start = f"{place.root}/{record.log}", record.offset or 0
@@ -503,7 +502,7 @@ class JobFollower:
     async def _live_log(
         self, kept: StoredJob, place: RemoteLogStore, path: str, start: int, *, live: bool
     ) -> AsyncGenerator[bytes]:
-        """The log as it grows while the job runs."""
+        """Yield the growing log while the job runs."""
         if not live:
             return
         if not kept.record.host:
@@ -518,7 +517,7 @@ class JobFollower:
     async def _late(
         self, kept: StoredJob, place: RemoteLogStore, path: str, start: int, *, live: bool
     ) -> AsyncGenerator[bytes]:
-        """What the job wrote last, when the log is behind the record of its exit code."""
+        """Yield the job's last output, which may reach the log after the record of its exit code."""
         job = (await self._table.find(kept.job.job_id)).job if live else kept.job
         if job.ended is None:
             return
@@ -529,11 +528,11 @@ class JobFollower:
                 yield data
 
     def can_read(self, record: JobRecord) -> bool:
-        """The log of a pane's job is on the target, or on this machine."""
+        """Return True if the log of a pane's job is on a machine that can be read."""
         return not record.host or record.host in self._store.log_places or is_here(record.host)
 
     async def has_log(self, record: JobRecord) -> bool:
-        """Whether the log of a pane's job is there; it has to be one that can be read."""
+        """Return whether the log of a pane's job exists; it must be on a machine that can be read."""
         async with self._log_place(record.host) as place:
             return (await place.shell.call(f"[ -e {shlex.quote(f'{place.root}/{record.log}')} ]")).exit_code == 0
 
@@ -549,7 +548,7 @@ class JobFollower:
             yield RemoteLogStore(here, shell, name.partition(":")[2], name)
 
     async def _next(self, process: Process, record: JobRecord) -> bytes:
-        """What comes next; nothing when the job runs no more."""
+        """Read the next data; return nothing once the job has ended."""
         while True:
             with anyio.move_on_after(POLL_INTERVAL):
                 return await process.receive()
@@ -557,7 +556,7 @@ class JobFollower:
                 return b""
 
     async def pane_output(self, kept: StoredJob, limit: int) -> PaneOutput:
-        """Head and tail of what a pane's job has written so far; nothing where its log cannot be read."""
+        """Return head and tail of a pane job's output so far; nothing if its log cannot be read."""
         if not self.can_read(kept.record):
             return PaneOutput(StoredStream(), whole=True)
         log, output = log_of(kept), HeadTail(limit)
@@ -566,23 +565,23 @@ class JobFollower:
         found = output.kept()
         if log.ended or kept.job.ended is None:
             return PaneOutput(found, whole=True)
-        size = await self._recorded_size(kept) or found.size + 1  # nobody counted: one byte at least
+        size = await self._recorded_size(kept) or found.size + 1  # unknown size: at least one byte is missing
         return PaneOutput(replace(found, size=max(found.size, size)), whole=False, end=found.size)
 
 
 def log_of(kept: StoredJob) -> PaneLog:
-    """The part of a pane's log that is the job's."""
+    """Return the log filter of a job."""
     return PaneLog(kept.record, without_end=kept.job.status is Status.UNKNOWN)
 
 
 def is_here(host: str) -> bool:
-    """Whether a record's host is this machine, and what it kept is still there."""
+    """Return whether a record's host is this machine with an existing state directory."""
     name, _, root = host.partition(":")
     return name == socket.gethostname() and os.path.isdir(root)
 
 
 def callbacks_of(command: Command) -> Callbacks | None:
-    """Who gets the output of a command; None when nobody asked."""
+    """Return the output callbacks of a command; None if it has none."""
     if command.on_output is None and command.on_stderr is None:
         return None
     out = command.on_output or _ignore
@@ -594,7 +593,7 @@ def _ignore(data: bytes) -> None:
 
 
 async def _receive(receive: Callable[[], Awaitable[bytes]], received: HeadTail) -> bytes:
-    """The next bytes, which are kept too."""
+    """Read the next bytes, and store them in ``received``."""
     data = await receive()
     received.feed(data)
     return data
@@ -607,7 +606,7 @@ async def show(
     number: int,
     failures: list[Exception],
 ) -> None:
-    """Show what comes, until nothing more does; what the view raises is kept, and ends it."""
+    """Display a stream until its end; an exception of the view ends it and is added to ``failures``."""
     stream = ThrottledStream(view, delivered, number)
 
     async def shown() -> None:
@@ -630,7 +629,7 @@ def _failure(error: Exception) -> CallbackError:
 
 
 def invoke_callback(callback: OutputCallback, data: bytes, failures: list[Exception]) -> bool:
-    """Call the caller's function; what it raises is kept, to be raised where the caller waits."""
+    """Call a callback; its exception is added to ``failures``, to be raised where the caller waits."""
     try:
         callback(data)
     except Exception as error:
@@ -639,12 +638,12 @@ def invoke_callback(callback: OutputCallback, data: bytes, failures: list[Except
     return True
 
 
-# -- A part of what a job has written, from a byte of each stream on: at one round trip.
+# -- Reading a part of a job's output, from a byte of each stream on, in one round trip.
 
 
-# hx_piece FILE BYTE LIMIT EXIT: the size, the byte that the part begins with, the bytes that are missing before it, a
-# newline, the part, and the gap as it is then; or "gone" when the job has ended and the file is not there. A part that
-# begins before a gap ends there.
+# hx_piece FILE BYTE LIMIT EXIT: prints the size, the first byte of the part, the count of dropped bytes before it, a
+# newline, the part, and the gap afterwards; or "gone" if the job has ended and the file does not exist. A part that
+# starts before a gap ends there.
 _PIECE = (
     GAP
     + r"""
@@ -687,7 +686,7 @@ done
 
 @dataclass(frozen=True, slots=True)
 class OutputReadRequest:
-    """From which byte of each stream on, and how many bytes at most."""
+    """The first byte to read of each stream, and the maximum number of bytes."""
 
     stdout: int
     stderr: int
@@ -695,7 +694,7 @@ class OutputReadRequest:
 
 
 def parts_script(job_id: str, wanted: OutputReadRequest) -> str:
-    """A script that writes a part of each stream of a job to its own streams."""
+    """Return a script that prints a part of each stream of a job on its own streams."""
     return (
         f"{_PIECE}\n"
         f'hx_piece "$hx_jobs/{job_id}.out" {wanted.stdout} {wanted.limit} "$hx_jobs/{job_id}.exit"\n'
@@ -704,7 +703,7 @@ def parts_script(job_id: str, wanted: OutputReadRequest) -> str:
 
 
 def parse_parts(stdout: bytes, stderr: bytes) -> tuple[OutputPart, OutputPart]:
-    """Read what :func:`parts_script` wrote."""
+    """Parse the output of :func:`parts_script`."""
     return _part(stdout), _part(stderr)
 
 
@@ -717,18 +716,18 @@ def _part(text: bytes) -> OutputPart:
     if len(words) != 3 or gap is None:
         return OutputPart()
     size, start, lost = (int(word) for word in words)
-    if gap.start <= start < gap.end:  # it came to be while this was read
+    if gap.start <= start < gap.end:  # the gap was created during the read
         data, passed = gap.after(data, start), min(gap.end, size) - start
         start, lost = start + passed, lost + passed
     else:
         data = gap.before(data, start)
     if not data:
         return OutputPart(b"", min(start, size), size, lost)
-    return OutputPart(data, start, max(size, start + len(data)), lost)  # it may have grown meanwhile
+    return OutputPart(data, start, max(size, start + len(data)), lost)  # the file may have grown meanwhile
 
 
 def until_more_script(job_id: str, wanted: OutputReadRequest, seconds: float, socket: str, uid: str) -> str:
-    """A script that ends when a stream is longer than what is wanted begins at, or the job or the time is over."""
+    """Return a script that waits until a stream has new bytes, the job ends, or the timeout."""
     words = {
         "SECONDS_": str(int(seconds) + 1),
         "JOB_": job_id,
@@ -744,7 +743,7 @@ def until_more_script(job_id: str, wanted: OutputReadRequest, seconds: float, so
 
 
 class JobReader:
-    """Reads on in the kept output of jobs."""
+    """A reader of parts of jobs' stored output."""
 
     def __init__(
         self, shell: PersistentShell, store: JobStore, table: JobTable, follower: JobFollower, socket: str
@@ -756,7 +755,7 @@ class JobReader:
         self._socket = socket
 
     async def read(self, job_id: str, wanted: OutputReadRequest, wait: float) -> JobOutput:
-        """What there is beyond some bytes; with ``wait`` after as many seconds at most, unless the job has ended."""
+        """Read the output beyond some bytes, waiting at most ``wait`` seconds for new data of a running job."""
         kept = await self._table.find(job_id)
         streams = kept.record.kind != "pane" or await self._follower.has_streams(kept.job.job_id)
         read = self._streams if streams else self._pane
@@ -772,7 +771,7 @@ class JobReader:
         return JobOutput(kept.job, *parse_parts(reply.stdout, reply.stderr))
 
     async def _more(self, kept: StoredJob, wanted: OutputReadRequest, seconds: float) -> None:
-        """Wait on the target: nothing is asked over the link meanwhile."""
+        """Wait on the target, without polling over the connection."""
         script = until_more_script(kept.job.job_id, wanted, seconds, self._socket, pane_uid(kept.record))
         ticket = await self._shell.submit(background_line(script))
         try:
@@ -782,7 +781,7 @@ class JobReader:
             ticket.forget()
 
     async def _pane(self, kept: StoredJob, wanted: OutputReadRequest) -> JobOutput:
-        """A pane's job is a part of the pane's log, which is read from the job's beginning on."""
+        """Read the output of a pane's job from the pane's log, from the job's start on."""
         data, size = bytearray(), wanted.stdout
         log = log_of(kept)
         async for chunk in self._follower.pane_part(kept, log, wanted.stdout, live=False):

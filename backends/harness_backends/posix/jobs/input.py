@@ -1,4 +1,4 @@
-"""A command's standard input, on its way to the target: bytes, or a file of this machine, which is never held whole."""
+"""Transfer of a command's standard input to the target: bytes, or a file that is read in pieces."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _STORE = 'umask 077; cat >"$1" && exit; rm -f "$1"; exit 1'
 
 
 def in_memory(parts: tuple[bytes | Path, ...], limit: int) -> bytes | None:
-    """All of it; None when a part is a file, or it has more than ``limit`` bytes."""
+    """Return the joined parts; None if one is a file, or they have more than ``limit`` bytes."""
     data = [part for part in parts if isinstance(part, bytes)]
     return b"".join(data) if len(data) == len(parts) and sum(map(len, data)) <= limit else None
 
 
 async def pieces(*parts: bytes | Path) -> AsyncGenerator[bytes]:
-    """One part after the other, in pieces.
+    """Yield the parts in order, in pieces.
 
     Raises:
-        FileError: a file cannot be read, or is no regular file.
+        FileError: a file cannot be read, or is not a regular file.
     """
     for part in parts:
         if isinstance(part, bytes):
@@ -42,11 +42,11 @@ def _unseen(data: bytes) -> None:
 
 
 async def store_input(transport: Transport, path: str, *parts: bytes | Path) -> None:
-    """Write it to a private file on the target.
+    """Write the parts to a private file on the target.
 
     Raises:
-        NoSpace: the target could not take it.
-        FileError: a file cannot be read, or is no regular file.
+        NoSpace: the target could not store them.
+        FileError: a file cannot be read, or is not a regular file.
     """
     reply = await feed(await transport.open_process(["sh", "-c", _STORE, "sh", path]), pieces(*parts))
     if reply.exit_code != 0:
@@ -54,5 +54,5 @@ async def store_input(transport: Transport, path: str, *parts: bytes | Path) -> 
         raise NoSpace(
             f"the command's input could not be stored, so nothing ran: {why}",
             target=transport.target,
-            hint="free some space where harness keeps its state",
+            hint="free disk space in harness's state directory",
         )

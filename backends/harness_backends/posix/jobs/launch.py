@@ -1,4 +1,4 @@
-"""The lines that start jobs: in a directory, as a user, in a shell that waits for them."""
+"""Shell lines that start jobs: in a directory, as a user, in a prestarted shell."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ __all__ = [
 ]
 
 
-# -- A directory that a command was to run in and cannot be entered: the command did not run.
+# -- Errors about a working directory that cannot be entered, so that the command did not run.
 
 
 MISSING, NOT_A_DIRECTORY, NOT_ENTERED = 1, 2, 3
-"""Why it cannot be entered, as shells on the target tell it."""
+"""Reasons why a directory cannot be entered, as reported by shells on the target."""
 
 _FAULTS: dict[int, tuple[type[FileError], str]] = {
     MISSING: (FileNotFound, "no such directory"),
@@ -69,8 +69,8 @@ _FAULTS: dict[int, tuple[type[FileError], str]] = {
 
 
 def cwd_error(fault: int, cwd: str | None, target: object) -> FileError:
-    """The error that says so."""
-    kind, what = _FAULTS.get(fault, (PermissionDenied, "may not be entered"))
+    """Return the error for a directory that cannot be entered."""
+    kind, what = _FAULTS.get(fault, (PermissionDenied, "no permission to enter the directory"))
     return kind(f"{cwd}: {what}, so nothing ran", target=target)
 
 
@@ -81,13 +81,13 @@ _NAME = re.compile(r"[A-Za-z_0-9][A-Za-z0-9_.@+-]*")
 
 
 def change_user(user: str, capabilities: Capabilities, target: object) -> tuple[str, ...]:
-    """The words that go before a command's argv. Nobody is asked for a password.
+    """Return the arguments to put before a command's argv; they never ask for a password.
 
     Raises:
-        UnsupportedOperation: the login is not root, and there is no sudo; or this is no user's name.
+        UnsupportedOperation: the login is neither root nor has sudo, or the user name is invalid.
     """
     if not _NAME.fullmatch(user):
-        raise UnsupportedOperation(f"{user!r} is not a user's name", target=target, hint="give a login name")
+        raise UnsupportedOperation(f"{user!r} is not a valid user name", target=target, hint="use a login name")
     if capabilities.uid == 0:
         return _from_root(user, capabilities, target)
     if capabilities.has("sudo"):
@@ -107,19 +107,19 @@ def _from_root(user: str, capabilities: Capabilities, target: object) -> tuple[s
     if capabilities.has("su"):
         return ("su", "-s", "/bin/sh", "-c", 'exec "$0" "$@"', "--", user)
     raise UnsupportedOperation(
-        f"cannot run as {user}: no runuser, sudo or su", target=target, hint="install util-linux or sudo there"
+        f"cannot run as {user}: no runuser, sudo or su", target=target, hint="install util-linux or sudo on the target"
     )
 
 
 def check_script(program: tuple[str, ...]) -> str:
-    """A script that tries the change of user with nothing to run: a refusal must not look like the command's end."""
+    """Return a script that tests the change of user, as its refusal must not look like the command's exit."""
     return f"{' '.join(map(shlex.quote, program))} sh -c : >/dev/null"
 
 
 def refusal(user: str, said: str, target: object) -> UnsupportedOperation:
-    """What to raise when the change of user was refused."""
+    """Return the error for a refused change of user."""
     accounts = "root" if user == "root" else f"root or {user}"
-    reason = (said.strip().splitlines() or ["it was refused"])[-1]
+    reason = (said.strip().splitlines() or ["refused"])[-1]
     return UnsupportedOperation(
         f"cannot run as {user}: {reason}",
         target=target,
@@ -128,39 +128,39 @@ def refusal(user: str, said: str, target: object) -> UnsupportedOperation:
 
 
 def account_text(user: str) -> str:
-    """Shell text that sets the variables of a login, as far as the program before it has not."""
+    """Return shell code that sets a login's variables."""
     return f'HOME=~{user}; [ -d "$HOME" ] || HOME=/; USER={user}; LOGNAME={user}; export HOME USER LOGNAME; '
 
 
-# -- The lines that make the held shell run jobs, and what its replies mean. Pure.
+# -- Lines that make the persistent shell run jobs, and the meaning of its replies. Pure.
 
 
 SIGNALS = frozenset(
     ("HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "CONT", "STOP", "TSTP", "ALRM", "ABRT", "WINCH")
 )
-"""What a job may be sent."""
+"""The signals that a job may be sent."""
 INTERRUPTING = frozenset(("INT", "TERM"))
-"""Signals before which a job in a terminal gets a C-c: a shell whose program another one ends goes on."""
+"""Signals that a C-c precedes for a job in a terminal: a shell continues after another process kills its program."""
 
 
 NO_CODE = frozenset((Status.TIMED_OUT, Status.UNKNOWN))
-"""How a job ended whose shell's exit code says nothing of the command."""
+"""Statuses for which the shell's exit code is not the command's."""
 
 
 def signal_name(text: str) -> str:
-    """A signal as people write it, by the name that ``kill`` takes.
+    """Normalize a signal's name for ``kill``: upper case, without SIG.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: the signal is not in :data:`SIGNALS`.
     """
     name = text.upper().removeprefix("SIG")
     if name not in SIGNALS:
-        raise ValueError(f"{text!r} is not a signal's name: use {', '.join(sorted(SIGNALS))}")
+        raise ValueError(f"{text!r} is not a valid signal name: use {', '.join(sorted(SIGNALS))}")
     return name
 
 
 class StartError(IntEnum):
-    """Frame codes that mean: nothing ran, and no record was kept."""
+    """Frame codes of jobs that did not run and left no record."""
 
     CWD_MISSING = 1001
     CWD_NO_DIRECTORY = 1002
@@ -168,19 +168,19 @@ class StartError(IntEnum):
     NO_SPACE = 1004
     NO_GROUP = 1005
     NOT_TAKEN = 1006
-    """No shell took the order, or somebody asked for the job before it came and was told that it will not run."""
+    """No shell accepted the order, or the job was queried earlier and reported as never started."""
 
 
 ENDED_TWICE = 1007
-"""The frame code of a job of which a record of its end was there before it ended: something else wrote it."""
+"""The frame code of a job whose exit record another process wrote before it ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One call of ``hx_run``. ``start`` is shell text that replaces the subshell by the command: :func:`start_text`.
+    """The arguments of one call of ``hx_run``.
 
-    ``limit`` bounds the bytes of each stream in the reply frame, and ``log_limit`` those that are kept of it; ``feed``
-    is shell text that writes ``N.in``.
+    ``start`` is shell code that replaces the subshell by the command: :func:`start_text`. ``limit`` bounds the bytes of
+    each stream in the reply frame, ``log_limit`` those that are stored; ``feed`` is shell code that writes ``N.in``.
     """
 
     job_id: str
@@ -194,60 +194,60 @@ class Launch:
 
 
 def launch_line(launch: Launch) -> Callable[[int], str]:
-    """The line that starts a job, as a function of the reply's id."""
+    """Return the line that starts a job, as a function of the reply's id."""
     words = (launch.job_id, launch.record, launch.cwd, launch.start, launch.feed, str(launch.limit))
     rest = f"{' '.join(map(shlex.quote, words))} {int(launch.acknowledge)} {launch.log_limit} .\n"
     return lambda number: f"hx_run {number} {rest}"
 
 
 def prestart_line(job_id: str, limit: int, slot: str, previous: str) -> Callable[[int], str]:
-    """The line that starts a shell for a coming job in a slot that the job ``previous`` had before."""
+    """Return the line that prestarts a shell in the slot that the job ``previous`` used before."""
     rest = f"{job_id} {limit} {slot} {previous or chr(39) * 2} .\n"
     return lambda number: f"hx_warm {number} {rest}"
 
 
 def start_line(launch: Launch, slot: str) -> str:
-    """The line that gives the order to such a shell. ``launch.start`` is the order: :func:`order_text`."""
+    """Return the line that sends a prestarted shell its order, ``launch.start``: :func:`order_text`."""
     words = (launch.job_id, launch.record, launch.start, launch.feed, slot)
     return f"hx_fire {' '.join(map(shlex.quote, words))} {launch.log_limit} .\n"
 
 
 def order_text(env: tuple[tuple[str, str], ...], cwd: str) -> str:
-    """What a waiting shell does before it becomes the command: one line."""
+    """Return the line that a prestarted shell executes before the command."""
     text = preamble(env) + f"hx_to={shlex.quote(cwd)}"
     return text.replace("\n", "'\"$hx_nl\"'")  # a newline is always between single quotes here
 
 
 def background_line(script: str) -> Callable[[int], str]:
-    """The line that runs a script beside everything else in the held shell."""
+    """Return the line that runs a script in the background of the persistent shell."""
     rest = f"{shlex.quote(script)} .\n"
     return lambda number: f"hx_back {number} {rest}"
 
 
 def preamble(env: tuple[tuple[str, str], ...]) -> str:
-    """Shell text that sets the environment. It travels over the held channel only: it is in no argv and no file."""
+    """Return shell code that sets the environment; it appears in no argv and no file."""
     return "".join(f"export {name}={shlex.quote(value)}; " for name, value in env)
 
 
 def start_text(env: tuple[tuple[str, str], ...] = ()) -> str:
-    """Start the command as the login's user."""
+    """Return shell code that starts the command as the login's user."""
     return preamble(env) + 'hx_group "$hx_sh" -c "$hx_child" sh "$hx_job" "$hx_jobs" "$hx_umask"'
 
 
 def start_text_as(user_argv: tuple[str, ...], length: int) -> str:
-    """Start the command, the first ``length`` bytes of ``N.in``, through a program that changes the user."""
+    """Return shell code that starts the command (the first ``length`` bytes of ``N.in``) as another user."""
     prefix = " ".join(map(shlex.quote, user_argv))
     return f'hx_group {prefix} "$hx_sh" -c "$hx_child_other" sh {length} "$hx_umask"'
 
 
 def write_bytes(data: bytes, variable_path: str) -> str:
-    """Shell text that writes any bytes to a file with the builtin ``printf``."""
+    """Return shell code that writes any bytes to a file with the builtin ``printf``."""
     pieces = (f"printf '{octal(chunk)}'" for chunk in _chunks(data, 4096))
     return "{ " + "; ".join(pieces) + f"; }} >{variable_path}" if data else f": >{variable_path}"
 
 
 def octal(data: bytes) -> str:
-    """Bytes as the format of ``printf``: letters, digits and blanks as they are, the rest as ``\\NNN``."""
+    """Encode bytes as a ``printf`` format: plain characters unchanged, the rest as ``\\NNN``."""
     return "".join(chr(b) if b in _PLAIN else f"\\{b:03o}" for b in data)
 
 
@@ -261,7 +261,7 @@ def _chunks(data: bytes, size: int) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a frame's code says: how the command ended, or what kept it from starting."""
+    """The meaning of a frame's code: how the command ended, or why it did not start."""
 
     status: Status
     exit_code: int | None = None
@@ -269,7 +269,7 @@ class Outcome:
 
 
 def outcome(code: int) -> Outcome:
-    """Read the code of a reply frame of ``hx_run``."""
+    """Interpret the code of a reply frame of ``hx_run``."""
     if code == ENDED_TWICE:
         return Outcome(Status.UNKNOWN)
     if code in StartError._value2member_map_:
@@ -282,10 +282,10 @@ def outcome(code: int) -> Outcome:
 
 
 def recorded(text: str, proof: str = "") -> Outcome | None:
-    """Read the content of ``N.exit``; None while it is not whole.
+    """Parse the content of ``N.exit``; return None while it is incomplete.
 
     Args:
-        proof: what the job's record holds. That a command completed needs the secret that belongs to it.
+        proof: the digest in the job's record; a completed command must show the matching secret.
     """
     words = text.split()
     if not text.endswith("\n") or not words or not words[0].lstrip("-").isdecimal():
@@ -302,17 +302,17 @@ def recorded(text: str, proof: str = "") -> Outcome | None:
     return Outcome(status, None if status in NO_CODE else int(words[0]))
 
 
-# -- A shell that is started before its command is known, so that a command pays for no process on its way.
+# -- Prestarted shells, which save a command the time to start a process.
 
 
 READY_WITHIN = 1.0
 MAX_COMMAND_BYTES = 2048
-"""Bytes of an order; it must fit into a FIFO that nobody reads."""
+"""The limit of an order, which must fit into the FIFO's buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrestartedShell:
-    """A waiting shell: its job's id, the ticket of the reply to come, and the slot that its order goes to."""
+    """A prestarted shell: its job's id, the pending reply, and the slot for its order."""
 
     job_id: str
     ticket: PendingReply
@@ -320,7 +320,7 @@ class PrestartedShell:
 
 
 class PrestartedShells:
-    """Keeps one waiting shell on the target once commands come one after the other."""
+    """The manager of one prestarted shell on the target, for commands in a row."""
 
     def __init__(self, shell: PersistentShell, store: JobStore, limit: int) -> None:
         self._shell = shell
@@ -332,9 +332,9 @@ class PrestartedShells:
         self._busy = False
 
     async def take(self) -> PrestartedShell | None:
-        """The waiting shell, if there is one; it is the caller's now.
+        """Take the prestarted shell, if there is one; the caller then owns it.
 
-        One that is still starting is waited for, for a moment, so that the ids of commands in a row rise.
+        Waits briefly for a shell that is still starting, so that the ids of commands in a row increase.
         """
         warm = self._idle
         if warm is None or self._busy:
@@ -351,16 +351,16 @@ class PrestartedShells:
         if waiting.cancelled_caught:
             return None
         self._idle = None
-        if warm.ticket.done:  # it was declined, or ended before its time
+        if warm.ticket.done:  # it was declined, or exited early
             warm.ticket.forget()
             return None
         self._previous[warm.slot] = warm.job_id
         return warm
 
     async def prepare(self) -> None:
-        """Start one if there is none and an id is at hand; returns at once.
+        """Prestart a shell if there is none and an id is available, without waiting for it.
 
-        There is never a second one: two readers of a slot would take each other's orders.
+        There is never a second one: two readers of a slot would accept each other's orders.
         """
         if self._idle is not None or self._busy or (job_id := self._store.claim_ready()) is None:
             return

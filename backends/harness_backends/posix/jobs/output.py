@@ -1,4 +1,4 @@
-"""The output of a job: head and tail within a limit, ranges of it, and its newest part for those who look on."""
+"""The output of a job: head and tail within a limit, ranges, and a throttled live view."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ __all__ = [
 ]
 
 
-# -- Showing a command's output to whoever looks on, at a pace at which it can be looked at: the newest of it.
+# -- A live view of a command's newest output, throttled to a readable rate.
 
 
 WAITING = 1 << 20
-"""Bytes that wait to be shown; of more than that the oldest are passed over."""
+"""Bytes buffered for display; older ones beyond that are skipped."""
 PIECE = 64 << 10
 RATE = 2 << 20
-"""Bytes a second that are shown."""
+"""Bytes displayed per second."""
 VIEW_REST = 128 << 10
-"""Bytes at the end of a stream that are shown after the command has ended."""
+"""Bytes at the end of a stream that are displayed after the command has ended."""
 
 
 class ThrottledStream:
-    """One stream of one command. ``delivered`` counts, at ``number``, what was shown or passed over."""
+    """One throttled stream of a command; ``delivered[number]`` counts the displayed and skipped bytes."""
 
     def __init__(self, view: LiveView, delivered: list[int], number: int) -> None:
         self._view = view
@@ -59,7 +59,7 @@ class ThrottledStream:
         self._more = anyio.Event()
 
     async def read(self, receive: Callable[[], Awaitable[bytes]]) -> None:
-        """Take everything that comes."""
+        """Buffer all incoming data until the end of the stream."""
         while data := await receive():
             self._waiting += data
             if (over := len(self._waiting) - WAITING) > 0:
@@ -68,10 +68,10 @@ class ThrottledStream:
             self._more.set()
 
     async def show(self) -> None:
-        """Show it, for ever: until that is cancelled.
+        """Display the buffered data until cancelled.
 
         Raises:
-            Exception: what the view raised.
+            Exception: the view's exception.
         """
         while True:
             if not self._waiting:
@@ -87,13 +87,13 @@ class ThrottledStream:
             await anyio.sleep(len(piece) / RATE)
 
 
-# -- A job's kept output: head and tail within a limit, and ranges of it.
+# -- A job's stored output: head and tail within a limit, and ranges of it.
 
 
 INLINE = 256 * 1024
-"""More than this goes over a channel of its own, so that it does not hold up the held shell."""
+"""Bytes: more output than this is read over a separate channel, so that the persistent shell is not blocked."""
 
-# hx_part FILE LIMIT: "SIZE HEAD TAIL" in a line, the bytes 0..HEAD and TAIL..SIZE, and in a line the gap as it is then.
+# hx_part FILE LIMIT: a line "SIZE HEAD TAIL", the bytes 0..HEAD and TAIL..SIZE, and a line with the gap afterwards.
 _PART = (
     GAP
     + r"""
@@ -120,14 +120,14 @@ hx_part() {
 """
 )
 
-# The bytes of FILE from START on, LIMIT at most, and in a line the gap as it is then.
+# The bytes of FILE from START on, LIMIT at most, and a line with the gap afterwards.
 _BLOCK = f"""{GAP}
 tail -c "+$((START_ + 1))" -- FILE_ | head -c LIMIT_
 hx_gap FILE_
 printf '\\n%s %s\\n' "$hx_hole" "$hx_lost"
 """
 
-# $1 FILE, $2 START, $3 the state directory, $4 the gap that is known: nothing is read when there is another one by now.
+# $1 FILE, $2 START, $3 the state directory, $4 the known gap: nothing is read if it has changed.
 _READ_ON = (
     READER
     + r"""
@@ -150,28 +150,28 @@ hx_read "$1" $$
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The bytes of a stream that were not kept; of size 0 when all were."""
+    """The dropped bytes of a stream; of size 0 if all were stored."""
 
     start: int = 0
     size: int = 0
 
     @property
     def end(self) -> int:
-        """The byte after the last one that is missing."""
+        """The byte after the last dropped one."""
         return self.start + self.size
 
     def before(self, data: bytes, start: int) -> bytes:
-        """Of bytes that were read from ``start`` on, those that precede the gap and are certain."""
+        """Return the part of data read from ``start`` that precedes the gap."""
         return data if not self.size or start >= self.end else data[: max(0, self.start - start)]
 
     def after(self, data: bytes, start: int) -> bytes:
-        """The same of those that follow the gap."""
+        """Return the part of data read from ``start`` that follows the gap."""
         return data[max(0, self.end - start) :] if self.size else data
 
 
 @dataclass(frozen=True, slots=True)
 class StoredStream:
-    """What is had of one stream, and its true size in bytes; ``gap`` is what the target does not have of it."""
+    """The available data of one stream, its full size in bytes, and the ``gap`` that the target has dropped."""
 
     data: bytes = b""
     size: int = 0
@@ -179,25 +179,25 @@ class StoredStream:
 
     @property
     def omitted(self) -> int:
-        """How many bytes are between head and tail."""
+        """The number of bytes omitted between head and tail."""
         return self.size - len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOutput:
-    """Both streams."""
+    """The available data of both streams."""
 
     stdout: StoredStream = StoredStream()
     stderr: StoredStream = StoredStream()
 
 
 def not_kept(gap: Gap, stream: str) -> tuple[str, ...]:
-    """What to say of bytes that the target does not have."""
-    return (f"bytes {gap.start} to {gap.end} of {stream} were not kept (job_log_max_bytes)",) if gap.size else ()
+    """Return the notice about dropped bytes, if any."""
+    return (f"bytes {gap.start} to {gap.end} of {stream} were dropped (job_log_max_bytes)",) if gap.size else ()
 
 
 def cut(data: bytes, limit: int) -> StoredStream:
-    """Head and tail of ``data``, at most ``limit`` bytes together."""
+    """Return head and tail of ``data``, at most ``limit`` bytes together."""
     if len(data) <= limit:
         return StoredStream(data, len(data))
     tail = limit // 2
@@ -205,7 +205,7 @@ def cut(data: bytes, limit: int) -> StoredStream:
 
 
 class HeadTail:
-    """Keeps the head and the tail of a stream, at most ``limit`` bytes together, and counts all of it."""
+    """A buffer for head and tail of a stream, at most ``limit`` bytes together, that counts all bytes."""
 
     def __init__(self, limit: int) -> None:
         self._tail_limit = limit // 2
@@ -227,12 +227,12 @@ class HeadTail:
         del self._tail[: max(0, len(self._tail) - self._tail_limit)]
 
     def kept(self) -> StoredStream:
-        """What is kept now."""
+        """Return the current head and tail."""
         self._trim()
         return StoredStream(bytes(self._head + self._tail), self.size)
 
     def part(self, start: int, limit: int) -> OutputPart:
-        """From byte ``start`` of the stream on, at most ``limit`` bytes: up to the gap, or from its other side on."""
+        """Return at most ``limit`` bytes from byte ``start``: up to the omitted part, or from its end on."""
         kept, head = self.kept(), len(self._head)
         start = min(start, kept.size)
         if start < head or not kept.omitted:
@@ -244,12 +244,12 @@ class HeadTail:
 
 
 def output_script(out: str, err: str, limit: int) -> str:
-    """A script that writes, on each stream, head and tail of the kept one; :func:`parse_output` reads that."""
+    """Return the script that prints head and tail of both stored streams, for :func:`parse_output`."""
     return f"{_PART}\nhx_part {shlex.quote(out)} {limit}\nhx_part {shlex.quote(err)} {limit} >&2"
 
 
 def parse_output(reply: ShellReply) -> StoredOutput:
-    """Read what :func:`output_script` wrote."""
+    """Parse the output of :func:`output_script`."""
     return StoredOutput(_kept(reply.stdout), _kept(reply.stderr))
 
 
@@ -265,7 +265,7 @@ def _kept(text: bytes) -> StoredStream:
 
 
 def split_gap(text: bytes) -> tuple[bytes, Gap | None]:
-    """Take the last line, which tells of the gap, from what a script wrote; None where it is not there."""
+    """Split a script's output into data and the gap in its last line; the gap is None if that line is missing."""
     data, _, line = text[:-1].rpartition(b"\n")
     words = line.split()
     if not text.endswith(b"\n") or len(words) != 2 or not all(map(bytes.isdigit, words)):
@@ -274,21 +274,21 @@ def split_gap(text: bytes) -> tuple[bytes, Gap | None]:
 
 
 async def read_output(transport: Transport, shell: PersistentShell, out: str, err: str, limit: int) -> StoredOutput:
-    """Head and tail of both kept streams of a job, each within ``limit`` bytes."""
+    """Read head and tail of both stored streams of a job, each within ``limit`` bytes."""
     if limit > INLINE:
         try:
             return parse_output(await run_script(transport, output_script(out, err, limit)))
-        except (ConnectError, UnsupportedOperation):  # no second channel: take what fits into the first
+        except (ConnectError, UnsupportedOperation):  # no second channel: read what fits into the first
             limit = INLINE
     return parse_output(await shell.call(output_script(out, err, limit)))
 
 
 async def read_kept(transport: Transport, shell: PersistentShell, path: str, start: int) -> AsyncIterator[bytes]:
-    """The kept output of a job, one stream, from byte ``start`` to its present end, in pieces.
+    """Yield one stored stream of a job from byte ``start`` to its current end, in pieces.
 
     Raises:
-        OutputDropped: what comes next was not kept.
-        ConnectionLost: the link was lost on the way.
+        OutputDropped: the next bytes were dropped.
+        ConnectionLost: the connection was lost meanwhile.
     """
     single = False
     while True:
@@ -299,7 +299,7 @@ async def read_kept(transport: Transport, shell: PersistentShell, path: str, sta
                 yield known
             start += len(known)
             if gap.start <= start < gap.end:
-                raise OutputDropped(f"bytes {start} to {gap.end} were not kept", start=start, end=gap.end)
+                raise OutputDropped(f"bytes {start} to {gap.end} were dropped", start=start, end=gap.end)
             if len(data) <= INLINE:
                 return
             continue
@@ -312,7 +312,7 @@ async def read_kept(transport: Transport, shell: PersistentShell, path: str, sta
 
 
 async def _beside(transport: Transport, path: str, start: int, gap: Gap) -> AsyncGenerator[bytes]:
-    """Read on over a channel of its own, up to the end or the gap; nothing where there is none."""
+    """Continue over a separate channel, up to the end or the gap; yield nothing if no channel is available."""
     root = path.rpartition("/jobs/")[0]
     try:
         process = await transport.open_process(
@@ -334,13 +334,13 @@ async def _block(shell: PersistentShell, path: str, start: int) -> tuple[bytes, 
 
 
 async def read_gap(shell: PersistentShell, path: str) -> Gap:
-    """What the target does not have of a stream."""
+    """Return the dropped range of a stream."""
     _, gap = split_gap((await shell.call(f"{GAP}\nhx_gap {shlex.quote(path)}\necho\necho $hx_hole $hx_lost")).stdout)
     return gap or Gap()
 
 
 async def run_script(transport: Transport, script: str) -> ShellReply:
-    """Run a script in a process of its own and collect what it writes."""
+    """Run a script in a separate process and collect its output."""
     stdout, stderr = bytearray(), bytearray()
     async with await transport.open_process(["sh", "-c", script]) as process:
         await process.send_eof()
@@ -357,10 +357,10 @@ async def _collect(process: Process, into: bytearray, errors: bool) -> None:
 
 
 async def read_range(transport: Transport, shell: PersistentShell, path: str, start: int) -> AsyncIterator[bytes]:
-    """A file from byte ``start`` to its present end, in pieces.
+    """Yield a file from byte ``start`` to its current end, in pieces.
 
     Raises:
-        ConnectionLost: the link was lost on the way.
+        ConnectionLost: the connection was lost meanwhile.
     """
     quoted = shlex.quote(path)
     reply = await shell.call(f"tail -c +{start + 1} -- {quoted} | head -c {INLINE + 1}")

@@ -1,4 +1,4 @@
-"""Commands without a terminal, and every job that the target keeps."""
+"""Commands without a terminal, and access to all stored jobs of the target."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ TERM_GRACE = 2.0
 INT_GRACE = 1.0
 KILL_GRACE = 2.0
 END_TIMEOUT = 5.0
-"""How long the proof of an end may take beyond the graces, before the outcome is called unknown."""
+"""Seconds in addition to the grace periods for the proof of an exit; after that the outcome is unknown."""
 CLEAN_AFTER = 10.0
-"""Short sessions, such as one ``harness run``, do not clean up."""
+"""Seconds: shorter processes, e.g. one ``harness run``, do not clean up."""
 FOLLOW_AFTER = 0.03
-"""A command that ends sooner than this gets no reader of its own for ``on_output``."""
-UNWRITTEN = "it has ended, and its exit code could not be stored: the disk of the target was full"
+"""Seconds: a faster command gets no separate reader for ``on_output``."""
+UNWRITTEN = "the command has ended, but its exit code could not be stored: the target's disk was full"
 LINK_LOST_NOTICE = (ConnectionLost, ConnectError)
-"""After dispatch both mean an unknown end: the second comes from connecting again, when something was to be asked."""
+"""Errors that mean an unknown outcome once a command was sent; ConnectError is raised by a reconnect."""
 
 
 @dataclass(slots=True)
 class _RunningCommand:
-    """One command of ours on its way."""
+    """One command of this process that is running."""
 
     job_id: str
     command: Command
@@ -90,7 +90,7 @@ class _RunningCommand:
     began: float
     delivered: list[int]
     received: tuple[HeadTail, HeadTail]
-    """What came of its output while it ran: all that there is when the link is lost."""
+    """The output received while it ran, which is the result if the connection is lost."""
 
 
 def _new_run(job_id: str, command: Command, ticket: PendingReply, began: float) -> _RunningCommand:
@@ -99,7 +99,7 @@ def _new_run(job_id: str, command: Command, ticket: PendingReply, began: float) 
 
 
 class PosixJobs(Jobs):
-    """Jobs over a held shell: one channel for any number of concurrent commands, one round trip for each."""
+    """Jobs over a persistent shell: one channel for all concurrent commands, one round trip for each."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class PosixJobs(Jobs):
         if command.user is not None and self._changes_user(command):
             await self._check_user(command.user)
         while True:
-            with suppress(NotAcceptedError):  # the id was asked for before it was used: another one is taken
+            with suppress(NotAcceptedError):  # the id was queried before it was used: retry with another one
                 return await self._run_cold(command)
 
     async def _run_cold(self, command: Command) -> ShellResult:
@@ -167,7 +167,7 @@ class PosixJobs(Jobs):
             return await self._acknowledge(running)
 
     async def _run_warm(self, warm: PrestartedShell, command: Command) -> ShellResult | None:
-        """Run it in the shell that waits; None when that was gone and nothing ran."""
+        """Run a command in a prestarted shell; return None if the shell had exited and nothing ran."""
         order = order_text(command.env, self._directory(command.cwd))
         try:
             launch = replace(await self._prepare(warm.job_id, command), start=order)
@@ -185,13 +185,13 @@ class PosixJobs(Jobs):
                 return None
 
     async def _forget_record(self, job_id: str) -> None:
-        """Remove what was written for a command that did not run, after the line that wrote it."""
+        """Remove the files of a command that did not run."""
         names = " ".join(f'"$hx_jobs/{job_id}.{suffix}"' for suffix in ("cmd", "sh", "in"))
         with suppress(HarnessError):
             (await self._shell.submit(background_line(f"rm -f {names}"))).forget()
 
     def _prepare_next(self) -> None:
-        """A single command, such as that of ``harness run``, leaves no waiting shell behind."""
+        """Prestart a shell, except after the first command, so that a single ``harness run`` leaves none behind."""
         if self._ran_before:
             self._tasks.start_soon(self._warm.prepare)
         self._ran_before = True
@@ -215,7 +215,7 @@ class PosixJobs(Jobs):
 
     @asynccontextmanager
     async def _ended_on_error(self, job_id: str) -> AsyncIterator[None]:
-        """A caller that is cancelled, or whose callback fails, leaves no command behind."""
+        """Terminate the command if the caller is cancelled or its callback fails."""
         try:
             yield
         except (anyio.get_cancelled_exc_class(), CallbackError) as reason:
@@ -258,7 +258,7 @@ class PosixJobs(Jobs):
         home = self._probe.capabilities.home
         if cwd == "~" or (cwd or "").startswith("~/"):
             return home + (cwd or "")[1:]
-        return f"./{cwd}" if cwd and not cwd.startswith("/") else cwd or ""  # "-" is a directory of that name
+        return f"./{cwd}" if cwd and not cwd.startswith("/") else cwd or ""  # "./-": a directory named "-"
 
     async def _acknowledge(self, run: _RunningCommand) -> ShellResult:
         try:
@@ -284,7 +284,7 @@ class PosixJobs(Jobs):
             raise self._follower.dropped(run.job_id, gap.start, gap.end) from None
 
     async def _reply(self, run: _RunningCommand) -> ShellReply:
-        """Wait for the end; hand the output to callbacks meanwhile, if it takes longer than a moment."""
+        """Wait for the exit; after :data:`FOLLOW_AFTER`, pass the output to callbacks meanwhile."""
         callbacks = callbacks_of(run.command)
         if callbacks is None:
             return await run.ticket.reply()
@@ -293,7 +293,7 @@ class PosixJobs(Jobs):
         try:
             return await self._follower.during(run.job_id, run.ticket.reply, callbacks, run.delivered, run.received)
         except OutputDropped:
-            self._ends.expect(run.job_id, run.ticket)  # it goes on
+            self._ends.expect(run.job_id, run.ticket)  # it continues to run
             raise
 
     async def _completed(self, run: _RunningCommand, reply: ShellReply) -> ShellResult:
@@ -356,7 +356,7 @@ class PosixJobs(Jobs):
         )
 
     def _lost(self, run: _RunningCommand) -> ShellResult:
-        notice = f"the link was lost while this ran; ask for job {run.job_id} again"
+        notice = f"connection lost while the command was running; check it with: harness jobs show {run.job_id}"
         out, err = run.received
         return self._result(run, Outcome(Status.UNKNOWN), Streams(out.kept(), err.kept()), notice)
 
@@ -368,10 +368,12 @@ class PosixJobs(Jobs):
         await self._follower.deliver_rest(run.job_id, callbacks_of(run.command), run.delivered, None)
         if gone:
             return await self._partial(run, Outcome(Status.TIMED_OUT))
-        return await self._partial(run, Outcome(Status.RUNNING), "it was killed at its deadline and is still there")
+        return await self._partial(
+            run, Outcome(Status.RUNNING), "the command was killed at its deadline, but is still running"
+        )
 
     async def finish_endings(self) -> None:
-        """The commands of callers who were cancelled are still being ended."""
+        """Wait for pending terminations of cancelled commands."""
         await self._cancelling.finish()
 
     async def _interrupt(self, job_id: str) -> bool:
@@ -379,7 +381,7 @@ class PosixJobs(Jobs):
         return await self._end(job_id, Status.INTERRUPTED, *ladder)
 
     async def _end(self, job_id: str, why: Status, *ladder: tuple[str, float]) -> bool:
-        """End a job's process group; True when nothing is left of it."""
+        """Terminate a job's process group; return True if no process is left."""
         steps = " ".join(f"{signal} {max(0, round(grace * 10))}" for signal, grace in ladder)
         bound = sum(grace for _, grace in ladder) + END_TIMEOUT
         ticket = await self._shell.submit(background_line(f"hx_end {job_id} {why} {steps}"))
@@ -387,7 +389,7 @@ class PosixJobs(Jobs):
             with anyio.fail_after(bound):
                 return (await ticket.reply()).exit_code == 0
         except TimeoutError:
-            raise ConnectionLost(f"no proof of the end of job {job_id}", target=self._target) from None
+            raise ConnectionLost(f"the exit of job {job_id} could not be confirmed", target=self._target) from None
         finally:
             ticket.forget()
 
@@ -441,19 +443,22 @@ class PosixJobs(Jobs):
         by_keys = kept.record.kind == "pane" and from_keyboard(job.exit_code, output.stdout.data)
         status = Status.INTERRUPTED if by_keys and job.status is Status.COMPLETED else job.status
         outcome = Outcome(status, job.exit_code)
-        gone = UNWRITTEN if kept.exit_code_lost else "it is gone and left no exit code"
+        gone = UNWRITTEN if kept.exit_code_lost else "the command has ended without an exit code"
         notices = (gone,) if job.status is Status.UNKNOWN else ()
         if kept.record.kind == "pane" and answered(output.stdout.data):
             notices = (*notices, ANSWERED)
         if lacking:
             notices = (*notices, lacking)
         if not (output.stdout.data or self._follower.can_read(kept.record)):
-            notices = (*notices, f"its output is kept where its tmux runs, {kept.record.host.partition(':')[0]}")
+            notices = (
+                *notices,
+                f"the output is stored where its tmux runs, {kept.record.host.partition(':')[0]}",
+            )
         result = self._shell_result(job.job_id, kept.record.command, outcome, output, duration, job.cwd, notices)
         return replace(result, pane=job.pane)
 
     async def _kept_output(self, kept: StoredJob, limit: int) -> tuple[Streams, str]:
-        """What is kept of a job's output, and what to say when its end is missing."""
+        """Return the stored output of a job, and a notice if its end is missing."""
         if kept.record.kind == "pane" and not await self._follower.has_streams(kept.job.job_id):
             output = await self._follower.pane_output(kept, limit)
             return Streams(output.kept), "" if output.whole else lacks_end(output.end)
@@ -469,13 +474,13 @@ class PosixJobs(Jobs):
         return await self._table.clean()
 
     async def clean_sometimes(self) -> None:
-        """Remove old jobs once in a long session, beside everything else; a fault in it is nobody's concern."""
+        """Remove old jobs once per long-running process, in the background, ignoring errors."""
         await anyio.sleep(CLEAN_AFTER)
         with suppress(HarnessError):
             await self._table.clean_if_due()
 
     def _now(self) -> float:
-        """The target's time."""
+        """Return the target's time."""
         return time.time() + self._probe.clock_offset
 
     @property
@@ -484,7 +489,7 @@ class PosixJobs(Jobs):
 
 
 class NotAcceptedError(Exception):
-    """Nothing ran: the waiting shell was gone before it took the order, or the id had been asked for before."""
+    """Nothing ran: the prestarted shell exited before it accepted the order, or the id was queried earlier."""
 
 
 def _fault_error(fault: StartError, command: Command, target: str) -> HarnessError:
@@ -492,10 +497,10 @@ def _fault_error(fault: StartError, command: Command, target: str) -> HarnessErr
         case StartError.CWD_MISSING | StartError.CWD_NO_DIRECTORY | StartError.CWD_DENIED:
             return cwd_error(fault - StartError.CWD_MISSING + MISSING, command.cwd, target)
         case StartError.NO_SPACE:
-            return NoSpace("no space for the job's record, so nothing ran", target=target, hint="free some space")
+            return NoSpace("no space for the job's record, so nothing ran", target=target, hint="free disk space")
         case StartError.NO_GROUP | StartError.NOT_TAKEN:
             return UnsupportedOperation(
-                "no way to start a command in a process group of its own",
+                "cannot start a command in its own process group",
                 target=target,
                 hint="install setsid (util-linux or busybox) or perl, and mkfifo, on the target",
             )
@@ -505,7 +510,7 @@ def _fault_error(fault: StartError, command: Command, target: str) -> HarnessErr
 async def open_jobs(
     transport: Transport, config: Config, shell: PersistentShell, store: JobStore, probe: Probe
 ) -> AsyncIterator[PosixJobs]:
-    """The jobs of one target. :data:`PROLOGUE` must have been defined in the held shell before its first call."""
+    """Provide the jobs of a target; :data:`PROLOGUE` must be defined before the persistent shell's first call."""
     async with open_background_tasks() as tasks:
         jobs = PosixJobs(transport, config, shell, store, probe, tasks)
         tasks.start_soon(jobs.clean_sometimes)

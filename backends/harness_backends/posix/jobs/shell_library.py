@@ -1,8 +1,8 @@
-"""The functions of the held shell that run, watch and end jobs. Shell text only; :mod:`.launch` calls them.
+"""Shell functions of the persistent shell that run, watch and kill jobs; :mod:`.launch` calls them.
 
-A command runs in a fresh ``sh`` in a session of its own. Beside it a background subshell of the held shell, its keeper,
-waits for its end, writes ``N.exit`` and then one reply frame. It shares no signal with the command and outlives the
-link. Frames of many jobs never mix: who writes one holds a token, the only line in a FIFO.
+A command runs in a new ``sh`` in its own session. Its keeper, a background subshell of the persistent shell, waits for
+its exit, writes ``N.exit`` and then one reply frame. It shares no signals with the command and outlives the connection.
+Frames of different jobs never mix: the writer holds a token, the only line in a FIFO.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]
 # The shell that becomes the command. $1 job, $2 directory, $3 umask; the command sees no positional parameters.
 _CHILD = 'umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.sh; set --; . "$hx_cmd"'
 
-# For another user, who cannot read the record: the text comes first on standard input, a regular file, $1 bytes long.
+# For another user, who cannot read the record: standard input, a regular file, starts with the $1 bytes of the command.
 _CHILD_OTHER = 'hx_cmd=$(dd bs="$1" count=1 2>/dev/null); umask "$2"; set --; eval "$hx_cmd"'
 
-# The same, started before its order is known. The order is one line of standard input that begins with the job and
-# ends with a comment sign; a torn or foreign one is never obeyed. That N.out exists proves that the order was taken.
+# The same for a prestarted shell. Its order is one line of standard input that starts with the job and ends with a
+# comment sign; an incomplete or foreign line is ignored. The existence of N.out proves that the order was accepted.
 _CHILD_WARM = """
 hx_nl="
 "
@@ -50,7 +50,7 @@ set --
 _PERL = '$SIG{INT}=$SIG{QUIT}="DEFAULT"; setpgrp; exec @ARGV or exit 127'
 
 # A background list of a shell without job control ignores INT and QUIT, and a shell that it starts cannot undo that.
-# GNU env and perl can; where neither is (busybox alone), commands run with the two ignored.
+# GNU env and perl can; without them (busybox only), commands run with the two signals ignored.
 _LAUNCHERS = r"""
 hx_sh=$(command -v sh)
 hx_setsid=$(command -v setsid)
@@ -71,8 +71,8 @@ hx_group() {
 }
 """
 
-# hx_beside: a background subshell takes its own way to the streams. It holds the token's FIFO for reading only and
-# gives the token back through the held shell's descriptor: nobody waits for it when the held shell was killed.
+# hx_beside: sets up the streams of a background subshell. It opens the token's FIFO for reading only and returns the
+# token through the persistent shell's descriptor, so that it does not block if the persistent shell was killed.
 _FRAME_LOCK = r"""
 hx_fifo=$hx_root/run/fifo
 if [ -n "$hx_root" ] && (umask 077; mkfifo "$hx_fifo.t.$$" "$hx_fifo.a.$$" "$hx_fifo.b.$$") </dev/null 2>/dev/null; then
@@ -105,11 +105,11 @@ hx_reply() {
 }
 """
 
-# hx_run ID JOB RECORD CWD START FEED LIMIT ACK LOG . : the dot proves that the line came whole. LOG limits its log.
-# The record is written here, so that whatever follows in the held shell finds it, and what follows its first line, the
-# command, beside it: so the shell that reads it counts the lines as the command's author does. Where printf is a
-# program (pdksh), print is a builtin. Who asked for the job before its line came made N.void, then found the record
-# empty: one of the two is seen by the other.
+# hx_run ID JOB RECORD CWD START FEED LIMIT ACK LOG . : the dot proves that the line is complete. LOG limits its log.
+# The record is written here, so that later lines of the persistent shell find it. The command, which follows its first
+# line, is also written to its own file, so that line numbers in error messages are those of the command. Where printf
+# is a program (pdksh), print is a builtin. A query for the job before its line arrives creates N.void, then finds the
+# record empty: one of the two always sees the other.
 _RUN = r"""
 case $(command -v printf) in
   /*) hx_put() { print -rn -- "$1"; } ;;
@@ -190,10 +190,10 @@ hx_finish() {
 }
 """
 
-# hx_warm ID JOB LIMIT SLOT PREVIOUS . : start a shell for a job that is yet to come; it has an idle keeper and costs
-# nothing until then. hx_fire JOB RECORD ORDER FEED SLOT LOG . : the order, written where nothing can make us wait.
-# The two slots take turns, and a slot is free again when the job before has taken its order. The keeper is told to end
-# by the shell that it keeps, and that by the end of the FIFO, when the held shell ends in whatever way.
+# hx_warm ID JOB LIMIT SLOT PREVIOUS . : prestart a shell for a future job, with an idle keeper.
+# hx_fire JOB RECORD ORDER FEED SLOT LOG . : write the order to a FIFO, which never blocks.
+# The two slots alternate, and a slot is free again once the previous job has accepted its order. The keeper ends with
+# its shell, and the shell at the end of the FIFO, when the persistent shell exits for any reason.
 _WARM = r"""
 hx_warm_a= hx_warm_b=
 hx_warm() {
@@ -254,7 +254,7 @@ hx_fire() {
 }
 """
 
-# hx_back ID SCRIPT . : run a script beside everything else; its output must be short.
+# hx_back ID SCRIPT . : run a script in the background; its output must be short.
 _BACK = r"""
 hx_back() {
   [ "$#" = 3 ] && [ "$3" = . ] || return 0
@@ -274,9 +274,9 @@ hx_behind() {
 }
 """
 
-# hx_alive JOB: is anything left of the process group? A process of another user is alive though we may not signal it.
-# A recycled process id is told by its start time, a reboot by the kernel's id of the boot.
-# hx_going JOB: or will its keeper, who has seen the end, write N.exit in a moment?
+# hx_alive JOB: true if the process group has members. A process that may not be signalled (of another user) is alive.
+# A reused process id is detected by its start time, a reboot by the kernel's boot id.
+# hx_going JOB: also true if its keeper, which has seen the exit, will write N.exit in a moment.
 _PROCESS = r"""
 hx_nap() { sleep "$1" </dev/null >/dev/null 2>&1 || sleep 1 </dev/null; }
 hx_kill() {
@@ -304,11 +304,11 @@ hx_going() {
 }
 """
 
-# hx_wait JOB SECONDS [SOCKET UID]: 0 when N.exit is there, 9 when the job is gone without it, 8 when the time is over
-# or we are. A job in a pane has no process group of its own: it is gone when its pane is.
-# hx_pane UID: a pane whose shells run here is there, wherever its tmux is. Between two shells it has no process id.
-# hx_readable FILE: the shell of a pane wrote it, and may do so under a umask that takes the file from its owner too.
-# hx_unwritten JOB: it has ended, and the disk was full: N.exit is there and stays empty.
+# hx_wait JOB SECONDS [SOCKET UID]: 0 when N.exit exists, 9 when the job has disappeared without it, 8 after the timeout
+# or when the persistent shell has exited. A job in a pane has no own process group: it disappears with its pane.
+# hx_pane UID: a pane whose shells run here exists, wherever its tmux runs. Between two shells it has no process id.
+# hx_readable FILE: a pane's shell wrote it, possibly under a umask that makes it unreadable for its owner.
+# hx_unwritten JOB: it has ended, but the disk was full: N.exit exists and stays empty.
 _WATCH = r"""
 hx_living='#{?pane_dead,dead,#{@harness_uid}}'
 hx_pane() {
@@ -376,4 +376,4 @@ PROLOGUE = "".join(
         LIMITER,
     )
 )
-"""For :meth:`PersistentShell.define`, after :data:`state.PROLOGUE`."""
+"""For :meth:`PersistentShell.define`, after :data:`.state_directory.PROLOGUE`."""

@@ -1,4 +1,4 @@
-"""The jobs that the target keeps: listing, looking up, and removing what is beyond the limits."""
+"""The stored jobs of a target: list, find, and clean up beyond the limits."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = [
 ]
 
 
-# -- Removing what is beyond the limits: ended jobs, and the logs of panes that no kept job refers to any more.
+# -- Cleanup beyond the limits: ended jobs, and logs of panes that no stored job refers to.
 
 
 MAX_JOBS = 10_000
-"""Ended jobs beyond this many are removed by clean(), whatever their size."""
+"""Ended jobs beyond this number are removed by clean(), whatever their size."""
 DAY = 86400
 
 IF_DUE = r"""
@@ -33,10 +33,10 @@ cd "$hx_jobs" || exit 0
 [ -z "$(find . ! -name . -prune -name cleaned -mmin -10 2>/dev/null)" ] || exit 0
 (umask 077; : >cleaned)
 """
-"""Before the script: end when it has run in the last ten minutes, whoever ran it. Without ``-mmin`` it always runs."""
+"""Prefix of the script: exit if any process ran it in the last ten minutes; without ``-mmin`` it always runs."""
 
-# Facts for the judge, one in a line: "A uid" a pane that lives; "N uid" a pane's directory that may be new;
-# "O path" beyond the age; "E n" ended; "G n" has a process; "S blocks n.suffix"; "L blocks path"; "D uid"; "R n log".
+# Input of _JUDGE, one fact per line: "A uid" a live pane; "N uid" a pane's directory that may be new; "O path" too old;
+# "E n" ended; "G n" has a process; "S blocks n.suffix"; "L blocks path"; "D uid"; "R n log".
 _FACTS = r"""
 hx_panes=$hx_root/panes
 hx_live() {
@@ -83,7 +83,7 @@ hx_facts() {
 }
 """
 
-# What goes: "job n", "log path", "dir uid". A log that a kept job refers to stays, and the newest of a live pane.
+# Prints what to remove: "job n", "log path", "dir uid". Logs of stored jobs and the newest log of a live pane are kept.
 _JUDGE = r"""
 function uid_of(path) { sub(/\/.*/, "", path); return path }
 function number_of(path) { sub(/.*log\./, "", path); return path + 0 }
@@ -149,9 +149,9 @@ done
 
 
 def clean_script(max_age: float, max_bytes: int, socket: str) -> str:
-    """The script that removes what is beyond the limits (seconds, bytes); it writes one letter for each job.
+    """Return the cleanup script for the limits (seconds, bytes); it prints one letter for each removed job.
 
-    ``socket`` is a tmux server to ask which panes live, already quoted for a shell; panes tell of others themselves.
+    ``socket`` is a shell-quoted tmux socket to query for live panes; the panes' directories name further sockets.
     """
     days = max(0, int(max_age // DAY) - 1)
     fields = {
@@ -167,22 +167,22 @@ def clean_script(max_age: float, max_bytes: int, socket: str) -> str:
     return text
 
 
-# -- The jobs that the target keeps: listing, looking up, removing.
+# -- The stored jobs of a target: list, find, clean up.
 
 
 LISTED_LINES = 50
 LISTED_COLUMNS = 2000
 LISTED_HEADER = 32_000
-"""Columns of a record's first line, which means nothing unless it is whole: a directory may be three times as long."""
+"""Columns of a record's first line, which is only valid in full: an encoded directory may be three times as long."""
 SHOWN_BYTES = 1 << 20
 LIST_TIMEOUT = 120.0
 NOT_STARTED_NOTICE = (
-    "a command that was lost on its way there under this number has not run, and will not, "
-    "unless it was for a shell that somebody started inside a pane, and the harness that sent it has ended"
+    "a command sent with this id before the connection was lost did not run and will not run "
+    "(except in a nested shell of a pane whose harness process has exited)"
 )
 
-# For each record: "job N STATE CODE STATUS", STATE being ended, unwritten, alive, gone or pane; then "pane UID" for
-# each that is there; then times; then the records.
+# Prints for each record "job N STATE CODE STATUS" (STATE: ended, unwritten, alive, gone or pane), then "pane UID" for
+# each existing pane, then times, then the records.
 _LIST = r"""
 hx_ended() { hx_readable "$1.exit"; [ -s "$1.exit" ] && read -r hx_c hx_w <"$1.exit"; }
 hx_state_of() {
@@ -222,8 +222,8 @@ hx_times() {
 cd "$hx_jobs" || exit 0
 """
 
-# An id that was claimed and has no record: its command was not sent yet, or is lost on the way, perhaps to come later.
-# From here on it does not run under this number: see hx_run, and hxoff in the shells of panes.
+# A claimed id without a record: its command was not sent yet, or is still in transit. From now on it never runs under
+# this id: see hx_run, and hxoff in the shells of panes.
 VOID = """\
 if [ ! -s {0}.cmd ]; then
   [ -e {0}.cmd ] || exit 0
@@ -240,7 +240,7 @@ _RECORDS = (
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """A job and its record. ``unwritten``: it has ended, and the disk was too full for its exit code."""
+    """A job and its record; ``exit_code_lost``: it has ended, but the disk was too full for its exit code."""
 
     job: Job
     record: JobRecord
@@ -248,7 +248,7 @@ class StoredJob:
 
 
 def list_script(socket: str, job_id: str | None = None) -> str:
-    """The script whose output :func:`parse_table` reads: all jobs, or one with its whole record."""
+    """Return the script that lists all jobs, or one with its whole record, for :func:`parse_table`."""
     head = f"{_LIST}\nhx_socket={shlex.quote(socket)}\n"
     if job_id is not None:
         names = f"hx_names={job_id}.cmd\n"
@@ -262,7 +262,7 @@ def list_script(socket: str, job_id: str | None = None) -> str:
 
 
 def parse_table(text: str) -> list[StoredJob]:
-    """Read what :func:`list_script` wrote, oldest job first. Records that are empty or torn are left out."""
+    """Parse the output of :func:`list_script`, oldest job first; empty or incomplete records are skipped."""
     table = _JobListing()
     for line in text.split("\n"):
         table.line(line)
@@ -270,7 +270,7 @@ def parse_table(text: str) -> list[StoredJob]:
 
 
 class _JobListing:
-    """The lines of a listing, sorted into what they say."""
+    """The lines of a listing, sorted by their kind."""
 
     def __init__(self) -> None:
         self.states: dict[str, list[str]] = {}
@@ -294,7 +294,7 @@ class _JobListing:
                 name, _, seconds = rest.rpartition(" ")
                 self.times[name] = float(seconds) if seconds.isdecimal() else 0.0
             case "pane":
-                self.panes.update(rest.split()[:1])  # an operator's own pane has no name of ours
+                self.panes.update(rest.split()[:1])  # an unmanaged pane has no uid
 
     def jobs(self) -> list[StoredJob]:
         found = []
@@ -339,15 +339,15 @@ class JobTable:
         self._config = config
 
     async def list(self) -> list[Job]:
-        """Every job with a record, oldest first; commands are cut after some lines."""
+        """Return every job with a record, oldest first; long commands are truncated."""
         reply = await self._shell.call(list_script(self._config.tmux_socket), timeout=LIST_TIMEOUT)
         return [kept.job for kept in parse_table(reply.text)]
 
     async def find(self, job_id: str) -> StoredJob:
-        """One job with its record.
+        """Return one job with its record.
 
         Raises:
-            JobNotFound: there is none of that id.
+            JobNotFound: no job has this id.
         """
         if job_id.isdecimal():
             reply = await self._shell.call(list_script(self._config.tmux_socket, str(int(job_id))))
@@ -356,22 +356,25 @@ class JobTable:
             if reply.text == "void\n":
                 raise JobNotFound(f"no job {job_id!r}", target=self._transport.target, hint=NOT_STARTED_NOTICE)
         raise JobNotFound(
-            f"no job {job_id!r}", target=self._transport.target, hint="'harness jobs' lists those that are kept"
+            f"no job {job_id!r}", target=self._transport.target, hint="list the stored jobs with: harness jobs"
         )
 
     async def get(self, job_id: str) -> Job:
-        """One job."""
+        """Return one job."""
         return (await self.find(job_id)).job
 
     async def clean(self) -> int:
-        """Remove ended jobs beyond the limits, and logs of panes that no kept job refers to; returns how many jobs.
+        """Remove ended jobs beyond the limits, and logs of panes that no stored job refers to.
 
-        It runs beside everything else: on a slow disk with many jobs it takes long, and nobody waits for it meanwhile.
+        It runs in the background of the persistent shell, so that it does not delay other calls.
+
+        Returns:
+            The number of removed jobs.
         """
         return await self._clean("")
 
     async def clean_if_due(self) -> int:
-        """The same, unless some harness has done it in the last ten minutes."""
+        """Clean up, unless any harness process has done so in the last ten minutes."""
         return await self._clean(IF_DUE)
 
     async def _clean(self, condition: str) -> int:

@@ -1,4 +1,4 @@
-"""Ending the command of a caller who is leaving, and who is not kept by a link that is lost or mute."""
+"""Termination of cancelled commands, without blocking the caller on a lost or unresponsive connection."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ __all__ = ["JobCanceller"]
 log = logging.getLogger(__name__)
 
 UNRESPONSIVE_AFTER = 2.0
-"""Seconds in which a target must answer for the caller to wait for the proof of the end."""
+"""Seconds within which a target must answer, otherwise the caller does not wait for the proof of the end."""
 RETRY = 1.0
 SHUTDOWN_GRACE = 5.0
-"""Seconds that the endings of a harness have when it leaves: nobody would go on with them."""
+"""Seconds that pending terminations get when harness exits, as nothing would continue them."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobCanceller:
-    """Ends commands: with ``end``, which proves it, and is called again where the link is lost on the way."""
+    """A canceller of commands, which retries the termination if the connection is lost meanwhile."""
 
     shell: PersistentShell
     store: JobStore
     tasks: BackgroundTasks
     bound: float
-    """Seconds that it may take where the target answers."""
+    """Maximum seconds for a termination on a responsive target."""
     _endings: dict[anyio.Event, str] = field(default_factory=dict)
-    """What is to come, and the job that it is the end of."""
+    """The pending terminations, and their jobs."""
 
     async def cancel(self, job_id: str, end: Callable[[], Awaitable[object]]) -> None:
-        """End a command. The caller waits for that where the target answers; else it goes on without."""
+        """Terminate a command with ``end``; wait for its exit only if the target is responsive."""
         ended = anyio.Event()
         self.tasks.start_soon(self._end_when_back, job_id, end, ended)
         answers = False
@@ -46,21 +46,21 @@ class JobCanceller:
             try:
                 await self.shell.call(":")
                 answers = True
-            except HarnessError:  # a new connection may be had at once
+            except HarnessError:  # a new connection may already be available
                 await ended.wait()
         if answers:
             with anyio.move_on_after(self.bound):
                 await ended.wait()
         if not ended.is_set():
-            self.store.add_notice(f"job {job_id} was to end and may still run: its end could not be proved in time")
+            self.store.add_notice(f"job {job_id} may still be running: its exit could not be confirmed in time")
 
     async def finish(self) -> None:
-        """Wait for the endings that go on, for a moment."""
+        """Wait briefly for pending terminations."""
         with anyio.move_on_after(SHUTDOWN_GRACE, shield=True):
             for ended in list(self._endings):
                 await ended.wait()
         for job_id in self._endings.values():
-            log.warning("job %s was told to stop; there is no proof of its end: harness jobs show %s", job_id, job_id)
+            log.warning("job %s was signalled, but its exit is not confirmed: harness jobs show %s", job_id, job_id)
 
     async def _end_when_back(self, job_id: str, end: Callable[[], Awaitable[object]], ended: anyio.Event) -> None:
         self._endings[ended] = job_id
