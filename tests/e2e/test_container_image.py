@@ -96,7 +96,10 @@ async def test_a_name_that_is_taken_by_one_of_our_own_is_told_too(way: Way) -> N
 
 async def test_an_image_that_cannot_be_had_is_told(way: Way) -> None:
     config = Config(image="localhost:1/nobody/nothing", image_network="none")
-    with anyio.fail_after(60), pytest.raises(ConnectError, match="no container of the image localhost:1/nobody"):
+    with (
+        anyio.fail_after(60),
+        pytest.raises(ConnectError, match="could not create a container from image localhost:1/nobody"),
+    ):
         async with way.connect(f"{way.engine.kind}://hx-{secrets.token_hex(4)}", config=config):
             pass
 
@@ -213,7 +216,7 @@ def test_mounts_are_written_as_people_write_them(text: str, mount: Mount) -> Non
 
 @pytest.mark.parametrize("text", ["", "/a", "a:/b", "/a:b", "/a:/b:x", "type=npipe,dst=/b", "type=bind,dst=/b", "x=y"])
 def test_what_is_no_mount_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not a mount"):
+    with pytest.raises(ConfigError, match="is not a valid mount"):
         parse_mount(text)
 
 

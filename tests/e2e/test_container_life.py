@@ -110,7 +110,7 @@ async def test_another_container_of_the_same_name_is_never_entered(way: Way) -> 
             await do(one, "kill")
             await do(one, "rm")
             with container(way.engine, name=one.name) as other:
-                with pytest.raises(ConnectError, match="is another one now") as caught:
+                with pytest.raises(ConnectError, match="was replaced") as caught:
                     await refused(ctx, "echo new > /which")
                 assert other.id[:12] in str(caught.value)
                 assert other.run("sh", "-c", "cat /which 2>/dev/null || echo nothing") == "nothing"

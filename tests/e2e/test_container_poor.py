@@ -72,7 +72,7 @@ async def test_an_image_with_a_shell_alone_runs_commands_and_says_what_is_lost(w
             result = await ctx.run_shell("printf '%s|' \"$HARNESS_JOB\" \"$A\"; read x; echo $x; echo e >&2; exit 7",
                                          stdin="in\n", env={"A": "b\nc'd"})  # fmt: skip
             assert (result.exit_code, result.stdout, result.stderr) == (7, "d1|b\nc'd|in\n", "e\n")
-            assert any("ends with this process" in notice for notice in result.notices)
+            assert any("the job ends with it" in notice for notice in result.notices)
             assert (await ctx.run_shell("pwd", cwd="/pause")).stdout == "/pause\n"
             with pytest.raises(FileNotFound, match="nothing ran"):
                 await ctx.run_shell("pwd", cwd="/nowhere")

@@ -81,7 +81,7 @@ def recreate(ship: Ship) -> None:
 
 
 @in_tmux
-@pytest.mark.parametrize(("fault", "said"), [(kill, "is stopped"), (remove, "was removed"), (recreate, "another one")])
+@pytest.mark.parametrize(("fault", "said"), [(kill, "is stopped"), (remove, "was removed"), (recreate, "was replaced")])
 async def test_a_container_that_has_gone_is_not_waited_for(
     ship: Ship, fault: Callable[[Ship], None], said: str
 ) -> None:
@@ -166,7 +166,7 @@ async def test_during_a_command_the_outcome_is_unknown_and_it_ran_once(
     [
         ("docker+tmux", "auto", kill, "is stopped (exit code 137)"),
         ("docker+tmux", "auto", remove, "was removed"),
-        ("docker+tmux", "auto", recreate, "is another one now"),
+        ("docker+tmux", "auto", recreate, "was replaced"),
         ("docker+tmux", "never", kill, "is stopped (exit code 137)"),
         ("docker-busybox+tmux", "auto", remove, ""),
     ],

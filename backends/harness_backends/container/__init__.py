@@ -1,4 +1,4 @@
-"""``docker://``, ``podman://`` and ``container://`` targets: a container, entered through its engine."""
+"""The ``docker:``, ``podman:`` and ``container:`` backends: a container, entered through its engine."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["examine_engines", "open_backend", "open_transport"]
 
 @asynccontextmanager
 async def open_transport(target: Target, config: Config, base: Transport | None) -> AsyncIterator[ContainerTransport]:
-    """The transport into the container that the target names now.
+    """Open a transport into the container that the target currently names.
 
     Raises:
-        TargetNotFound: there is no such container.
-        ConnectError: no engine answers, or the container takes no program in its state.
+        TargetNotFound: the container does not exist.
+        ConnectError: no engine answers, or the container is in a state without programs.
     """
     from .finding import find_container
     from .transport import ContainerTransport
@@ -37,7 +37,7 @@ async def open_transport(target: Target, config: Config, base: Transport | None)
 
 @asynccontextmanager
 async def open_backend(target: Target, config: Config, transport: Transport | None) -> AsyncIterator[Backend]:
-    """The backend of ``docker:``, ``podman:`` and ``container:``."""
+    """Open the backend of a ``docker:``, ``podman:`` or ``container:`` target."""
     from .backend import open_container_backend
 
     async with open_transport(target, config, transport) as entered, open_container_backend(entered, config) as backend:
@@ -45,7 +45,7 @@ async def open_backend(target: Target, config: Config, transport: Transport | No
 
 
 async def examine_engines(target: Target | None, config: Config, *, clean: bool) -> list[Finding]:
-    """What ``harness doctor`` says of engines and containers; see :mod:`.checkup`."""
+    """Check engines and containers for ``harness doctor``; see :mod:`.checkup`."""
     from .checkup import examine_engines as examine
 
     return await examine(target, config, clean=clean)

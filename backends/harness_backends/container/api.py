@@ -34,13 +34,13 @@ logger = logging.getLogger(__name__)
 WANTED = (1, 44)
 REQUEST_TIMEOUT = 20.0
 PULL_TIMEOUT = 3600.0
-"""Seconds that getting an image may take."""
+"""Seconds that pulling an image may take."""
 STATUS_PAUSES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Seconds: the engine learns of a process's end a moment after the end of its streams."""
+"""Seconds between queries: the engine learns of a process's exit a moment after the end of its streams."""
 
 
 def choose_version(newest: str, oldest: str) -> str:
-    """The version of the API to speak with an engine that speaks these: ours, or the nearest to it."""
+    """Choose the API version: :data:`WANTED`, or the nearest one that the engine supports."""
     low, high = _number(oldest), _number(newest)
     major, minor = min(max(WANTED, low), high) if high else WANTED
     return f"{major}.{minor}"
@@ -52,7 +52,7 @@ def _number(text: str) -> tuple[int, ...]:
 
 
 class ApiEngine(Engine):
-    """Every request has a connection of its own; that of an exec becomes its streams."""
+    """An engine behind its HTTP API, with one connection per request; that of an exec becomes its streams."""
 
     def __init__(self, endpoint: Endpoint, target: Target, said: dict[str, Any], timeout: float) -> None:
         components = [str(item.get("Name", "")) for item in said.get("Components") or () if isinstance(item, dict)]
@@ -72,11 +72,11 @@ class ApiEngine(Engine):
             raise ConnectError(f"the engine refused: {error.message}", target=self._target) from error
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        """One request of the API, bounded in time; its answer as JSON.
+        """Send one API request with a timeout, and return the answer's JSON.
 
         Raises:
             EngineError: the engine refused.
-            ConnectError, ConnectionLost: it cannot be asked (any more).
+            ConnectError, ConnectionLost: the engine cannot be reached.
         """
         async with _bounded(self.endpoint, self._target), http.connect(self.endpoint, self._timeout) as stream:
             return (await http.request(stream, method, self._prefix + path, body)).json()
@@ -103,10 +103,12 @@ class ApiEngine(Engine):
             try:
                 said = await self.ask("GET", f"/exec/{exec_id}/json")
             except EngineError as error:
-                raise ConnectionLost(f"the engine forgot the program: {error.message}", target=self._target) from error
+                raise ConnectionLost(
+                    f"the engine no longer knows the program: {error.message}", target=self._target
+                ) from error
             if not said.get("Running") and said.get("ExitCode") is not None:
                 return int(said["ExitCode"])
-        raise ConnectionLost("the connection ended while the program ran", target=self._target)
+        raise ConnectionLost("connection lost while the program was running", target=self._target)
 
     async def copy_out(self, container_id: str, path: str, sink: Callable[[bytes], Awaitable[None]]) -> None:
         named = quote(path, safe="/", errors="surrogateescape")
@@ -134,15 +136,17 @@ class ApiEngine(Engine):
             await self._pull(image)
 
     async def _pull(self, image: str) -> None:
-        logger.info("%s: getting the image %s", self._target, image)
-        name = image if "@" in image or ":" in image.rpartition("/")[2] else f"{image}:latest"  # or all tags come
+        logger.info("%s: pulling the image %s", self._target, image)
+        name = (
+            image if "@" in image or ":" in image.rpartition("/")[2] else f"{image}:latest"
+        )  # without a tag, all tags would be pulled
         path = f"{self._prefix}/images/create?fromImage={quote(name, safe='')}"
         bounded = _bounded(self.endpoint, self._target, PULL_TIMEOUT)
         async with bounded, http.connect(self.endpoint, self._timeout) as stream:
             reply = await http.request(stream, "POST", path)
         for line in reply.body.splitlines():
             if b'"error"' in line:
-                raise EngineError(404, str(json.loads(line).get("error", "the image cannot be had")))
+                raise EngineError(404, str(json.loads(line).get("error", "the image is not available")))
 
     async def create(self, scratch: TemporaryContainer) -> str:
         self._refuse_missing(scratch)
@@ -152,18 +156,18 @@ class ApiEngine(Engine):
         return container_id
 
     def _refuse_missing(self, scratch: TemporaryContainer) -> None:
-        """Podman's service would make a directory of the host that is not there; Docker and ``podman run`` refuse."""
+        """Refuse missing bind-mount sources: Podman's service would create them, Docker and ``podman run`` refuse."""
         if self.name != "podman" or self.endpoint.scheme != "unix" or sys.platform != "linux":
-            return  # on other systems the engine's files are those of a virtual machine
+            return  # on other systems the engine runs in a virtual machine
         for mount in scratch.mounts:
             if mount.type == "bind" and not os.path.lexists(mount.source):
-                raise EngineError(400, f"there is no {mount.source} to mount")
+                raise EngineError(400, f"mount source {mount.source} does not exist")
 
     async def remove(self, container_id: str) -> None:
         try:
             await self.ask("DELETE", f"/containers/{container_id}?force=true&v=true")
         except EngineError as error:
-            if error.status not in (404, 409):  # gone, or going
+            if error.status not in (404, 409):  # removed, or being removed
                 raise
 
     async def scratches(self) -> list[tuple[str, str]]:
@@ -184,7 +188,7 @@ class ApiEngine(Engine):
 
 
 def exec_options(request: ExecRequest) -> list[str]:
-    """The options of the engines' programs for what an exec asks."""
+    """Return the options of the engines' programs for an exec request."""
     user = ["--user", request.user] if request.user else []
     directory = ["--workdir", request.directory] if request.directory else []
     return [*user, *directory]
@@ -217,7 +221,7 @@ def _tls_options(endpoint: Endpoint) -> list[str]:
 
 @asynccontextmanager
 async def _bounded(endpoint: Endpoint, target: Target, seconds: float = REQUEST_TIMEOUT) -> AsyncIterator[None]:
-    """Requests end in time, and what the system says becomes an error of ours."""
+    """Bound a request in time, and translate system errors to harness's errors."""
     try:
         with anyio.fail_after(seconds):
             yield
@@ -225,13 +229,13 @@ async def _bounded(endpoint: Endpoint, target: Target, seconds: float = REQUEST_
         raise ConnectionLost("the engine does not answer", target=target, hint=_look_at(endpoint)) from None
     except ssl.SSLError as error:
         raise ConnectError(
-            f"no TLS connection with the engine: {error.reason}", target=target, hint=str(endpoint)
+            f"the TLS connection to the engine failed: {error.reason}", target=target, hint=str(endpoint)
         ) from error
     except PermissionError as error:
         raise ConnectError(
-            f"no permission for the engine's socket {endpoint.address}",
+            f"permission denied for the engine's socket {endpoint.address}",
             target=target,
-            hint="join the group that owns it, or use a rootless engine; access to it is access to the whole machine",
+            hint="join the group that owns it, or use a rootless engine; access to it gives root access to the machine",
         ) from error
     except OSError as error:
         reason = error.strerror or str(error)
@@ -239,14 +243,14 @@ async def _bounded(endpoint: Endpoint, target: Target, seconds: float = REQUEST_
 
 
 def _look_at(endpoint: Endpoint) -> str:
-    return f"see whether it runs and is healthy: {endpoint}"
+    return f"check that it is running and healthy: {endpoint}"
 
 
 async def open_api_engine(endpoint: Endpoint, target: Target, timeout: float) -> ApiEngine:
-    """Ask what is there who it is.
+    """Connect to an engine and query its version.
 
     Raises:
-        ConnectError, ConnectionLost: nothing answers, or it is no engine.
+        ConnectError, ConnectionLost: no engine answers.
     """
     try:
         async with _bounded(endpoint, target), http.connect(endpoint, timeout) as stream:

@@ -1,4 +1,4 @@
-"""Files of an image that has nothing but a poor shell, from the archive of its engine."""
+"""Read-only files of an image with only a shell and no tools, through the engine's archives."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 
-# -- What a ``sh`` without any program can tell of files: builtins only. Pure text, and the reading of its answer.
+# -- A probe of files with shell builtins only, and the parser of its answer. Pure.
 #
-# It takes the place of the library for targets with tools (:mod:`..posix.files.shell_library`) where that looks at
-# directories, with the same calls and the same answers. Sizes are not known here: they are -1.
+# It replaces the library for targets with tools (:mod:`..posix.files.shell_library`) for directories, with the same
+# calls and answers. Sizes are unknown here: they are -1.
 
 
-# hxp_gone: why there is nothing at $real. hxp_deep: a shell of its own for what is deeper than a path may be long.
-# What the shell writes is counted, so that the caller sees when it is more than it wanted ($left, unless $all).
+# hxp_gone: exits with the reason why $real does not exist. hxp_deep: a subshell for paths beyond the maximum length.
+# The output is counted, so that the caller sees when it exceeds the limit ($left, unless $all).
 _LIBRARY = r"""
 hxf_scheme=sha256
 hxf_link() { exit 1; }
@@ -124,10 +124,11 @@ def builtin_library(home: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What is at a path. ``real`` has no links in it but for the last, when ``type`` is that, or it was ``followed``.
+    """The facts about a path.
 
-    ``leads_to`` is what a link leads to, and ``readable`` is said of that, for the container's user. ``pid`` is the
-    shell's, and ``mounts`` are the lines of ``/proc/self/mountinfo``, none when that cannot be read.
+    ``real`` contains no links, except the last part if ``type`` is ``link`` or it was ``followed``. ``leads_to`` is the
+    type of a link's target, and ``readable`` refers to that, for the container's user. ``pid`` is the shell's, and
+    ``mounts`` are the lines of ``/proc/self/mountinfo``, empty if that is not readable.
     """
 
     type: FileType
@@ -140,30 +141,29 @@ class FileFacts:
 
 
 def find_script(path: str, *, follow: bool) -> str:
-    """The call that answers with a :class:`FileFacts`; with ``follow`` links that lead to directories are followed."""
+    """Return the call that prints a :class:`FileFacts`; with ``follow``, links to directories are followed."""
     return call("hxp_find", path, int(follow))
 
 
 def parse_place(text: str) -> FileFacts:
-    """Read the answer."""
+    """Parse the answer of :func:`find_script`."""
     kind, leads, readable, real, pid, *mounts = text.removesuffix("\0").split("\0")
     return FileFacts(
         _TYPES.get(kind, "other"), _TYPES.get(leads, "other"), readable == "1", real, int(pid), tuple(mounts)
     )
 
 
-# -- Files of an image that has nothing but ``sh``: looked at by its shell, read from its engine's archive, never
-# written.
+# -- Files of an image with only ``sh``: found by its shell, read from the engine's archive, never written.
 #
-# * The shell decides, as the container's user: what is there, what may be read, where a directory leads.
-# * The engine delivers content and properties, as a tar archive. It reads as root, so it is asked only for what the
-#   shell has found readable; who renames files of the container in that moment may make it read another one of the
-#   container. It sees the volumes that it has mounted, and not always other mounts: see :mod:`.information`.
-# * Nothing is changed: without a program that renames, a write could leave half a file under the real name.
+# * The shell decides, as the container's user, what exists, what is readable, and where a directory leads. * The engine
+# delivers content and properties, as a tar archive. It reads as root, so it is asked only for files that the shell has
+# found readable; a process that renames files in that moment can make it read another file of the container.
+#   It sees the volumes that it has mounted, but not always other mounts: see :mod:`.information`.
+# * Files are never written: without a program that renames, a write could leave a partial file under the real name.
 
 
 READ_LIMIT = 256 << 20
-"""Most bytes that one read returns. A download has no limit."""
+"""Maximum bytes that one read returns; a download has no limit."""
 MAX_SYMLINKS = 40
 
 Check = Callable[[TarEntry], None]
@@ -174,7 +174,7 @@ class _LimitReached(Exception):
 
 
 class _EntryCopier:
-    """Takes the first entry out of an archive: ``check`` sees what it is, ``sink`` gets its content."""
+    """A copier of an archive's first entry: ``check`` gets its header, ``sink`` its content."""
 
     def __init__(self, check: Check, sink: Sink | None) -> None:
         self.reader = EntryReader()
@@ -194,19 +194,19 @@ class _EntryCopier:
 
 
 def _is_at(entry: TarEntry, place: FileFacts) -> bool:
-    """True when an archive begins with what was asked for, and not with what is in it."""
+    """Return True if an archive starts with the requested path, and not with its content."""
     return place.followed or entry.name == posixpath.basename(place.real)
 
 
 class ArchiveFiles(Files):
-    """See :class:`harness.backend.Files` and this module. What cannot be known here is -1: sizes, owners."""
+    """Read-only files of a container, as described in this module; unknown sizes and owners are -1."""
 
     def __init__(self, transport: ContainerTransport, shell: PersistentShell) -> None:
         self._transport = transport
         self._calls = FileCalls(shell, transport, "/", builtin_library("/"))
         self._inside: bool | None = None
 
-    # -- looking
+    # -- listing
 
     async def list_dir(self, path: str) -> list[DirEntry]:
         return await list_entries(self._calls, path)
@@ -218,17 +218,17 @@ class ArchiveFiles(Files):
         return await glob_paths(self._calls, pattern, root, max_entries)
 
     async def stat(self, path: str, *, follow: bool = True) -> FileStat:
-        """One file's metadata. The size of a directory is not known (-1), and times are whole seconds.
+        """Return a file's metadata; the size of a directory is unknown (-1), and times are whole seconds.
 
-        Podman names root as the owner of everything, so that its owners are not known either (-1).
+        Podman reports root as the owner of all files, so the owner is unknown too (-1).
         """
         place = await self._locate(path) if follow else await self._find(path, follow=False)
         await self._check_visible(path, place)
         entry = await self._head(path, place.real)
         if entry is not None and place.type == "link" != entry.type:
-            raise self._not_shown(path, "it is a link, and its engine shows only what it leads to")
+            raise self._not_shown(path, "it is a link, and the engine shows only its target")
         if entry is None or not _is_at(entry, place):
-            raise self._not_shown(path, "its engine does not show it itself")
+            raise self._not_shown(path, "the engine shows only its content")
         if entry.type != place.type:
             raise self._changed(path)
         size = {"dir": -1, "link": len(entry.link.encode("utf-8", "surrogateescape"))}.get(entry.type, entry.size)
@@ -241,7 +241,7 @@ class ArchiveFiles(Files):
     async def read(
         self, path: str, offset: int = 0, limit: int | None = None, progress: Progress | None = None
     ) -> FileContent:
-        """Read a file or a part of it, :data:`READ_LIMIT` bytes at most. The whole file comes from the engine."""
+        """Read a file or a part of it, at most :data:`READ_LIMIT` bytes; the engine sends the whole file."""
         if offset < 0 or (limit is not None and limit < 0):
             raise ValueError("offset and limit may not be negative")
         place = await self._readable(path)
@@ -260,7 +260,7 @@ class ArchiveFiles(Files):
         def check(entry: TarEntry) -> None:
             if min(entry.size, entry.size if end is None else end) - offset > READ_LIMIT:
                 raise FileError(
-                    f"{display_path(path)}: holds {entry.size} bytes; at most {READ_LIMIT} are read at once here",
+                    f"{display_path(path)}: has {entry.size} bytes; at most {READ_LIMIT} can be read at once here",
                     target=self._transport.target,
                     hint="read it in parts, or download it",
                 )
@@ -269,7 +269,7 @@ class ArchiveFiles(Files):
         return FileContent(part.getvalue(), entry.size, entry.mode, hasher.version(), place.real)
 
     async def download(self, path: str, local: str, progress: Progress | None = None, *, force: bool = False) -> int:
-        """Copy a file to this machine with its permissions; as large as it was when the engine opened it."""
+        """Copy a file to this machine with its permissions, up to its size when the engine opened it."""
         place = await self._readable(path)
         done = total = 0
 
@@ -291,7 +291,7 @@ class ArchiveFiles(Files):
         return done
 
     async def _readable(self, path: str) -> FileFacts:
-        """Where a file is that the container's user may read."""
+        """Locate a file that the container's user may read."""
         place = await self._locate(path)
         kind = place.type if place.type != "link" else place.leads_to
         if kind != "file" or not place.readable:
@@ -309,7 +309,7 @@ class ArchiveFiles(Files):
         copy = _EntryCopier(check_type, sink)
         await self._copy(path, place.real, copy)
         if copy.reader.entry is None:
-            raise self._not_shown(path, "its engine does not show it")
+            raise self._not_shown(path, "the engine does not show it")
         if not copy.reader.complete:
             raise self._changed(path)
         return copy.reader.entry
@@ -320,7 +320,7 @@ class ArchiveFiles(Files):
         return parse_place((await self._calls.run(path, find_script(path, follow=follow))).text)
 
     async def _locate(self, path: str) -> FileFacts:
-        """Where a path leads. A shell cannot read links: Docker shows where they point, Podman what they lead to.
+        """Follow the links of a path. The shell cannot read links; Docker shows links, Podman their targets.
 
         The result's type is never ``link``; with Podman its path may be that of a link.
         """
@@ -334,21 +334,21 @@ class ArchiveFiles(Files):
             entry = await self._head(path, place.real)
             if entry is None or entry.type != "link":
                 if not await self._sees_all(place):
-                    raise self._not_shown(path, "it is a link, and its engine does not show where it leads")
+                    raise self._not_shown(path, "it is a link, and the engine does not show its target")
                 return replace(place, type=place.leads_to, followed=True)
             asked = posixpath.join(posixpath.dirname(place.real), entry.link) + slash
         raise file_error(path, Refusal.LOOP, b"", self._transport.target)
 
     async def _check_visible(self, path: str, place: FileFacts) -> None:
-        """Refuse what the engine would answer with another file, or with none."""
+        """Reject a path for which the engine would send another file, or none."""
         if await self._sees_all(place):
             return
         point = hidden_by(place.mounts, place.real, self._transport.info.mounts)
         if point is not None:
-            raise self._not_shown(path, f"it is on the mount {display_path(point)}, which its engine does not show")
+            raise self._not_shown(path, f"it is on the mount {display_path(point)}, which the engine does not show")
 
     async def _sees_all(self, place: FileFacts) -> bool:
-        """True when the engine looks from inside. It shows nothing of ``/proc`` then, and knows our shell there."""
+        """Return True if the engine reads from inside: then ``/proc`` has an empty entry for the shell's process id."""
         if self._inside is None:
             copy = _EntryCopier(lambda entry: None, None)
             try:
@@ -372,22 +372,24 @@ class ArchiveFiles(Files):
         except EngineError as error:
             if copy.reader.entry is not None:
                 raise self._changed(path) from error
-            what = "its engine does not show it" if error.status == 404 else f"its engine refused: {error.message}"
+            what = "the engine does not show it" if error.status == 404 else f"the engine refused: {error.message}"
             raise self._not_shown(path, what) from error
         except TarError as error:
-            raise self._not_shown(path, f"what its engine sent is damaged: {error}") from error
+            raise self._not_shown(path, f"the engine sent an invalid archive: {error}") from error
 
     def _not_shown(self, path: str, why: str) -> FileError:
         return FileError(
-            f"{display_path(path)}: cannot be had: {why}", target=self._transport.target, hint="read it with a command"
+            f"{display_path(path)}: cannot read the file: {why}",
+            target=self._transport.target,
+            hint="read it with a command",
         )
 
     def _changed(self, path: str) -> FileError:
         return FileError(
-            f"{display_path(path)}: changed while it was read", target=self._transport.target, hint="try again"
+            f"{display_path(path)}: the file changed while it was read", target=self._transport.target, hint="try again"
         )
 
-    # -- what is not done here
+    # -- unsupported operations
 
     def _refuse(self, path: str) -> NoReturn:
         engine = self._transport.engine.name
@@ -396,7 +398,7 @@ class ArchiveFiles(Files):
             f"the image {self._transport.info.image} has no tools for it, "
             "or nothing in the container is writable",
             target=self._transport.target,
-            hint=f"copy with {engine} cp; an image with cat, stat and mv (busybox has all) and a writable /tmp does it",
+            hint=f"copy with {engine} cp; an image with cat, stat and mv (busybox has all) and a writable /tmp suffices",
         )
 
     async def write(
@@ -430,6 +432,6 @@ class ArchiveFiles(Files):
 
 @asynccontextmanager
 async def open_archive_files(transport: ContainerTransport) -> AsyncIterator[ArchiveFiles]:
-    """The files of a container that has nothing but ``sh``; its shell is started by the first use."""
+    """Provide the files of a container with only ``sh``; its shell starts on first use."""
     async with open_held_shell(transport) as shell:
         yield ArchiveFiles(transport, shell)

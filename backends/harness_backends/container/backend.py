@@ -1,4 +1,4 @@
-"""The backend of a container: that of every POSIX target, with the engine's own means where the image has none."""
+"""The backend of a container: the POSIX backend, with the engine's functions where the image lacks tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["open_container_backend"]
 
 
 class ContainerJobs(Jobs):
-    """Jobs that the container keeps; as a user that only the engine can become, by an exec of its own."""
+    """Jobs that the container stores, and execs for users that only the engine can switch to."""
 
     def __init__(self, kept: Jobs, direct: ExecJobs) -> None:
         self._kept = kept
@@ -31,7 +31,9 @@ class ContainerJobs(Jobs):
     async def run(self, command: Command) -> ShellResult:
         try:
             return await self._kept.run(command)
-        except UnsupportedOperation:  # nothing ran: it cannot change the user, or start a group, and the engine can
+        except (
+            UnsupportedOperation
+        ):  # nothing ran: the image cannot change the user or start a process group, but the engine can
             return await self._direct.run(command)
 
     def _of(self, job_id: str) -> Jobs:
@@ -60,7 +62,7 @@ class ContainerJobs(Jobs):
 
 
 class ExecBackend(Backend):
-    """A container in which nothing can be kept: commands, one exec each, and files to be read."""
+    """A container that cannot store jobs: commands with one exec each, and read-only files."""
 
     def __init__(self, transport: ContainerTransport, direct: ExecJobs, files: Files) -> None:
         self.target = transport.target
@@ -79,19 +81,19 @@ class ExecBackend(Backend):
         return UnsupportedOperation(
             "a terminal needs a writable directory in the container, and a few tools",
             target=self.target,
-            hint="give it one (--tmpfs /tmp), or run plainly (--no-tmux)",
+            hint="add a directory (--tmpfs /tmp), or run without tmux (--no-tmux)",
         )
 
 
 @asynccontextmanager
 async def open_container_backend(transport: ContainerTransport, config: Config) -> AsyncIterator[Backend]:
-    """Connect to a container; where it has no place for job records or lacks the tools, without them."""
+    """Connect to a container; without stored jobs if it has no writable directory or lacks the tools."""
     async with open_background_tasks() as tasks, AsyncExitStack() as stack:
         direct = ExecJobs(transport, tasks)
         try:
             backend = await stack.enter_async_context(open_posix_backend(transport, config))
         except StateDirectoryUnavailable:
-            from .archive_files import open_archive_files  # few need it
+            from .archive_files import open_archive_files  # rarely needed
 
             files = await stack.enter_async_context(open_archive_files(transport))
             yield ExecBackend(transport, direct, files)

@@ -1,4 +1,4 @@
-"""Doctor's checks of engines and containers, and the end of throw-away containers that nobody needs any more."""
+"""Checks of engines and containers for ``harness doctor``, and removal of orphaned temporary containers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ HERE = Target.parse("local:")
 
 
 async def examine_engines(target: Target | None, config: Config, *, clean: bool) -> list[Finding]:
-    """Findings about the engines that a container target may mean, the container, and what was left behind.
+    """Check the engines of a container target, the container, and orphaned temporary containers.
 
     Args:
-        target: a container, alone or on a host; None looks at the engines of this machine, and misses none.
+        target: a container, possibly on a host; None checks the engines of this machine, and ignores missing ones.
         config: settings.
-        clean: remove throw-away containers whose harness is gone.
+        clean: remove temporary containers whose harness process has exited.
     """
     findings: list[Finding] = []
     async with AsyncExitStack() as stack:
@@ -41,13 +41,13 @@ async def examine_engines(target: Target | None, config: Config, *, clean: bool)
 
 
 async def _examine(engine: Engine, target: Target | None, config: Config, *, clean: bool) -> list[Finding]:
-    """Where no engine is needed, one that is installed and does not run is nobody's concern."""
+    """Check one engine; without a target, an engine that is not running is ignored."""
     try:
         seen = [*await _look(engine, target, config), *await _left_behind(engine, clean=clean)]
     except (EngineError, HarnessError) as error:
         if target is None:
             return []
-        return [fail("engine", f"{engine.describe()}: {error}", "see whether it is healthy")]
+        return [fail("engine", f"{engine.describe()}: {error}", "check that it is healthy")]
     return seen if target is None else [ok("engine", engine.describe()), *seen]
 
 
@@ -60,7 +60,7 @@ async def _base(target: Target | None, config: Config, stack: AsyncExitStack) ->
 async def _engines(
     target: Target | None, config: Config, base: Transport | None, stack: AsyncExitStack, findings: list[Finding]
 ) -> list[Engine]:
-    """Those that answer. Why one does not is a finding where an engine is needed."""
+    """Return the engines that answer; with a target, failures become findings."""
     engines: list[Engine] = []
     try:
         places, base = await engine_places(target or HERE, config, base, stack)
@@ -80,7 +80,7 @@ async def _engines(
 
 
 def _distinct(engines: Sequence[Engine]) -> list[Engine]:
-    """One of each: an engine answers at its socket and to its program."""
+    """Return each engine once, as it may answer at its socket and to its program."""
     return list({engine.name: engine for engine in reversed(engines)}.values())[::-1]
 
 
@@ -92,13 +92,13 @@ async def _look(engine: Engine, target: Target | None, config: Config) -> list[F
 
 
 def judge_container(info: ContainerInfo, engine: str, target: Target) -> list[Finding]:
-    """What a container's state tells."""
+    """Return the findings about a container's state."""
     said = f"{info.name} {info.short_id} of {info.image}, {info.state}"
     fault = refusal(info, engine, target)
     if fault is not None:
         return [fail("container", fault.message, fault.hint)]
     if info.health == "unhealthy":
-        return [warn("container", said, f"{engine} inspect {info.name} shows what its health check said")]
+        return [warn("container", said, f"{engine} inspect {info.name} shows the output of its health check")]
     return [ok("container", said)]
 
 
@@ -108,10 +108,10 @@ async def _left_behind(engine: Engine, *, clean: bool) -> list[Finding]:
     labelled = [(container_id, parse_maker(label)) for container_id, label in await engine.scratches()]
     dead = [container_id for container_id, maker in labelled if maker and orphaned(maker, machine, boot, alive)]
     if not dead:
-        return [ok("throw-away containers", f"{len(labelled)} in use at {engine.name}")] if labelled else []
+        return [ok("temporary containers", f"{len(labelled)} in use at {engine.name}")] if labelled else []
     if not clean:
-        said = f"{len(dead)} of {len(labelled)} at {engine.name} have lost their harness"
-        return [warn("throw-away containers", said, "harness doctor --clean")]
+        said = f"{len(dead)} of {len(labelled)} at {engine.name} have no running harness process"
+        return [warn("temporary containers", said, "harness doctor --clean")]
     for container_id in dead:
         await engine.remove(container_id)
-    return [ok("throw-away containers", f"{len(dead)} removed at {engine.name}")]
+    return [ok("temporary containers", f"{len(dead)} removed at {engine.name}")]

@@ -1,4 +1,4 @@
-"""Which engine to talk to, and where: decided from the environment and its contexts."""
+"""Selection of the container engine and its endpoint, from the environment and docker contexts."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ __all__ = [
 ]
 
 
-# -- Which engine to talk to, and where: decided from what the environment says. Pure.
+# -- Selection of the engine and its endpoint from the environment. Pure.
 #
-# The order is the one that the engines' own programs use, so that ``harness --container app`` means the container
-# that ``docker exec app`` means:
+# The order is that of the engines' own programs, so that ``harness --container app`` and ``docker exec app`` use the
+# same container:
 #
 # - ``docker://``: ``DOCKER_HOST``; the context that ``DOCKER_CONTEXT`` or the docker configuration names; the socket of
-#   the system's engine, of a rootless one, of Docker Desktop; the ``docker`` program (``podman-docker`` has one, too).
+#   the system's engine, of a rootless one, of Docker Desktop; the ``docker`` program (also from ``podman-docker``).
 # - ``podman://``: ``CONTAINER_HOST``; the socket of Podman's service for this user; the ``podman`` program.
-# - ``container://``, no engine named: what is named explicitly above, else whatever answers, Docker first.
+# - ``container://``, without an engine: what is configured explicitly above, else the first that answers, Docker first.
 #
-# What is named explicitly is used or reported, and nothing else is tried instead.
+# An explicitly configured endpoint is used or reported as a failure; there is no fallback.
 
 
 EngineName = Literal["docker", "podman"]
@@ -46,7 +46,7 @@ SCHEMES = ("unix", "tcp", "http", "https", "ssh")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files of a TLS connection; an empty path is not used. ``verify``: check the server's certificate."""
+    """The files of a TLS connection (empty: unused); ``verify``: check the server's certificate."""
 
     ca: str = ""
     cert: str = ""
@@ -56,10 +56,10 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One place where an engine may answer.
+    """One endpoint where an engine may answer.
 
-    ``url`` is ``unix:///path``, ``tcp://host:port``, ``ssh://user@host`` or ``program:docker``; ``origin`` says what
-    named it.
+    ``url`` is ``unix:///path``, ``tcp://host:port``, ``ssh://user@host`` or ``program:docker``; ``origin`` is the
+    setting that names it.
     """
 
     engine: EngineName
@@ -70,7 +70,7 @@ class Endpoint:
 
     @property
     def scheme(self) -> str:
-        """What kind of place it is."""
+        """The kind of endpoint."""
         return self.url.partition(":")[0]
 
     @property
@@ -84,7 +84,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class DockerContext:
-    """A docker context: its name, where it leads, and its TLS files."""
+    """A docker context: its name, its endpoint, and its TLS files."""
 
     name: str
     host: str
@@ -93,7 +93,7 @@ class DockerContext:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSnapshot:
-    """What of the environment the choice depends on. ``sockets`` are those of the usual places that exist."""
+    """The part of the environment that the selection depends on; ``sockets`` are the existing default sockets."""
 
     docker_host: str = ""
     docker_context: str = ""
@@ -108,7 +108,7 @@ class EnvironmentSnapshot:
     programs: tuple[EngineName, ...] = ()
 
     def usual_sockets(self, engine: EngineName) -> list[str]:
-        """Where an engine listens unless told otherwise, the likeliest first."""
+        """Return an engine's default sockets, the most likely first."""
         runtime = self.runtime_dir
         if engine == "docker":
             rootless = [f"{runtime}/docker.sock"] if runtime else []
@@ -118,15 +118,15 @@ class EnvironmentSnapshot:
 
 
 def program(engine: EngineName) -> Endpoint:
-    """The place of an engine that is asked through its own program."""
+    """Return the endpoint of an engine's program."""
     return Endpoint(engine, f"program:{engine}", "its program")
 
 
 def candidates(engine: EngineName | None, seen: EnvironmentSnapshot) -> tuple[Endpoint, ...]:
-    """Where to look for an engine, in order; one place only when it was named explicitly. None is any engine.
+    """Return the endpoints to try, in order; only one if it is configured explicitly. None means any engine.
 
     Raises:
-        ConfigError: the environment names a context or an address that cannot be used.
+        ConfigError: the environment names an unknown context or an invalid address.
     """
     names: tuple[EngineName, ...] = ("docker", "podman") if engine is None else (engine,)
     for name in names:
@@ -151,7 +151,7 @@ def _named(engine: EngineName, seen: EnvironmentSnapshot) -> Endpoint | None:
     context = next((context for context in seen.contexts if context.name == wanted), None)
     if context is None:
         raise ConfigError(
-            f"there is no docker context {wanted!r}", hint=f"named by {origin}; docker context ls lists them"
+            f"docker context {wanted!r} does not exist", hint=f"set by {origin}; list contexts with docker context ls"
         )
     return _checked(engine, context.host, f"docker context {wanted}", context.tls)
 
@@ -160,7 +160,7 @@ def _checked(engine: EngineName, url: str, origin: str, tls: Tls | None) -> Endp
     url = url if "://" in url else f"tcp://{url}"
     endpoint = Endpoint(engine, url, origin, True, tls)
     if endpoint.scheme not in SCHEMES or not endpoint.address:
-        raise ConfigError(f"{origin}: {url!r} is not an address of an engine", hint="use unix://, tcp:// or ssh://")
+        raise ConfigError(f"{origin}: {url!r} is not a valid engine address", hint="use unix://, tcp:// or ssh://")
     return endpoint
 
 
@@ -177,14 +177,14 @@ def _sockets(engine: EngineName, seen: EnvironmentSnapshot) -> Iterator[Endpoint
             yield Endpoint(engine, f"unix://{path}", "socket")
 
 
-# -- Reading what the choice of an engine depends on: variables, docker's configuration, sockets, programs.
+# -- Reading the environment: variables, docker's configuration, sockets, programs.
 
 
 ENGINES: tuple[EngineName, ...] = ("docker", "podman")
 
 
 def read_snapshot(environ: Mapping[str, str] | None = None) -> EnvironmentSnapshot:
-    """Look around.
+    """Read the environment that the selection of an engine depends on.
 
     Raises:
         ConfigError: docker's configuration cannot be read.
@@ -212,7 +212,7 @@ def read_snapshot(environ: Mapping[str, str] | None = None) -> EnvironmentSnapsh
 
 
 def _read_context(folder: Path, name: str) -> DockerContext | None:
-    """A context as docker stores it: in folders named by the hash of its name."""
+    """Read a context as docker stores it: in directories named by the hash of its name."""
     digest = hashlib.sha256(name.encode()).hexdigest()
     meta = _read_json(folder / "contexts" / "meta" / digest / "meta.json")
     place = meta.get("Endpoints", {}).get("docker", {})

@@ -1,6 +1,6 @@
-"""What the transport needs of an engine: to look at a container, and to start a process in it.
+"""The interface of a container engine: inspect containers, and start processes in them.
 
-One implementation talks to the engine's API, the other runs the engine's program on any transport.
+One implementation uses the engine's API, the other runs the engine's program on any transport.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Engine", "ExecRequest"]
 
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
-    """A process to start in a container: in which, as whom and where (both empty: as the image says)."""
+    """A process to start in a container; an empty user or directory is the image's."""
 
     container_id: str
     argv: tuple[str, ...]
@@ -28,76 +28,76 @@ class ExecRequest:
 
 
 class Engine(ABC):
-    """An engine that answers."""
+    """A reachable container engine."""
 
     name: str
-    """``docker`` or ``podman``: what people type."""
+    """The engine's command, ``docker`` or ``podman``."""
 
     version: str
-    """As the engine reports it."""
+    """The version that the engine reports."""
 
     @abstractmethod
     async def inspect(self, name: str) -> ContainerInfo | None:
-        """A container by its name or id; None when there is none.
+        """Inspect a container by its name or id; return None if it does not exist.
 
         Raises:
-            ConnectError, ConnectionLost: the engine cannot be asked (any more).
+            ConnectError, ConnectionLost: the engine cannot be reached.
         """
 
     @abstractmethod
     async def execute(self, request: ExecRequest) -> Process:
-        """Start a process; its streams are exact, its ``wait`` ends with the last of its streams.
+        """Start a process with exact streams, whose ``wait`` ends when all its streams have ended.
 
-        Closing it leaves the process alone. That it could not be started shows in an end without any output, in what
-        it writes to standard error, or here.
+        Closing it does not kill the process. A failed start shows in an exit without output, in its standard error, or
+        as an exception.
 
         Raises:
             EngineError: the engine refused.
-            ConnectError, ConnectionLost: the engine cannot be asked (any more).
+            ConnectError, ConnectionLost: the engine cannot be reached.
         """
 
     @abstractmethod
     async def copy_out(self, container_id: str, path: str, sink: Callable[[bytes], Awaitable[None]]) -> None:
-        """Give what is at an absolute path, and all that is below it, to ``sink`` as a tar archive, in pieces.
+        """Copy an absolute path and its content to ``sink`` as a tar archive, in pieces.
 
-        What ``sink`` raises ends the copy and comes out. Docker shows links as links, Podman what they lead to.
+        An exception of ``sink`` ends the copy and is raised. Docker sends links as links, Podman their targets.
 
         Raises:
-            EngineError: the engine refused, perhaps after a part of the archive; its status is 404 when the engine
-                sees no such file.
-            ConnectError, ConnectionLost: the engine cannot be asked (any more).
+            EngineError: the engine refused, possibly after a part of the archive; its status is 404 if the engine does
+                not find the file.
+            ConnectError, ConnectionLost: the engine cannot be reached.
         """
 
     @abstractmethod
     async def fetch(self, image: str) -> None:
-        """Make sure that the engine has an image; getting one takes as long as it takes.
+        """Pull an image if the engine does not have it.
 
         Raises:
-            EngineError: the engine refused, or there is no such image.
-            ConnectError, ConnectionLost: the engine cannot be asked (any more).
+            EngineError: the engine refused, or the image does not exist.
+            ConnectError, ConnectionLost: the engine cannot be reached.
         """
 
     @abstractmethod
     async def create(self, scratch: TemporaryContainer) -> str:
-        """Make and start a container; its id. A failure may leave one that has not run.
+        """Create and start a container, and return its id; a failure may leave a container that has not run.
 
         Raises:
             EngineError: the engine refused.
-            ConnectError, ConnectionLost: the engine cannot be asked (any more).
+            ConnectError, ConnectionLost: the engine cannot be reached.
         """
 
     @abstractmethod
     async def remove(self, container_id: str) -> None:
-        """End and remove a container, with its own volumes; one that is gone is no error."""
+        """Stop and remove a container with its own volumes; ignore a container that no longer exists."""
 
     @abstractmethod
     async def scratches(self) -> list[tuple[str, str]]:
-        """Every throw-away container, running or not: its id and the label that names its maker."""
+        """Return the id and the owner label of every temporary container, running or not."""
 
     @abstractmethod
     def interactive_argv(self, request: ExecRequest) -> list[str]:
-        """What a person types on the machine that asks the engine, for a process with a terminal."""
+        """Return the command for a process with a terminal, to run on the machine of the engine's client."""
 
     @abstractmethod
     def describe(self) -> str:
-        """One short phrase: the engine, its version and how it is reached."""
+        """Return a short description: the engine, its version and how it is reached."""

@@ -1,10 +1,10 @@
-"""Commands in a container that has no place for job records, or as a user that only the engine can become.
+"""Jobs by exec, for a container that cannot store job records, or for a user that only the engine can switch to.
 
-Each command is an exec of its own, and this process keeps its output, not the target: a job of this kind ends with the
-harness, and no other harness can ask for it. Every result says so.
+Each command is a separate exec, and its output is stored in this process, not on the target: the job ends with the
+harness process, and no other process can access it. Every result says so.
 
-The order for the shell is the first line of its input: so the environment and the text are in no list of processes, and
-the text may be longer than an argument.
+The shell reads its order from the first line of its input, so that the environment and the command do not appear in
+process lists, and the command may be longer than an argument.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from .transport import ContainerTransport
 
 __all__ = ["NOT_KEPT", "ExecJobs", "order_line"]
 
-NOT_KEPT = "this harness keeps this job's output, not the target: it ends with this process"
-SURVIVED = "it was killed, and something of it may still be there"
+NOT_KEPT = "the job's output is stored in this harness process, not on the target; the job ends with it"
+SURVIVED = "the command was killed, but some of its processes may still be running"
 MAX_OUTPUT_BYTES = 8 << 20
-"""Bytes of each stream that are kept of a job: head and tail."""
+"""Bytes of each stream of a job that are stored: head and tail."""
 MAX_JOBS = 200
 STREAM_CLOSE_TIMEOUT = 2.0
-"""Seconds that the streams may stay open after the command's end, while a child of it holds them."""
+"""Seconds that child processes may keep the streams open after the command's exit."""
 
 _START = 'hx_nl="\n"; IFS= read -r hx_line; eval "$hx_line"; unset hx_nl hx_line; eval "$hx_cmd"'
 _CHECK_DIRECTORY = 'cd -- "$1" >/dev/null 2>&1 || { [ -e "$1" ] || exit 97; [ -d "$1" ] || exit 98; exit 99; }'
 
 
 def order_line(command: Command, job_id: str) -> bytes:
-    """The line that makes the waiting shell run a command."""
+    """Return the order that makes the shell run a command."""
     words = [f"export {name}={shlex.quote(value)}" for name, value in (*command.env, ("HARNESS_JOB", job_id))]
     if command.cwd:
         words.append(f"CDPATH= cd -- {shlex.quote(command.cwd)}")
@@ -62,7 +62,7 @@ def order_line(command: Command, job_id: str) -> bytes:
 
 @dataclass(slots=True)
 class _ExecJob:
-    """One command of ours: what is known of it."""
+    """The state of one exec job."""
 
     job_id: str
     command: Command
@@ -74,16 +74,16 @@ class _ExecJob:
     stdout: HeadTail = field(default_factory=lambda: HeadTail(MAX_OUTPUT_BYTES))
     stderr: HeadTail = field(default_factory=lambda: HeadTail(MAX_OUTPUT_BYTES))
     ending: Status | None = None
-    """What its end will be called, once somebody has decided to end it."""
+    """The final status once the job is being terminated."""
     survived: bool = False
     error: Exception | None = None
-    """What a callback of the caller raised."""
+    """The exception of a caller's callback."""
     done: anyio.Event = field(default_factory=anyio.Event)
     more: anyio.Event = field(default_factory=anyio.Event)
 
 
 class ExecJobs(Jobs):
-    """Jobs by exec alone. Ids start with ``d``; they are this process's, not the target's."""
+    """Jobs by exec only; their ids start with ``d`` and are valid in this process only."""
 
     def __init__(self, transport: ContainerTransport, tasks: BackgroundTasks) -> None:
         self._transport = transport
@@ -128,13 +128,13 @@ class ExecJobs(Jobs):
                     await job.process.send(data)
             await job.process.send_eof()
         except BrokenPipeError:
-            return  # it ended without reading; its status tells
-        except FileError as error:  # it must not take the end of what could be read for the end of its input
+            return  # it exited without reading; its status gives the reason
+        except FileError as error:  # the command must not take a read error for the end of its input
             job.error = error
             await self._kill(job, Status.INTERRUPTED)
 
     async def _drive(self, job: _ExecJob) -> None:
-        """Collect the streams and wait for the end; then the process is closed, whatever holds its streams."""
+        """Collect the streams and wait for the exit; then close the process even if its streams are still open."""
         async with job.process, anyio.create_task_group() as tasks:
             tasks.start_soon(self._collect, job, job.process.receive, job.stdout, job.command.on_output)
             errors = job.command.on_stderr or job.command.on_output
@@ -172,7 +172,7 @@ class ExecJobs(Jobs):
     def _report(self, job: _ExecJob, callback: Callable[[bytes], None], data: bytes) -> None:
         try:
             callback(data)
-        except Exception as error:  # it is the caller's, and goes back to the caller
+        except Exception as error:  # raised again where the caller waits
             job.error = error
             self._tasks.start_soon(self._kill, job, Status.INTERRUPTED)
 
@@ -219,7 +219,7 @@ class ExecJobs(Jobs):
     # -- by id
 
     def knows(self, job_id: str) -> bool:
-        """True for a job of this process."""
+        """Return True for a job of this process."""
         return job_id in self._jobs
 
     def _find(self, job_id: str) -> _ExecJob:
@@ -267,7 +267,9 @@ class ExecJobs(Jobs):
             kept = job.stdout.kept()
             if kept.omitted and offset < kept.size:
                 raise UnsupportedOperation(
-                    f"job {job_id} wrote more than this harness keeps", target=self._transport.target, hint=NOT_KEPT
+                    f"the output of job {job_id} exceeds what this process stores",
+                    target=self._transport.target,
+                    hint=NOT_KEPT,
                 )
             if data := kept.data[offset:]:
                 offset += len(data)

@@ -1,4 +1,4 @@
-"""A process behind an attached connection: its frames, taken apart."""
+"""A process behind an attached connection, whose streams are demultiplexed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = [
 ]
 
 
-# -- Taking apart the stream of a process without a terminal, as an engine's API multiplexes it. Pure.
+# -- Demultiplexing the stream of a process without a terminal. Pure.
 #
 # Each frame is a header of eight bytes (the stream's number, three zeros, the length as a big-endian number) and
-# that many bytes. What has arrived of a frame is passed on at once.
+# that many bytes. Parts of a frame are passed on immediately.
 
 
 _HEADER = 8
@@ -30,7 +30,7 @@ _PADDING = b"\0\0\0"
 
 
 class Demultiplexer:
-    """Splits the bytes of an attached process into its streams: 1 is standard output, 2 is standard error.
+    """A parser that splits an attached connection into streams: 1 is standard output, 2 is standard error.
 
     Stream 0 is an echo of the input, which engines do not send; stream 3 is an error of the engine itself.
     """
@@ -42,14 +42,14 @@ class Demultiplexer:
 
     @property
     def inside(self) -> bool:
-        """True in the middle of a frame: a stream that ends here was cut off."""
+        """True in the middle of a frame: a stream that ends here is truncated."""
         return self._left > 0 or bool(self._header)
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Add bytes; return what they hold, in order, as (stream, bytes), without empty parts.
+        """Add bytes and return their content in order, as (stream, bytes), without empty parts.
 
         Raises:
-            ConnectionLost: this is no such stream.
+            ConnectionLost: the data is not such a stream.
         """
         parts: list[tuple[int, bytes]] = []
         while data:
@@ -66,24 +66,25 @@ class Demultiplexer:
         self._header += data[:missing]
         if len(self._header) == _HEADER:
             if self._header[0] not in _STREAMS or self._header[1:4] != _PADDING:
-                raise ConnectionLost("the engine sent something that is not a process's output")
+                raise ConnectionLost("the engine sent invalid process output")
             self._stream = self._header[0]
             self._left = int.from_bytes(self._header[4:], "big")
             self._header = b""
         return data[missing:]
 
 
-# -- A process behind an engine's attached connection: both output streams in one, the input in the other direction.
+# -- A process behind an engine's attached connection, with both output streams in one direction, the input in the
+# other.
 
 
 MAX_BUFFERED_BYTES = 1 << 20
-"""Bytes that may wait for the reader of one stream while the other is read; then the program waits."""
+"""Bytes buffered for one stream while the other is read; beyond that the program blocks."""
 
 _CLOSED = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 
 class _ReceiveBuffer:
-    """What has arrived of one stream and was not taken yet."""
+    """The received, unread data of one stream."""
 
     def __init__(self) -> None:
         self._chunks: deque[bytes] = deque()
@@ -105,7 +106,7 @@ class _ReceiveBuffer:
         return data
 
     def watch(self) -> anyio.Event:
-        """Set when something is taken."""
+        """Return an event that is set when data is taken."""
         return self._taken
 
 
@@ -113,9 +114,9 @@ class AttachedProcess(Process):
     """One exec of an engine.
 
     Args:
-        stream: the connection; closed by this.
-        early: bytes of the stream that came with the response's head.
-        status: asks the engine for the exit status, once the streams have ended.
+        stream: the connection; the process closes it.
+        early: bytes of the stream that arrived with the response's head.
+        status: queries the engine for the exit status, once the streams have ended.
     """
 
     def __init__(self, stream: ByteStream, early: bytes, status: Callable[[], Awaitable[int]]) -> None:
@@ -176,7 +177,7 @@ class AttachedProcess(Process):
         try:
             await self._stream.send(data)
         except _CLOSED as error:
-            raise BrokenPipeError("the program has ended, or the engine is gone") from error
+            raise BrokenPipeError("the program has exited, or the engine closed the connection") from error
 
     async def send_eof(self) -> None:
         if self._input_open:
@@ -188,7 +189,7 @@ class AttachedProcess(Process):
         await anyio.lowlevel.checkpoint()
 
     async def wait(self) -> int:
-        """The engine's word for the exit status; waits for the end of the streams, which somebody must read."""
+        """Wait for the end of the streams, which must be read, and return the engine's exit status."""
         while not self._ended:
             if max(waiting.size for waiting in self._waiting.values()) < MAX_BUFFERED_BYTES:
                 await self._read()

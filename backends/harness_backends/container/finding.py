@@ -1,4 +1,4 @@
-"""Finding the container that a target names: the engine that answers, and the container's id."""
+"""Search for a target's container and its engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NAMES: dict[str, EngineName] = {"docker": "docker", "podman": "podman"}
 
 @dataclass(frozen=True, slots=True)
 class LocatedContainer:
-    """A container, its engine, and the transport that the engine's program runs on, if it runs elsewhere."""
+    """A container, its engine, and the transport of the engine's program if that runs on another host."""
 
     engine: Engine
     info: ContainerInfo
@@ -43,11 +43,11 @@ class LocatedContainer:
 
 @asynccontextmanager
 async def find_container(target: Target, config: Config, base: Transport | None) -> AsyncIterator[LocatedContainer]:
-    """Find the container on this machine, or with ``base`` on another; it must take programs.
+    """Find a running container on this machine, or with ``base`` on another host.
 
     Raises:
-        TargetNotFound: no engine knows it.
-        ConnectError: no engine answers, or the container is in no state to be entered.
+        TargetNotFound: no engine knows the container.
+        ConnectError: no engine answers, or the container is not running.
     """
     async with AsyncExitStack() as stack:
         places, base = await engine_places(target, config, base, stack)
@@ -57,11 +57,11 @@ async def find_container(target: Target, config: Config, base: Transport | None)
 async def engine_places(
     target: Target, config: Config, base: Transport | None, stack: AsyncExitStack
 ) -> tuple[tuple[Endpoint, ...], Transport | None]:
-    """Where to look for the target's engine, and the transport of the host that it is on, when that is another.
+    """Return the endpoints of the target's engine, and the transport of their host if that is another one.
 
     Raises:
-        ConnectError: there is no engine here, or the host of its address cannot be entered.
-        ConfigError: the environment names an address that cannot be used.
+        ConnectError: no engine is available here, or the host of its address cannot be reached.
+        ConfigError: the environment names an invalid address.
     """
     wanted = _NAMES.get(target.last.scheme)
     if base is not None:
@@ -80,12 +80,12 @@ def _both(wanted: EngineName | None) -> tuple[EngineName, ...]:
 
 
 def no_engine(wanted: EngineName | None, target: Target) -> ConnectError:
-    """Nothing of an engine is on this machine."""
+    """Return the error for a machine without an engine."""
     name = wanted or "docker or podman"
     return ConnectError(
         f"no {name} on this machine",
         target=target,
-        hint="start its engine, or set DOCKER_HOST or CONTAINER_HOST; --ssh HOST enters containers of another machine",
+        hint="start the engine, or set DOCKER_HOST or CONTAINER_HOST; for containers of another host use --ssh HOST",
     )
 
 
@@ -93,7 +93,7 @@ def no_engine(wanted: EngineName | None, target: Target) -> ConnectError:
 async def _on(
     target: Target, places: Sequence[Endpoint], base: Transport | None, config: Config
 ) -> AsyncIterator[LocatedContainer]:
-    """The container, found, or made for us and removed when this is left."""
+    """Find the container, or create a temporary one that is removed when the context exits."""
     if not config.image:
         yield await _find_on(target, places, base, config)
         return
@@ -114,10 +114,10 @@ async def _first_engine(target: Target, places: Sequence[Endpoint], base: Transp
 
 @asynccontextmanager
 async def temporary_container(engine: Engine, target: Target, config: Config) -> AsyncIterator[ContainerInfo]:
-    """A container of ``config.image`` under the target's name, removed at the end, whatever the end is.
+    """Create a container of ``config.image`` with the target's name, and remove it when the context exits.
 
     Raises:
-        ConnectError: it cannot be made; the image has no shell, or there is no such image.
+        ConnectError: it cannot be created, the image has no shell, or the image does not exist.
     """
     scratch = temporary_container_from_config(config, target.last.host, this_process())
     try:
@@ -125,7 +125,7 @@ async def temporary_container(engine: Engine, target: Target, config: Config) ->
     except EngineError as error:
         raise create_failed(scratch, error.message, target, has_image=False) from error
     try:
-        with anyio.CancelScope(shield=True):  # one that is half made could not be removed
+        with anyio.CancelScope(shield=True):  # a partly created container could not be removed
             container_id = await _create(engine, scratch)
     except EngineError as error:
         raise create_failed(scratch, error.message, target, has_image=True) from error
@@ -133,7 +133,7 @@ async def temporary_container(engine: Engine, target: Target, config: Config) ->
         await anyio.lowlevel.checkpoint_if_cancelled()
         info = await engine.inspect(container_id)
         if info is None:
-            raise ConnectError(f"container {scratch.name} ended at once", target=target)
+            raise ConnectError(f"container {scratch.name} exited immediately", target=target)
         yield info
     finally:
         with anyio.CancelScope(shield=True):
@@ -146,7 +146,7 @@ async def _create(engine: Engine, scratch: TemporaryContainer) -> str:
     except (EngineError, HarnessError):
         with suppress(EngineError, HarnessError):
             made = await engine.inspect(scratch.name)
-            if made is not None and made.label == scratch.label:  # and not another's of that name
+            if made is not None and made.label == scratch.label:  # not another process's container of that name
                 await engine.remove(made.container_id)
         raise
 
@@ -155,13 +155,13 @@ async def _remove(engine: Engine, container_id: str) -> None:
     try:
         await engine.remove(container_id)
     except (EngineError, HarnessError) as error:
-        logger.warning("container %s is left behind (harness doctor --clean): %s", container_id[:12], error)
+        logger.warning("container %s was not removed (run harness doctor --clean): %s", container_id[:12], error)
 
 
 async def _find_on(
     target: Target, places: Sequence[Endpoint], base: Transport | None, config: Config
 ) -> LocatedContainer:
-    """The first engine that has the container; else the first fault, or where it was looked for."""
+    """Return the container from the first engine that has it, else raise the first error or TargetNotFound."""
     asked: list[str] = []
     faults: list[HarnessError] = []
     for place in places:
@@ -187,10 +187,10 @@ def _enterable(found: LocatedContainer, target: Target) -> LocatedContainer:
 
 
 async def open_engine(place: Endpoint, target: Target, base: Transport | None, config: Config) -> Engine:
-    """The engine at a place.
+    """Connect to the engine at an endpoint.
 
     Raises:
-        ConnectError, ConnectionLost: it does not answer.
+        ConnectError, ConnectionLost: the engine does not answer.
     """
     if place.scheme == "program":
         return await open_cli_engine(place.engine, target, base or LocalTransport(Target.parse("local:")), base is None)
@@ -199,7 +199,7 @@ async def open_engine(place: Endpoint, target: Target, base: Transport | None, c
 
 @asynccontextmanager
 async def _entered_host(place: Endpoint, target: Target, config: Config) -> AsyncIterator[Transport]:
-    """The host of an ``ssh://`` address, entered as every SSH target is."""
+    """Connect to the host of an ``ssh://`` address like to any SSH target."""
     from ..ssh import open_transport as open_ssh
 
     async with open_ssh(Target.parse(place.url.partition("/run/")[0].rstrip("/")), config, None) as host:

@@ -1,7 +1,7 @@
-"""As much of HTTP/1.1 as an engine's API needs: one request per connection, and connections that become a stream.
+"""A minimal HTTP/1.1 client for an engine's API: one request per connection, and upgrades to a stream.
 
-The engines' own library reaches the stream of an exec through the private parts of an HTTP client, blocks a thread for
-each, and takes longer to import than a command takes to run. The protocol itself is small.
+The engines' own library accesses the stream of an exec through private attributes of an HTTP client, blocks a thread
+for each, and takes longer to import than a command takes to run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_LINE_BYTES = 1024
 
 
 class EngineError(Exception):
-    """The engine refused a request. ``status`` is HTTP's."""
+    """The engine refused a request with this HTTP ``status`` (0: invalid response)."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -57,22 +57,22 @@ class ResponseHead:
     headers: tuple[tuple[str, str], ...] = field(default=())
 
     def header(self, name: str) -> str:
-        """A header's value, empty when there is none."""
+        """Return a header's value; empty if it is missing."""
         return next((value for key, value in self.headers if key == name), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole response."""
+    """A complete response."""
 
     status: int
     body: bytes
 
     def json(self) -> Any:
-        """The body as JSON; None when it is empty.
+        """Parse the body as JSON; return None if it is empty.
 
         Raises:
-            EngineError: it is not JSON.
+            EngineError: the body is not JSON.
         """
         try:
             return json.loads(self.body) if self.body.strip() else None
@@ -81,26 +81,26 @@ class Response:
 
 
 def parse_head(data: bytes) -> tuple[ResponseHead, bytes] | None:
-    """The head of a response and the bytes after it; None when it is not whole yet.
+    """Parse the head of a response, and return it with the bytes after it; None while it is incomplete.
 
     Raises:
-        EngineError: this is not HTTP.
+        EngineError: the data is not HTTP.
     """
     text, end, rest = data.partition(b"\r\n\r\n")
     if not end:
         if len(data) > MAX_HEAD_BYTES or not b"HTTP/".startswith(data[:5]):
-            raise EngineError(0, "what answers there does not speak HTTP")
+            raise EngineError(0, "the endpoint did not return a valid HTTP response")
         return None
     first, *lines = text.decode("latin-1").split("\r\n")
     words = first.split(None, 2)
     if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdecimal():
-        raise EngineError(0, "what answers there does not speak HTTP")
+        raise EngineError(0, "the endpoint did not return a valid HTTP response")
     pairs = (line.partition(":") for line in lines)
     return ResponseHead(int(words[1]), tuple((name.strip().lower(), value.strip()) for name, _, value in pairs)), rest
 
 
 class ChunkedDecoder:
-    """Takes a body out of the chunked encoding, as it comes. ``ended`` is True once the last chunk was there. Pure."""
+    """An incremental decoder of the chunked encoding; ``ended`` is True after the last chunk. Pure."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -109,10 +109,10 @@ class ChunkedDecoder:
         self._behind = False
 
     def feed(self, data: bytes) -> bytes:
-        """Add bytes of the encoding; return those of the body.
+        """Add encoded bytes, and return the bytes of the body.
 
         Raises:
-            EngineError: this is not the chunked encoding.
+            EngineError: the data is not in chunked encoding.
         """
         self._held += data
         body = []
@@ -127,11 +127,11 @@ class ChunkedDecoder:
         return b"".join(body)
 
     def _next_size(self) -> bool:
-        """Read the size of the next chunk; False when its line is not whole yet."""
+        """Read the size of the next chunk; return False while its line is incomplete."""
         line, end, rest = self._held.partition(b"\r\n")
         if not end:
             if len(line) > MAX_LINE_BYTES:
-                raise EngineError(0, "what answers there does not speak HTTP")
+                raise EngineError(0, "the endpoint did not return a valid HTTP response")
             return False
         self._held = rest
         if self._behind and not line:  # the end of the chunk before
@@ -139,7 +139,7 @@ class ChunkedDecoder:
             return True
         digits = line.partition(b";")[0].strip()
         if self._behind or not re.fullmatch(rb"[0-9A-Fa-f]{1,16}", digits):
-            raise EngineError(0, "what answers there does not speak HTTP")
+            raise EngineError(0, "the endpoint did not return a valid HTTP response")
         self._left = int(digits, 16)
         self.ended = self._left == 0
         return True
@@ -147,10 +147,10 @@ class ChunkedDecoder:
 
 @asynccontextmanager
 async def connect(endpoint: Endpoint, timeout: float) -> AsyncIterator[ByteStream]:
-    """A connection to an engine, closed when this is left.
+    """Connect to an engine; the connection is closed when the context exits.
 
     Raises:
-        OSError, TimeoutError: it cannot be made.
+        OSError, TimeoutError: the connection failed.
     """
     stream = await open_stream(endpoint, timeout)
     try:
@@ -165,13 +165,15 @@ async def _close(stream: ByteStream) -> None:
 
 
 async def open_stream(endpoint: Endpoint, timeout: float) -> ByteStream:
-    """As :func:`connect`; the caller closes it."""
+    """Connect like :func:`connect`; the caller closes the connection."""
     with anyio.fail_after(timeout):
         if endpoint.scheme == "unix":
             return await connect_unix(endpoint.address)
         place = urlsplit(f"//{endpoint.address}")
         host, secure = place.hostname or "", endpoint.tls is not None or endpoint.scheme == "https"
-        context = _tls_context(endpoint.tls or Tls()) if secure else None  # its errors come before there is a stream
+        context = (
+            _tls_context(endpoint.tls or Tls()) if secure else None
+        )  # created first, so that its errors leave no open stream
         stream = await anyio.connect_tcp(host, place.port or (2376 if secure else 2375))
         return stream if context is None else await wrap_tls(stream, context, host)
 
@@ -213,7 +215,7 @@ async def request(stream: ByteStream, method: str, path: str, body: object = Non
 
 
 async def upgrade(stream: ByteStream, path: str, body: object) -> bytes:
-    """Send a request that turns the connection into a stream; return what of the stream came with the response.
+    """Send a request that upgrades the connection to a stream, and return the stream's bytes received so far.
 
     Raises:
         EngineError, ConnectionLost: as :func:`request`.
@@ -237,7 +239,7 @@ async def _read_head(stream: ByteStream) -> tuple[ResponseHead, bytes]:
 
 
 class ResponseBody:
-    """The body of one response, as it comes. ``data`` is what of it came with the head."""
+    """The body of one response, read incrementally; ``data`` arrived with the head."""
 
     def __init__(self, stream: ByteStream, head: ResponseHead, data: bytes) -> None:
         size = head.header("content-length")
@@ -249,11 +251,11 @@ class ResponseBody:
             self._decoder, self._left = None, 0
 
     async def receive(self) -> bytes:
-        """The next bytes; none at the end.
+        """Read the next bytes; none at the end.
 
         Raises:
             anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError: the connection ended first.
-            EngineError: this is not HTTP.
+            EngineError: the data is not HTTP.
         """
         while not self._ended:
             data, self._early = self._early, b""
@@ -282,7 +284,7 @@ class ResponseBody:
 
 
 async def open_body(stream: ByteStream, method: str, path: str) -> ResponseBody:
-    """Send one request; its response's body is to be read.
+    """Send one request, and return its response's body for reading.
 
     Raises:
         EngineError, ConnectionLost: as :func:`request`.

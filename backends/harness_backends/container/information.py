@@ -1,4 +1,4 @@
-"""What an engine says about a container, its mounts, and what to tell people when it cannot be entered. Pure."""
+"""The state of a container and its mounts as an engine reports them, and errors about it. Pure."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
 ]
 
 
-# -- Which mount of a container a path is on, and whether the engine shows that mount from outside. Pure.
+# -- The mount of a path in a container, and whether the engine's archive includes it. Pure.
 #
-# Docker's archive of a running container is made of its root file system and of the volumes that the engine
-# mounted: a file system in memory, ``/proc``, or what was mounted inside is not in it, and what they cover is.
+# Docker's archive of a running container contains its root file system and the volumes that the engine mounted. A
+# file system in memory, ``/proc``, or a mount from inside is missing, and the archive shows what they hide.
 
 
 _NETWORK = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
@@ -44,12 +44,12 @@ class _Mount:
 
 
 def hidden_by(lines: Iterable[str], path: str, volumes: Sequence[str]) -> str | None:
-    """The mount point that keeps the engine from showing a path, or None when it shows what is there.
+    """Return the mount point that hides a path from the engine; None if the engine shows the path.
 
     Args:
-        lines: those of ``/proc/self/mountinfo``.
+        lines: the lines of ``/proc/self/mountinfo``.
         path: absolute, without links.
-        volumes: where the engine has mounted something.
+        volumes: the mount points of the engine.
     """
     point = _mount_of([mount for line in lines if (mount := _parse(line)) is not None], path)
     shown = max((volume for name in volumes if _covers(volume := posixpath.normpath(name), path)), key=len, default="/")
@@ -68,7 +68,7 @@ def _covers(point: str, path: str) -> bool:
 
 
 def _mount_of(mounts: Sequence[_Mount], path: str) -> str | None:
-    """The mount point of a path, found as the kernel does, from the root down; None when that cannot be told."""
+    """Find the mount point of a path like the kernel, from the root down; return None if it is ambiguous."""
     numbers = {mount.number for mount in mounts}
     roots = [mount for mount in mounts if mount.point == "/" and mount.parent not in numbers - {mount.number}]
     if len(roots) != 1:
@@ -80,12 +80,12 @@ def _mount_of(mounts: Sequence[_Mount], path: str) -> str | None:
         if not on_the_way:
             return at.point
         following = min(on_the_way, key=lambda mount: len(mount.point))
-        if len(following.point) <= len(at.point):  # one on top of the other
+        if len(following.point) <= len(at.point):  # mounts on top of each other
             return None
         at = following
 
 
-# -- What an engine says about a container, and what to tell people when it cannot be entered. Pure.
+# -- The state of a container as an engine reports it, and errors about it. Pure.
 
 
 SHORT = 12
@@ -93,7 +93,7 @@ SHORT = 12
 
 @dataclass(frozen=True, slots=True)
 class ContainerInfo:
-    """A container as ``inspect`` shows it. ``health`` is empty when the image has no health check."""
+    """A container's state from ``inspect``; ``health`` is empty if the image has no health check."""
 
     container_id: str
     name: str
@@ -103,25 +103,25 @@ class ContainerInfo:
     started_at: str = ""
     exit_code: int = 0
     out_of_memory: bool = False
-    """It, or a program in it, was killed for going beyond its memory."""
+    """True if the container or a program in it was killed for exceeding its memory."""
     label: str = ""
-    """Who made it, when it is a throw-away container."""
+    """The owner label of a temporary container."""
     mounts: tuple[str, ...] = ()
-    """Where the volumes and directories are that the engine has mounted in it."""
+    """The mount points of volumes and directories that the engine has mounted."""
 
     @property
     def short_id(self) -> str:
-        """The id as people see it."""
+        """The shortened id, as the engines display it."""
         return self.container_id[:SHORT]
 
     @property
     def state(self) -> str:
-        """Status and health in a few words."""
+        """The status and health for messages."""
         return f"{self.status} {self.health}".strip()
 
 
 def parse_info(data: Any) -> ContainerInfo:
-    """Read the JSON of Docker's or Podman's ``inspect``."""
+    """Parse the JSON of Docker's or Podman's ``inspect``."""
     state = _part(data, "State")
     health = _part(state, "Health") or _part(state, "Healthcheck")
     said = str(health.get("Status", "") or "")
@@ -159,7 +159,7 @@ def _status(state: dict[str, Any]) -> str:
 
 _STATES = {
     "paused": ("is paused", "{engine} unpause {name}"),
-    "restarting": ("is restarting", "wait until it stays up; {engine} logs {name} may say why it does not"),
+    "restarting": ("is restarting", "wait until it stays up; {engine} logs {name} may show why it restarts"),
     "dead": ("is dead: the engine could not remove it", "{engine} rm -f {name}"),
     "removing": ("is being removed", "start a new one"),
     "created": ("was never started", "{engine} start {name}"),
@@ -172,11 +172,11 @@ _STATES = {
 
 
 _PASSING = frozenset({"paused", "restarting"})
-"""States that end without a new start."""
+"""States that can end without a new start."""
 
 
 def refusal(info: ContainerInfo, engine: str, target: Target) -> ConnectError | None:
-    """The error for a container that takes no program in its state; None when it does."""
+    """Return the error for a container that is not running; None if it is."""
     if info.status == "running":
         return None
     fault, hint = _STATES.get(info.status, (f"is {info.status}", "{engine} ps -a shows it"))
@@ -190,50 +190,50 @@ def refusal(info: ContainerInfo, engine: str, target: Target) -> ConnectError | 
 
 
 def not_found(name: str, asked: Sequence[str], faults: Sequence[str], target: Target) -> TargetNotFound:
-    """The error when none of the engines that answered has such a container.
+    """Return the error if none of the engines that answered has the container.
 
     Args:
         name: The container's name or id.
         asked: The engines that answered, each with its version.
-        faults: Why the other engines could not be asked.
+        faults: Why the other engines could not be reached.
         target: For the message.
     """
     names = " or ".join(" ".join(engine.split()[:2]) for engine in asked)
-    hint = f"{asked[0].split(maxsplit=1)[0]} ps -a lists the containers"
+    hint = f"{asked[0].split(maxsplit=1)[0]} ps -a lists all containers"
     return TargetNotFound(f"no container {name!r} in {names}", target=target, hint="; ".join((hint, *faults)))
 
 
 def create_failed(scratch: TemporaryContainer, said: str, target: Target, *, has_image: bool) -> ConnectError:
-    """A throw-away container could not be made; ``has_image``: the engine has its image."""
+    """Return the error for a failed creation of a temporary container; ``has_image``: its image is present."""
     if '"sh"' in said:
         return no_shell(scratch.image, said, target)
     return ConnectError(
-        f"no container of the image {scratch.image} could be made: {said}",
+        f"could not create a container from image {scratch.image}: {said}",
         target=target,
-        hint="check --memory, --cpus, --network and --mount; the engine takes them as they are"
+        hint="check --memory, --cpus, --network and --mount, which are passed to the engine unchanged"
         if has_image
-        else "check the image's name, and that the engine can get it",
+        else "check the image's name, and that the engine can pull it",
     )
 
 
 def container_removed(info: ContainerInfo, target: Target) -> TargetGone:
-    """The container that was entered no longer exists."""
+    """Return the error for a container that no longer exists."""
     return TargetGone(
-        f"container {info.name} ({info.short_id}) was removed", target=target, hint="connect again to a new one"
+        f"container {info.name} ({info.short_id}) was removed", target=target, hint="reconnect to use a new one"
     )
 
 
 def replaced(info: ContainerInfo, now: ContainerInfo, target: Target) -> TargetGone:
-    """Another container has the name now."""
+    """Return the error for a container whose name another one has now."""
     return TargetGone(
-        f"container {info.name} is another one now ({now.short_id} instead of {info.short_id})",
+        f"container {info.name} was replaced (now {now.short_id}, expected {info.short_id})",
         target=target,
-        hint="connect again, if that is the one you mean; nothing was run in it",
+        hint="reconnect to use the new container; nothing ran in it",
     )
 
 
 def no_shell(image: str, said: str, target: Target) -> ConnectError:
-    """The image has no ``sh``; the runtime says so in many words."""
+    """Return the error for an image without ``sh``, with the relevant part of the runtime's message."""
     found = re.search(r'exec: ("?sh"?:[^:]*)', said)
     return ConnectError(
         f"the image {image} has no shell: {found[1].strip() if found else said}",

@@ -1,4 +1,4 @@
-"""A program in a container, with its own exit status and an end that is proved."""
+"""A program in a container, with its exact exit status and a confirmed exit."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ __all__ = [
 ]
 
 
-# -- What runs inside a container beside the program: the shell that starts it, and the script that ends it. Pure text.
+# -- The shell in the container that starts the program, and the script that kills it. Pure.
 #
-# An engine tells only its own process id of an exec, cannot end it, and reports its end after its last
-# grandchild's. So the exec runs a ``sh`` that says on standard error who it is, starts the program, and says the
+# An engine reports only its own process id of an exec, cannot kill it, and reports its exit after that of its last
+# grandchild. So the exec runs a ``sh`` that prints its identity on standard error, starts the program, and prints the
 # program's exit status::
 #
 #     RS NONCE PID STARTED LF      before the first byte of the program
 #     RS NONCE STATUS LF           after its end
 #
-# The ``sh`` is the leader of a session of its own (engines see to that), so its process id is the program's group.
-# Another process that gets the same id later is told by its start time.
+# The engine makes the ``sh`` the leader of its own session, so its process id is the program's group. A later process
+# with the same id is distinguished by its start time.
 
 
 SEPARATOR = b"\x1e"
 NOISE_KEPT = 2000
 
-# The nonce is in two halves, so that a list of processes does not show it. The shell's own words ("Killed") must not
-# mix with the program's. A signal to the group ends the program; the shell stays to report it.
+# The nonce is split in two, so that a process list does not show it. The shell's own messages ("Killed") must not mix
+# with the program's. A signal to the group ends the program; the shell remains to report it.
 _WRAPPER = (
     SINCE
     + r"""
@@ -59,9 +59,8 @@ exit "$hx_code"
 """
 )
 
-# $1 group, $2 start time of its leader, $3 whether all that descends from it is meant (0 or 1), then signals, each
-# with the tenths of a second that it may take. Zombies that their new parent is slow to reap are nothing: the first
-# process of many containers never reaps.
+# $1 group, $2 start time of its leader, $3 whether to include all descendants (0 or 1), then signals, each with its
+# grace period in tenths of a second. Zombies do not count: the first process of many containers never reaps them.
 _KILL = (
     SINCE
     + LIST
@@ -99,22 +98,22 @@ ENDED, REMAINS = 0, 7
 
 
 def new_nonce() -> str:
-    """A word that nobody else can know."""
+    """Return an unguessable word."""
     return secrets.token_hex(12)
 
 
 def wrapped_argv(argv: Sequence[str], nonce: str) -> list[str]:
-    """The words to execute in a container for ``argv``.
+    """Return the argv to execute in a container for ``argv``.
 
-    Engines take words as UTF-8 only; where one holds other bytes, all are decoded inside.
+    Engines accept arguments in UTF-8 only; if one contains other bytes, all are decoded inside.
 
     Raises:
-        ValueError: an argument holds a NUL byte, or there is none.
+        ValueError: an argument contains a NUL byte, or ``argv`` is empty.
     """
     if not argv or not argv[0]:
-        raise ValueError("there is no program to start")
+        raise ValueError("no program to start")
     if any("\0" in word for word in argv):
-        raise ValueError("an argument cannot hold a NUL byte")
+        raise ValueError("an argument cannot contain a NUL byte")
     half = len(nonce) // 2
     script = _WRAPPER.replace("__FIRST__", nonce[:half]).replace("__SECOND__", nonce[half:])
     if all(_is_utf8(word) for word in argv):
@@ -127,32 +126,32 @@ def _is_utf8(word: str) -> bool:
 
 
 def _decode(argv: Sequence[str]) -> str:
-    """Shell text that sets the positional parameters; the ``;:`` keeps ``$(...)`` from eating a last line end."""
+    """Return shell code that sets the positional parameters; ``;:`` keeps ``$(...)`` from stripping a final newline."""
     text = f"set -- {shlex.join(argv)} ;:".encode("utf-8", "surrogateescape")
     return "eval \"$(printf '" + "".join(f"\\{byte:03o}" for byte in text) + "')\""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLeader:
-    """The shell beside a program: its process id in the container, which is that of the group, and its start time."""
+    """The shell of a program: its process id in the container, which is also the group's, and its start time."""
 
     pid: int
     started: str
 
 
 def kill_argv(leader: GroupLeader, ladder: Sequence[tuple[str, float]], *, tree: bool) -> list[str]:
-    """The words to execute in the container that end the group: signals, each with the seconds that it may take.
+    """Return the argv that kills the group in the container, with signals and their grace periods in seconds.
 
-    With ``tree``, what descends from the group ends too, in whatever session it is.
+    With ``tree``, all descendants of the group are killed too, in any session.
     """
     steps = [word for signal, grace in ladder for word in (signal, str(max(1, round(grace * 10))))]
     return ["sh", "-c", _KILL, "sh", str(leader.pid), leader.started, str(int(tree)), *steps]
 
 
 class StderrFilter:
-    """Takes the two lines out of a standard error; what comes before the first is noise of the engine's.
+    """A filter that removes the shell's two lines from standard error; text before the first is the engine's.
 
-    Nothing of the program's is held back but what could be the beginning of the second line.
+    Output of the program is buffered only if it could be the start of the second line.
     """
 
     def __init__(self, nonce: str) -> None:
@@ -163,11 +162,11 @@ class StderrFilter:
 
     @property
     def noise(self) -> str:
-        """What was said instead of the program's start, as one line."""
+        """The output instead of the program's start, as one line."""
         return " ".join(self._held.decode("utf-8", "replace").split()) if self.leader is None else ""
 
     def feed(self, data: bytes) -> bytes:
-        """Add bytes of the stream; return those that the program wrote."""
+        """Add bytes of the stream and return those that the program wrote."""
         if self.status is not None:
             return data
         self._held += data
@@ -176,15 +175,15 @@ class StderrFilter:
         return self._take_output()
 
     def finish(self) -> bytes:
-        """What was held back when the stream ended."""
+        """Return the buffered rest at the end of the stream."""
         held, self._held = self._held, b""
         if self.leader is None:
-            self._held = held  # it stays to be quoted
+            self._held = held  # kept for messages
             return b""
         return held
 
     def _line(self) -> tuple[bytes, list[bytes], bytes] | None:
-        """What is before the next line of ours, its words, and what is after it; None when it is not here yet."""
+        """Split the buffer at the next line of the shell: before, its words, after; None if it is not there yet."""
         before, mark, rest = self._held.partition(self._mark)
         words, end, after = rest.partition(b"\n")
         return (before, words.split(), after) if mark and end else None
@@ -210,7 +209,7 @@ class StderrFilter:
         return before + after
 
     def _possible_mark(self) -> int:
-        """How many bytes at the end may belong to a line of ours that is still on its way."""
+        """Return how many bytes at the end may belong to an incomplete line of the shell."""
         start = self._held.rfind(SEPARATOR)
         tail = self._held[start:] if start >= 0 else b""
         if tail.startswith(self._mark) or self._mark.startswith(tail):
@@ -218,35 +217,35 @@ class StderrFilter:
         return 0
 
 
-# -- A program in a container, with its own exit status and an end that is proved.
+# -- A program in a container, with its exact exit status and a confirmed exit.
 
 
 MAX_BUFFERED_BYTES = 256 * 1024
-"""Bytes of standard error that may wait for their reader while the exit status is awaited."""
+"""Bytes of standard error that are buffered while the exit status is awaited."""
 
 MAX_STDERR_BYTES = 4096
 
 STDIN_CLOSE_GRACE = 0.05
-"""Seconds that a program may take to end when its input is closed; ending it costs another exec."""
+"""Seconds that a program may take to exit once its input is closed; killing it costs another exec."""
 
 KILL_TIMEOUT = 5.0
-"""Seconds that the exec which ends a group may take beyond the signals' own."""
+"""Seconds that the exec that kills a group may take in addition to the grace periods."""
 
 ENDING = (("TERM", 1.0), ("KILL", 2.0))
-"""Signals, and the seconds that each may take."""
+"""Signals, and their grace periods in seconds."""
 
 Kill = Callable[[GroupLeader, Sequence[tuple[str, float]], bool], Awaitable[bool]]
 Verdict = Callable[[Process], Awaitable[int]]
 
 
 class ContainerProcess(Process):
-    """Wraps an engine's exec of :func:`wrapped_argv`.
+    """A program started by an engine's exec of :func:`wrapped_argv`.
 
     Args:
-        raw: the exec; closed by this.
-        nonce: what its lines are marked with.
-        kill: ends a group inside the container, or with all that descends from it; True when nothing is left.
-        verdict: the status of an exec that ended without a line of ours: its shell was killed, or the link is lost.
+        raw: the exec; the process closes it.
+        nonce: the word that marks the shell's lines.
+        kill: kills a group in the container, optionally with all descendants; returns True if none is left.
+        verdict: returns the status of an exec without a status line: its shell was killed, or the connection lost.
     """
 
     def __init__(self, raw: Process, nonce: str, kill: Kill, verdict: Verdict) -> None:
@@ -262,13 +261,13 @@ class ContainerProcess(Process):
         self._turn = anyio.Lock()
 
     async def wait_for_start(self) -> bool:
-        """Wait until the program is started; False when the exec ended before."""
+        """Wait until the program has started; return False if the exec ended first."""
         while self._filter.leader is None and not self._ended:
             await self._read()
         return self._filter.leader is not None
 
     async def last_words(self) -> str:
-        """What the engine said instead of starting the program: Docker says it on one stream, Podman on the other."""
+        """Return the engine's output instead of the program's start, on standard output (Docker) or error (Podman)."""
         words = b""
         while len(words) < MAX_STDERR_BYTES and (data := await self._raw.receive()):
             words += data
@@ -298,7 +297,7 @@ class ContainerProcess(Process):
 
     async def send(self, data: bytes) -> None:
         if self._closed or self._filter.status is not None:
-            raise BrokenPipeError("the program has ended")
+            raise BrokenPipeError("the program has exited")
         await self._raw.send(data)
 
     async def send_eof(self) -> None:
@@ -334,9 +333,9 @@ class ContainerProcess(Process):
             await self.end(ENDING, tree=False)
 
     async def end(self, ladder: Sequence[tuple[str, float]], *, tree: bool) -> bool:
-        """Signal its group, one signal after the other, until nothing is left of it; True when that is proved.
+        """Send signals to the group until no process is left; return True if that is confirmed.
 
-        With ``tree``, also what descends from it in sessions of their own: a held shell's jobs are such.
+        With ``tree``, also to descendants in other sessions, e.g. the jobs of a persistent shell.
         """
         if self._filter.leader is None:
             return False

@@ -1,4 +1,4 @@
-"""An engine behind its own program, run on any transport: no service, no exposed port, no second login."""
+"""An engine used through its own program, on any transport: no service, no exposed port, no second login."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NO_FILE = re.compile(r"could not find|could not be found|no such file|copied no
 
 
 class CliEngine(Engine):
-    """Runs ``docker`` or ``podman`` on the transport of the machine that the containers are on."""
+    """An engine that runs ``docker`` or ``podman`` on the transport of the containers' machine."""
 
     def __init__(self, program: EngineName, version: str, target: Target, base: Transport, *, here: bool) -> None:
         self.program = program
@@ -51,7 +51,7 @@ class CliEngine(Engine):
         raise self._down(stderr) or ConnectError(f"{self.program} refused: {stderr}", target=self._target)
 
     def _down(self, said: str) -> ConnectError | None:
-        """Return the error for an engine that does not run; None when its program says something else."""
+        """Return the error for an engine that is not running; None for another message of its program."""
         if not _NO_ENGINE.search(said):
             return None
         start = "systemctl start docker" if self.program == "docker" else "podman machine start"
@@ -70,7 +70,9 @@ class CliEngine(Engine):
         return [self.program, "exec", option, *exec_options(request), request.container_id, *request.argv]
 
     async def copy_out(self, container_id: str, path: str, sink: Callable[[bytes], Awaitable[None]]) -> None:
-        source = "//" if path == "/" else path  # of one slash, podman shows what is in the root and not the root itself
+        source = (
+            "//" if path == "/" else path
+        )  # for one slash, podman copies the content of the root and not the root itself
         process = await self._base.open_process([self.program, "cp", "--", f"{container_id}:{source}", "-"])
         reply = await drain(process, sink)
         if reply.exit_code != 0:
@@ -81,7 +83,7 @@ class CliEngine(Engine):
         try:
             await self._ask("image", "inspect", "--", image)
         except EngineError:
-            logger.info("%s: getting the image %s", self._target, image)
+            logger.info("%s: pulling the image %s", self._target, image)
             await self._ask("pull", "-q", "--", image, timeout=PULL_TIMEOUT)
 
     async def create(self, scratch: TemporaryContainer) -> str:
@@ -116,11 +118,11 @@ class CliEngine(Engine):
 async def call(
     base: Transport, words: Sequence[str], target: Target, *, timeout: float = CALL_TIMEOUT
 ) -> tuple[int, str, str]:
-    """Run a program of an engine to its end, bounded in time: its status and its two streams, blanks trimmed.
+    """Run a program of an engine with a timeout, and return its status and its two stripped streams.
 
     Raises:
-        ConnectError: it is not there.
-        ConnectionLost: it does not answer.
+        ConnectError: the program cannot be started.
+        ConnectionLost: the program does not answer.
     """
     streams: dict[str, bytes] = {}
 
@@ -145,14 +147,14 @@ async def call(
 
 
 async def open_cli_engine(program: EngineName, target: Target, base: Transport, here: bool) -> CliEngine:
-    """Ask the program who it is: ``docker`` may be Podman's.
+    """Query the program's version, as ``docker`` may be Podman's.
 
     Raises:
-        ConnectError: there is no such program.
-        ConnectionLost: it does not answer.
+        ConnectError: the program is not installed, or fails.
+        ConnectionLost: the program does not answer.
     """
     code, stdout, stderr = await call(base, [program, "--version"], target)
     if code == 0:
         return CliEngine(program, stdout, target, base, here=here)
     reason = "is not installed" if code == 127 else f"does not work: {stderr}"
-    raise ConnectError(f"{program} {reason} on {base.target}", target=target, hint=f"install {program} there")
+    raise ConnectError(f"{program} {reason} on {base.target}", target=target, hint=f"install {program} on that machine")

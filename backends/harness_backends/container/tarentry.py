@@ -1,4 +1,4 @@
-"""The first entry of a tar archive that comes in pieces: what it is, and its content. Pure; holds a block or two."""
+"""An incremental parser of a tar archive's first entry. Pure; it buffers one or two blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["EntryReader", "TarEntry", "TarError"]
 
 BLOCK = tarfile.BLOCKSIZE
 MAX_RECORD_BYTES = 1 << 20
-"""Bytes of an entry's further properties."""
+"""Bytes of an entry's extended headers."""
 _TYPES: dict[bytes, FileType] = {
     tarfile.REGTYPE: "file",
     tarfile.AREGTYPE: "file",
@@ -22,14 +22,14 @@ _RECORDS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK, tarfile.
 
 
 class TarError(Exception):
-    """This is no tar archive that can be read."""
+    """The data is not a valid tar archive."""
 
 
 @dataclass(frozen=True, slots=True)
 class TarEntry:
-    """One file in an archive. ``size`` counts its content, ``link`` is where a link points.
+    """One file in an archive; ``size`` is that of its content, ``link`` a link's target.
 
-    ``name`` is the last part of its path, empty for the root of all.
+    ``name`` is the last part of its path, empty for the root directory.
     """
 
     name: str
@@ -43,7 +43,7 @@ class TarEntry:
 
 
 class EntryReader:
-    """Reads the first entry; ``entry`` is None until it is known, ``empty`` True when the archive has none."""
+    """A parser of the first entry; ``entry`` is None until it is known, ``empty`` True if there is none."""
 
     def __init__(self) -> None:
         self.entry: TarEntry | None = None
@@ -54,14 +54,14 @@ class EntryReader:
 
     @property
     def complete(self) -> bool:
-        """True when nothing more needs to be fed."""
+        """True if no more data is needed."""
         return self.empty or (self.entry is not None and self._left == 0)
 
     def feed(self, data: bytes) -> bytes:
-        """Add bytes of the archive; return those of the entry's content.
+        """Add bytes of the archive, and return those of the entry's content.
 
         Raises:
-            TarError: it is no archive, or an unreasonable one.
+            TarError: the archive is invalid, or exceeds the limits.
         """
         if self.entry is None:
             self._held += data
@@ -73,7 +73,7 @@ class EntryReader:
         return content
 
     def _next_header(self) -> bool:
-        """Read one header with its records; False when it is not whole yet."""
+        """Read one header with its records; return False while it is incomplete."""
         block = self._held[:BLOCK]
         if len(block) < BLOCK:
             return False
@@ -83,12 +83,12 @@ class EntryReader:
         try:
             info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except (tarfile.HeaderError, ValueError) as error:
-            raise TarError("the archive cannot be read") from error
+            raise TarError("invalid archive") from error
         return self._take_records(info) if info.type in _RECORDS else self._take_entry(info)
 
     def _take_records(self, info: tarfile.TarInfo) -> bool:
         if not 0 <= info.size <= MAX_RECORD_BYTES:
-            raise TarError("the archive cannot be read")
+            raise TarError("invalid archive")
         end = BLOCK + -(-info.size // BLOCK) * BLOCK
         if len(self._held) < end:
             return False
@@ -107,10 +107,10 @@ class EntryReader:
             size, uid, gid = (int(known.get(name, getattr(info, name))) for name in ("size", "uid", "gid"))
             mtime = float(known.get("mtime", info.mtime))
         except ValueError as error:
-            raise TarError("the archive cannot be read") from error
+            raise TarError("invalid archive") from error
         kind = _TYPES.get(info.type, "other")
         if size < 0 or info.type == tarfile.LNKTYPE:
-            raise TarError("the archive cannot be read")
+            raise TarError("invalid archive")
         name = known.get("path", info.name).rstrip("/").rpartition("/")[2]
         self.entry = TarEntry(
             "" if name == "." else name,
@@ -128,14 +128,14 @@ class EntryReader:
 
 
 def _parse_records(body: bytes) -> dict[str, str]:
-    """``LENGTH NAME=VALUE`` and a newline, as often as there are records."""
+    """Parse records of the form ``LENGTH NAME=VALUE`` and a newline."""
     found = {}
     while body:
         digits, _, _ = body[:20].partition(b" ")
         size = int(digits) if digits.isdigit() else 0
         name, equals, value = body[len(digits) + 1 : size - 1].partition(b"=")
         if not equals or size > len(body) or body[size - 1 : size] != b"\n":
-            raise TarError("the archive cannot be read")
+            raise TarError("invalid archive")
         found[name.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
         body = body[size:]
     return found

@@ -1,7 +1,7 @@
-"""Throw-away containers: what they are made from, whose they are, and which of them nobody needs any more. Pure.
+"""Temporary containers: their settings, their owner, and detection of orphans. Pure.
 
-Every one carries labels that name the process which made it. ``harness doctor --clean`` removes those whose process is
-gone. Nothing is given to them unasked: no privileges, no directory of the host, and no way to gain privileges inside.
+Every one has a label that identifies the process that created it. ``harness doctor --clean`` removes those whose
+process has exited. By default they have no privileges, no directory of the host, and cannot gain privileges.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 LABEL = "org.harness.scratch"
-"""The label of a throw-away container; its value names its maker."""
+"""The label of a temporary container; its value identifies its owner."""
 
 MountType = Literal["bind", "volume", "tmpfs"]
 _TYPES: Mapping[str, MountType] = {"bind": "bind", "volume": "volume", "tmpfs": "tmpfs"}
@@ -37,7 +37,7 @@ _KEYS = {"src": "source", "source": "source", "dst": "target", "destination": "t
 
 @dataclass(frozen=True, slots=True)
 class OwnerProcess:
-    """A process of one machine, told from later ones with the same id by boot and start time."""
+    """The identity of a process: boot and start time distinguish it from later ones with the same id."""
 
     machine: str
     boot: str
@@ -49,7 +49,7 @@ class OwnerProcess:
 
 
 def parse_maker(label: str) -> OwnerProcess | None:
-    """Read a label; None when it is none of ours."""
+    """Parse a label; return None if harness did not create it."""
     words = label.split()
     if len(words) != 5 or not words[2].isdecimal():
         return None
@@ -57,7 +57,7 @@ def parse_maker(label: str) -> OwnerProcess | None:
 
 
 def orphaned(maker: OwnerProcess, machine: str, boot: str, alive: Mapping[int, str]) -> bool:
-    """True when its process is proved gone: on this machine, before this boot or not among the living.
+    """Return True if the owner has certainly exited: it ran on this machine, and is not among ``alive``.
 
     ``alive`` maps process ids of this machine to their start times.
     """
@@ -68,7 +68,7 @@ def orphaned(maker: OwnerProcess, machine: str, boot: str, alive: Mapping[int, s
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """What of the host, or of the engine, is seen at ``target`` in the container."""
+    """A mount of the host's or the engine's data at ``target`` in the container."""
 
     type: MountType
     source: str
@@ -77,15 +77,15 @@ class Mount:
 
 
 def parse_mount(text: str) -> Mount:
-    """Read ``SRC:DST[:ro]``, or ``type=bind,src=SRC,dst=DST[,ro]`` as the engines' programs take it.
+    """Parse ``SRC:DST[:ro]``, or ``type=bind,src=SRC,dst=DST[,ro]`` as for the engines' programs.
 
     Raises:
-        ConfigError: it is neither, or a path is not absolute.
+        ConfigError: the text has neither form, or a path is not absolute.
     """
     mount = _long_mount(text) if "=" in text.partition(",")[0] else _short_mount(text)
     if mount is None or not mount.target.startswith("/") or (mount.type == "bind" and not mount.source.startswith("/")):
         raise ConfigError(
-            f"{text!r} is not a mount", hint="write /host/dir:/dir, /host/dir:/dir:ro or type=tmpfs,dst=/dir"
+            f"{text!r} is not a valid mount", hint="use /host/dir:/dir, /host/dir:/dir:ro or type=tmpfs,dst=/dir"
         )
     return mount
 
@@ -113,7 +113,7 @@ def _long_mount(text: str) -> Mount | None:
 
 @dataclass(frozen=True, slots=True)
 class TemporaryContainer:
-    """A container to make. ``memory`` in bytes, ``cpus`` in whole processors; 0 and empty are the engine's defaults."""
+    """A temporary container to create; ``memory`` is in bytes; 0 and empty mean the engine's defaults."""
 
     image: str
     name: str
@@ -126,20 +126,20 @@ class TemporaryContainer:
 
     @property
     def label(self) -> str:
-        """Whose it is, and which of theirs."""
+        """The label with the owner and a unique token."""
         return f"{self.maker} {self.token}"
 
 
 def temporary_container_from_config(config: Config, name: str, maker: OwnerProcess) -> TemporaryContainer:
-    """The container that the settings describe.
+    """Return the container that the settings describe.
 
     Raises:
-        ConfigError: a mount or a number cannot be read.
+        ConfigError: a mount or a number is invalid.
     """
     try:
         memory, cpus = _bytes(config.image_memory), float(config.image_cpus or 0)
     except ValueError as error:
-        raise ConfigError(f"image_memory or image_cpus: {error}", hint="write 512m and 1.5") from None
+        raise ConfigError(f"image_memory or image_cpus: {error}", hint="use values like 512m and 1.5") from None
     return TemporaryContainer(
         image=config.image,
         name=name,
@@ -159,7 +159,7 @@ def _bytes(text: str) -> int:
 
 
 def api_body(scratch: TemporaryContainer) -> dict[str, object]:
-    """The request that creates it over the API. A shell whose input never ends keeps it running on any image."""
+    """Return the API request that creates it; a shell with endless input keeps any image running."""
     host: dict[str, object] = {
         "Memory": scratch.memory,
         "NanoCpus": round(scratch.cpus * 1e9),
@@ -182,7 +182,7 @@ def api_body(scratch: TemporaryContainer) -> dict[str, object]:
 
 
 def program_words(scratch: TemporaryContainer) -> list[str]:
-    """The words after ``docker`` or ``podman`` that make and start it."""
+    """Return the arguments of ``docker`` or ``podman`` that create and start it."""
     words = ["run", "-d", "-i", "--name", scratch.name, "--label", f"{LABEL}={scratch.label}"]
     words += ["--entrypoint", "sh", "--security-opt", "no-new-privileges"]
     words += ["--memory", str(scratch.memory)] if scratch.memory else []

@@ -1,4 +1,4 @@
-"""TLS whose sending half can be closed alone, as the end of a program's input needs."""
+"""A TLS stream whose sending half can be closed alone, to signal the end of a program's input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class TlsStream(ByteStream):
-    """A TLS client on a socket's stream. One task may send while another receives."""
+    """A TLS client on a byte stream; one task may send while another receives."""
 
     def __init__(self, stream: ByteStream, context: ssl.SSLContext, hostname: str) -> None:
         self._stream = stream
@@ -28,10 +28,10 @@ class TlsStream(ByteStream):
         self._sending = anyio.Lock()
 
     async def handshake(self) -> None:
-        """Agree on keys.
+        """Perform the TLS handshake.
 
         Raises:
-            ssl.SSLError: the peer's certificate is not trusted, or ours is not.
+            ssl.SSLError: the peer's or the client's certificate is not trusted.
         """
         await self._until_done(self._tls.do_handshake)
 
@@ -47,14 +47,14 @@ class TlsStream(ByteStream):
                 return result
 
     async def _answer(self) -> None:
-        """Send what reading led to, unless a sender who is on the way will: the peer may wait for us to read."""
+        """Send data that reading produced, unless a sender is active: the peer may wait until this side reads."""
         if self._outgoing.pending and not self._sending.locked():
             await self._flush()
 
     async def _flush(self) -> None:
         async with self._sending:
             if data := self._outgoing.read():
-                await self._stream.send(data)  # a socket's stream queues all of it, also when this is cancelled
+                await self._stream.send(data)  # the stream queues all of it, even if this is cancelled
 
     async def _fill(self) -> None:
         try:
@@ -85,9 +85,9 @@ class TlsStream(ByteStream):
             await self._flush()
 
     async def send_eof(self) -> None:
-        """Say that nothing more comes; what the peer sends can still be received."""
-        self._take_early()  # closing looks for the peer's answer, and must find nothing else on its way
-        with suppress(ssl.SSLError):  # the answer is not there yet
+        """Signal the end of the sent data; the peer's data can still be received."""
+        self._take_early()  # unwrap expects the peer's answer, so pending data is read first
+        with suppress(ssl.SSLError):  # the answer has not arrived yet
             self._tls.unwrap()
         await self._flush()
 
@@ -105,7 +105,7 @@ class TlsStream(ByteStream):
 
 
 async def wrap_tls(stream: ByteStream, context: ssl.SSLContext, hostname: str) -> TlsStream:
-    """A TLS client on a stream, which is closed when it cannot be had.
+    """Open a TLS client on a stream, and close the stream on failure.
 
     Raises:
         ssl.SSLError: as :meth:`TlsStream.handshake`.

@@ -1,4 +1,4 @@
-"""Starting programs in one container, by its id."""
+"""A transport that starts programs in one container, identified by its id."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 START_TIMEOUT = 20.0
 ABANDONED_START_TIMEOUT = 3.0
-"""Seconds that a start may still take when nobody waits for it any more."""
+"""Seconds that a start may still take after its caller was cancelled."""
 STALL = 60.0
-"""Seconds that an engine may be silent while it copies."""
-TMUX_DIRECTORY = "/tmp"  # noqa: S108  # where tmux keeps its sockets, in tmux-UID
+"""Seconds without data after which a copy has failed."""
+TMUX_DIRECTORY = "/tmp"  # noqa: S108  # tmux's socket directory is tmux-UID in it
 KILL_ATTEMPTS = 5
 KILL_PAUSE = 0.2
 
@@ -41,9 +41,9 @@ _NO_USER = re.compile(r"unable to find user|no such user|no matching entries in 
 async def finish(
     start: Callable[[], Awaitable[T]], hurry: float, target: Target, close: Callable[[T], Awaitable[None]]
 ) -> T:
-    """Await ``start()`` to its end also when this is cancelled: what is given up half way would leave a program behind.
+    """Complete ``start()`` even if this is cancelled, as an aborted start would leave a program behind.
 
-    From the cancellation on it has ``hurry`` seconds, for an engine that hangs. What it gives then is closed.
+    After a cancellation it has ``hurry`` seconds, in case the engine is unresponsive; its result is then closed.
     """
     results: list[T] = []
     faults: list[Exception] = []
@@ -60,7 +60,7 @@ async def finish(
                 tasks.start_soon(watch, scope)
                 try:
                     results.append(await start())
-                except Exception as error:  # out of the task group as itself
+                except Exception as error:  # raised outside of the task group, to avoid an exception group
                     faults.append(error)
             tasks.cancel_scope.cancel()
         await anyio.lowlevel.checkpoint_if_cancelled()
@@ -71,18 +71,18 @@ async def finish(
     if faults:
         raise faults[0]
     if not results:
-        await anyio.lowlevel.checkpoint()  # it was cancelled, and time is over
+        await anyio.lowlevel.checkpoint()  # cancelled, and timed out
         raise ConnectionLost("the engine does not answer", target=target)
     return results[0]
 
 
 def _holds_sockets(path: str) -> bool:
-    """Whether tmux servers that other containers or the host can reach have their sockets at a mounted path."""
+    """Return whether tmux sockets at a mounted path can be shared with the host or other containers."""
     return f"{TMUX_DIRECTORY}/".startswith(f"{path.rstrip('/')}/") or path.startswith(f"{TMUX_DIRECTORY}/tmux-")
 
 
 class ContainerTransport(Transport):
-    """Programs in the container that had the target's name when this was made; never in another one."""
+    """A transport into the container that had the target's name when this was created; never into another."""
 
     def __init__(
         self, target: Target, engine: Engine, info: ContainerInfo, *, base: Transport | None = None, user: str = ""
@@ -115,7 +115,9 @@ class ContainerTransport(Transport):
                 said = await process.last_words()
         except TimeoutError:
             await process.aclose()
-            raise ConnectionLost("the engine started nothing in time", target=self.target) from None
+            raise ConnectionLost(
+                f"the engine did not start the process within {START_TIMEOUT:g} s", target=self.target
+            ) from None
         except BaseException:
             await process.aclose()
             raise
@@ -123,11 +125,11 @@ class ContainerTransport(Transport):
         raise await self._start_error(said)
 
     async def copy_out(self, path: str, sink: Callable[[bytes], Awaitable[None]]) -> None:
-        """Give what is at a path to ``sink`` as a tar archive; see :meth:`.engine.Engine.copy_out`.
+        """Copy a path to ``sink`` as a tar archive; see :meth:`.engine.Engine.copy_out`.
 
         Raises:
-            EngineError: the engine refused, and not for the container's state.
-            ConnectError, ConnectionLost: the container cannot be entered, or the engine not asked (any more).
+            EngineError: the engine refused, not because of the container's state.
+            ConnectError, ConnectionLost: the container or the engine cannot be reached.
         """
         with anyio.CancelScope(deadline=anyio.current_time() + STALL) as scope:
 
@@ -146,7 +148,7 @@ class ContainerTransport(Transport):
         raise ConnectionLost("the engine does not answer", target=self.target)
 
     async def _start_error(self, said: str) -> HarnessError:
-        """Why nothing was started: the container's state tells more than the engine's words."""
+        """Return the error for a failed start, preferably from the container's state."""
         try:
             fault = await self._look()
         except HarnessError as error:
@@ -155,14 +157,16 @@ class ContainerTransport(Transport):
             return fault
         if _NO_USER.search(said):
             return UnsupportedOperation(
-                f"cannot run as {self._user}: {said}", target=self.target, hint="name a user of the image, or a number"
+                f"cannot run as {self._user}: {said}",
+                target=self.target,
+                hint="use a user of the image, or a numeric id",
             )
         if '"sh"' in said or "`sh`" in said:
             return no_shell(self.info.image, said, self.target)
-        return ConnectError(f"the engine started nothing: {said or 'it gave no reason'}", target=self.target)
+        return ConnectError(f"the engine failed to start the process: {said or 'no reason given'}", target=self.target)
 
     async def _look(self) -> ConnectError | None:
-        """Look at the container again; the error for what it is now, or None when it can be entered."""
+        """Inspect the container again; return the error for its current state, or None if it is running."""
         now = await self.engine.inspect(self.info.container_id)
         if now is None:
             other = await self.engine.inspect(self.info.name)
@@ -173,11 +177,11 @@ class ContainerTransport(Transport):
         return refusal(now, self.engine.name, self.target)
 
     def as_user(self, user: str) -> ContainerTransport:
-        """The same container, entered as another of its users: the engine needs no password for that."""
+        """Return a transport into the same container as another user, which needs no password."""
         return ContainerTransport(self.target, self.engine, self.info, base=self._base, user=user)
 
     async def _verdict(self, raw: Process) -> int:
-        """The status of a program whose shell could not report it."""
+        """Return the status of a program whose shell could not report it."""
         before = self.info.started_at
         try:
             fault = await self._look()
@@ -193,8 +197,8 @@ class ContainerTransport(Transport):
             code = await self._signal(leader, ladder[-1:] if attempt else ladder, tree=tree)
             if code != REMAINS:
                 return code == ENDED
-            await anyio.sleep(KILL_PAUSE)  # an image without a program that sleeps cannot wait for the end
-        logger.warning("%s: something of group %d survived its signals", self.target, leader.pid)
+            await anyio.sleep(KILL_PAUSE)  # in an image without sleep the script cannot wait for the exit
+        logger.warning("%s: processes of group %d survived its signals", self.target, leader.pid)
         return False
 
     async def _signal(self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], *, tree: bool) -> int | None:
@@ -204,7 +208,7 @@ class ContainerTransport(Transport):
                 await raw.send_eof()
                 return await raw.wait()
         except (EngineError, HarnessError) as error:
-            logger.info("%s: group %d could not be ended: %s", self.target, leader.pid, error)
+            logger.info("%s: group %d could not be killed: %s", self.target, leader.pid, error)
             return None
 
     def _exec(self, argv: Sequence[str]) -> ExecRequest:

@@ -1,7 +1,7 @@
-"""A connection to a socket in the file system.
+"""A client for Unix domain sockets.
 
-anyio's own stream for them has a race: when a task that waits for data is cancelled in the moment in which data comes,
-the event loop is left with a callback that fails (``InvalidStateError``). Its ``wait_readable`` has none.
+anyio's own stream has a race: if a waiting task is cancelled in the moment when data arrives, a callback fails in the
+event loop (``InvalidStateError``). Its ``wait_readable`` does not have this race.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from anyio.abc import ByteStream
 __all__ = ["UnixStream", "connect_unix"]
 
 RETRY = 0.01
-"""Seconds. A listener whose queue is full gives no signal when it is not."""
+"""Seconds between attempts: a listener with a full queue does not signal when it has space."""
 
 
 class UnixStream(ByteStream):
-    """Bytes in both directions. One task may read and one may write at a time."""
+    """A bidirectional byte stream; one task may read and one may write at a time."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -65,7 +65,7 @@ async def connect_unix(path: str) -> UnixStream:
     """Connect to a socket by its path.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no process listens there.
     """
     await anyio.lowlevel.checkpoint()
     sock = socket.socket(socket.AF_UNIX)
