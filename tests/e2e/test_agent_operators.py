@@ -89,7 +89,7 @@ async def test_the_key_stops_the_agent_and_gives_it_back(desk: Desk, monkeypatch
             operator.press("F12")
             await watched.of(AgentPaused)
             gate.open()
-            await operator.sees("PAUSED: the operator has it")
+            await operator.sees("PAUSED by operator")
             operator.type("echo by hand; false\n")
             await operator.sees("\nby hand")
             assert "of the agent" not in operator.screen

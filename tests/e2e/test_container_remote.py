@@ -144,7 +144,7 @@ async def test_tmux_runs_here_where_the_image_has_none_and_says_so(
         try:
             async with connect(f"{host.target}+{one.target}", tmux=True, config=config) as ctx:
                 result = await ctx.run_shell("cd /bin; echo $$")
-                assert any("no tmux on the target" in notice for notice in result.notices)
+                assert any("tmux is not installed on the target" in notice for notice in result.notices)
                 assert (await ctx.run_shell("pwd; hostname")).stdout == f"/bin\n{one.run('hostname')}\n"
                 assert ctx.attach_command[0] == "tmux"
         finally:

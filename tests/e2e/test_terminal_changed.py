@@ -25,5 +25,5 @@ async def test_what_stands_in_the_way_is_shown_and_not_guessed(open_desk: OpenDe
     result = await desk.ctx.run_shell("echo late", timeout=20)
     assert (result.status, result.exit_code, result.stdout) == (Status.UNKNOWN, None, ""), result
     told = "\n".join(result.notices)
-    assert "something that was changed in that shell stands in the way" in told
+    assert "a function, alias, key binding or other change in that shell" in told
     assert "the screen shows:" in told

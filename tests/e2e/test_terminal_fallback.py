@@ -14,7 +14,7 @@ from harness import PaneBusy, Status, UnsupportedOperation
 
 __all__ = ["open_desk"]
 
-REFUSED = "tmux's control mode cannot be had here"
+REFUSED = "tmux control mode is unavailable"
 RENDERED = "read from the scrollback"
 WHERE = ["local", "ssh"]
 LOGS = [True, False]
@@ -133,7 +133,7 @@ async def test_what_the_scrollback_does_not_hold_is_said(open_plain: OpenPlain, 
     long = await short.ctx.run_shell("seq 1 500; (exit 7)")
     assert (long.status, long.exit_code) == (Status.COMPLETED, 7)
     assert long.stdout.endswith("\n499\n500\n")
-    assert any("may be missing" in notice for notice in long.notices), long
+    assert any("miss its beginning" in notice for notice in long.notices), long
     untagged = await open_plain(logs=False, prompt_tag=False)
     blind = await untagged.ctx.run_shell("echo unseen; (exit 8)")
     assert (blind.status, blind.exit_code, blind.stdout) == (Status.COMPLETED, 8, "")

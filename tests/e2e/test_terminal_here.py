@@ -47,7 +47,7 @@ async def test_a_target_without_tmux_has_its_session_here(
     desk = await open_desk("ssh", rc=lacking, tmux_host=at)
     first = await desk.ctx.run_shell("command -v tmux; echo $SSH_CONNECTION | wc -w; (exit 3)")
     assert (first.status, first.exit_code, first.stdout) == (Status.COMPLETED, 3, "4\n"), first
-    assert any("there is no tmux on the target" in notice for notice in first.notices) is told, first
+    assert any("tmux is not installed on the target" in notice for notice in first.notices) is told, first
     await desk.ctx.run_shell("cd /var; A=kept")
     second = await desk.ctx.run_shell("pwd; echo $A; printf 'a\\tb'; printf '\\001'")
     assert (second.exit_code, second.stdout_bytes) == (0, b"/var\nkept\na\tb\x01"), second
@@ -195,7 +195,7 @@ async def test_a_job_of_a_session_here_is_killed_by_others(
 
 
 async def test_the_target_may_be_demanded(open_desk: OpenDesk, lacking: dict[str, str]) -> None:
-    with pytest.raises(UnsupportedOperation, match="no tmux on the target") as caught:
+    with pytest.raises(UnsupportedOperation, match="tmux is not installed on the target") as caught:
         await open_desk("ssh", rc=lacking, tmux_host="target")
     assert 'tmux_host = "local"' in str(caught.value.hint)
 
@@ -251,6 +251,6 @@ async def test_an_operator_who_takes_the_keyboard_with_f12_is_told_of(open_desk:
         result = await desk.ctx.run_shell("cat gate; echo done")
     assert (result.status, result.exit_code) == (Status.COMPLETED, 0)
     assert ("meddling" in result.stdout) is unlock
-    assert any("an operator was typing" in notice for notice in result.notices) is unlock, result
+    assert any("an operator typed while" in notice for notice in result.notices) is unlock, result
     after = await desk.ctx.run_shell("echo after", timeout=15)
     assert (after.status, after.exit_code, after.stdout) == (Status.COMPLETED, 0, "after\n")

@@ -31,7 +31,7 @@ async def test_a_session_that_was_renamed_is_used_on_and_found_again(
     assert (await desk.ctx.create_pane("second")).session == "prod"
     result = await desk.ctx.run_shell("echo $A")
     assert result.stdout == "kept\n"
-    assert any("'harness' is called 'prod' now" in notice for notice in result.notices), result.notices
+    assert any("'harness' was renamed to 'prod'" in notice for notice in result.notices), result.notices
     assert not (await desk.ctx.run_shell("true")).notices
     assert await names(desk) == ["main", "second"]
     await desk.ctx.kill_pane("second")
@@ -39,12 +39,12 @@ async def test_a_session_that_was_renamed_is_used_on_and_found_again(
     assert "=prod" in " ".join(desk.ctx.attach_command)
     with pytest.raises(TerminalError, match="protected"):
         await desk.ctx.kill_session("prod")
-    with pytest.raises(TerminalError, match="somebody renamed 'prod'"):
+    with pytest.raises(TerminalError, match="renamed to 'prod'"):
         await desk.ctx.create_session("harness")
     async with connect(str(desk.ctx.target), tmux=True, config=desk.config) as other:
         found = await other.run_shell("echo $A")
     assert found.stdout == "kept\n"
-    assert any("'harness' is called 'prod' now" in notice for notice in found.notices), found.notices
+    assert any("'harness' was renamed to 'prod'" in notice for notice in found.notices), found.notices
 
 
 async def test_a_session_is_renamed_during_a_command_and_the_client_is_lost(desk: Desk) -> None:
@@ -142,7 +142,7 @@ async def test_a_pane_that_was_moved_to_another_session_is_let_go_and_its_comman
         tasks.start_soon(_move_away, desk)
         result = await desk.ctx.run_shell("echo begun; cat gate; (exit 3)", timeout=20)
     assert (result.status, result.stdout) == (Status.UNKNOWN, "begun\n"), result
-    assert any("taken out of the session" in notice for notice in result.notices), result
+    assert any("removed from the session" in notice for notice in result.notices), result
     assert (await desk.ctx.run_shell("echo fresh")).stdout == "fresh\n"
     await desk.open_gate()
     done = await desk.ctx.wait(result.job_id, timeout=10)

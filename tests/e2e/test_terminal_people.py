@@ -92,12 +92,12 @@ async def test_the_key_takes_the_session_over_and_gives_it_back(desk: Desk) -> N
             await operator.sees("agent: thinking - F12 takes over")
             operator.press("F12")
             await heard.first("took")
-            await operator.sees("PAUSED: the operator has it")
+            await operator.sees("PAUSED by operator")
             operator.press("F12")
             await heard.first("returned")
             await operator.sees("agent: thinking")
             await people.set_paused(paused=True)
-            await operator.sees("PAUSED: the operator has it")
+            await operator.sees("PAUSED by operator")
         await until(lambda: "PAUSED" not in operator.screen and "agent:" not in operator.screen)
     assert [one.kind for one in heard.activities if one.kind != "typing"] == ["took", "returned"]
 

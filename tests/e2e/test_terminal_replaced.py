@@ -33,7 +33,7 @@ async def test_nothing_is_typed_into_a_program_that_took_the_place_of_the_shell(
     desk = await open_desk(control_mode=control_mode)
     await desk.ctx.run_shell("true")
     await put_there(desk)
-    with pytest.raises(PaneBusy, match="a program that a person put into the place of its shell"):
+    with pytest.raises(PaneBusy, match="a program with which an operator replaced its shell"):
         await desk.ctx.run_shell("echo late")
     assert screen(desk) == "there"
     desk.tmux.cmd("kill-pane", *MAIN)

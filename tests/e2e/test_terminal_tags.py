@@ -68,7 +68,7 @@ async def test_a_job_that_left_the_scrollback_is_an_error_that_says_where_it_is(
     desk = await open_desk(history_limit=100)
     first = await desk.ctx.run_shell("echo first")
     await desk.ctx.run_shell("seq 1 400")
-    with pytest.raises(TerminalError, match=f"job {first.job_id} is not in the scrollback") as caught:
+    with pytest.raises(TerminalError, match=f"job {first.job_id} is no longer in the scrollback") as caught:
         await desk.ctx.capture_pane(job_id=first.job_id)
     assert "harness jobs show" in str(caught.value.hint)
 

@@ -398,7 +398,7 @@ class ArchiveFiles(Files):
             f"the image {self._transport.info.image} has no tools for it, "
             "or nothing in the container is writable",
             target=self._transport.target,
-            hint=f"copy with {engine} cp; an image with cat, stat and mv (busybox has all) and a writable /tmp suffices",
+            hint=f"copy with {engine} cp; an image with cat, stat and mv (e.g. busybox) and a writable /tmp suffices",
         )
 
     async def write(

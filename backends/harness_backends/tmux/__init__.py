@@ -1,4 +1,4 @@
-"""The tmux engine: control mode over any transport, prompt markers, panes that people can watch."""
+"""The tmux engine: control mode over any transport, prompt markers, panes that operators can watch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pane's screen and scrollback: the options of ``capture-pane``, and finding a job by the prompt tags. Pure."""
+"""A pane's screen and scrollback: options of ``capture-pane``, and search for jobs by prompt tags. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAG = re.compile(r"\[harness (\d+): (-?\d+)\] ")
 
 
 def capture_command(pane: str, request: Capture, version: TmuxVersion) -> tuple[str, ...]:
-    """The ``capture-pane`` command for a request.
+    """Return the ``capture-pane`` command for a request.
 
     Raises:
         UnsupportedOperation: this tmux keeps trailing spaces in joined lines only.
@@ -45,7 +45,7 @@ def capture_command(pane: str, request: Capture, version: TmuxVersion) -> tuple[
 
 
 def captured_text(text: str, request: Capture, version: TmuxVersion) -> str:
-    """What was captured, without the blanks with which tmux before 3.3 fills joined lines up."""
+    """Return the captured text, without the padding blanks that tmux before 3.3 adds to joined lines."""
     if not version.pads_captures or request.preserve_trailing_spaces:
         return text
     return re.sub(r" +$", "", text, flags=re.MULTILINE)
@@ -57,7 +57,7 @@ def _bound(flag: str, value: int | Literal["-"] | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class TaggedOutput:
-    """A job's text between two tags in the scrollback. ``exact`` is False when it may be more or less than that."""
+    """A job's text between two tags in the scrollback; ``exact`` is False if it may contain more or less."""
 
     text: str
     exit_code: int | None
@@ -66,7 +66,7 @@ class TaggedOutput:
 
 @dataclass(frozen=True, slots=True)
 class _Tag:
-    """A tag, or output that looks like one: where it is, and what stands before and after it on its line."""
+    """A tag, or output that looks like one: its position, and the text before and after it on its line."""
 
     line: int
     job: str
@@ -78,11 +78,11 @@ class _Tag:
 def extract_tagged(screen: str, job_id: str, command: str, width: int = 0) -> TaggedOutput | None:
     """Find a job in a joined capture of the whole scrollback, by the visible tags alone.
 
-    The tag ``[harness 7: 0]`` stands in the prompt that follows job 7. Its output is what stands between the echo of
-    the command, on and below the prompt before it, and the first such tag. None when there is no such tag (any more).
+    The tag ``[harness 7: 0]`` is part of the prompt that follows job 7. Its output is the text between the echo of the
+    command, on and below the prompt before it, and the first such tag. Returns None without such a tag.
 
-    A last line without newline is known by the blanks that fill it up to ``width``, the columns of the pane.
-    Output that imitates tags makes the result inexact, unless nothing tells it from the real ones.
+    A last line without newline is recognized by the blanks that fill it up to ``width``, the columns of the pane.
+    Output that imitates tags makes the result inexact, unless it is indistinguishable from real ones.
     """
     lines = screen.split("\n")
     tags = [_tag(index, match) for index, line in enumerate(lines) for match in _TAG.finditer(line)]
@@ -100,7 +100,7 @@ def extract_tagged(screen: str, job_id: str, command: str, width: int = 0) -> Ta
 
 
 def extract_running(screen: str, command: str) -> str:
-    """What a command that has not ended has written: what stands below its echo. Empty when that is not there."""
+    """Return the output of a running command: the text below its echo; empty if the echo is not found."""
     lines = screen.split("\n")
     tags = [_tag(index, match) for index, line in enumerate(lines) for match in _TAG.finditer(line)]
     echo = [_flat(line) for line in shown_text(command).split("\x1bE")]
@@ -116,29 +116,29 @@ def _tag(index: int, match: re.Match[str]) -> _Tag:
 
 
 def _flat(text: str) -> str:
-    """A terminal turns a tab into blanks, and a capture may lack those at the end."""
+    """Replace tabs by blanks like a terminal, and strip trailing blanks."""
     return " ".join(text.split())
 
 
 def _echoes(lines: list[str], tag: _Tag, echo: list[str]) -> bool:
-    """The prompt with this tag is followed by the echo of the command."""
+    """Return True if the echo of the command follows the prompt with this tag."""
     below = lines[tag.line + 1 : tag.line + len(echo)]
     return _flat(tag.after).endswith(echo[0]) and [_flat(line) for line in below] == echo[1:]
 
 
 def _prompt(start: _Tag, echo: str) -> str:
-    """The user's own prompt between the tag and the echo."""
+    """Return the user's own prompt between the tag and the echo."""
     return _flat(start.after)[: -len(echo) or None].rstrip()
 
 
 def _end(tags: list[_Tag], job_id: str, line: int, prompt: str) -> _Tag:
-    """The job's first tag from ``line`` on that stands in the same prompt as the one before, else its first tag."""
+    """Return the job's first tag from ``line`` on with the same prompt as the one before, else its first tag."""
     ends = [tag for tag in tags if tag.job == job_id and tag.line >= line]
     return next((tag for tag in ends if _flat(tag.after).startswith(prompt)), ends[0])
 
 
 def _by_tags_only(lines: list[str], tags: list[_Tag], job_id: str, width: int) -> TaggedOutput | None:
-    """The echo is not there: it scrolled away, was cleared, or the command was typed in another form."""
+    """Find the output without the echo, which was cleared, scrolled away, or typed in another form."""
     index = next((index for index, tag in enumerate(tags) if tag.job == job_id), None)
     if index is None:
         return None
@@ -147,7 +147,7 @@ def _by_tags_only(lines: list[str], tags: list[_Tag], job_id: str, width: int) -
 
 
 def _text(body: list[str], end: _Tag, width: int) -> str:
-    """The lines of the output, with what stands before the tag: a last line without newline.
+    """Join the lines of the output with the text before the tag: a last line without newline.
 
     The hooks, or zsh and fish by themselves, fill such a line up with blanks, and the prompt stands below; fish puts a
     mark before the blanks. The capture joins the two lines unless the prompt was written again.

@@ -1,4 +1,4 @@
-"""The control client: one ``tmux -C`` held open over the transport, for every command and every byte of output."""
+"""The control client: one long-lived ``tmux -C`` over the transport, for all commands and output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Event = Output | Notification
 
 
 class ResponseLost(ConnectionLost):
-    """The link was lost after the commands had been sent: they may have run, or may not."""
+    """The connection was lost after the commands were sent, so they may have run."""
 
 
 @dataclass(slots=True)
@@ -37,10 +37,10 @@ class _Waiter:
 
 
 class ControlClient:
-    """Sends command lines and gives each the blocks that answer it; hands everything else to ``on_event``.
+    """A control-mode client that matches responses to commands, and passes everything else to ``on_event``.
 
-    One command may produce several blocks (``if-shell``), or none of the later ones may run after an error, so each
-    request ends with a line that prints a token of its own: what comes before that token answers the request.
+    One command may produce several blocks (``if-shell``), and after an error the later ones do not run, so each request
+    ends with a line that prints a unique token: all blocks before the token are the response.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class ControlClient:
         self.closed = anyio.Event()
         self.last_error = b""
         self.pid = ""
-        """Its process id on the target, which it says before anything else; empty when it did not come to that."""
+        """Its process id on the target, from its first line; empty if it did not start."""
 
     async def pump(self) -> None:
-        """Read until the client ends. The owner runs this in a task."""
+        """Read until the client exits; the owner runs this in a task."""
         parser = ControlParser()
         try:
             while data := await self._process.receive(1 << 18):
@@ -73,7 +73,7 @@ class ControlClient:
             self._lose()
 
     async def drain_errors(self) -> None:
-        """Read standard error, so that it never fills; keeps the last words for messages."""
+        """Read standard error, so that it never fills up; keep the end for messages."""
         while data := await self._process.receive_stderr():
             self.last_error = (self.last_error + data)[-2000:]
 
@@ -81,8 +81,8 @@ class ControlClient:
         """Run commands in order; the first that fails ends the line.
 
         Raises:
-            ConnectionLost: the client is gone, and nothing ran.
-            ResponseLost: the client went, or gave no answer in time and was given up; the commands may have run.
+            ConnectionLost: the client has exited, and nothing ran.
+            ResponseLost: the client exited or did not answer in time; the commands may have run.
             TerminalError: tmux refused one of them.
         """
         waiter = await self.send(*commands)
@@ -91,7 +91,7 @@ class ControlClient:
                 await waiter.done.wait()
         except TimeoutError:
             await self.aclose()
-            raise ResponseLost(f"tmux gave no answer within {timeout:g} s", target=self._target) from None
+            raise ResponseLost(f"tmux did not answer within {timeout:g} s", target=self._target) from None
         if waiter.lost:
             raise ResponseLost(self._why(), target=self._target)
         for block in waiter.blocks:
@@ -100,7 +100,7 @@ class ControlClient:
         return waiter.blocks
 
     async def send(self, *commands: tuple[str, ...]) -> _Waiter:
-        """As :meth:`request`, without waiting for the answer."""
+        """Send commands like :meth:`request`, without waiting for the answer."""
         token = b"hx-" + secrets.token_hex(4).encode()
         line = control_line(*commands, legacy=self._legacy) + b"display-message -p " + token + b"\n"
         waiter = _Waiter(token)
@@ -112,7 +112,7 @@ class ControlClient:
         return waiter
 
     async def _write(self, line: bytes) -> None:
-        """Write a whole line, since half of one would spoil the next; give the link up when it takes no more."""
+        """Write a whole line, as a partial one would corrupt the next; abandon a client that does not read."""
         try:
             with anyio.move_on_after(SEND_TIMEOUT, shield=True) as writing:
                 await self._process.send(line)
@@ -122,9 +122,9 @@ class ControlClient:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Give the client up: who waits for an answer is told, and the reading of it ends.
+        """Close the client: pending requests fail, and reading ends.
 
-        At the end of its input the client leaves when no other one is just coming; it gets a moment to do so.
+        At the end of its input the client detaches once no other one is attaching; it gets a grace period for that.
         """
         self._lose()
         with anyio.move_on_after(LEAVE_GRACE, shield=True), suppress(ConnectionLost, BrokenPipeError):
@@ -151,4 +151,4 @@ class ControlClient:
 
     def _why(self) -> str:
         words = self.last_error.decode("utf-8", "replace").strip().splitlines()
-        return f"the link to tmux was lost: {words[-1]}" if words else "the link to tmux was lost"
+        return f"connection to tmux lost: {words[-1]}" if words else "connection to tmux lost"

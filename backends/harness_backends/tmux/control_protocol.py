@@ -1,7 +1,7 @@
-"""tmux control mode on the wire: quoting what we send, parsing what comes back. Pure.
+"""The wire format of tmux control mode: quoting of commands, parsing of responses. Pure.
 
 Facts (measured on tmux 1.8 to 3.7): every ``;``-separated command of a line gives one ``%begin``/``%end`` block; only
-blocks whose third number is 1 answer our commands; bytes below 0x20 and the backslash come as ``\\ooo``; everything
+blocks with 1 as third number answer this client; bytes below 0x20 and the backslash come as ``\\ooo``; everything
 else is raw, so lines are split on 0x0a and decoded afterwards. Single-quote splicing is a parse error before 3.0:
 arguments go in double quotes. There a ``~`` at the beginning means the home directory.
 """
@@ -14,26 +14,26 @@ from dataclasses import dataclass
 __all__ = ["OWN_PID", "Block", "ControlParser", "Notification", "Output", "control_line", "quote", "unescape"]
 
 OWN_PID = "harness-pid"
-"""The notification that the program which becomes a control client begins with."""
+"""The first notification, printed by the program that becomes the control client."""
 
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _BYTES = {b"%03o" % value: bytes([value]) for value in range(256)}
 _BYTE = re.compile("[\udc80-\udcff]")
 _PLAIN = re.compile(r"%[0-9]+|[-A-Za-z0-9_.:=@/,][-A-Za-z0-9_.:=@%/,]*")
-"""Words that need no quotes; a word like ``%if`` is syntax."""
+"""Words that need no quotes; words like ``%if`` are syntax."""
 _GUARDS = (b"%begin ", b"%end ", b"%error ")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The answer to one command: its lines (without newline), and whether tmux refused it."""
+    """The response to one command: its lines (without newline), and whether tmux refused it."""
 
     lines: tuple[bytes, ...]
     error: bool = False
 
     @property
     def text(self) -> str:
-        """The lines as one text."""
+        """The joined lines."""
         return b"\n".join(self.lines).decode("utf-8", "surrogateescape")
 
 
@@ -54,7 +54,7 @@ class Notification:
 
 
 def unescape(data: bytes) -> bytes:
-    """Undo ``\\ooo``. Every backslash on the wire begins an escape, so the commonest can be replaced first."""
+    """Decode ``\\ooo``; every backslash starts an escape, so the most common ones can be replaced first."""
     if b"\\" not in data:
         return data
     data = data.replace(b"\\015\\012", b"\r\n").replace(b"\\033", b"\x1b")
@@ -65,13 +65,13 @@ def unescape(data: bytes) -> bytes:
 
 
 def quote(argument: str) -> str:
-    """One argument of a tmux command, in the only quoting that every version since 1.8 reads.
+    """Quote an argument of a tmux command in the only form that every version since 1.8 understands.
 
     Raises:
-        ValueError: the argument holds a NUL byte.
+        ValueError: the argument contains a NUL byte.
     """
     if "\0" in argument:
-        raise ValueError("a tmux argument cannot hold a NUL byte")
+        raise ValueError("a tmux argument cannot contain a NUL byte")
     for plain, escaped in (
         ("\\", "\\\\"),
         ('"', '\\"'),
@@ -86,7 +86,7 @@ def quote(argument: str) -> str:
 
 
 def control_line(*commands: tuple[str, ...], legacy: bool = False) -> bytes:
-    """One line that runs several commands in order; every word is quoted, so none is read as syntax.
+    """Return one line that runs several commands in order; every word is quoted, so none is syntax.
 
     ``legacy``: before 3.0 a final ``;`` of an argument ends the command even inside quotes, unless a backslash is
     before it.
@@ -107,7 +107,7 @@ def _word(argument: str) -> str:
 
 
 class ControlParser:
-    """Turns the bytes of a control client into blocks, output and notifications, in order."""
+    """An incremental parser of a control client's blocks, output and notifications, in order."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -116,7 +116,7 @@ class ControlParser:
         self._guard = b""
 
     def feed(self, data: bytes) -> list[Block | Output | Notification]:
-        """Add bytes; return what is whole now."""
+        """Add bytes and return the completed items."""
         self._buffer += data
         end = self._buffer.rfind(b"\n", self._scanned)
         if end < 0:

@@ -1,4 +1,4 @@
-"""What starts a job in a pane: its files, and the plan of what is typed. Pure."""
+"""The start of a job in a pane: its files, and the keys to type. Pure."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ __all__ = [
 ]
 
 
-# -- What a command is given beside its text: another user's name.
+# -- Commands as another user.
 
 
 async def check_user(shell: PersistentShell, user: str) -> None:
-    """See that commands can be run as another user.
+    """Check that commands can run as another user.
 
     Raises:
-        UnsupportedOperation: they cannot, or there is no such user.
+        UnsupportedOperation: they cannot, or the user does not exist.
     """
     name = shlex.quote(user)
     reply = await shell.call(f'id -u -- {name} >&2 || exit 2; [ "$(id -u)" = 0 ] || sudo -n -u {name} true')
     if reply.exit_code == 2:
-        raise UnsupportedOperation(f"there is no user {user!r}", target=shell.transport.target)
+        raise UnsupportedOperation(f"user {user!r} does not exist", target=shell.transport.target)
     if reply.exit_code != 0:
         raise UnsupportedOperation(
-            f"commands cannot be run as {user!r} here",
+            f"cannot run commands as {user!r} here",
             target=shell.transport.target,
-            hint="it needs root, or sudo without a password",
+            hint="that requires root, or sudo without a password",
         )
 
 
@@ -62,13 +62,13 @@ MAX_INLINE_BYTES = 100_000
 
 
 BUILTIN = {"bash": "\\builtin ", "zsh": "\\builtin "}
-"""What asks for a builtin in shells where a function can have the name of any."""
+"""The prefix for a builtin in shells where functions can override builtins."""
 COMMAND = "\\command "
 
 
 @dataclass(frozen=True, slots=True)
 class WrappedCommand:
-    """``run`` is the wrapper file, or None when the command's own file is read; ``stdin`` is to be uploaded."""
+    """The files of a wrapped command: ``run`` is the wrapper (None: the command's own file); ``stdin`` is uploaded."""
 
     run: str | None = None
     stdin: bytes | Path | None = None
@@ -77,13 +77,13 @@ class WrappedCommand:
 def wrap_command(
     command: Command, job_id: str, store: JobStore, kind: str, target: object, hooks: str = ""
 ) -> WrappedCommand:
-    """The files that a command needs beside its own.
+    """Return the files that a command needs in addition to its own.
 
     Args:
         hooks: the directory of the hook files, where the pane's shell runs.
 
     Raises:
-        UnsupportedOperation: the command is too long to be run as another user, or that is no user's name.
+        UnsupportedOperation: the command is too long to run as another user, or the user name is invalid.
     """
     wrapped = command.cwd or command.env or command.stdin is not None or command.user or command.tty is False
     if not wrapped:
@@ -185,12 +185,12 @@ def _as_user(command: Command, quote: Callable[[str], str], target: object) -> s
     user = command.user or ""
     script = account_text(user) + command.command
     if not _USER.fullmatch(user):
-        raise UnsupportedOperation(f"{user!r} is not a user's name", target=target, hint="give a login name")
+        raise UnsupportedOperation(f"{user!r} is not a valid user name", target=target, hint="use a login name")
     if len(script.encode("utf-8", "surrogateescape")) > MAX_INLINE_BYTES:
         raise UnsupportedOperation(
-            f"a command of more than {MAX_INLINE_BYTES} bytes cannot be run as another user",
+            f"a command of more than {MAX_INLINE_BYTES} bytes cannot run as another user",
             target=target,
-            hint="write it to a file on the target and run that",
+            hint="write it to a file on the target and run the file",
         )
     keep = f" --preserve-env={','.join(name for name, _ in command.env)}" if command.env else ""
     change = (
@@ -208,10 +208,10 @@ def _as_user(command: Command, quote: Callable[[str], str], target: object) -> s
 def plan(
     setup: Setup, store: JobStore, owner: str, pane: Pane, job: PaneJob, body: WrappedCommand, target: object
 ) -> tuple[Dispatch, list[SavedFile]]:
-    """What to type, and the files that must be there first.
+    """Return the keys to type, and the files that must exist first.
 
     Raises:
-        TerminalError: the pane's innermost shell cannot read files of ours, which the command's options need.
+        TerminalError: the command's options need files that the pane's innermost shell cannot read.
     """
     record = _record(setup, owner, pane, job)
     action = Dispatch(
@@ -249,7 +249,7 @@ def _record(setup: Setup, owner: str, pane: Pane, job: PaneJob) -> JobRecord:
 
 
 def command_files(store: JobStore, record: JobRecord, kind: str, body: WrappedCommand) -> list[SavedFile]:
-    """The record of a command, its text, and its wrapper if it has one."""
+    """Return a command's record, its text, and its wrapper if it has one."""
     text = command_text(record.command, kind)
     files = [
         SavedFile(store.path(record.job_id, "sh"), text),
@@ -259,14 +259,14 @@ def command_files(store: JobStore, record: JobRecord, kind: str, body: WrappedCo
 
 
 def slot_text(job: PaneJob, body: WrappedCommand) -> str:
-    """What the slot of a pane holds: which of the job's files its shell is to read next, and what proves the end."""
+    """Return the content of a pane's slot: which of the job's files the shell reads next, and its secret."""
     return f"{job.job_id} {'sh' if body.run is None else 'run'} {job.secret}\n"
 
 
 def _check_plain(body: WrappedCommand, target: object) -> None:
     if body.run is not None:
         raise TerminalError(
-            "cwd, env, stdin, user and tty=False cannot be given in a nested shell",
+            "cwd, env, stdin, user and tty=False are not supported in a nested shell",
             target=target,
-            hint="write them into the command, or leave the nested shell first",
+            hint="put them into the command, or exit the nested shell first",
         )

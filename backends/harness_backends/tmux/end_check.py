@@ -1,4 +1,4 @@
-"""A second look at the end of a job: its shell must have the terminal again, and there is one end."""
+"""A check of a job's end: its shell must own the terminal again, and there is only one end."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .pane import Pane
 __all__ = ["EndCheck"]
 
 CLOCK_TICKS = 100
-"""In a second, in the files of Linux."""
+"""Clock ticks per second in Linux's /proc files."""
 SLACK = 0.2
 """Seconds by which a process may seem older than it is."""
 NAMES = {"ash": ("ash", "busybox", "sh"), "ksh": ("ksh", "mksh")}
-BEHIND = "another program had the terminal when its end was told"
-AGAIN = "its end was told twice"
+BEHIND = "another program was using the terminal when its end was reported"
+AGAIN = "its end was reported twice"
 
 
 @dataclass(frozen=True, slots=True)
 class EndCheck:
-    """Makes the record of a job say unknown when its end proves false. ``shell`` runs where the pane's shell does."""
+    """A check that sets a job's record to unknown if its end is false; ``shell`` runs on the pane shell's machine."""
 
     link: ControlConnection
     shell: PersistentShell
@@ -37,7 +37,7 @@ class EndCheck:
         return ("display-message", "-p", "-t", pane.pane_id, "#{pane_current_command}:#{pane_pid}:#{pane_tty}")
 
     async def check(self, pane: Pane, job: PaneJob, answer: str) -> None:
-        """Compare the program in front with the shell; look closer only when it is another one.
+        """Compare the foreground program with the shell, and check further only if it is another one.
 
         Raises:
             ConnectionLost: the link was lost meanwhile.
@@ -55,7 +55,7 @@ class EndCheck:
         await self.make_unknown(job, BEHIND)
 
     async def _is_older(self, process: int, ended: float) -> bool:
-        """Whether a process began before the job ended: a prompt may start programs of its own."""
+        """Return whether a process started before the job ended, as a prompt may start programs."""
         reply = await self.shell.call(f"hx_since {process}; hx_then=$hx_began; hx_since self; echo $hx_then $hx_began")
         words = reply.text.split()
         if len(words) != 2 or not all(word.isdecimal() for word in words):
@@ -64,7 +64,7 @@ class EndCheck:
         return age > time.monotonic() - ended + SLACK
 
     async def check_again(self, pane: Pane) -> None:
-        """Look whether an end was told twice since the last look.
+        """Check whether an end was reported twice since the last check.
 
         Raises:
             ConnectionLost: the link was lost meanwhile.
@@ -73,7 +73,7 @@ class EndCheck:
             await self.make_unknown(pane.ended_twice.pop(), AGAIN)
 
     async def make_unknown(self, job: PaneJob, why: str) -> None:
-        """Let the record of a job, and the next result, say that its end is not sure."""
+        """Set a job's record to unknown, and add a notice to the next result."""
         path = shlex.quote(self.store.path(job.job_id, "exit"))
         await self.shell.call(f"umask 077\necho 128 unknown >{path}.new && mv -f {path}.new {path}")
         self.store.add_notice(f"job {job.job_id} is unknown: {why}")

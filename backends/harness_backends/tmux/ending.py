@@ -1,4 +1,4 @@
-"""Ending a command in a pane: interrupt, TERM, KILL, its shell too where that would go on, and the proof."""
+"""Termination of a command in a pane: interrupt, TERM, KILL, if necessary its shell, and the confirmation."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ __all__ = ["END_TIMEOUT", "TERM_GRACE", "JobKiller", "end_unless_ended", "no_ans
 START_GRACE = 0.5
 TERM_GRACE = 2.0
 END_TIMEOUT = 7.0 + KILL_GRACE
-"""How long the end of a command is waited for."""
+"""Seconds to wait for the end of a command."""
 STREAM_LAG = 1.0
-"""How long the output may be behind the target's proof of an end."""
-SHELL_ENDED = "it did not end on C-c, so its shell was ended first: what follows in the command did not run"
-NO_PROOF = "it was told to stop, and is not proved gone"
-NOT_STARTED = "the pane's shell had not read it, and does not run it any more: nothing of it ran"
-BEHIND = "it has ended; the end of its output had not arrived yet: harness jobs wait {} has what was kept"
+"""Seconds that the output may lag behind the target's proof of an end."""
+SHELL_ENDED = "the command ignored C-c, so its shell was killed first; the rest of the command did not run"
+NO_PROOF = "signalled, but its exit is not confirmed"
+NOT_STARTED = "the command was withdrawn before the pane's shell read it; it did not run"
+BEHIND = "the command has ended, but the end of its output has not arrived yet; get it with: harness jobs wait {}"
 
 
 @dataclass(frozen=True, slots=True)
 class JobKiller:
-    """Ends jobs. A shell whose program is killed goes on with what follows, unless a C-c was what ended the program."""
+    """A killer of jobs; a shell continues after a killed program, unless a C-c ended it."""
 
     link: ControlConnection | FallbackClient
     shell: PersistentShell
@@ -49,7 +49,7 @@ class JobKiller:
     async def end(
         self, pane: Pane, job: PaneJob, status: Status, signal: str, grace: float, *, interrupt: bool = True
     ) -> None:
-        """Have a job end with ``status``, or as unknown where its end and death are not proved.
+        """Terminate a job with ``status``, or as unknown if its exit is not confirmed.
 
         Raises:
             ConnectionLost: the link was lost meanwhile.
@@ -74,7 +74,7 @@ class JobKiller:
             tasks.start_soon(self._record_end, job, status)
             try:
                 end = await kill.run(self.shell, status, signal, grace, interrupt=interrupt, type_there=type_there)
-            except HarnessError as error:  # out of the task group as itself
+            except HarnessError as error:  # raised outside of the task group, to avoid an exception group
                 problem = error
             tasks.cancel_scope.cancel()
         if problem is not None:
@@ -82,7 +82,7 @@ class JobKiller:
         await self._conclude(job, status, end)
 
     async def _take_back(self, pane: Pane, job: PaneJob, status: Status) -> bool:
-        """A job that its shell has not read will not run: there is nothing to end. False when it has been read."""
+        """Withdraw a job that its shell has not read yet; return False if the shell has read it."""
         slot = f"{self.link.setup.pane_dir(pane.uid)}/next"
         if job.nonce != pane.shells[0].nonce or not await take_slot(self.shell, slot, job.job_id):
             return False
@@ -101,7 +101,7 @@ class JobKiller:
         await self.link.request(unlock(pane.pane_id), *typed)
 
     async def _record_end(self, job: PaneJob, status: Status) -> None:
-        """What its shell may not record: one inside the pane's own, and dash and its like after a C-c."""
+        """Record an exit code that the shell may not record: in nested shells, and in dash after a C-c."""
         await job.done.wait()
         path = shlex.quote(self.store.path(job.job_id, "exit"))
         code = 128 if job.exit_code is None else job.exit_code
@@ -134,16 +134,16 @@ class JobKiller:
 
 
 async def end_unless_ended(pane: Pane, job: PaneJob, end: Callable[[], Awaitable[None]]) -> None:
-    """End it, perhaps long after that was asked for; the target does nothing when it has a record of its end."""
+    """Terminate a job, possibly after a delay; the target does nothing if its end is already recorded."""
     if not (job.done.is_set() or pane.gone):
         await end()
 
 
 def no_answer(job: PaneJob, *, is_up: bool) -> str:
-    """What to say of a job whose end, or state, could not be had in time."""
+    """Return the notice for a job whose end or state is not known in time."""
     if is_up and job.ending is not None:
-        return f"it was told to stop, and the target did not answer in time; ask for job {job.job_id} again"
-    return f"the link was lost while this ran; ask for job {job.job_id} again"
+        return f"signalled, but the target did not answer in time; check it with: harness jobs show {job.job_id}"
+    return f"connection lost while the command was running; check it with: harness jobs show {job.job_id}"
 
 
 def _nested(pane: Pane, job: PaneJob) -> int:
@@ -152,7 +152,7 @@ def _nested(pane: Pane, job: PaneJob) -> int:
 
 
 async def _started(job: PaneJob) -> None:
-    """A C-c that comes before the shell runs what was typed is lost on the line editor."""
+    """Wait until the job has started, as the line editor would swallow an earlier C-c."""
     with anyio.move_on_after(START_GRACE):
         while not (job.started or job.done.is_set()):
             await job.active.wait()

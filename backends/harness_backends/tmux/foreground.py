@@ -1,4 +1,4 @@
-"""Who has a pane's terminal, and whether a person typed while a command ran."""
+"""The foreground program of a pane, and detection of operators' typing while a command ran."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = [
 ]
 
 
-# -- Whether a person typed into a pane while a command ran: the terminal's echo of it then stands in the output.
+# -- Detection of an operator's typing while a command ran, as the output then contains its echo.
 
 
 MIN_TYPING_SECONDS = 0.5
-"""Seconds; while a shorter command ran nobody has unlocked a locked keyboard and typed."""
-NOTICE = "an operator was typing while this ran: what was typed may stand in the output"
+"""Seconds: an operator cannot unlock the keyboard and type during a shorter command."""
+NOTICE = "an operator typed while the command was running; the output may contain what was typed"
 
 
 async def operator_typed_during(link: ControlConnection | FallbackClient, pane: Pane, seconds: float) -> bool:
-    """Somebody used an attached terminal in the last ``seconds``, and the keyboard was not locked, or was unlocked."""
+    """Return True if an attached client was used in the last ``seconds`` and the keyboard was not locked."""
     lock = link.setup.config.keyboard_lock
     if lock and seconds < MIN_TYPING_SECONDS:
         return False
@@ -51,14 +51,14 @@ async def operator_typed_during(link: ControlConnection | FallbackClient, pane: 
 
 
 def parse_clients(text: str) -> list[int]:
-    """When the people's clients were last used, in seconds since the epoch; control clients are programs."""
+    """Return the last activity of operators' clients, in seconds since the epoch, without control clients."""
     pairs = (line.split(" ") for line in text.splitlines())
     return [int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] != "1" and pair[1].isdecimal()]
 
 
-# -- What runs in a pane now: the foreground program, whether it waits for the keyboard.
+# -- The foreground program of a pane, and whether it waits for the keyboard.
 #
-# Read from ``/proc`` on Linux, from ``ps`` elsewhere, in one script on the held shell.
+# Read from ``/proc`` on Linux, from ``ps`` elsewhere, by one script in the persistent shell.
 
 
 SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "fish", "ksh", "mksh", "busybox"})
@@ -66,7 +66,7 @@ PLAIN_SHELLS = frozenset({"dash", "sh"})
 NESTED_SHELL_PROGRAMS = frozenset(
     {"su", "sudo", "ssh", "docker", "podman", "kubectl", "machinectl", "doas", "runuser", "nsenter"}
 )
-"""Programs that put a shell behind them."""
+"""Programs that start a shell and wait for it."""
 SECRET_PROMPT_PROGRAMS = NESTED_SHELL_PROGRAMS | {
     "passwd",
     "login",
@@ -123,7 +123,7 @@ _UNKNOWN = 127
 
 @dataclass(frozen=True, slots=True)
 class Foreground:
-    """The foreground of a pane. ``reading``: it is in a read of the keyboard; ``raw``: it takes keys one by one."""
+    """The foreground of a pane; ``reading``: it waits in a read of the terminal; ``raw``: it reads single keys."""
 
     name: str = ""
     command: str = ""
@@ -132,22 +132,22 @@ class Foreground:
     raw: bool = False
     echo: bool = True
     editing: bool = False
-    """Its terminal is in the mode in which shells edit a line; a program that asks for one key is not."""
+    """True if the terminal is in the mode of a shell's line editor, unlike a program that reads one key."""
     begun: bool | None = None
-    """It is what the pane began with: it has not become another program (``exec``) since; None where nothing tells."""
+    """True if it is the pane's original program, without an ``exec`` since; None if unknown."""
     stack: str = ""
-    """Where its stack begins: elsewhere when it has become another program; 0 where that is not shown."""
+    """The start address of its stack, which changes with ``exec``; 0 if unknown."""
     last: str = ""
     """The command line of the newest other process in the foreground."""
 
     @property
     def is_shell(self) -> bool:
-        """It is a shell that we know."""
+        """True if it is a known shell."""
         return self.name.lstrip("-") in SHELLS
 
     @property
     def may_be_prompt(self) -> bool:
-        """A shell's prompt may be what takes the keys: in raw mode as line editors do, or dash, which has none.
+        """True if it may be a shell's prompt: in raw mode like line editors, or dash, which has none.
 
         A password is asked for in the usual mode without echo, and ``read`` reads in the usual mode.
         """
@@ -157,31 +157,31 @@ class Foreground:
 
     @property
     def wants_input(self) -> bool:
-        """It waits for a person. A program of another user does not show what it reads: then echo off tells."""
+        """True if it waits for input; for a program of another user, echo off is the only sign."""
         return self.reading or self.raw or (not self.echo and self.name in SECRET_PROMPT_PROGRAMS)
 
     @property
     def image(self) -> str:
-        """The program that this process is; ``exec`` changes it."""
+        """The identity of the process's program, which ``exec`` changes."""
         return f"{self.stack} {self.command}"
 
     def is_own(self, pid: int) -> bool:
-        """It is the pane's shell of that process id, and not another program that this became."""
+        """Return True if it is the pane's shell with that process id, without an ``exec`` since."""
         return self.group == pid and self.begun is not False
 
     def describe(self) -> str:
-        """One phrase for notices."""
+        """Return a phrase for notices."""
         command = self.last if self.is_shell and not self.wants_input and self.last else self.command
         what = f"{command.strip()[:80] or self.name or 'a program'}"
         if not self.echo and not self.raw:
-            return f"{what} asks for something that is not shown (a password?)"
+            return f"{what} is waiting for hidden input (a password?)"
         if self.wants_input:
             return f"{what} is waiting for input"
         return f"{what} is running"
 
 
 def parse(text: str) -> Foreground:
-    """Read the inspection's output. Pure."""
+    """Parse the output of the inspection. Pure."""
     fields = dict(line.partition("=")[::2] for line in text.splitlines())
     modes = fields.get("modes", "").split()
     group = fields.get("group", "")
@@ -200,7 +200,7 @@ def parse(text: str) -> Foreground:
 
 
 async def terminal_of(pane: Pane, ask: Callable[..., Awaitable[list[Block]]], *, here: bool) -> tuple[str, int]:
-    """The terminal of a pane's shell and the process id of its first process; empty and 0 when it told neither.
+    """Return the terminal of a pane's shell and the id of its first process; empty and 0 if unknown.
 
     Args:
         ask: sends a command to tmux, which knows it unless the panes' shells are on another machine than tmux.
@@ -213,10 +213,10 @@ async def terminal_of(pane: Pane, ask: Callable[..., Awaitable[list[Block]]], *,
 
 
 async def inspect(shell: PersistentShell, tty: str, pid: int) -> Foreground:
-    """Look at the pane whose terminal is ``tty`` and whose first process is ``pid``."""
+    """Inspect the pane with the terminal ``tty`` and the first process ``pid``."""
     look = f"hx_front {shlex.quote(tty)} {pid}"
     reply = await shell.call(look, timeout=10)
-    if reply.exit_code == _UNKNOWN:  # this life of the held shell has not been told what that is
+    if reply.exit_code == _UNKNOWN:  # the function is not defined in this instance of the persistent shell
         quoted = shlex.quote(look)
         reply = await shell.request(lambda number: f"{_INSPECT}\nhx_call {number} {quoted}\n", timeout=10)
     return parse(reply.text)

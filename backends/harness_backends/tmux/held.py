@@ -1,4 +1,4 @@
-"""What this process has of a job's output in its memory: to read on in it costs nothing."""
+"""Access to a job's output in this process's memory, without a round trip."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["forget_jobs", "read_buffered_output"]
 
 MAX_HELD_JOBS = 100
 MAX_HELD_BYTES = 8 << 20
-"""Output of ended commands that stays in memory. Older output is read from the target."""
+"""Bytes of ended commands' output that stay in memory; older output is read from the target."""
 
 START_MARKER_WINDOW = 1.0
-"""Seconds after its dispatch in which a job's output may begin again: a start mark comes twice."""
+"""Seconds after its dispatch in which a second start marker may restart a job's output."""
 
 
 def forget_jobs(jobs: dict[str, tuple[Any, PaneJob]]) -> None:
-    """Let go of the oldest ended jobs that are beyond the bounds; of older ones of any kind beyond their number."""
+    """Drop the oldest ended jobs beyond the limits."""
     while len(jobs) > MAX_HELD_JOBS:
         del jobs[next(iter(jobs))]
     held = {job_id: job.collector.held for job_id, (_, job) in jobs.items()}
@@ -36,9 +36,10 @@ def forget_jobs(jobs: dict[str, tuple[Any, PaneJob]]) -> None:
 
 
 async def read_buffered_output(job: PaneJob, offset: int, seconds: float) -> ShellResult | None:
-    """The job as it stands, with all that it wrote; None when the middle is not held, or its streams are files.
+    """Return the job's buffered output, waiting at most ``seconds`` for more than ``offset`` bytes or its end.
 
-    It is waited for ``seconds`` at most until there are more than ``offset`` bytes, or it has ended.
+    Returns:
+        The result so far, or None if the output was truncated or goes to files.
     """
     if job.command.tty is False:
         return None
@@ -47,7 +48,7 @@ async def read_buffered_output(job: PaneJob, offset: int, seconds: float) -> She
             active = job.active
             with anyio.move_on_after(START_MARKER_WINDOW if _may_restart(job) else None):
                 await active.wait()
-    if job.collector.truncated or job.status is Status.UNKNOWN:  # what came after the loss of the link is in the log
+    if job.collector.truncated or job.status is Status.UNKNOWN:  # output after a lost connection is in the log
         return None
     return job.result(stdout=b"") if _may_restart(job) else job.result()
 

@@ -37,7 +37,7 @@ CLEAR = "\x15\x05\x15"
 """C-u C-e C-u: empties the line that the shell reads. The first ends what a person has typed of a sequence, as C-x: C-e
 would open an editor then."""
 EMPTY = "\x1b[7733~"
-"""A key that no keyboard has. The hooks of zsh and fish bind it to what empties the editor, of all its lines."""
+"""A key that no keyboard has; the hooks of zsh and fish bind it to clearing all lines of the editor."""
 INTERRUPT = "\x03"
 """C-c."""
 _VI_KINDS = frozenset({"bash", "zsh", "mksh"})
@@ -88,7 +88,7 @@ def type_text(version: TmuxVersion, pane: str, text: str, folder: str = "") -> l
 
 
 def type_keys(version: TmuxVersion, pane: str, keys: Iterable[KeyBytes], folder: str) -> list[tuple[str, ...]]:
-    """Press keys; what some of them send depends on the mode of the terminal, which tmux knows."""
+    """Type keys; the bytes of some of them depend on the terminal's mode, which tmux knows."""
     steps, plain = [], ""
     for key in keys:
         if not key.mode:
@@ -114,7 +114,7 @@ def clear_line(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """What to type where: a job's slot, or, in a nested shell, whole lines. ``lock``: keep the operator's keys out."""
+    """What to type into which pane: a job's slot, or whole lines in a nested shell; ``lock`` locks the keyboard."""
 
     version: TmuxVersion
     pane: str
@@ -131,9 +131,9 @@ class Dispatch:
     reserved: bool = False
     """The pane is held for this job already; see :meth:`reserve`."""
     known: str = "1"
-    """A format, true while the pane runs what we know; see :mod:`.replaced`."""
+    """A format, true while the pane runs the known program; see :mod:`.replaced`."""
     ours: str = ""
-    """A format, true when that which it runs was started by us."""
+    """A format, true if harness started the pane's program."""
 
     @property
     def slot_path(self) -> str:
@@ -170,7 +170,7 @@ class Dispatch:
         return ("if-shell", "-F", "-t", self.pane, f"#{{?{self.known},{held},1}}", told, as_one(*steps))
 
     def again(self) -> list[tuple[str, ...]]:
-        """The commands that type it once more into a pane that is ours."""
+        """Return the commands that type it again into a reserved pane."""
         lock = [("select-pane", "-t", self.pane, "-d")] if self.lock else []
         return [unlock(self.pane), *self._keys(), *lock]
 
@@ -187,7 +187,7 @@ class Dispatch:
 
 
 def release(pane: str, place: tuple[str, ...], holder: str, outer: str = "") -> list[tuple[str, ...]]:
-    """Give the pane back for one holder: the operator's keyboard works again. Nothing when another holds it.
+    """Return the commands that release a pane from one holder, and unlock the keyboard.
 
     Args:
         outer: the job that started the shell in which the holder ran; it holds the pane again.
@@ -201,7 +201,7 @@ def release(pane: str, place: tuple[str, ...], holder: str, outer: str = "") -> 
 
 
 def next_log(pane: str, writer: str) -> tuple[str, ...]:
-    """Have another program write the pane's output; prints ``busy:HOLDER`` instead when somebody holds the pane."""
+    """Return the command that changes the log writer; it prints ``busy:HOLDER`` if the pane is held."""
     told = as_one(("display-message", "-p", "-t", pane, f"{BUSY}#{{@harness_busy}}"))
     return ("if-shell", "-F", "-t", pane, "#{@harness_busy}", told, as_one(("pipe-pane", "-t", pane, writer)))
 

@@ -1,4 +1,4 @@
-"""The link to tmux on a target: prepared, attached, watched, and made anew when it breaks."""
+"""The connection to tmux on a target: prepare, attach, watch and reconnect."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, session_
 __all__ = ["MY_PID", "MY_SESSION", "READY_TIMEOUT", "ControlConnection"]
 
 news = logging.getLogger("harness_backends.links")
-"""What is logged here, with these two arguments, is counted and traced."""
+"""The logger of reconnects: the trace and the prompt read the two arguments of its records."""
 BACKOFF = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 15.0)
 ATTACH_TIMEOUT = 20.0
 MY_PID = "#{client_pid}"
-"""tmux itself may still name another client when it reads this, because ours has not attached yet."""
+"""tmux may name another client here while this one has not attached yet."""
 MY_SESSION = "%session%"
 READY_TIMEOUT = 30.0
 CLOSED_GRACE = 1.0
@@ -36,7 +36,7 @@ ATTEMPTS = 3
 
 
 class ControlConnection:
-    """Holds the control client. After a loss it attaches again, with backoff, and tells its owner."""
+    """The owner of the control client, which reattaches with backoff after a loss."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class ControlConnection:
         """Further commands that each control client begins with; see :meth:`greet`."""
         self.failed: HarnessError | None = None
         self.on_lost: Callable[[], None] = lambda: None
-        """Called when the client has gone, before another one attaches: from here on the stream has a hole."""
+        """Called when the client has exited, before another one attaches: the stream then has a gap."""
         self.on_gone: Callable[[TargetGone], None] = lambda _: None
-        """Called when the target itself has ended, and with it all that ran there."""
+        """Called when the target itself has ended, with all its processes."""
 
     @property
     def target(self) -> Target:
@@ -72,10 +72,10 @@ class ControlConnection:
         return self.shells.transport.target
 
     async def open(self, new_pane: Callable[[], NewPane]) -> bool:
-        """Prepare the target and attach. Returns True when the session was made just now.
+        """Prepare the target and attach; return True if the session was created.
 
         Raises:
-            TerminalError: tmux refused, or a session of that name is not ours.
+            TerminalError: tmux refused, or harness did not create the session of that name.
         """
         pane = new_pane()
         created = await self._prepare(pane)
@@ -104,7 +104,7 @@ class ControlConnection:
         process = await self.transport.open_process(control_argv(self.setup))
         client = ControlClient(process, self._on_event, self.transport.target, legacy=self.setup.version.legacy_quoting)
         self._tasks.start_soon(self._hold, client)
-        # What we send holds secrets of jobs: the server must not log it, as anybody may read its log (show-messages).
+        # Commands contain secrets of jobs, so the server must not log them: any client may read its log.
         commands: list[tuple[str, ...]] = [("display-message", "-p", ""), ("set-option", "-s", "message-limit", "0")]
         if not self.setup.version.window_size:
             size = f"{self.setup.config.width},{self.setup.config.height}"
@@ -120,7 +120,7 @@ class ControlConnection:
         self._client, self.failed = client, None
 
     async def _end_old_client(self) -> None:
-        """Kill the client that we lost, if it is still there: nothing that it still holds may be carried out now."""
+        """Kill the lost client if it still exists, so that it executes no pending commands."""
         pid = self._client.pid if self._client is not None else ""
         if pid.isdecimal():
             listed = f"{self.setup.tmux} list-clients -F '#{{client_pid}} #{{client_control_mode}}'"
@@ -145,7 +145,7 @@ class ControlConnection:
         self._changed = anyio.Event()
 
     async def watch(self, new_pane: Callable[[], NewPane], on_back: Callable[[bool], Awaitable[None]]) -> None:
-        """Attach again whenever the client ends; run by the owner in a task until it is cancelled.
+        """Reattach whenever the client exits; the owner runs this in a task until it is cancelled.
 
         ``on_back`` is told whether the session is a new one; requests of others wait until it has returned.
         """
@@ -158,7 +158,7 @@ class ControlConnection:
             await self._reopen(new_pane, on_back)
             if self.transport.renewals == renewals:  # else it has told of it
                 target, seconds = str(self.transport.target), anyio.current_time() - lost
-                news.info("%s: the link was lost, and is back after %.1f s", target, seconds)
+                news.info("%s: reconnected after %.1f s", target, seconds)
 
     async def _reopen(self, new_pane: Callable[[], NewPane], on_back: Callable[[bool], Awaitable[None]]) -> None:
         for delay in chain(BACKOFF, repeat(BACKOFF[-1])):
@@ -182,22 +182,22 @@ class ControlConnection:
 
     @property
     def client(self) -> ControlClient:
-        """The client as it is, also while others still wait for what was missed to be read.
+        """The current client, even while missed output is still being read.
 
         Raises:
-            ConnectionLost: it is gone.
+            ConnectionLost: the client has exited.
         """
         if self._client is None or self._client.closed.is_set():
-            raise ConnectionLost("the link to tmux is down", target=self.transport.target)
+            raise ConnectionLost("no connection to tmux", target=self.transport.target)
         return self._client
 
     @property
     def is_up(self) -> bool:
-        """The client is attached, as far as we know."""
+        """True if the client is attached, as far as known."""
         return self._settled and self._client is not None and not self._client.closed.is_set()
 
     async def ended(self) -> bool:
-        """Whether the client has gone, or goes in a moment: its session has ended."""
+        """Return whether the client has exited or is exiting, as its session has ended."""
         client = self._client
         with anyio.move_on_after(CLOSED_GRACE):
             while client is not None and not client.closed.is_set():
@@ -205,13 +205,13 @@ class ControlConnection:
         return client is None or client.closed.is_set()
 
     async def ready(self, timeout: float = READY_TIMEOUT) -> ControlClient:
-        """The client, once it is attached and what was missed is being read.
+        """Wait until the client is attached and missed output is being read.
 
-        A target that has gone may be back: it is looked for once more, and not waited for.
+        A target that has ended is checked once more, without waiting for it.
 
         Raises:
-            ConnectionLost: it was not within the time, or the target has gone.
-            PaneGone: the session has ended, and was not to be made.
+            ConnectionLost: the timeout expired, or the target has ended.
+            PaneGone: the session has ended, and may not be created.
         """
         asked = False
         with anyio.move_on_after(timeout):
@@ -229,7 +229,7 @@ class ControlConnection:
 
     def _down(self) -> ConnectionLost:
         why, hint = (f": {self.failed.message}", self.failed.hint) if self.failed else ("", "")
-        return ConnectionLost(f"the link to tmux is down{why}", target=self.transport.target, hint=hint)
+        return ConnectionLost(f"no connection to tmux{why}", target=self.transport.target, hint=hint)
 
     async def request(self, *commands: tuple[str, ...], timeout: float = 20.0) -> list[Block]:
         """Run tmux commands; see :meth:`ControlClient.request`. What was not sent yet waits for the next client."""
@@ -243,14 +243,14 @@ class ControlConnection:
                 self.failed = error
 
     async def ask(self, *commands: tuple[str, ...]) -> list[Block]:
-        """As :meth:`request`, for commands that may be carried out twice: they are, when the answer is lost."""
+        """Run idempotent commands like :meth:`request`, again if the response was lost."""
         for _ in range(ATTEMPTS - 1):
             with suppress(ResponseLost):
                 return await self.request(*commands)
         return await self.request(*commands)
 
     async def greet(self, *commands: tuple[str, ...]) -> None:
-        """Have this client and each later one run these commands.
+        """Run these commands in this client and in each later one.
 
         The word :data:`MY_PID` becomes its process id, and :data:`MY_SESSION`, in words, what tmux calls its session.
         """
@@ -260,7 +260,7 @@ class ControlConnection:
             await client.request(*_said_by(client, commands, self.setup.exact))
 
     async def keep_drainer(self) -> None:
-        """Start the always-attached reader again if it has died."""
+        """Restart the always-attached reader if it has exited."""
         script = drainer_script(self.setup, shlex.quote(self.setup.exact))
         if script:
             with suppress(HarnessError):  # the link is down: the reconnect starts it
@@ -268,7 +268,7 @@ class ControlConnection:
 
     @staticmethod
     def token() -> str:
-        """A name or nonce that nobody can guess."""
+        """Return an unguessable name or nonce."""
         return secrets.token_hex(10)
 
 

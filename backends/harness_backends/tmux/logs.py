@@ -37,7 +37,7 @@ def log_end_script(path: str, start: int) -> str:
 
 
 class LogReader:
-    """Drops what stands before a job's start: a log is read from where the job can begin at the earliest."""
+    """A filter that drops a log's text before a job's start marker."""
 
     def __init__(self, mark: bytes, position: int) -> None:
         self.position = position

@@ -1,4 +1,4 @@
-"""Names and formats that the engine and people see: sessions, windows, options, the text of job files. Pure."""
+"""Names and formats of sessions, windows, options and job files. Pure."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class PaneRow:
 
 
 def parse_panes(text: str) -> list[PaneRow]:
-    """Read ``list-panes -F PANE_FORMAT``; panes that we did not create are left out."""
+    """Parse ``list-panes -F PANE_FORMAT``; unmanaged panes are skipped."""
     rows = []
     for line in text.split("\n"):
         values = line.split("\t", len(PANE_FIELDS) - 1)
@@ -89,7 +89,7 @@ def parse_panes(text: str) -> list[PaneRow]:
 
 
 def first_named(rows: Iterable[PaneRow], name: str) -> PaneRow | None:
-    """The pane of that name that was made first: tmux counts its windows up."""
+    """Return the pane of that name that was created first: tmux's window ids increase."""
     same = (row for row in rows if row.name == name)
     return min(same, key=lambda row: int(row.window_id.removeprefix("@")), default=None)
 
@@ -110,33 +110,33 @@ def pane_info(row: PaneRow, session: str) -> PaneInfo:
 
 
 def listed(names: Iterable[str]) -> str:
-    """What there is, for the end of a message: ``there are main, bg-1``."""
+    """List names for the end of a message: ``there are main, bg-1``."""
     known = list(names)
     return f"there {'is' if len(known) == 1 else 'are'} {', '.join(known) or 'none'}"
 
 
 def target_label(target: Target, identity: str = "") -> str:
-    """A target in letters, digits and dashes, up to 40, and no two alike: what is left out is in the digest."""
+    """Return a unique label for a target: up to 40 letters, digits and dashes, with a digest."""
     digest = hashlib.sha256(f"{target}\n{identity}".encode("utf-8", "surrogateescape")).hexdigest()
     words = re.sub(r"[^A-Za-z0-9]+", "-", str(target)).strip("-")[:_LABEL_WORDS].rstrip("-")
     return f"{words}-{digest[:8]}"
 
 
 def check_name(name: str, what: str) -> str:
-    """A name that tmux, a shell and a person read alike.
+    """Check that a name is safe for tmux and shells, and return it.
 
     Raises:
-        TerminalError: it is not one.
+        TerminalError: the name is invalid.
     """
     if not _NAME.fullmatch(name):
         raise TerminalError(
-            f"{name!r} is not a name for a {what}", hint="use up to 48 letters, digits, '-' and '_', no first '-'"
+            f"{name!r} is not a valid name for a {what}", hint="use up to 48 letters, digits, '-' and '_', no first '-'"
         )
     return name
 
 
 def shown_text(command: str) -> str:
-    """What people see of a command: its first lines, without anything that a terminal would act on but NEXT LINE."""
+    """Return the displayed text of a command: its first lines, without control characters except NEXT LINE."""
     lines = [_CONTROL.sub("?", line)[:400] for line in command.strip("\n").split("\n")]
     shown, hidden = lines[:_SHOWN_LINES], len(lines) - _SHOWN_LINES
     if hidden > 0:

@@ -1,4 +1,4 @@
-"""People at a session: noticed by what they type and by a key of theirs, and told in the status line what goes on."""
+"""Operators of a session: detected by their typing and the F12 key, and informed in the status line."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["SUBSCRIPTION", "OperatorWatch", "activity_commands", "is_typing", "k
 SUBSCRIPTION = "hxtaken"
 HOOK = "client-detached[77]"
 SETTLED = 1.0
-"""Seconds after its prompt in which a shell may still write some of it, and a key is not told from one before it."""
+"""Seconds after its prompt in which a shell may still write parts of it."""
 RECENT = 2.0
-"""Seconds in which a key was pressed that can explain what is written at a prompt."""
+"""Seconds within which a key press can explain output at a prompt."""
 OURS = 60.0
-"""Seconds in which what we typed ourselves can explain what is written late, on a busy machine."""
+"""Seconds within which harness's own typing can explain late output, on a busy machine."""
 PAUSE = 1.0
-"""Seconds between two looks at who types."""
+"""Seconds between two checks for typing."""
 LINES = 200
-"""Lines of what was written meanwhile, at most."""
+"""Maximum lines of output since a mark."""
 END_LIMIT = 2.0
 
 STATUS = (
-    "#{?@harness_taken,PAUSED: the operator has it - F12 gives it back,"
+    "#{?@harness_taken,PAUSED by operator - F12 resumes the agent,"
     "#{?@harness_agent,agent: #{@harness_agent} - F12 takes over,"
     "#{?@harness_busy,job #{@harness_busy} runs - F12: keyboard,}}} %H:%M"
 )
@@ -70,7 +70,7 @@ def activity_commands() -> list[tuple[str, ...]]:
 
 
 def is_typing(clients: str, window: str, since: float) -> bool:
-    """Whether somebody has used a client that looks at the window and may type. Pure.
+    """Return whether an operator has used a client that shows the window and may type. Pure.
 
     Args:
         clients: lines of ``CONTROL_MODE READ_ONLY ACTIVITY WINDOW``.
@@ -119,7 +119,7 @@ class OperatorWatch(Operators):
     # -- what is noticed
 
     def on_pane_output(self, pane: Pane) -> None:
-        """A pane has written something that no job of ours has."""
+        """Handle output of a pane that is not a managed job's."""
         now = anyio.current_time()
         ran = pane.operator_command_count != self._ran.setdefault(pane.uid, pane.operator_command_count)
         edits = pane.phase == "prompt" and now - pane.prompt_time > SETTLED
@@ -161,7 +161,7 @@ class OperatorWatch(Operators):
             self._listener(OperatorActivity("took" if taken else "returned"))
 
     async def back(self) -> None:
-        """The link was lost and is back: what we had said is said again."""
+        """Set the status and options again after a reconnect."""
         await self._set(AGENT, self._text)
 
     # -- what is shown
@@ -199,7 +199,7 @@ class OperatorWatch(Operators):
         return size, cursor, limit
 
     async def leave(self) -> None:
-        """Take our word away."""
+        """Remove harness's status and options."""
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT), suppress(HarnessError):
             await self._link.ask(
                 ("set-option", "-u", *self._where, AGENT),
@@ -218,14 +218,14 @@ async def watch_operators(
     listener: Listener,
     watch: Callable[[OperatorWatch | None], None],
 ) -> AsyncIterator[Operators]:
-    """Watch the people at a session.
+    """Watch the operators of a session.
 
     Raises:
-        UnsupportedOperation: this tmux cannot tell what they do.
+        UnsupportedOperation: this tmux cannot report their activity.
     """
     if not link.setup.version.client_flags:
         raise UnsupportedOperation(
-            f"tmux {link.setup.version} cannot tell when an operator takes over; 3.2 or newer can",
+            f"tmux {link.setup.version} cannot report when an operator takes over; version 3.2 or newer is required",
             target=link.transport.target,
         )
     people = OperatorWatch(link, table, tasks, listener)

@@ -1,4 +1,4 @@
-"""The state of one managed pane, as its byte stream tells it: which shell, at its prompt or not, whose command runs."""
+"""The state of one managed pane, derived from its byte stream: its shell, its prompt, the running command."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["NestedShell", "Pane", "Phase"]
 Phase = Literal["starting", "prompt", "ended", "running", "continuation"]
 MISSED = 1 << 16
 UNREAD = (
-    "this did not run: '.' and 'eval' of the pane's shell are redefined or disabled; type exit and Enter there for a"
-    " fresh one"
+    "the command did not run: '.' and 'eval' are redefined or disabled in the pane's shell; run exit in the pane to"
+    " get a new shell"
 )
-NOT_BEGUN = "its shell gave the line up (Ctrl-C, or an error of its own) before this began: nothing of it ran"
+NOT_BEGUN = "the shell aborted the line (Ctrl-C, or a shell error) before the command started; it did not run"
 
 
 @dataclass(frozen=True, slots=True)
 class NestedShell:
-    """A shell that was started inside the pane's own and taught the markers. ``files``: it can read our job files."""
+    """A shell nested in the pane's own, with markers installed; ``files``: it can read job files."""
 
     nonce: str
     kind: str
@@ -37,7 +37,7 @@ class NestedShell:
 
 
 class Pane:
-    """A pane and what runs in it. Fed with its output in order; no I/O of its own."""
+    """A pane and its running command; it is fed with the pane's output in order, and does no I/O."""
 
     def __init__(
         self, pane_id: str, window_id: str, name: str, uid: str, kind: str, nonce: str, scope: str = "-w"
@@ -52,9 +52,9 @@ class Pane:
         self.lock = anyio.Lock()
         self.phase: Phase = "starting"
         self.running = 0
-        """The id of the job that runs, also when it is another harness's; 0 is an operator's command."""
+        """The id of the running job, also of another harness process; 0 is an operator's command."""
         self.last_ended = 0
-        """The id of the job whose end was seen last, whoever's it was."""
+        """The id of the job that ended last, of any harness process."""
         self.cwd = ""
         self.wrapper = ""
         """``PID:TTY`` of the pane's first process, where its shell runs."""
@@ -63,28 +63,28 @@ class Pane:
         self.log_number = 0
         self.log_offset = 0
         self.jobs: list[PaneJob] = []
-        """Our unfinished jobs, innermost shell's last."""
+        """This process's unfinished jobs; the innermost shell's is last."""
         self.held = ""
-        """The job for which we set the busy option, and have not cleared it."""
+        """The job for which this process set the busy option."""
         self.gone = False
         self.in_doubt = False
-        """Its window is said to be closed, and it is not known yet whether that is so."""
+        """tmux reported that its window was closed, which is not confirmed yet."""
         self.news = ""
-        """What the next caller is to be told of its shell."""
+        """A notice about its shell for the next caller."""
         self.changed = anyio.Event()
         self.prompt_time = 0.0
         """When its shell last showed its prompt, by the event loop's clock."""
         self.operator_command_count = 0
-        """Commands, empty ones in some shells, that nobody's job was."""
+        """The number of an operator's commands, in some shells including empty ones."""
         self.typed = -60.0
-        """When a caller of ours last typed into it."""
+        """When a caller of this process last typed into it."""
         self.ended_twice: list[PaneJob] = []
-        """Jobs whose end was told again, when they had ended."""
+        """Jobs whose end was reported again after they had ended."""
         self._last: PaneJob | None = None
         """The job that ended last, until something else runs or the stream is read again."""
         self._scanner = PromptMarkerScanner(nonce)
         self.paused = False
-        """The live stream has a hole; the log is read instead until the job has ended."""
+        """True if the live stream has a gap; the log is read instead until the job has ended."""
         self.missed = bytearray()
         """While it has, and no job of ours runs: what the stream brought since."""
 
@@ -95,7 +95,7 @@ class Pane:
 
     @property
     def job(self) -> PaneJob | None:
-        """Our unfinished job in the innermost shell, or the one that started it."""
+        """This process's unfinished job in the innermost shell, or the one that started that shell."""
         return self.jobs[-1] if self.jobs else None
 
     @property
@@ -184,7 +184,7 @@ class Pane:
             await self.changed.wait()
 
     def lose(self, status: Status, notice: str) -> None:
-        """The pane is gone, or can no longer be asked."""
+        """Record that the pane was closed, or cannot be reached."""
         self.gone = True
         while self.jobs:
             job = self.jobs.pop()
@@ -259,7 +259,7 @@ class Pane:
         """The pane's first process has begun: a second time when a person has started the pane anew."""
         before, self.wrapper = self.wrapper, wrapper
         if before not in ("", wrapper):
-            self._fresh_shell(Status.UNKNOWN, None, "a person started the pane anew (respawn-pane)")
+            self._fresh_shell(Status.UNKNOWN, None, "an operator restarted the pane (respawn-pane)")
 
     def _start(self, mark: PromptMarker) -> None:
         number, self._last = mark.job, None
@@ -304,11 +304,11 @@ class Pane:
         del self.shells[depth + 1 :]
         while self.jobs and self.jobs[-1].nonce in inner:
             job = self.jobs.pop()
-            job.notices.append("the nested shell ended; the shell around it is back")
+            job.notices.append("the nested shell exited; the outer shell is active again")
             job.finish(Status.SHELL_EXITED, mark.code)
 
     def _shell_exited(self, code: int) -> None:
-        self._fresh_shell(Status.SHELL_EXITED, code, f"the pane's shell had ended (exit code {code})")
+        self._fresh_shell(Status.SHELL_EXITED, code, f"the pane's shell had exited (exit code {code})")
 
     def _fresh_shell(self, status: Status, code: int | None, why: str) -> None:
         """The pane's shell is gone, with all in it, and another one starts."""
@@ -318,10 +318,10 @@ class Pane:
         ended = [job for job in reversed(self.jobs) if job not in waiting]
         self.jobs = waiting
         if not ended and not waiting:
-            self.news = f"{why}; this is a fresh one"
+            self.news = f"{why}; this is a new shell"
         for job in waiting:  # the fresh shell reads what was typed, or it is typed again
-            job.notices.append(f"{why}; this ran in a fresh one")
-        gone = "the shell ended" if status is Status.SHELL_EXITED else f"{why} while the command ran"
+            job.notices.append(f"{why}; the command ran in a new shell")
+        gone = "the shell exited" if status is Status.SHELL_EXITED else f"{why} while the command ran"
         for job in ended:
-            job.notices.append(f"{gone}; a fresh one was started")
+            job.notices.append(f"{gone}; a new shell was started")
             job.finish(status, code)

@@ -1,4 +1,4 @@
-"""The managed panes of a session: found by their options, made within limits, caught up after a gap."""
+"""The managed panes of a session: find, create within limits, and recover after a gap in the stream."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ START_GRACE = 1.0
 
 
 class PaneExists(TerminalError):
-    """There is a pane of that name."""
+    """A pane of that name already exists."""
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def _holding(names: set[str], name: str) -> Iterator[None]:
 
 
 class PaneTable:
-    """Knows the managed panes of one session."""
+    """The managed panes of one session."""
 
     def __init__(
         self, link: ControlConnection, shell: PersistentShell, store: JobStore, login_shell: str, tasks: BackgroundTasks
@@ -82,7 +82,7 @@ class PaneTable:
         link.on_lost, link.on_gone = self.lost, self.target_gone
         self.by_id: dict[str, Pane] = {}
         self.kept = {DEFAULT_PANE}
-        """The names of panes that are made anew when they are lost."""
+        """The names of panes that are recreated if they were closed."""
 
     def by_name(self, name: str) -> Pane | None:
         """A live pane by our name for it, or by tmux's id."""
@@ -95,11 +95,11 @@ class PaneTable:
             self.add_notice(DEFAULT_PANE, renamed(setup.session, setup.name))
 
     def add_notice(self, name: str, notice: str) -> None:
-        """Something that the next caller on a pane must be told."""
+        """Add a notice for the next caller on a pane."""
         self._notices.setdefault(name, []).append(notice)
 
     def take_notices(self, pane: Pane) -> list[str]:
-        """What the next caller must be told about a pane."""
+        """Return the notices for the next caller on a pane, and clear them."""
         return self._notices.pop(pane.name, [])
 
     def new_pane(self, name: str, cwd: str | None) -> NewPane:
@@ -218,7 +218,7 @@ class PaneTable:
         log = self._link.setup.log_command(pane.uid, pane.log_number)
         await self._link.client.request(("pipe-pane", "-t", pane.pane_id, log))
         self.add_notice(
-            pane.name, f"the log of pane {pane.name!r} was removed: what ran before in it has no kept output"
+            pane.name, f"the log of pane {pane.name!r} was removed; the output of earlier commands in it is lost"
         )
 
     async def _release_ended(self, pane: Pane, holder: str) -> bool:
@@ -252,10 +252,10 @@ class PaneTable:
             return pane
         if name not in self.kept:
             raise PaneGone(
-                f"there is no pane {name!r} in session {self._link.setup.name!r}; "
+                f"pane {name!r} does not exist in session {self._link.setup.name!r}; "
                 + listed(pane.name for pane in self.by_id.values()),
                 target=self._link.target,
-                hint="harness panes shows them",
+                hint="list them with: harness panes",
             )
         return await self.create(name, None)
 
@@ -277,9 +277,9 @@ class PaneTable:
                     yield pane
                     return
         raise PaneBusy(
-            "every background pane is busy",
+            "all background panes are busy",
             target=self._link.target,
-            hint="wait for a job or end one (harness jobs), or raise max_panes",
+            hint="wait for a job or kill one (harness jobs), or raise max_panes",
         )
 
     async def _idle(self, name: str, cwd: str | None) -> Pane | None:
@@ -308,7 +308,7 @@ class PaneTable:
                 pane = self.by_name(name)
                 if pane is not None and name == DEFAULT_PANE:
                     return pane
-                raise PaneExists(f"there is a pane {name!r} already", target=self._link.target)
+                raise PaneExists(f"pane {name!r} already exists", target=self._link.target)
             if len(rows) >= limit:
                 raise self._full(limit)
             pane = await self._create(self.new_pane(name, cwd))
@@ -318,7 +318,7 @@ class PaneTable:
         return PaneBusy(
             f"the limit of {limit} managed panes is reached",
             target=self._link.target,
-            hint="end one (harness panes kill NAME), or raise max_panes",
+            hint="kill one (harness panes kill NAME), or raise max_panes",
         )
 
     async def _alone(self, made: Pane, limit: int) -> Pane:
@@ -335,7 +335,7 @@ class PaneTable:
         await self.refresh()
         pane = self.by_name(made.name)
         if pane is None or made.name not in self.kept:
-            raise PaneExists(f"there is a pane {made.name!r} already", target=self._link.target)
+            raise PaneExists(f"pane {made.name!r} already exists", target=self._link.target)
         return pane
 
     async def _create(self, new: NewPane) -> Pane:
@@ -363,8 +363,8 @@ class PaneTable:
 
     def _drop(self, pane: Pane) -> None:
         self.by_id.pop(pane.pane_id, None)
-        notice = f"pane {pane.name!r} ({pane.pane_id}) was closed, or taken out of the session"
-        self.add_notice(pane.name, f"{notice}; this is a new one with a fresh shell")
+        notice = f"pane {pane.name!r} ({pane.pane_id}) was closed, or removed from the session"
+        self.add_notice(pane.name, f"{notice}; this is a new one with a new shell")
         pane.lose(Status.UNKNOWN, f"{notice} while the command ran")
 
     # -- catching up
@@ -379,7 +379,7 @@ class PaneTable:
         for pane in list(self.by_id.values()):
             del self.by_id[pane.pane_id]
             self.add_notice(
-                pane.name, f"{error.message}, and pane {pane.name!r} with it; this is a new one with a fresh shell"
+                pane.name, f"{error.message}, and pane {pane.name!r} with it; this is a new one with a new shell"
             )
             pane.lose(Status.UNKNOWN, f"{error.message} while the command ran")
 
@@ -493,7 +493,7 @@ class PaneTable:
         free = release(pane.pane_id, pane.place, job.job_id)  # no record will tell others of its end
         await self._link.client.request(*free)
         self._let_go(pane, job)
-        job.notices.append("the link was lost before this was typed: it did not start")
+        job.notices.append("connection lost before the command was sent; it did not run")
         job.withdraw()
         return True
 
@@ -521,7 +521,9 @@ class PaneTable:
         reply = await self._shell.call(f"cat {shlex.quote(self._store.path(job_id, 'cmd'))} 2>/dev/null")
         record = parse_record(reply.text)
         if record is None:
-            raise JobNotFound(f"no job {job_id}", target=self._link.target, hint="harness jobs lists them")
+            raise JobNotFound(
+                f"no job {job_id}", target=self._link.target, hint="list the stored jobs with: harness jobs"
+            )
         return record
 
     async def has_ended(self, job_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Plain ``tmux`` commands through a held shell: what is left where control mode cannot be had."""
+"""Plain ``tmux`` commands through the persistent shell, for the fallback mode without control mode."""
 
 from __future__ import annotations
 

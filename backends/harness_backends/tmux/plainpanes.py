@@ -1,4 +1,4 @@
-"""The managed panes of a session where only plain tmux commands can be had: asked for anew before each use."""
+"""The managed panes of a session in fallback mode, queried again before each use."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class FallbackPaneTable:
         """Make sure that the session is there; True when it was made.
 
         Raises:
-            PaneGone, TerminalError: it cannot be had.
+            PaneGone, TerminalError: the session is not available.
         """
         pane = new_pane(DEFAULT_PANE, self.login_shell, self.tmux.setup.config.cwd)
         reply = await self.tmux.shell.call(setup_script(self.tmux.setup, pane))
@@ -91,7 +91,7 @@ class FallbackPaneTable:
             return await self._rows()
         except TerminalError:
             if await self.open():
-                self.add_notice(DEFAULT_PANE, "the session was gone; this is a new one with a fresh shell")
+                self.add_notice(DEFAULT_PANE, "the session no longer existed; this is a new one with a new shell")
             return await self._rows()
 
     async def _rows(self) -> list[PaneRow]:
@@ -116,11 +116,11 @@ class FallbackPaneTable:
             return self._take(row)
         if name not in self.kept:
             raise PaneGone(
-                f"there is no managed pane {name!r}; {listed(row.name for row in rows)}",
+                f"managed pane {name!r} does not exist; {listed(row.name for row in rows)}",
                 target=self.tmux.transport.target,
             )
         if any(known.pane.name == name for known in self._known.values()):
-            self.add_notice(name, f"pane {name!r} was closed; this is a new one with a fresh shell")
+            self.add_notice(name, f"pane {name!r} was closed; this is a new one with a new shell")
         return await self.create(name, None)
 
     def _take(self, row: PaneRow) -> FallbackPane:
@@ -144,7 +144,7 @@ class FallbackPaneTable:
             known = self._take(row)
             if not row.busy and not known.pane.jobs and not known.pane.lock.statistics().locked:
                 return known
-        raise PaneBusy("every background pane is busy", target=self.tmux.transport.target)
+        raise PaneBusy("all background panes are busy", target=self.tmux.transport.target)
 
     async def _directory(self, row: PaneRow) -> str | None:
         """Where the shell of a pane is. Until it has begun tmux tells where its own server was started."""
@@ -173,9 +173,9 @@ class FallbackPaneTable:
                 if row.uid == new.uid:
                     return await self._alone(row, rows)
             raise TerminalError(
-                f"tmux made no pane {name!r}",
+                f"tmux did not create pane {name!r}",
                 target=self.tmux.transport.target,
-                hint="harness doctor looks for a reason",
+                hint="check with: harness doctor",
             )
 
     async def _alone(self, made: PaneRow, rows: list[PaneRow]) -> FallbackPane:
@@ -192,12 +192,12 @@ class FallbackPaneTable:
     def _check_new(self, name: str, rows: list[PaneRow]) -> None:
         limit = self.tmux.setup.config.max_panes
         if any(row.name == name for row in rows):
-            raise TerminalError(f"there is a pane {name!r} already", target=self.tmux.transport.target)
+            raise TerminalError(f"pane {name!r} already exists", target=self.tmux.transport.target)
         if len(rows) >= limit:
             raise PaneBusy(
                 f"the limit of {limit} managed panes is reached",
                 target=self.tmux.transport.target,
-                hint="end one (harness panes kill NAME), or raise max_panes",
+                hint="kill one (harness panes kill NAME), or raise max_panes",
             )
 
     async def _create(self, new: NewPane) -> None:
@@ -227,7 +227,7 @@ class FallbackPaneTable:
         row = next((row for row in await self.rows() if row.uid == known.row.uid), None)
         if row is None:
             name = known.pane.name
-            self.add_notice(name, f"pane {name!r} was closed; this is a new one with a fresh shell")
+            self.add_notice(name, f"pane {name!r} was closed; this is a new one with a new shell")
             del self._known[known.row.uid]
             raise PaneGone(
                 f"pane {known.pane.name!r} was closed before the command was typed", target=self.tmux.transport.target
@@ -255,7 +255,7 @@ class FallbackPaneTable:
             raise ShellNotReady(
                 f"the shell in pane {known.row.name!r} did not start within {limit:g} s",
                 target=self.tmux.transport.target,
-                hint="attach and look; a start-up file of the shell may be waiting for something",
+                hint="attach and check the screen; a start-up file of the shell may be waiting for input",
             )
         known.facts = facts
         known.pane.log_number = facts.log_number

@@ -1,4 +1,4 @@
-"""A command that was typed and is not taken: the shell's line editor was in the middle of something else.
+"""Recovery of a typed command that the shell's line editor did not accept.
 
 As :mod:`.rescue`, for a pane without a live stream: the slot, which the shell crosses out when it reads it, tells.
 """
@@ -29,8 +29,8 @@ PROMPT_WAIT = 0.3
 WITHDRAWN = "128 unknown"
 """What the exit file of such a command holds in the end."""
 HINDERED = (
-    "this did not start: something that was typed before, or changed in that shell, stands in the way (a key binding,"
-    " set -n, a read-only variable, a limit, the terminal's mode); leave it (send_keys: C-c, or exit and Enter)"
+    "the command did not start: pending input or a change in the pane's shell blocked it (a key binding,"
+    " set -n, a read-only variable, a limit, the terminal's mode); clear it with send_keys (C-c, or exit and Enter)"
 )
 
 

@@ -1,4 +1,4 @@
-"""Running commands with plain tmux commands: no live stream, so files on the target tell of the end and the output."""
+"""Commands in fallback mode: without a live stream, files on the target contain the end and the output."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ POLL = 0.5
 QUIET = (1.0, 5.0, 30.0)
 """Seconds after which the foreground is looked at, to see whether it waits for a person."""
 REPORT_TIMEOUT = 5.0
-GONE = "the pane was closed, or its shell was replaced, while the command ran"
-FROM_PROMPT = "its shell left no exit code: this one is what the prompt shows"
+GONE = "the pane was closed or its shell was replaced while the command was running"
+FROM_PROMPT = "the shell did not record an exit code; this one is from the prompt"
 TO_FRONT = r"""
 front() {{
   if read -r line <"/proc/$1/stat"; then set -- ${{line##*) }}; [ "$3" = "$6" ]
@@ -114,7 +114,7 @@ class FallbackRunner:
         before, known.shell_pid = known.shell_pid, known.facts.pid
         if before in (0, known.shell_pid):
             return []
-        return ["the pane's shell had ended; this is a fresh one"]
+        return ["the pane's shell had exited; this is a new one"]
 
     async def _wait_for_holder(self, known: FallbackPane, holder: str) -> None:
         """A job holds the pane: wait a little for its end, and clear up after one whose harness is gone."""
@@ -148,17 +148,17 @@ class FallbackRunner:
         script = TO_FRONT.format() + until_script(f"front {known.facts.pid}", FOREIGN_WAIT)
         reply = await self.tmux.beside(script, FOREIGN_WAIT + 1)
         if reply is None or reply.exit_code != 0:
-            raise await self._held_by(known, "a command that an operator typed, or a shell inside the pane's own")
+            raise await self._held_by(known, "a command that an operator typed, or a nested shell")
 
     async def _held_by(self, known: FallbackPane, holder: str) -> PaneBusy:
         asked = await self.tmux.request(("display-message", "-p", "-t", known.row.pane_id, is_ours(known.row.uid)))
         holder = holder if asked[-1].text == "1" else RESPAWNED
         front = await self.foreground(known)
         return PaneBusy(
-            f"pane {known.pane.name!r} is held by {holder}: {front.describe()}",
+            f"pane {known.pane.name!r} is busy with {holder}: {front.describe()}",
             target=self._target,
-            hint="answer it with keys (harness keys), wait for it, end it, or use another pane (--pane NAME);"
-            " commands inside such a shell need tmux's control mode",
+            hint="answer it with harness keys, wait for it, kill it, or use another pane (--pane NAME);"
+            " commands in a nested shell need tmux's control mode",
         )
 
     # -- dispatch
@@ -227,7 +227,7 @@ class FallbackRunner:
             why = reply.stderr.decode("utf-8", "replace").strip()
             if _FULL.search(why):
                 raise no_space(self._target)
-            raise TerminalError(f"the command could not be stored, and nothing ran: {why}", target=self._target)
+            raise TerminalError(f"the command could not be stored, so nothing ran: {why}", target=self._target)
 
     def _action(self, known: FallbackPane, job: PaneJob) -> Dispatch:
         slot = shlex.quote(f"{self.tmux.setup.pane_dir(known.row.uid)}/next")
@@ -254,10 +254,10 @@ class FallbackRunner:
             try:
                 blocks = await self.tmux.request(action.command())
             except ConnectionLost:  # it may have been typed: the watch finds out
-                job.notices.append("the link was lost while this was sent")
+                job.notices.append("connection lost while the command was being sent")
                 return
             if any(block.text.startswith(OTHER) for block in blocks):
-                raise await self._held_by(known, "a shell that a person has just started anew (respawn-pane)")
+                raise await self._held_by(known, "a shell that an operator has just restarted (respawn-pane)")
             holder = next((block.text for block in blocks if block.text.startswith(BUSY)), "").removeprefix(BUSY)
             if not holder:
                 return
@@ -289,7 +289,7 @@ class FallbackRunner:
             except (ConnectionLost, ConnectError):
                 await anyio.sleep(RETRY)
             except HarnessError as error:
-                job.notices.append(f"its output could not be read: {error.message}")
+                job.notices.append(f"the output could not be read: {error.message}")
                 self._finish(known, job, _outcome(ended, job))
                 return
 
@@ -362,7 +362,7 @@ class FallbackRunner:
             job.finish(Status.UNKNOWN)
             return
         if outcome.status is Status.SHELL_EXITED:
-            job.notices.append("the shell ended; a fresh one was started")
+            job.notices.append("the shell exited; a new shell was started")
             known.shell_pid = 0
         status = job.ending if job.ending and outcome.status is Status.COMPLETED else outcome.status
         job.finish(status, outcome.exit_code, job.cwd)

@@ -1,4 +1,4 @@
-"""``Terminal`` where tmux's control mode cannot be had: the same session, panes and jobs, with plain tmux commands."""
+"""``Terminal`` in fallback mode: the same session, panes and jobs, with plain tmux commands."""
 
 from __future__ import annotations
 
@@ -37,14 +37,12 @@ from .tagged import DOUBT
 
 __all__ = ["FallbackTerminal", "control_refused", "open_plain"]
 
-WITHOUT_CONTROL = (
-    "tmux's control mode cannot be had here ({why}): commands go through plain tmux commands, and take longer"
-)
+WITHOUT_CONTROL = "tmux control mode is unavailable ({why}); using slower plain tmux commands"
 ATTACH_TIMEOUT = 10.0
 
 
 class FallbackTerminal(Terminal):
-    """One managed session. Nothing streams: each operation asks tmux, and a watch on the target tells of ends."""
+    """One managed session in fallback mode: each operation queries tmux, and a watch on the target reports ends."""
 
     def __init__(
         self, tmux: FallbackClient, panes: FallbackPaneTable, runner: FallbackRunner, sessions: SessionTable
@@ -128,9 +126,9 @@ class FallbackTerminal(Terminal):
     async def _capture_job(self, job_id: str) -> str:
         if job_id not in self._jobs:
             raise UnsupportedOperation(
-                f"job {job_id} is not one of this program's, and is not looked for in the scrollback here",
+                f"job {job_id} was not started by this process, and cannot be searched in the scrollback here",
                 target=self._tmux.transport.target,
-                hint=f"harness jobs show {job_id} has its output",
+                hint=f"harness jobs show {job_id} shows its output",
             )
         known, job = self._jobs[job_id]
         text = await self._captured(known, Capture(start="-", end="-"))
@@ -139,9 +137,9 @@ class FallbackTerminal(Terminal):
             return extract_running(text, job.command.command)
         if found is None:
             raise TerminalError(
-                f"job {job_id} is not in the scrollback of its pane (any more)",
+                f"job {job_id} is no longer in the scrollback of its pane",
                 target=self._tmux.transport.target,
-                hint=f"harness jobs show {job_id} has its output",
+                hint=f"harness jobs show {job_id} shows its output",
             )
         return found.text if found.exact else f"[harness: {DOUBT}]\n{found.text}"
 
@@ -177,7 +175,7 @@ class FallbackTerminal(Terminal):
             raise TerminalError(
                 "the default pane is protected",
                 target=self._tmux.transport.target,
-                hint="--force, or force=True, ends it all the same; the next command gets a new one",
+                hint="kill it with --force or force=True; the next command creates a new one",
             )
         await self._panes.kill(known)
 
@@ -192,7 +190,7 @@ class FallbackTerminal(Terminal):
             raise TerminalError(
                 "the session in use is protected",
                 target=self._tmux.transport.target,
-                hint="harness sessions kill NAME ends any session",
+                hint="kill any session with: harness sessions kill NAME",
             )
         await self._sessions.kill(name)
 
@@ -238,11 +236,11 @@ async def open_plain(
 
     Args:
         told: what the first caller is to know of a session that is made just now.
-        why: control mode cannot be had.
+        why: the reason why control mode is unavailable.
 
     Raises:
         UnsupportedOperation: tmux runs here, for another machine.
-        PaneGone, TerminalError: the session cannot be had.
+        PaneGone, TerminalError: the session is not available.
     """
     if setup.here:
         raise UnsupportedOperation(

@@ -1,4 +1,4 @@
-"""A pane whose files on the target were removed while its shell lives: they are made anew."""
+"""Recreation of a pane's state files that were removed while its shell is running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a pane runs what harness started in it: a person may have put another program there (``respawn-pane``). Pure.
+"""Detection that an operator replaced a pane's program (``respawn-pane``). Pure.
 
 tmux knows it at the moment in which it types, so the question goes with the keys and costs no round trip.
 """
@@ -10,8 +10,8 @@ from .pane import Pane
 
 __all__ = ["REPLACED", "RESPAWNED", "first_process", "is_ours", "known_program", "replaced_by", "while_known"]
 
-REPLACED = "a person put another program into the pane (respawn-pane)"
-RESPAWNED = "a program that a person put into the place of its shell (respawn-pane)"
+REPLACED = "an operator started another program in the pane (respawn-pane)"
+RESPAWNED = "a program with which an operator replaced its shell (respawn-pane)"
 
 
 def is_ours(uid: str) -> str:

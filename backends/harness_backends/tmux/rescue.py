@@ -1,4 +1,4 @@
-"""A command that was typed and does not start: the shell's line editor was in the middle of something else."""
+"""Recovery of a typed command that did not start because of the state of the shell's line editor."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["drop_slot", "ensure_started", "give_slot_back", "take_slot"]
 CHECKS = (0.4, 0.8, 1.6)
 """Seconds after which a start is missed."""
 PROMPT_WAIT = 0.5
-SWALLOWED_NOTICE = "the pane's shell took this and tells nothing of it, so it may have run"
+SWALLOWED_NOTICE = "the pane's shell accepted the command but reported no start; it may have run"
 BLOCKED_HINT = (
-    "something that was changed in that shell stands in the way (a function, an alias, a key binding, set -n, a"
-    " read-only variable, a limit, the terminal's mode); type exit and Enter there for a fresh one, or end the pane"
+    "a function, alias, key binding or other change in that shell (set -n, a read-only variable, a limit,"
+    " the terminal's mode) blocks harness; run exit in the pane to get a new shell, or kill the pane"
 )
 
 
@@ -103,7 +103,7 @@ async def _withdraw(link: ControlConnection, pane: Pane, job: PaneJob, action: D
     screen = (await link.client.request(("capture-pane", "-p", "-J", "-t", pane.pane_id)))[-1].text.rstrip()
     if _missing(pane, job) and job in pane.jobs:
         pane.jobs.remove(job)
-        job.notices.append(f"{'this did not start' if reply.stdout else SWALLOWED_NOTICE}: {BLOCKED_HINT}")
+        job.notices.append(f"{'the command did not start' if reply.stdout else SWALLOWED_NOTICE}: {BLOCKED_HINT}")
         job.notices.append(f"the screen shows:\n{screen}")
         job.finish(Status.UNKNOWN)
 

@@ -1,4 +1,4 @@
-"""Keeping a pane's log in pieces, so that it neither grows without end nor is searched from afar."""
+"""Rotation of a pane's log, which bounds its growth and the time to search it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running one command in a pane: dispatch, wait, time out, interrupt, and prove that it is gone."""
+"""Commands in a pane: dispatch, wait, timeout, interrupt, and confirmation of the exit."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ REPORT_TIMEOUT = 5.0
 """How long the target may take to say what runs, at a deadline, before the link counts as lost."""
 START_GRACE = 1.0
 """How long a job that was typed may take to start."""
-SILENT = "the pane's shell did not say that it is at its prompt: its prompt settings were changed; they are set again"
-UNSEEN = "its end was not seen in the terminal: this is what the target has recorded of it"
+SILENT = "the pane's shell did not report its prompt, as its prompt settings were changed; they have been restored"
+UNSEEN = "the command's end was not seen in the terminal; the result is from the target's record"
 END_LAG = 1.0
 """How long a job's end mark may be behind the record of its exit code."""
 DISPATCH_CONFIRM_TIMEOUT = 10.0
@@ -184,7 +184,7 @@ class PaneRunner:
             f"the shell in pane {pane.name!r} showed no prompt within {config.prompt_timeout:g} s "
             f"({front.describe()}); its screen: {screen!r}",
             target=self._target,
-            hint="attach and look; a start-up file of the shell may be waiting for something",
+            hint="attach and check the screen; a start-up file of the shell may be waiting for input",
         )
 
     async def _own_pid(self, pane: Pane) -> int:
@@ -326,7 +326,7 @@ class PaneRunner:
         except ResponseLost:  # it may have been typed: what is read after the reconnect tells
             job.doubtful = True
             job.unanswered = time.monotonic() - job.began
-            job.notices.append("the link was lost while this was sent")
+            job.notices.append("connection lost while the command was being sent")
             job.touch()
             blocks = []
         refusal = _refusal(blocks)
@@ -354,7 +354,7 @@ class PaneRunner:
         await self._end_replaced(pane)
 
     async def _end_replaced(self, pane: Pane, *jobs: PaneJob) -> None:
-        """The pane's shell is gone with all that ran in it, and nobody saw how that ended."""
+        """Finish the jobs of a replaced shell, whose ends are unknown."""
         del pane.shells[1:]
         for job in [job for job in reversed(pane.jobs) if job.started or job in jobs]:
             pane.jobs.remove(job)
@@ -482,9 +482,9 @@ class PaneRunner:
             holder = holder if asked[-1].text == "1" else RESPAWNED
         front = await self.foreground(pane)
         return PaneBusy(
-            f"pane {pane.name!r} is held by {holder}: {front.describe()}",
+            f"pane {pane.name!r} is busy with {holder}: {front.describe()}",
             target=self._target,
-            hint="answer it with keys (harness keys), wait for it, end it, or use another pane (--pane NAME)",
+            hint="answer it with harness keys, wait for it, kill it, or use another pane (--pane NAME)",
         )
 
     # -- while it runs
@@ -647,7 +647,7 @@ class PaneRunner:
         if job in pane.jobs:
             pane.jobs.remove(job)
             pane.phase, pane.running = "prompt", 0
-            job.notices.append("the shell is at its prompt again, and did not tell how this ended")
+            job.notices.append("the shell is at its prompt again, but did not report how the command ended")
             job.finish(Status.UNKNOWN)
 
     async def result(self, job: PaneJob) -> ShellResult:
@@ -663,11 +663,11 @@ class PaneRunner:
         return await self.output_so_far(job)
 
     async def output_so_far(self, job: PaneJob) -> ShellResult:
-        """The job as it stands, with what it has written."""
+        """Return the running job's result with its output so far."""
         return await with_streams(self.shell, self.store, job) if job.command.tty is False else job.result()
 
     async def foreground(self, pane: Pane) -> Foreground:
-        """What runs in the pane."""
+        """Return the pane's foreground program."""
         return await inspect(self.shell, *await terminal_of(pane, self.link.ask, here=self.link.setup.here))
 
     async def screen(self, pane: Pane) -> str:

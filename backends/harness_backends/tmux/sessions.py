@@ -77,8 +77,8 @@ async def open_tmux_location(
         return
     notice = ""
     if config.tmux_host == "auto":
-        found = f"tmux {version} on the target is too old" if version else "there is no tmux on the target"
-        notice = f"{found}: the session is on this machine, with its shell on the target; it ends with the link"
+        found = f"tmux {version} on the target is too old" if version else "tmux is not installed on the target"
+        notice = f"{found}: the session is on this machine, with its shell on the target; it ends with the connection"
     async with _here() as (local, local_shell, root, here):
         label = target_label(transport.target, transport.identity)
         name = session_here(session, label)
@@ -196,7 +196,7 @@ class SessionTable(Sessions):
     async def create(self, name: str) -> SessionInfo:
         full = self._full_name(check_name(name, "session"))
         if any(session.name == full for session in await self.list()):
-            raise TerminalError(f"there is a session {name!r} already", target=self.target)
+            raise TerminalError(f"session {name!r} already exists", target=self.target)
         pane = new_pane(DEFAULT_PANE, self.login_shell, self.setup.config.cwd)
         other = replace(self.setup, session=full, create=True)
         if other.here:
@@ -211,9 +211,7 @@ class SessionTable(Sessions):
             raise refused
         if "created" not in fields:
             shown = fields["session"].partition(":")[2]
-            raise TerminalError(
-                f"there is a session {setup.session!r} already, which somebody renamed {shown!r}", target=self.target
-            )
+            raise TerminalError(f"session {setup.session!r} already exists, renamed to {shown!r}", target=self.target)
 
     async def kill(self, name: str) -> None:
         sessions = await self.list()
@@ -225,7 +223,7 @@ class SessionTable(Sessions):
         )
         if reply.exit_code != 0:
             why = reply.stderr.decode("utf-8", "replace").strip() or "no reason given"
-            raise TerminalError(f"session {name!r} could not be ended: {why}", target=self.target)
+            raise TerminalError(f"session {name!r} could not be killed: {why}", target=self.target)
 
     def _full_name(self, name: str) -> str:
         return session_here(name, self.setup.label) if self.setup.here else name
@@ -235,7 +233,7 @@ class SessionTable(Sessions):
             if session.name == name:
                 return session
         known = listed(session.name for session in sessions)
-        raise PaneGone(f"there is no tmux session {name!r}; {known}", target=self.target)
+        raise PaneGone(f"tmux session {name!r} does not exist; {known}", target=self.target)
 
 
 @asynccontextmanager

@@ -478,8 +478,8 @@ def control_argv(setup: Setup) -> list[str]:
 
 
 def no_space(target: object) -> NoSpace:
-    """The error about a command that could not be stored."""
-    where = "free some space where harness keeps its state"
+    """Return the error about a command that could not be stored."""
+    where = "free disk space in harness's state directory"
     return NoSpace("no space for the command, so nothing ran", target=target, hint=where)
 
 
@@ -493,16 +493,16 @@ def session_refusal(
     session = setup.session
     if "missing" in fields:
         return PaneGone(
-            f"there is no tmux session {session!r}; {listed(fields['missing'].split())}",
+            f"tmux session {session!r} does not exist; {listed(fields['missing'].split())}",
             target=target,
-            hint="--tmux NAME chooses one; the first command that is run in it makes it",
+            hint="choose one with --tmux NAME; the first command creates it",
         )
     if "full" in fields:
         return TerminalError(
-            f"session {session!r} would be more than max_sessions = {setup.config.max_sessions} allows; "
+            f"cannot create session {session!r}: the limit max_sessions = {setup.config.max_sessions} is reached; "
             f"{listed(fields['full'].split())}",
             target=target,
-            hint="use that with --tmux NAME, end it with harness sessions kill NAME, or raise max_sessions",
+            hint="use one of these with --tmux NAME, kill one (harness sessions kill NAME), or raise max_sessions",
         )
     if "foreign" in fields:
         return TerminalError(
@@ -516,7 +516,7 @@ def session_refusal(
 
 def renamed(session: str, name: str) -> str:
     """The session is found by its mark, so that nothing is lost."""
-    return f"tmux session {session!r} is called {name!r} now: somebody renamed it; it is used as before"
+    return f"tmux session {session!r} was renamed to {name!r}; still using it"
 
 
 def state_question(pane_id: str) -> tuple[str, ...]:
@@ -533,13 +533,13 @@ def pane_files_missing(pane: str, state: str, setup: Setup, target: object) -> T
     if state and state != setup.root:
         return TerminalError(
             f"pane {pane!r} of tmux session {setup.name!r} belongs to another harness of this account: its state "
-            f"directory is {state}, and ours is {setup.root}",
+            f"directory is {state}, this process's is {setup.root}",
             target=target,
             hint="use a session of another name (--tmux NAME) or another tmux_socket; or the same XDG_STATE_HOME, "
             "to work in that session",
         )
     return TerminalError(
-        f"the files of pane {pane!r} are gone",
+        f"the state files of pane {pane!r} were deleted",
         target=target,
-        hint=f"harness sessions kill {setup.session} ends the session; the next command makes a new one",
+        hint=f"harness sessions kill {setup.session} kills the session; the next command creates a new one",
     )

@@ -40,7 +40,7 @@ for hx_f in OUT_ ERR_; do hx_gap "$hx_f"; printf '\\n%s %s\\n' "$hx_hole" "$hx_l
 
 
 async def with_streams(shell: PersistentShell, store: JobStore, job: PaneJob) -> ShellResult:
-    """The job as it stands, with what its streams hold now, each within the command's limit."""
+    """Return the job's result with its streams so far, each within the command's limit."""
     out, err = store.path(job.job_id, "out"), store.path(job.job_id, "err")
     found = await read_output(shell.transport, shell, out, err, job.command.max_output)
     result = job.result(stdout=found.stdout.data, stderr=found.stderr.data)
@@ -123,11 +123,11 @@ def _check_kept(
         if gap.start < start + size and start < gap.end:
             raise OutputDropped(
                 f"bytes {gap.start} to {gap.end} of {name} of job {job.job_id} were dropped:"
-                " it was more than job_log_max_bytes before it was read",
+                " it exceeded job_log_max_bytes before it was read",
                 start=gap.start,
                 end=gap.end,
                 target=shell.transport.target,
-                hint=f"'harness jobs wait {job.job_id}' shows what was kept, and its exit code",
+                hint=f"show the stored output and the exit code with: harness jobs wait {job.job_id}",
             )
 
 

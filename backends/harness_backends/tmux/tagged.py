@@ -31,12 +31,11 @@ __all__ = [
 ]
 
 RENDERED = (
-    "there is no log, so the output is text as the terminal shows it, read from the scrollback:"
-    " colours, tabs and blanks at the end of a line are lost"
+    "the output was read from the scrollback, as the pane has no log: colors, tabs and trailing blanks are missing"
 )
-DOUBT = "other text may stand in this output, or its beginning may be missing"
-LEFT = "the output is not in the scrollback (any more): the screen was cleared, or there were too many lines"
-NO_TAG = "there is neither a log nor a prompt tag, so the output cannot be had; prompt_tag = true makes it findable"
+DOUBT = "the output may contain unrelated text or miss its beginning"
+LEFT = "the output is no longer in the scrollback: the screen was cleared, or there were too many lines"
+NO_TAG = "the output is not available: no pane log and no prompt tag; set prompt_tag = true"
 NO_LOG_END = "the log of this command is incomplete"
 NEAR = 2000
 """Lines above the screen that are looked through first."""

@@ -186,9 +186,9 @@ class TmuxTerminal(Terminal):
         if found is None:
             untagged = "" if self._link.setup.config.prompt_tag else "; prompt_tag = true makes jobs findable there"
             raise TerminalError(
-                f"job {job_id} is not in the scrollback of its pane (any more)",
+                f"job {job_id} is no longer in the scrollback of its pane",
                 target=self._link.target,
-                hint=f"harness jobs show {job_id} has its output{untagged}",
+                hint=f"harness jobs show {job_id} shows its output{untagged}",
             )
         return found.text if found.exact else f"{INEXACT}\n{found.text}"
 
@@ -219,7 +219,7 @@ class TmuxTerminal(Terminal):
         await self._table.create(check_name(name, "pane"), cwd)
         made = next((info for info in await self.list_panes() if info.name == name), None)
         if made is None:
-            raise PaneGone(f"pane {name!r} was closed as soon as it was made", target=self._link.target)
+            raise PaneGone(f"pane {name!r} was closed right after its creation", target=self._link.target)
         return made
 
     async def ensure_pane(self, name: str, *, create: bool = True) -> None:
@@ -233,7 +233,7 @@ class TmuxTerminal(Terminal):
             raise TerminalError(
                 "the default pane is protected",
                 target=self._link.target,
-                hint="--force, or force=True, ends it all the same; the next command gets a new one",
+                hint="kill it with --force or force=True; the next command creates a new one",
             )
         await self._table.end(pane)
 
@@ -248,7 +248,7 @@ class TmuxTerminal(Terminal):
             raise TerminalError(
                 "the session in use is protected",
                 target=self._link.target,
-                hint="harness sessions kill NAME ends any session",
+                hint="kill any session with: harness sessions kill NAME",
             )
         await self._sessions.kill(name)
 
@@ -358,7 +358,7 @@ async def _open_link(
     cancelling: JobCanceller,
     told: str,
 ) -> FallbackTerminal | None:
-    """Attach the control client; where that cannot be had, the terminal that does without.
+    """Attach the control client, or open the terminal in fallback mode.
 
     Args:
         told: what the first caller is to know of a session that is made just now.
@@ -393,7 +393,7 @@ def _refuse_inside(transport: Transport, config: Config) -> None:
     inside = os.environ.get("TMUX", "").split(",")[0]
     if transport.describe() == "local" and os.path.basename(inside) == config.tmux_socket:
         raise PaneBusy(
-            "this program runs inside the tmux server that it would manage",
+            "this process runs inside the tmux server that it would manage",
             target=transport.target,
             hint="run it from another terminal, or set tmux_socket",
         )

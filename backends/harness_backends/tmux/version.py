@@ -1,4 +1,4 @@
-"""Which tmux it is, and what that one can do. Pure."""
+"""The version of tmux, and its capabilities. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TmuxVersion:
 
     @classmethod
     def parse(cls, text: str) -> TmuxVersion | None:
-        """Read the answer to ``tmux -V``; None when there is no version in it (``tmux master`` counts as newest)."""
+        """Parse the output of ``tmux -V``; return None without a version (``tmux master`` counts as newest)."""
         if text.strip() in ("tmux master", "master"):
             return cls(99, 0)
         match = _VERSION.match(text.strip())
@@ -71,19 +71,19 @@ MIN_VERSION = TmuxVersion(2, 6)
 
 
 def require(text: str, target: object) -> TmuxVersion:
-    """The version behind ``tmux -V``.
+    """Return the version from the output of ``tmux -V``.
 
     Raises:
-        UnsupportedOperation: there is no tmux, or it is older than 2.6.
+        UnsupportedOperation: tmux is not installed, or is older than 2.6.
     """
     version = TmuxVersion.parse(text)
     if version is None:
         raise UnsupportedOperation(
-            "there is no tmux on the target", target=target, hint='install tmux, or set tmux_host = "local"'
+            "tmux is not installed on the target", target=target, hint='install tmux, or set tmux_host = "local"'
         )
     if version < MIN_VERSION:
         raise UnsupportedOperation(
-            f"tmux {version} is too old, {MIN_VERSION} or newer is needed",
+            f"tmux {version} is too old, {MIN_VERSION} or newer is required",
             target=target,
             hint='set tmux_host = "local"',
         )

@@ -258,7 +258,7 @@ async def failing() -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize("single", [False, True])
-@pytest.mark.parametrize(("chunks", "words"), [(lambda: short(3), "not all"), (failing, "source broke")])
+@pytest.mark.parametrize(("chunks", "words"), [(lambda: short(3), "arrived incomplete"), (failing, "source broke")])
 async def test_content_that_does_not_arrive_whole_changes_nothing(
     chunks: type[AsyncIterator[bytes]], words: str, single: bool, tmp_path: Path
 ) -> None:

@@ -101,7 +101,7 @@ INNER_CASES = {
     "its shell ran another, and it never began": ([mark(f"C;{INNER};102")], UNKNOWN),
     "the prompt before it": ([mark(f"D;0;{INNER};100"), mark(f"A;{INNER};100"), START], RUNNING),
     "its shell is back at its prompt": ([START, mark(f"A;{INNER};100")], UNKNOWN),
-    "the shell around it is back": ([START, mark(f"D;137;{OWN};100"), mark(f"A;{OWN};100")], UNKNOWN),
+    "the outer shell is active again": ([START, mark(f"D;137;{OWN};100"), mark(f"A;{OWN};100")], UNKNOWN),
     "the pane's shell ended": ([START, mark(f"X;1;{OWN}")], UNKNOWN),
     "marks that are torn": ([START, f"\x1b]133;D;3;{INNER};10"], RUNNING),
     "bytes": ([START, "\x00\n" * 9, "\x1b]133;D;3", END], (Status.COMPLETED, 3)),

@@ -72,7 +72,7 @@ def test_a_name_that_is_no_users_is_refused(user: str) -> None:
 
 
 def test_a_command_that_no_argument_can_hold_is_refused_for_another_user() -> None:
-    with pytest.raises(UnsupportedOperation, match="bytes cannot be run as another user"):
+    with pytest.raises(UnsupportedOperation, match="bytes cannot run as another user"):
         wrap_command(Command("x" * (MAX_INLINE_BYTES + 1), user="nobody"), "7", STORE, "bash", "t")
 
 

@@ -121,11 +121,11 @@ async def test_an_end_that_the_shells_memory_gave_away_is_noticed(shell: str, to
                 await anyio.sleep(0.05)
                 if told == "twice":
                     notices = (await pane.run("true")).notices
-                    assert "told twice" in "\n".join(notices)
+                    assert "reported twice" in "\n".join(notices)
                 (status,) = [job.status for job in await pane.ctx.jobs() if job.job_id == forged.job_id]
         if told == "by a program":
             await pane.ctx.send_keys(literal_text="go", enter=True)
-            assert "another program had the terminal" in "\n".join((await pane.run("true")).notices)
+            assert "another program was using the terminal" in "\n".join((await pane.run("true")).notices)
         await pane.gives("echo next", "next\n")
 
 

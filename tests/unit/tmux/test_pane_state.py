@@ -332,8 +332,8 @@ async def test_the_end_of_the_shell_ends_what_ran_in_it_and_keeps_what_waits_for
     pane.running = 1
     pane.feed(mark(f"X;{code};{OWN}"))
     assert (ran.status, ran.exit_code) == (Status.SHELL_EXITED, code)
-    assert ran.notices == ["the shell ended; a fresh one was started"]
-    assert waits.notices == [f"the pane's shell had ended (exit code {code}); this ran in a fresh one"]
+    assert ran.notices == ["the shell exited; a new shell was started"]
+    assert waits.notices == [f"the pane's shell had exited (exit code {code}); the command ran in a new shell"]
     assert (waits.status, pane.jobs) == (Status.RUNNING, [waits])
     assert (pane.phase, pane.running, pane.last_ended, pane.news) == ("starting", 0, 1, "")
 

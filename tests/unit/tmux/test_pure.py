@@ -306,7 +306,7 @@ def test_the_inspection_is_read(text: str, expected: Foreground) -> None:
     [
         (
             Foreground("sudo", "sudo -i ", 1, reading=True, echo=False),
-            "sudo -i asks for something that is not shown (a password?)",
+            "sudo -i is waiting for hidden input (a password?)",
         ),
         (Foreground("vim", "vim x", 1, raw=True), "vim x is waiting for input"),
         (Foreground("cc", "", 1), "cc is running"),
