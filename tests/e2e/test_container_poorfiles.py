@@ -198,7 +198,7 @@ async def test_what_a_user_may_not_read_the_engine_does_not_read_for_it(
             assert (await ctx.stat("/d/secret")).size == 6
         async with way.connect(one.target.replace("://", "://1234@")) as ctx:
             assert (await ctx.read_file("/d/secret")).text == "secret"
-            assert f"holds {len(LARGE)} bytes; at most {1 << 20} are read" in await failure(ctx.read_file("/d/large"))
+            assert f"has {len(LARGE)} bytes; at most {1 << 20} can be read" in await failure(ctx.read_file("/d/large"))
             assert (await ctx._backend.files.read("/d/large", 2 << 20)).data == LARGE[2 << 20 :]
             assert await ctx.download("/d/large", str(tmp_path / "copy")) == len(LARGE)
 

@@ -147,7 +147,7 @@ async def test_a_shell_that_ends_is_told_and_replaced(open_desk: OpenDesk, shell
     await desk.ctx.run_shell("cd /usr")
     result = await desk.ctx.run_shell(command, timeout=10)
     assert (result.status, result.exit_code) == (Status.SHELL_EXITED, code), result
-    assert any("fresh" in notice for notice in result.notices)
+    assert any("new shell" in notice for notice in result.notices)
     assert result.stdout.removesuffix("exit\n") == ("x\n" if "echo x" in command else "")  # bash and mksh say so
     again = await desk.ctx.run_shell("echo usable", timeout=10)
     assert (again.status, again.stdout) == (Status.COMPLETED, "usable\n"), again
@@ -170,7 +170,7 @@ async def test_a_shell_that_ends_between_commands_is_told_with_the_next(desk: De
     await desk.ctx.send_keys(literal_text="exit 5", enter=True)
     result = await desk.ctx.run_shell("echo next", timeout=10)
     assert (result.status, result.stdout) == (Status.COMPLETED, "next\n"), result
-    assert any("fresh" in notice for notice in result.notices), result
+    assert any("new shell" in notice for notice in result.notices), result
 
 
 async def test_a_start_up_file_that_ends_the_shell_is_an_error_soon(open_desk: OpenDesk) -> None:

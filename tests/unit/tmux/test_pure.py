@@ -265,7 +265,7 @@ def test_a_version_is_read_and_says_what_it_can(
 @pytest.mark.parametrize("text", ["", "sh: tmux: not found", "tmux", "tmux x.y"])
 def test_no_version_is_no_tmux(text: str) -> None:
     assert TmuxVersion.parse(text) is None
-    with pytest.raises(UnsupportedOperation, match="no tmux"):
+    with pytest.raises(UnsupportedOperation, match="not installed"):
         require(text, "t")
 
 
