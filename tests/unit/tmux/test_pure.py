@@ -122,7 +122,7 @@ def test_a_plain_name_is_taken(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "-a", "_a", "a b", "a:b", "a.b", "a\n", "ä", "x" * 49, "$(id)", "=a", "a;"])
 def test_a_name_that_a_shell_or_tmux_reads_otherwise_is_refused(name: str) -> None:
-    with pytest.raises(TerminalError, match="is not a name for a pane"):
+    with pytest.raises(TerminalError, match="is not a valid name for a pane"):
         check_name(name, "pane")
 
 
