@@ -131,11 +131,12 @@ def test_the_warning_is_json_where_json_comes_after_the_option() -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_an_old_setting_of_a_toolkit_table_is_reported_once_in_a_run(home: Path) -> None:
+def test_old_settings_of_every_table_are_reported_once_in_a_run(home: Path) -> None:
     settings = home / ".config/harness/config.toml"
     settings.parent.mkdir(parents=True)
-    settings.write_text('tmux_at = "here"\n')
+    settings.write_text('tmux_at = "here"\n[tools]\nsecrets = ["ticket-[0-9]+"]\n')
     done = CliRunner().invoke(cli, ["config", "show"], obj=Invocation())
-    assert done.stderr.count("deprecated") == 1
+    assert done.stderr.count("deprecated") == 2
+    assert "tools.secrets is deprecated: use tools.redact_patterns" in done.stderr
     assert 'tmux_at = "here" is deprecated: use tmux_host = "local"' in done.stderr
     assert "tmux_at" not in done.stdout
