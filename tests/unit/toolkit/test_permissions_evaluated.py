@@ -179,7 +179,7 @@ async def test_a_rule_that_denies_holds_for_a_command_that_stands_as_a_value(
 ) -> None:
     made = there(here, work, "touch *")
     verdicts = {text: await made.decide("run_shell", text) for text in RUNS_A_VALUE}
-    assert {text: verdict.by for text, verdict in verdicts.items() if not verdict.by.startswith("rule that")} == {}
+    assert {text: verdict.by for text, verdict in verdicts.items() if not verdict.by.startswith("deny rule")} == {}
 
 
 async def test_what_a_shell_makes_of_a_text_at_run_time_asks(here: ExecutionContext, work: Path) -> None:
