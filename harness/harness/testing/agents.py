@@ -1,4 +1,4 @@
-"""A sub-agent without a model, for tests of what starts agents: it makes the calls that it is told to make.
+"""Sub-agents without a model, which make scripted calls, for tests of code that starts sub-agents.
 
 >>> spawner = ScriptedSpawner([ToolCall("read_file", {"path": "notes"})])
 >>> async with toolkit.executor(execution, spawner=spawner) as executor:
@@ -17,15 +17,15 @@ from ..toolkit.values import CallOutcome, ToolCall
 __all__ = ["Script", "ScriptedSpawner"]
 
 Script = Callable[[SpawnRequest, Executor], Awaitable[SpawnResult]]
-"""What a sub-agent does in the place of a model."""
+"""A function that does the work of a sub-agent."""
 
 
 class ScriptedSpawner(Spawner):
-    """Makes calls one after the other; the text of the last result is the agent's last words.
+    """Spawner of scripted sub-agents; the text of the last result is the agent's answer.
 
     Args:
-        script: the calls of each agent, or a function that does everything.
-        types: further types of agents.
+        script: The calls of each agent, or a function that does everything.
+        types: Additional types of agents.
     """
 
     def __init__(self, script: Sequence[ToolCall] | Script = (), types: Sequence[AgentType] = ()) -> None:

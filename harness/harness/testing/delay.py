@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that delays, stalls or cuts a link on command."""
+"""A TCP proxy on loopback that delays, stalls or cuts a connection on command."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStre
 
 
 class DelayProxy:
-    """A link under control. ``delay`` is in seconds and per direction; it may be changed while the link is in use.
+    """A controlled connection; ``delay`` is in seconds per direction and may be changed while it is in use.
 
-    Bytes stay in order, and a delay does not limit the rate: up to 64 MiB per direction are in flight. ``rate`` does,
-    in bytes a second towards the clients; 0 is no limit.
+    Bytes stay in order, and a delay does not limit the rate: up to 64 MiB per direction are in flight. ``rate`` limits
+    it, in bytes per second towards the clients; 0 is no limit.
     """
 
     def __init__(self, host: str, port: int, delay: float) -> None:
@@ -137,7 +137,7 @@ def _reset_on_close(stream: SocketStream) -> None:
 
 @asynccontextmanager
 async def delay_proxy(host: str, port: int, delay: float = 0.0) -> AsyncIterator[DelayProxy]:
-    """A proxy on ``127.0.0.1`` and a free port (``proxy.port``) to a server, with ``delay`` seconds per direction."""
+    """Open a proxy on ``127.0.0.1`` and a free port (``proxy.port``) to a server; ``delay`` is per direction."""
     proxy = DelayProxy(host, port, delay)
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
     proxy.port = listener.extra_attributes[SocketAttribute.local_port]()

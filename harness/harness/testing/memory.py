@@ -1,4 +1,4 @@
-"""A scripted backend in memory, for tests of what is built on harness: no process, no network, no clock.
+"""A scripted backend in memory, for tests of programs that use harness: no process, no network, no clock.
 
 >>> backend = MemoryBackend({"uptime": Reply("up 3 days\\n"), "false": Reply(exit_code=1)})
 >>> ctx = memory_context(backend)  # an ExecutionContext like any other, without a terminal
@@ -251,7 +251,7 @@ HOME = "/home/user"
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """What a scripted command does. ``exit_code`` counts when the status is one that has a code."""
+    """The result of a scripted command; ``exit_code`` is used if the status has an exit code."""
 
     stdout: str | bytes = b""
     stderr: str | bytes = b""
@@ -290,7 +290,7 @@ class MemoryBackend(Backend):
 
 
 def memory_context(backend: MemoryBackend) -> ExecutionContext:
-    """A context on the backend; it needs no closing."""
+    """Return a context on the backend; it need not be closed."""
     return ExecutionContext(backend, None, Config())
 
 

@@ -1,7 +1,7 @@
-"""An SSH server inside this process, on loopback, with throw-away keys and real shells: for tests and demos.
+"""An SSH server inside this process, on loopback, with temporary keys and real shells, for tests and demos.
 
-It serves commands, shells and pseudo-terminals to any client (OpenSSH with ControlMaster included); no sftp, no
-forwarding. It runs as the current user and lets in only who holds the key that it made.
+It serves commands, shells and pseudo-terminals to any client (including OpenSSH with ControlMaster), but no sftp and no
+forwarding. It runs as the current user and accepts only the key that it created.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LISTEN = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedSshServer:
-    """A running server. ``port`` is the one to connect to (the link's, when there is one)."""
+    """A running server; ``port`` is the one to connect to (that of the proxy, if there is one)."""
 
     user: str
     port: int
@@ -41,7 +41,7 @@ class EmbeddedSshServer:
     """Holds ``id_ed25519``, ``known_hosts`` and an empty ``ssh_config``; removed with the server."""
     host: Host
     link: DelayProxy | None = None
-    """The link to the server, when one was asked for."""
+    """The proxy in front of the server, if requested."""
 
     @property
     def target(self) -> str:
@@ -55,11 +55,11 @@ class EmbeddedSshServer:
 
     @property
     def logins(self) -> int:
-        """How many logins have succeeded."""
+        """Number of successful logins."""
         return self.host.logins
 
     def config(self, **overrides: object) -> Config:
-        """Settings that reach this server and touch nothing of the user's: no agent, no known hosts, no config file."""
+        """Return settings for this server that use nothing of the user's: no agent, known hosts or configuration."""
         base = Config(
             identity=self.identity,
             ssh_config=str(self.directory / "ssh_config"),
@@ -74,7 +74,7 @@ class EmbeddedSshServer:
         return replace(base, **overrides)  # type: ignore[arg-type]  # replace() checks the names, tests the values
 
     def disconnect_all(self) -> None:
-        """Drop every connection, as a server that goes down does."""
+        """Drop all connections, as on a server crash."""
         for connection in list(self.host.connections):
             connection.abort()
 
@@ -90,16 +90,19 @@ async def embedded_ssh_server(
     second_factor: str = "",
     max_sessions: int = 10,
 ) -> AsyncIterator[EmbeddedSshServer]:
-    """Start a server; leaving the context ends it and every process that its sessions still run.
+    """Start a server; leaving the context stops it and kills all processes of its sessions.
 
     Args:
-        delay: seconds of delay per direction; a number, also 0, gives the server a ``link`` that can be cut.
-        shell: the login shell; the default is the user's own.
-        home: the directory of sessions; the default is an empty one, removed at the end.
-        env: extra environment for sessions.
-        password: accept this password beside the key.
-        second_factor: ask for the password and this code by keyboard-interactive.
-        max_sessions: sessions per connection, as sshd's ``MaxSessions``.
+        delay: Delay in seconds per direction; a number, even 0, gives the server a ``link`` that can be cut.
+        shell: The login shell; the default is the user's own.
+        home: The directory of sessions; the default is an empty one, removed on exit.
+        env: Extra environment of sessions.
+        password: Accept this password in addition to the key.
+        second_factor: Ask for the password and this code by keyboard-interactive.
+        max_sessions: Maximum number of sessions per connection, as sshd's ``MaxSessions``.
+
+    Yields:
+        The running server.
 
     Raises:
         UnsupportedOperation: asyncssh is not installed.
@@ -129,7 +132,7 @@ async def embedded_ssh_server(
 
 
 def _new_home(directory: str) -> str:
-    """Make an empty home: what runs in a test must neither read nor change the user's own files."""
+    """Create an empty home, as programs in tests must neither read nor change the user's files."""
     home = os.path.join(directory, "home")
     os.mkdir(home, 0o700)
     return home

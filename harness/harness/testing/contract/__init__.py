@@ -1,4 +1,4 @@
-"""The contract of a backend, as programs: what every target must do, whatever is below it.
+"""The contract of backends: checks that every target must pass.
 
 Each :class:`Check` is an async function that takes an open :class:`~harness.ExecutionContext` and raises when the
 requirement does not hold. To test a backend of your own with pytest::

@@ -1,4 +1,4 @@
-"""What a check is, how checks are collected, and how one is run."""
+"""Checks of the contract: their type, registry and execution."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Run = Callable[[ExecutionContext], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One requirement of the contract and the program that proves it.
+    """One requirement of the contract and the function that verifies it.
 
-    ``needs`` says for which contexts it holds: any, only those without a terminal, or only those with one.
+    ``needs`` tells for which contexts it applies: any, only those without a terminal, or only those with one.
     """
 
     name: str
@@ -76,7 +76,7 @@ async def scratch(ctx: ExecutionContext) -> AsyncIterator[str]:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str, timeout: float = 20.0) -> None:
-    """Wait for something that can only be seen by looking: the state of a process or of a screen on the target."""
+    """Poll a condition on the target that cannot be signalled, such as the state of a process or a screen."""
     with anyio.move_on_after(timeout):
         while not await condition():  # noqa: ASYNC110  # the target cannot signal it
             await anyio.sleep(0.05)
