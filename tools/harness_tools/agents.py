@@ -57,7 +57,7 @@ WEB = ("fetch_url", "web_search")
 USUAL = frozenset((*READ, *LOOK, *ALONE, *WEB))
 """Tool names that a type may list although they are not offered: an opt-in pack, or a program missing on the target."""
 
-NOT_YOURS = "You work for another agent: nobody reads what you write but your last message, so say all of it there."
+NOT_YOURS = "You work for another agent: only your last message is returned, so put the complete answer there."
 GENERAL = "general"
 TYPES = (
     AgentType(
@@ -67,15 +67,15 @@ TYPES = (
     ),
     AgentType(
         "explore",
-        "looks around and changes nothing; for finding out where things are and how they work",
+        "investigates and changes nothing; for finding out where things are and how they work",
         (*READ, *LOOK, *ALONE, *WEB),
-        f"{NOT_YOURS} Find out what you are asked, and change nothing: run only commands that look. "
+        f"{NOT_YOURS} Find out what you are asked, and change nothing: run only read-only commands. "
         "Report paths, names and facts.",
         USUAL,
     ),
     AgentType(
         "plan",
-        "reads, and writes a plan of steps; for deciding before doing",
+        "reads, and returns a plan of steps; for deciding before acting",
         (*READ, *ALONE, *WEB),
         f"{NOT_YOURS} Change nothing. Report a plan: the steps in order, what each touches, and how it is checked.",
         USUAL,
@@ -84,7 +84,7 @@ TYPES = (
         "reviewer",
         "reads what was done, and reports faults",
         (*READ, *ALONE),
-        f"{NOT_YOURS} Change nothing. Report faults alone, the worst first, each with its place and its harm.",
+        f"{NOT_YOURS} Change nothing. Report only faults, the worst first, each with its location and its effect.",
         USUAL,
     ),
 )
@@ -163,8 +163,8 @@ TERMS = 20
 
 
 class _SearchArguments(Arguments):
-    query: Line = Field(max_length=1_000, description="words; each is looked for in names and descriptions")
-    limit: int = Field(8, ge=1, le=50, description="tools at most")
+    query: Line = Field(max_length=1_000, description="words to find in names and descriptions")
+    limit: int = Field(8, ge=1, le=50, description="maximum number of tools")
 
     @field_validator("query")
     @classmethod
@@ -265,23 +265,23 @@ MAX_TIMEOUT = 1_800
 DEFAULT = 300
 PROMPT = 100_000
 DESCRIPTION = """\
-Give a part of the work to another agent and wait for its last message. It begins without your conversation, so the \
-prompt has to say everything. Each of its calls is judged as yours are. It works in a pane of its own; what it leaves \
-running is ended with it. Types:
+Give a part of the work to a sub-agent and wait for its last message. It does not see your conversation, so the prompt \
+must contain everything. Its calls follow the same rules as yours. It works in a separate pane; what it leaves running \
+is ended with it. Types:
 {types}"""
 
 
 class _TaskArguments(Arguments):
-    prompt: Line = Field(max_length=PROMPT, description="what it is to do, and what it is to report")
-    description: str = Field("", max_length=200, description="the same in a few words, for people")
+    prompt: Line = Field(max_length=PROMPT, description="what to do, and what to report")
+    description: str = Field("", max_length=200, description="the same in a few words, for the user")
     subagent_type: Annotated[str, Field(max_length=64)] = Field(
         GENERAL, description="its type", validation_alias=AliasChoices("subagent_type", "type", "agent_type")
     )
-    model: str | None = Field(None, max_length=200, description="the model that it uses, instead of yours")
+    model: str | None = Field(None, max_length=200, description="its model, instead of yours")
     system: str | None = Field(None, max_length=PROMPT, description="further instructions, before the prompt")
     tools: tuple[Line, ...] | None = Field(None, max_length=200, description="only these tools, of those that you have")
-    resume: Line | None = Field(None, max_length=500, description="session_id of an agent that is to go on")
-    timeout: int = Field(DEFAULT, ge=1, description=f"seconds; {MAX_TIMEOUT} is the most that counts")
+    resume: Line | None = Field(None, max_length=500, description="session_id of an agent to resume")
+    timeout: int = Field(DEFAULT, ge=1, description=f"seconds, at most {MAX_TIMEOUT}")
     backend: Line | None = Field(
         None, max_length=2_000, description="URL of the target that it works on, instead of yours"
     )

@@ -94,15 +94,15 @@ class _Output(Arguments):
         validation_alias=AliasChoices("bash_id", "shell_id", "job_id"),
     )
     filter: Annotated[SomeContent, Field(max_length=1000)] | None = Field(
-        None, description="a regular expression: only lines that it matches are shown"
+        None, description="regular expression: show only matching lines"
     )
     wait: Duration = Field(
-        0, description="wait this long at most for something new, or for the end: seconds, or a text such as 30s"
+        0, description="maximum time to wait for new output or the end: seconds, or a text such as 30s"
     )
     since: Annotated[str, BeforeValidator(_text), AfterValidator(_position)] | None = Field(
-        None, description="read again from this position of an earlier answer on; 0 is the beginning"
+        None, description="read again from this position of an earlier result; 0 is the start"
     )
-    tail: int | None = Field(None, ge=1, le=10_000, description="only so many of the last lines")
+    tail: int | None = Field(None, ge=1, le=10_000, description="only this many last lines")
 
 
 class BashOutput(Tool[_Output]):
@@ -110,8 +110,8 @@ class BashOutput(Tool[_Output]):
 
     def __init__(self) -> None:
         text = (
-            "Read the output of a job: what is new since you last read it, of both streams, and its exit code when it "
-            "has ended. Every part comes once; since reads it again."
+            "Read the new output of a job since your last read, of both streams, and its exit code if it has exited. "
+            "Every part is returned once; since reads it again."
         )
         traits = Traits(
             category=Category.SHELL,
@@ -197,8 +197,8 @@ class _Kill(MutatingArguments):
         description="the job, by the id that run_shell gave",
         validation_alias=AliasChoices("shell_id", "bash_id", "job_id"),
     )
-    signal: Signal = Field("TERM", description="what to send first; whatever is left after grace is killed")
-    grace: Duration = Field(2, description="seconds for it to end by itself, 60 at most")
+    signal: Signal = Field("TERM", description="first signal; what still runs after grace is killed")
+    grace: Duration = Field(2, description="seconds to exit after the signal, at most 60")
 
 
 class KillShell(Tool[_Kill]):
@@ -206,8 +206,8 @@ class KillShell(Tool[_Kill]):
 
     def __init__(self) -> None:
         text = (
-            "End a job and everything that it started: a signal to its process group, and KILL for what is left. "
-            "Its output and its exit code stay, for bash_output."
+            "End a job and everything that it started: a signal to its process group, then KILL. Its output and exit "
+            "code stay available for bash_output."
         )
         traits = Traits(category=Category.SHELL, mutating=True, aliases=("kill_job",), packs=("background",))
         super().__init__("kill_shell", text, _Kill, traits)
@@ -241,8 +241,8 @@ def _killed(job: Job, *, already: bool) -> ToolResult:
 
 
 class _List(Arguments):
-    include_finished: bool = Field(True, description="also those that have ended")
-    include_helpers: bool = Field(False, description="also what tools ran for their own work, such as a search")
+    include_finished: bool = Field(True, description="include finished jobs")
+    include_helpers: bool = Field(False, description="include helper commands of tools, such as searches")
 
 
 class ListShells(Tool[_List]):
@@ -250,8 +250,8 @@ class ListShells(Tool[_List]):
 
     def __init__(self) -> None:
         text = (
-            "List the jobs of the target, also those that others started there: id, how each stands, for how long, "
-            "where, and its command. The newest come last."
+            "List the jobs on the target, also those of other clients: id, state, duration, pane and command. "
+            "The newest are last."
         )
         traits = Traits(
             category=Category.SHELL, parallelizable=True, aliases=("list_jobs",), packs=("background",), limit=LISTED

@@ -42,14 +42,14 @@ def time_text(seconds: float, form: Format) -> str:
 
 
 class _Arguments(Arguments):
-    format: Format = Field("epoch", description="how to write it; all are in UTC")
+    format: Format = Field("epoch", description="output format, in UTC")
 
 
 class Time(Tool[_Arguments]):
     """``time``."""
 
     def __init__(self) -> None:
-        text = "Tell the time now, by the clock of the machine that harness runs on; not the target's."
+        text = "Return the current time of harness's machine, not of the target."
         super().__init__("time", text, _Arguments, Traits(parallelizable=True, packs=("core",)))
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:

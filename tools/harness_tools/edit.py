@@ -41,26 +41,26 @@ NAMED = 20
 CONVERTER = Advice(": see utf8", tools=("utf8",))
 
 DESCRIPTION = """\
-Replace a text of a file by another. old_string must be in the file exactly once, with white space and indentation as \
-they are there; give more of the lines around it, or replace_all. Line endings, encoding and permissions of the file \
-stay as they are. Read the file first. Returns the difference."""
+Replace a text in a file. old_string must match exactly once, including white space and indentation; include more \
+surrounding lines, or set replace_all. Line endings, encoding and permissions are kept. Read the file first. Returns \
+the diff."""
 
 
 class _Edit(MutatingArguments):
     path: Line = Field(description="the file; ~ is the user's home", validation_alias=PATH)
     old_string: SomeContent = Field(
-        description="the text to replace; a line end matches those of the file, whatever they are",
+        description="the text to replace; its line ends match any line ends of the file",
         validation_alias=AliasChoices("old_string", "oldString", "old_text"),
     )
     new_string: Content = Field(
-        description="what to write in its place; empty removes it",
+        description="the new text; empty deletes the old one",
         validation_alias=AliasChoices("new_string", "newString", "new_text"),
     )
     replace_all: bool = Field(
-        False, description="replace each place", validation_alias=AliasChoices("replace_all", "replaceAll")
+        False, description="replace every match", validation_alias=AliasChoices("replace_all", "replaceAll")
     )
     expected_count: int | None = Field(
-        None, ge=1, description="replace so many places: with more or fewer nothing is changed"
+        None, ge=1, description="replace exactly this many matches, otherwise nothing is changed"
     )
     force: bool = Field(False, description=FORCE)
 

@@ -87,7 +87,7 @@ MIN_SHOWN = 1_000
 """Minimum bytes of a file that are shown, however long they are in the format of a profile."""
 LINES = 2_000
 CUTS_NAMED = 5
-FORCE = "write it also when it is read-only; its permissions stay"
+FORCE = "write even if it is read-only; its permissions are kept"
 PATH = AliasChoices("path", "file_path", "file")
 _BYTES, _LINES = frozenset({"byte_offset", "byte_limit"}), frozenset({"offset", "limit"})
 
@@ -105,11 +105,11 @@ def whole_characters(data: bytes) -> bytes:
 class _Read(Arguments):
     path: Line = Field(description="the file; ~ is the user's home", validation_alias=PATH)
     offset: int = Field(1, ge=1, lt=2**31, description="the first line, counted from 1")
-    limit: int = Field(LINES, ge=1, lt=2**31, description="how many lines at most")
+    limit: int = Field(LINES, ge=1, lt=2**31, description="maximum number of lines")
     byte_offset: int = Field(0, ge=0, lt=2**63, description="read by bytes instead: where to start")
-    byte_limit: int = Field(SHOWN, ge=1, le=MAX_SHOWN_CHARS, description="read by bytes instead: how many at most")
-    line_numbers: bool = Field(False, description="begin each line with its number and a tab")
-    encoding: Encoding = Field("utf-8", description="how characters are written in the file")
+    byte_limit: int = Field(SHOWN, ge=1, le=MAX_SHOWN_CHARS, description="read by bytes instead: maximum number")
+    line_numbers: bool = Field(False, description="start each line with its number and a tab")
+    encoding: Encoding = Field("utf-8", description="character encoding of the file")
 
     @model_validator(mode="after")
     def _one_way(self) -> _Read:
@@ -133,7 +133,7 @@ class _Read(Arguments):
 
 READ = """\
 Read a text file of the target: up to 2000 lines from line `offset` on, or with byte_offset a part by bytes. \
-A long file is read in parts, and the answer says how to go on. A file must be read before it is changed."""
+A long file is read in parts, and the result says how to continue. A file must be read before it is changed."""
 
 
 class ReadFile(Tool[_Read]):
@@ -292,15 +292,15 @@ def _first_lines(data: bytes, limit: int) -> bytes:
 
 class _Write(MutatingArguments):
     path: Line = Field(description="the file; ~ is the user's home", validation_alias=PATH)
-    content: Content = Field(description="what it is to hold", validation_alias=AliasChoices("content", "text"))
+    content: Content = Field(description="the new content", validation_alias=AliasChoices("content", "text"))
     mode: Literal["overwrite", "create", "append"] = Field(
-        "overwrite", description="overwrite: all of it, read it first when it exists; create: only if there is none"
+        "overwrite", description="overwrite: all of it, read it first if it exists; create: only if it does not exist"
     )
     permissions: Permissions | None = Field(
-        None, description="its permission bits in octal, such as '0644'; without them an old file keeps its own"
+        None, description="permission bits in octal, such as '0644'; by default an existing file keeps its own"
     )
     permissions_if_new: Permissions | None = Field(
-        None, description="the same for a new file alone: one that exists keeps its own"
+        None, description="the same, but only for a new file; an existing one keeps its own"
     )
     force: bool = Field(False, description=FORCE)
 
@@ -317,7 +317,7 @@ class WriteFile(Tool[_Write]):
     def __init__(self) -> None:
         traits = Traits(category=Category.FILE_WRITE, mutating=True, aliases=("write",), packs=("core",))
         text = (
-            "Write a file of the target, atomically, with the directories above it. One that exists must be read first."
+            "Write a file on the target atomically, creating missing directories. An existing file must be read first."
         )
         super().__init__("write_file", text, _Write, traits)
 

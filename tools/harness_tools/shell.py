@@ -22,8 +22,8 @@ __all__ = ["MAX_TIMEOUT", "RunShell", "WaitPolicy", "wait_policy"]
 
 DESCRIPTION = """\
 Run a shell command on the target and return its exit code, standard output and standard error. \
-With a terminal it runs in the pane's own shell, where cd, variables and functions last; without one in a fresh sh. \
-A command that is not waited for to its end goes on as a job."""
+With a terminal it runs in the pane's own shell, which keeps cd, variables and functions; without one in a fresh sh. \
+A command that is still running after the wait continues as a job."""
 MAX_TIMEOUT = 600.0
 MAX_STDIN_CHARS = 64 << 10
 """Maximum characters of standard input: the operator is shown all of it for approval."""
@@ -42,31 +42,31 @@ Value = Annotated[str, BeforeValidator(_value)]
 
 class _Arguments(MutatingArguments):
     command: Line = Field(
-        description="shell text; many lines are one command", validation_alias=AliasChoices("command", "cmd")
+        description="shell text; several lines are one command", validation_alias=AliasChoices("command", "cmd")
     )
     wait: bool | float | str = Field(
         True,
-        description="true: until it ends, two minutes at most; a number of seconds or a text such as 30s, 10m, 1h: "
-        "that long at most; false: start it and return at once",
+        description="true: until it exits, at most two minutes; a number of seconds or a text such as 30s, 10m, 1h: "
+        "at most that long; false: start it and return at once",
     )
-    timeout: Duration | None = Field(None, description="how long to wait at most when wait is true: seconds, up to 600")
+    timeout: Duration | None = Field(None, description="maximum seconds to wait if wait is true, up to 600")
     on_timeout: Literal["keep", "kill"] | None = Field(
         None,
-        description="keep leaves it running as a job when the time is over, kill ends it. "
+        description="after the timeout, keep leaves it running as a job, and kill ends it. "
         "The default is keep with a terminal, and kill without one",
     )
     cwd: Line | None = Field(
         None,
-        description="directory for this command alone",
+        description="directory for this command only",
         validation_alias=AliasChoices("cwd", "working_dir"),
     )
-    env: dict[str, Value] = Field({}, description="more environment, for this command alone")
+    env: dict[str, Value] = Field({}, description="additional environment variables, for this command only")
     stdin: Content | None = Field(None, max_length=MAX_STDIN_CHARS, description="its standard input")
-    description: str | None = Field(None, max_length=1000, description="what it does, in a few words for people")
+    description: str | None = Field(None, max_length=1000, description="what it does, in a few words for the user")
     run_in_background: bool = Field(False, description="the same as wait false")
     tty: bool | None = Field(
         None,
-        description="false: in a fresh sh, also with a terminal, with standard output and standard error apart and "
+        description="false: run in a fresh sh, even with a terminal, with separate standard output and standard error, "
         "byte for byte",
     )
     pane: Line | None = Field(None, description="a pane's name or id, instead of the default one")

@@ -66,7 +66,7 @@ class ListPanes(Tool[_ListPanes]):
     """``tmux_list_panes``."""
 
     def __init__(self) -> None:
-        text = "List the panes of the session in use: name, size, what runs in each, and what holds it."
+        text = "List the panes of the current session: name, size, foreground program, and what keeps it busy."
         super().__init__("tmux_list_panes", text, _ListPanes, _traits("list_panes", mutating=False))
 
     async def run(self, args: _ListPanes, ctx: ToolContext) -> ToolResult:
@@ -106,7 +106,7 @@ class ListSessions(Tool[_ListSessions]):
     """``tmux_list_sessions``."""
 
     def __init__(self) -> None:
-        text = "List the tmux sessions that harness keeps on the target, their panes, and how many people are attached."
+        text = "List harness's tmux sessions on the target, their panes, and the number of attached clients."
         super().__init__("tmux_list_sessions", text, _ListSessions, _traits("list_sessions", mutating=False))
 
     async def run(self, args: _ListSessions, ctx: ToolContext) -> ToolResult:
@@ -132,7 +132,9 @@ class _Session(MutatingArguments):
 
 class _Pane(MutatingArguments):
     pane: Line = Field(description="its name", validation_alias=PANE, max_length=64)
-    session: Line | None = Field(None, description="the session in use; panes of others are not touched", max_length=64)
+    session: Line | None = Field(
+        None, description="the current session; panes of others cannot be changed", max_length=64
+    )
 
 
 class _NewPane(_Pane):
@@ -145,7 +147,7 @@ class CreateSession(Tool[_Session]):
     """``tmux_create_session``."""
 
     def __init__(self) -> None:
-        text = "Make a tmux session on the target, which people can attach to, within the operator's limit."
+        text = "Create a tmux session on the target, which users can attach to, within the operator's limit."
         super().__init__("tmux_create_session", text, _Session, _traits("create_session", mutating=True))
 
     async def run(self, args: _Session, ctx: ToolContext) -> ToolResult:
@@ -157,7 +159,7 @@ class KillSession(Tool[_Session]):
     """``tmux_kill_session``."""
 
     def __init__(self) -> None:
-        text = "End a tmux session that harness made, with everything that runs in it. The one in use is protected."
+        text = "End a tmux session that harness created, with everything that runs in it. The current one is protected."
         super().__init__("tmux_kill_session", text, _Session, _traits("kill_session", mutating=True))
 
     async def run(self, args: _Session, ctx: ToolContext) -> ToolResult:
@@ -170,7 +172,7 @@ class CreatePane(Tool[_NewPane]):
 
     def __init__(self) -> None:
         text = (
-            "Make a pane with a fresh shell in the session in use, within the operator's limit. run_shell, "
+            "Create a pane with a fresh shell in the current session, within the operator's limit. run_shell, "
             "capture_pane and send_keys take its name as pane."
         )
         super().__init__("tmux_create_pane", text, _NewPane, _traits("create_pane", mutating=True))
@@ -199,7 +201,7 @@ class KillPane(Tool[_Pane]):
     """``tmux_kill_pane``."""
 
     def __init__(self) -> None:
-        text = "End a pane that harness made, with what runs in it. The default one is protected."
+        text = "End a pane that harness created, with what runs in it. The default one is protected."
         super().__init__("tmux_kill_pane", text, _Pane, _traits("kill_pane", mutating=True))
 
     async def run(self, args: _Pane, ctx: ToolContext) -> ToolResult:
@@ -271,8 +273,8 @@ class _Delayed(Arguments):
     pane: Line | None = Field(
         None, description="a pane's name or tmux's id, instead of the default one", validation_alias=TARGET
     )
-    bash_id: JobId | None = Field(None, description="the job whose pane is meant", validation_alias=JOB)
-    delay: Duration | None = Field(None, description="wait this long first: seconds, or a text such as 2s; 10m at most")
+    bash_id: JobId | None = Field(None, description="use the pane of this job", validation_alias=JOB)
+    delay: Duration | None = Field(None, description="wait first: seconds, or a text such as 2s; at most 10m")
     delay_ms: int | None = Field(None, ge=0, description="the same in milliseconds")
 
     @model_validator(mode="after")
@@ -296,11 +298,11 @@ class _Capture(_Delayed):
         None, description="first line: 0 is the top of the screen, -5 is five lines above it, - is the oldest"
     )
     end: int | Literal["-"] | None = Field(None, description="last line; - is the bottom of the screen")
-    join_wrapped_lines: bool = Field(True, description="a line that was too long for the screen is one again")
+    join_wrapped_lines: bool = Field(True, description="join lines that the screen wrapped")
     preserve_trailing_spaces: bool = False
-    include_escape_sequences: bool = Field(False, description="keep colours")
-    escape_non_printable: bool = Field(False, description=r"show what cannot be printed as \ooo")
-    include_alternate_screen: bool = Field(False, description="what a full-screen program hides")
+    include_escape_sequences: bool = Field(False, description="keep colors")
+    escape_non_printable: bool = Field(False, description=r"show non-printable characters as \ooo")
+    include_alternate_screen: bool = Field(False, description="capture the alternate screen")
 
     @field_validator("start", "end", mode="before")
     @classmethod
@@ -313,7 +315,7 @@ class CapturePane(Tool[_Capture]):
     """``capture_pane``."""
 
     def __init__(self) -> None:
-        text = "Show what is on the screen of a tmux pane now, or after a delay: for programs that are still running."
+        text = "Show the screen of a tmux pane, now or after a delay: for programs that are still running."
         traits = Traits(
             category=Category.SHELL,
             parallelizable=True,
@@ -380,7 +382,7 @@ def no_pane(job: Job) -> ToolResult:
 
 
 class _Send(_Delayed, MutatingArguments):
-    literal_text: Line | None = Field(None, description="typed first, letter by letter")
+    literal_text: Line | None = Field(None, description="typed first, literally")
     keys: tuple[Line, ...] = Field((), description="then these, by tmux's names: C-c, Up, F1, Escape")
     enter: bool = Field(False, description="then Enter")
 
@@ -396,7 +398,7 @@ class SendKeys(Tool[_Send]):
 
     def __init__(self) -> None:
         text = (
-            "Type into a tmux pane: to answer a program that asks, or to interrupt it. To run a command use run_shell, "
+            "Type into a tmux pane, to answer a prompt or to interrupt a program. To run a command use run_shell, "
             "which returns its output and exit code."
         )
         traits = Traits(

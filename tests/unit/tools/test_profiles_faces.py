@@ -330,7 +330,7 @@ def test_mistakes_of_ours_name_the_arguments_of_the_profile() -> None:
     with pytest.raises(ToolError, match="oldString and newString are the same"):
         edit.translated(args)
     failed = ToolResult.failure("ambiguous", "/d/old_string.c contains old_string 2 times: set replace_all. Unchanged")
-    assert edit.shown(args, failed).text == "/d/old_string.c holds oldString 2 times: set replaceAll. Unchanged"
+    assert edit.shown(args, failed).text == "/d/old_string.c contains oldString 2 times: set replaceAll. Unchanged"
 
 
 def test_a_difference_that_was_not_read_to_its_end_is_no_whole_one() -> None:

@@ -231,9 +231,9 @@ NAMES = 64 << 10
 """Maximum bytes of their names in one command."""
 
 DESCRIPTION = """\
-Show what has changed in a git repository: only the changed lines by default, grouped by file, with renames, modes, \
-binary files and submodules named as such. Without ref: what is not staged. It only reads: no program that the \
-repository's configuration names is run (filters, drivers, hooks), and nothing is fetched."""
+Show the changes in a git repository: only the changed lines by default, grouped by file, with renames, modes, \
+binary files and submodules. Without ref: unstaged changes. It only reads: no program of the repository's \
+configuration is run (filters, drivers, hooks), and nothing is fetched."""
 
 
 class _Arguments(Arguments):
@@ -247,18 +247,18 @@ class _Arguments(Arguments):
     )
     staged: bool = Field(
         False,
-        description="what is staged, compared with ref or HEAD",
+        description="staged changes, compared with ref or HEAD",
         validation_alias=AliasChoices("staged", "cached"),
     )
-    stat_only: bool = Field(False, description="only the files and how many lines, not the lines")
+    stat_only: bool = Field(False, description="only files and line counts")
     context_lines: int = Field(0, ge=0, le=1_000, description="unchanged lines to show around each change")
     file_filter: tuple[Line, ...] = Field(
         (),
         max_length=500,
-        description="only these files or directories, as they are named from path",
+        description="only these files or directories, relative to path",
         validation_alias=AliasChoices("file_filter", "files"),
     )
-    include_untracked: bool = Field(False, description="also new files that git does not track and does not ignore")
+    include_untracked: bool = Field(False, description="include untracked files that are not ignored")
 
     @field_validator("ref")
     @classmethod

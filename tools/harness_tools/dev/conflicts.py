@@ -201,8 +201,8 @@ WIDTH = 500
 """Maximum characters of one line that are shown."""
 
 DESCRIPTION = """\
-Find the merge conflicts in files: where each one is, both sides, the common base where the markers show it (diff3, \
-zdiff3), and the lines around it. Markers that belong to no whole block are reported. Nothing is changed."""
+Find the merge conflicts in files: location, both sides, the common base if the markers show it (diff3, zdiff3), and \
+context lines. Markers without a complete conflict are reported. Nothing is changed."""
 
 
 class _Arguments(Arguments):

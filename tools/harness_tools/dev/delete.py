@@ -300,7 +300,7 @@ REASONS = {
 
 class _Arguments(MutatingArguments):
     path: Line = Field(
-        description="the file or directory; a link goes itself, never what it leads to",
+        description="the file or directory; of a link, the link itself",
         validation_alias=AliasChoices("path", "file", "file_path"),
     )
 
@@ -311,8 +311,8 @@ class Delete(Tool[_Arguments]):
     def __init__(self) -> None:
         traits = Traits(category=Category.FILE_WRITE, mutating=True, packs=("dev",))
         text = (
-            "Move a file or a directory to the trash of the target, from which the answer says how to bring it back. "
-            "Directories of the system and the home directory are refused."
+            "Move a file or a directory to the target's trash; the result says how to restore it. "
+            "System directories and the home directory are refused."
         )
         super().__init__("delete", text, _Arguments, traits)
 

@@ -434,8 +434,8 @@ EXCLUDING = ".aiexclude"
 """Files that list what agents must not read."""
 MANIFESTS = {".go": "go.mod", ".rs": "Cargo.toml"}
 DESCRIPTION = """\
-Map the imports of the source files in a directory: for each file what it imports, with lines, as stdlib, external, \
-local, relative or system, and the files of the tree that this leads to; and for each package the files that use it. \
+Map the imports of the source files in a directory: for each file its imports, with lines, as stdlib, external, local, \
+relative or system, and the files that they resolve to; and for each package the files that use it. \
 Hidden directories, node_modules, vendor and the like are skipped and named. Languages: Python, Go, TypeScript, \
 JavaScript, Rust, Java, Kotlin, Scala, C, C++, C#, Ruby, shell, PHP, Swift, Lua, Zig."""
 
@@ -445,9 +445,9 @@ class _Arguments(Arguments):
         description="the directory; ~ is the user's home", validation_alias=AliasChoices("dir", "path", "directory")
     )
     ext: str | None = Field(
-        None, description="only files that end so, such as .go", validation_alias=AliasChoices("ext", "extension")
+        None, description="only files with this ending, such as .go", validation_alias=AliasChoices("ext", "extension")
     )
-    recursive: bool = Field(False, description="the directories below it too")
+    recursive: bool = Field(False, description="include subdirectories")
 
     @field_validator("ext")
     @classmethod

@@ -75,10 +75,8 @@ def respaced(data: bytes, spaces: int, *, tabs: bool) -> TabConversion:
 
 class _NoTabArguments(MutatingArguments):
     file: Line = Field(description="the file", validation_alias=FILE)
-    spaces: int = Field(4, ge=1, le=16, description="how many spaces one tab stands for")
-    tabs: bool = Field(
-        False, description="the other way: spaces at the beginning of lines become tabs, as in makefiles"
-    )
+    spaces: int = Field(4, ge=1, le=16, description="spaces per tab")
+    tabs: bool = Field(False, description="the reverse: replace leading spaces with tabs, as in makefiles")
 
 
 class NoTab(Tool[_NoTabArguments]):
@@ -87,8 +85,8 @@ class NoTab(Tool[_NoTabArguments]):
     def __init__(self) -> None:
         traits = Traits(category=Category.FILE_WRITE, mutating=True, packs=("dev",))
         text = (
-            "Write spaces for each tab of a file, or with tabs=true tabs for the spaces that lines begin with. Nothing "
-            "else of it changes. Read the file first."
+            "Replace the tabs of a file with spaces, or with tabs=true leading spaces with tabs. Nothing else changes. "
+            "Read the file first."
         )
         super().__init__("notab", text, _NoTabArguments, traits)
 
@@ -172,10 +170,12 @@ def _joined(first: bytes, second: bytes, ending: bytes) -> tuple[bytes, bytes, b
 
 
 class _SpliceArguments(MutatingArguments):
-    source: Line = Field(description="the file whose content is taken; it stays as it is")
-    target: Line = Field(description="the file that it goes into")
-    mode: Mode = Field(description="where: at its end, at its beginning, in its place, or behind a line")
-    line: int | None = Field(None, ge=1, description="for insert: the line behind which it goes, counted from 1")
+    source: Line = Field(description="the file to insert; it is not changed")
+    target: Line = Field(description="the file to insert into")
+    mode: Mode = Field(
+        description="append: at the end; prepend: at the start; replace: the whole file; insert: after a line"
+    )
+    line: int | None = Field(None, ge=1, description="for insert: the line to insert after, counted from 1")
 
     @model_validator(mode="after")
     def _line_with_insert(self) -> _SpliceArguments:
@@ -190,8 +190,8 @@ class Splice(Tool[_SpliceArguments]):
     def __init__(self) -> None:
         traits = Traits(category=Category.FILE_WRITE, mutating=True, packs=("dev",))
         text = (
-            "Put the content of one file into another: at its end or beginning, behind a line, or in its place. Read "
-            "the target first. Nothing else of it changes."
+            "Insert the content of one file into another: at its end or start, after a line, or as its whole content. "
+            "Read the target first. Nothing else changes."
         )
         super().__init__("splice", text, _SpliceArguments, traits)
 
@@ -277,7 +277,7 @@ def _tabs(line: bytes) -> int:
 
 class _TabCountArguments(Arguments):
     file: Line = Field(description="the file", validation_alias=FILE)
-    start_line: int = Field(0, ge=0, description="the first line, counted from 1; 0 is the beginning")
+    start_line: int = Field(0, ge=0, description="the first line, counted from 1; 0 is the start")
     end_line: int = Field(0, ge=0, description="the last line; 0 is the end of the file")
 
 
@@ -286,9 +286,7 @@ class TabCount(Tool[_TabCountArguments]):
 
     def __init__(self) -> None:
         traits = Traits(category=Category.FILE_READ, parallelizable=True, cacheable=True, packs=("dev",))
-        text = (
-            "Count the tabs at the beginning of each line of a file: to see its indentation when an edit does not match"
-        )
+        text = "Count the leading tabs of each line of a file, to see its indentation if an edit does not match"
         super().__init__("tabcount", text, _TabCountArguments, traits)
 
     def subjects(self, args: _TabCountArguments) -> tuple[Subject, ...]:
@@ -364,11 +362,11 @@ def part_name(path: str, number: int, count: int) -> str:
 
 
 class _SplitArguments(MutatingArguments):
-    file: Line = Field(description="the file; it stays as it is", validation_alias=FILE)
+    file: Line = Field(description="the file; it is not changed", validation_alias=FILE)
     lines: list[Annotated[int, Field(ge=1)]] = Field(
-        min_length=1, max_length=MAX_PARTS, description="the numbers of the lines that are the last of a part"
+        min_length=1, max_length=MAX_PARTS, description="the last line number of each part"
     )
-    overwrite: bool = Field(False, description="write over parts that exist, which must have been read then")
+    overwrite: bool = Field(False, description="overwrite existing parts, which must have been read")
 
 
 class Split(Tool[_SplitArguments]):
@@ -377,8 +375,8 @@ class Split(Tool[_SplitArguments]):
     def __init__(self) -> None:
         traits = Traits(category=Category.FILE_WRITE, mutating=True, packs=("dev",))
         text = (
-            "Split a file at line numbers into files beside it, name_001.ext and so on. Parts that exist already are "
-            "refused before anything is written, unless overwrite is set."
+            "Split a file at line numbers into files next to it, name_001.ext and so on. Existing parts are refused "
+            "before anything is written, unless overwrite is set."
         )
         super().__init__("split", text, _SplitArguments, traits)
 

@@ -142,14 +142,13 @@ BACKUP = ".bak"
 
 class _Arguments(MutatingArguments):
     file: Line = Field(description="the file", validation_alias=FILE)
-    backup: bool = Field(True, description="keep the old content beside it as FILE.bak, which must not exist yet")
+    backup: bool = Field(True, description="keep the old content as FILE.bak, which must not exist yet")
     from_encoding: EncodingOrMixed | None = Field(
         None,
-        description="what it is written in, when that cannot be told from its bytes, such as latin-1; mixed is UTF-8 "
-        "with pieces of UTF-16",
+        description="its encoding, if it cannot be detected, such as latin-1; mixed is UTF-8 with parts in UTF-16",
     )
     force: bool = Field(
-        False, description="take it for from_encoding also when its bytes are UTF-8 already, which encodes UTF-8 twice"
+        False, description="convert from from_encoding even if the file is already UTF-8, which encodes it twice"
     )
 
 
@@ -159,9 +158,9 @@ class Utf8(Tool[_Arguments]):
     def __init__(self) -> None:
         traits = Traits(category=Category.FILE_WRITE, mutating=True, packs=("dev",))
         text = (
-            "Convert a file to UTF-8 where it is: from UTF-16 with or without its mark, from letters with NUL bytes "
-            "between them, or from both mixed. What cannot be told for certain is refused unless from_encoding is "
-            "given. Read the file first."
+            "Convert a file to UTF-8 in place: from UTF-16 with or without a byte order mark, from letters with NUL "
+            "bytes between them, or from a mix. An ambiguous encoding is refused unless from_encoding is given. "
+            "Read the file first."
         )
         super().__init__("utf8", text, _Arguments, traits)
 

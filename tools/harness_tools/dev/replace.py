@@ -27,9 +27,9 @@ ROOM = 10_000
 """Maximum characters of the differences that a dry run shows."""
 
 DESCRIPTION = """\
-Replace a text by another in many files, exactly, byte for byte elsewhere. Call it with dry_run first: it shows what \
-would change, and only files that it has shown, or that were read, are changed, while they are as they were. Version \
-control directories, node_modules, links and binary files are left alone."""
+Replace an exact text in many files, and change nothing else in them. Call it with dry_run first, which shows the \
+changes: only files that were shown or read, and are unchanged since, are written. Version control directories, \
+node_modules, links and binary files are skipped."""
 
 
 def _searched(text: str) -> str:
@@ -48,11 +48,9 @@ def _written(text: str) -> str:
 
 class _Arguments(MutatingArguments):
     search: Annotated[SomeContent, AfterValidator(_searched)] = Field(
-        description="the text, as it is; a newline in it is a line's end of any kind"
+        description="the exact text; a newline matches any line end"
     )
-    replace: Annotated[Content, AfterValidator(_written)] = Field(
-        description="what is written in its place; empty removes it"
-    )
+    replace: Annotated[Content, AfterValidator(_written)] = Field(description="the new text; empty deletes the old one")
     dir: tuple[Line, ...] = Field(
         (),
         max_length=PLACES,
@@ -66,12 +64,12 @@ class _Arguments(MutatingArguments):
         validation_alias=AliasChoices("file", "files"),
     )
     ext: Line | None = Field(None, max_length=100, description="only files with this ending, such as .go")
-    case_insensitive: bool = Field(False, description="letters of either case are the same")
+    case_insensitive: bool = Field(False, description="ignore case")
     whole_word: bool = Field(False, description="no ASCII letter, digit or _ on either side")
     dry_run: bool = Field(False, description="show what would change, and change nothing")
-    recursive: bool = Field(False, description="in the directories below, too")
+    recursive: bool = Field(False, description="include subdirectories")
     exclude: tuple[SomeContent, ...] = Field(
-        (), max_length=100, description="not in lines that hold one of these texts"
+        (), max_length=100, description="skip lines that contain one of these texts"
     )
 
     @model_validator(mode="after")

@@ -31,8 +31,8 @@ PARSE_TIMEOUT = 15.0
 LIMIT = OutputLimit(30_000, 0)
 DESCRIPTION = """\
 List what a source file declares: types with their members, functions, constants and variables, each with its line and \
-its signature on one line, without the bodies. Private ones are left out unless all is true. \
-A mistake in the syntax does not lose the rest of the file. Languages: Python, Go, TypeScript, JavaScript, Rust, Java, \
+its signature on one line, without bodies. Private ones are omitted unless all is true. \
+A syntax error does not hide the rest of the file. Languages: Python, Go, TypeScript, JavaScript, Rust, Java, \
 Kotlin, Scala, C, C++, C#, Ruby, shell, PHP, Swift, Lua, Zig."""
 
 
@@ -41,7 +41,9 @@ class _Arguments(Arguments):
         description="the source file; ~ is the user's home",
         validation_alias=AliasChoices("file", "path", "file_path"),
     )
-    all: bool = Field(False, description="private declarations too", validation_alias=AliasChoices("all", "private"))
+    all: bool = Field(
+        False, description="include private declarations", validation_alias=AliasChoices("all", "private")
+    )
 
 
 class Sig(Tool[_Arguments]):

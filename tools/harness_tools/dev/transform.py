@@ -90,7 +90,7 @@ class SortBy(_Step):
 
     op: Literal["sort_by"]
     key: Key
-    desc: bool = Field(False, description="the other way round")
+    desc: bool = Field(False, description="descending order")
 
 
 class Filter(_Step):
@@ -98,10 +98,10 @@ class Filter(_Step):
 
     op: Literal["filter"]
     key: Key
-    eq: Value | None = Field(None, description="it is this")
-    neq: Value | None = Field(None, description="it is not this")
-    contains: Value | None = Field(None, description="it contains this text; a list: one of its members is this")
-    exists: bool | None = Field(None, description="true: it is there and not null; false: it is not")
+    eq: Value | None = Field(None, description="equals this")
+    neq: Value | None = Field(None, description="does not equal this")
+    contains: Value | None = Field(None, description="contains this text; for a list: has this member")
+    exists: bool | None = Field(None, description="true: exists and is not null; false: does not")
 
     @model_validator(mode="after")
     def _one_condition(self) -> Filter:
@@ -112,14 +112,14 @@ class Filter(_Step):
 
 
 class Count(_Step):
-    """How many there are; with a key, how many of each value: {key, count}."""
+    """The number of items; with a key, the number per value: {key, count}."""
 
     op: Literal["count"]
     key: Key | None = None
 
 
 class Flatten(_Step):
-    """Undo group_by, and put the items of nested lists into one."""
+    """Undo group_by, and join nested lists into one."""
 
     op: Literal["flatten"]
 
@@ -405,24 +405,24 @@ ERRORS = 2_000
 """Maximum characters of a command's standard error that are shown with the result."""
 
 DESCRIPTION = """\
-Work on a list of JSON values without a script: group, sort, filter, count, flatten, format. The list is what a shell \
-command prints (exec), what is in a file, or input itself; one value in each line is a list, too. Returns JSON."""
+Process a list of JSON values without a script: group, sort, filter, count, flatten, format. The list is the \
+output of a shell command (exec), the content of a file, or input; one value per line is also a list. Returns JSON."""
 
 
 class _Arguments(MutatingArguments):
     exec: Line | None = Field(
         None,
-        description="shell command of the target that prints the data, within 30 s",
+        description="shell command on the target that prints the data within 30 s",
         validation_alias=AliasChoices("exec", "command"),
     )
     file: Line | None = Field(
-        None, description="file of the target that holds it", validation_alias=AliasChoices("file", "path", "file_path")
+        None, description="file on the target with the data", validation_alias=AliasChoices("file", "path", "file_path")
     )
     input: Content | None = Field(None, max_length=SIZE, description="the data itself, as JSON text")
     pipeline: list[Step] = Field(
         min_length=1,
         max_length=100,
-        description="the steps (group_by, sort_by, filter, count, flatten, format), each on what the one before made",
+        description="the steps (group_by, sort_by, filter, count, flatten, format), each on the previous result",
     )
 
     @model_validator(mode="after")

@@ -20,8 +20,8 @@ __all__ = [
 
 
 DESCRIPTION = """\
-Replace the older messages of this conversation by a summary, when much of what they say is not needed any more. \
-What a later step needs word for word should be written down first."""
+Replace the older messages of this conversation with a summary, if most of their content is no longer needed. \
+First write down what a later step needs verbatim."""
 
 
 class _Arguments(Arguments):

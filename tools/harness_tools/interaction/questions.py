@@ -21,8 +21,8 @@ from ..texts import Header, Label, Note, Short
 __all__ = ["AskUserQuestion"]
 
 DESCRIPTION = """\
-Ask the user one to four questions, each with answers to choose from, and wait. The user can always answer in their \
-own words instead. Use it when only the user can decide. Permission to run something is asked by itself."""
+Ask the user one to four questions, each with answers to choose from, and wait. The user can always answer in free \
+text instead. Use it if only the user can decide. Permission to run something is requested automatically."""
 FLAT = ("question", "header", "options", "multi_select", "multiSelect")
 """Arguments of a single question without the list."""
 FAILURES = {
@@ -39,7 +39,7 @@ class _Option(Arguments):
 
 class _Question(Arguments):
     question: Note = Field(description="the whole question")
-    header: Header = Field("", description="a word or two that name it")
+    header: Header = Field("", description="a title of one or two words")
     options: list[_Option] = Field(min_length=2, max_length=9, description="the answers to choose from")
     multi_select: bool = Field(
         False, description="several may be chosen", validation_alias=AliasChoices("multi_select", "multiSelect")

@@ -29,8 +29,8 @@ from ..texts import Short
 __all__ = ["UPLOADS", "Skill"]
 
 DESCRIPTION = """\
-Load a skill: instructions that the operator of this harness has written for a kind of work. Without a name the skills \
-are listed. Load one before you do the kind of work that it is for, and follow it."""
+Load a skill: instructions that the operator wrote for a kind of work. Without a name the skills are listed. \
+Load a skill before you do its kind of work, and follow it."""
 UPLOADS = "~/.local/state/harness/skills"
 """Directory of skill files on the target; each version has its own subdirectory."""
 NAMED = 20
@@ -43,7 +43,7 @@ CHANGED = "{path} was changed on the target since it was uploaded, and was kept;
 
 class _Arguments(MutatingArguments):
     name: Short | None = Field(
-        None, description="which one; left out, they are listed", validation_alias=AliasChoices("name", "command")
+        None, description="the skill; without it, all are listed", validation_alias=AliasChoices("name", "command")
     )
     file: Short | None = Field(None, description="show this file of the skill instead of its instructions")
     upload: bool = Field(False, description="copy the skill's files to the target, and say where they are")

@@ -85,7 +85,7 @@ RUN_SHELL = ToolAdapter(
 
 class _Read(Arguments):
     path: str = Field(description="Path of the file")
-    offset: int = Field(0, ge=0, description="Byte to start at, to read on in a long file")
+    offset: int = Field(0, ge=0, description="Byte to start at, to continue in a long file")
 
 
 def _part(args: _Read) -> JsonObject:
@@ -103,7 +103,7 @@ def _file(args: _Read, result: ToolResult) -> RenderedResult | None:
 READ_FILE = ToolAdapter(
     tool="read_file",
     name="read_file",
-    description=f"Read a text file of the target. At most {BODY} bytes are returned; offset reads on.",
+    description=f"Read a text file of the target. At most {BODY} bytes are returned; offset continues.",
     arguments=_Read,
     fields={"path": "path"},
     more=_part,
@@ -114,7 +114,7 @@ READ_FILE = ToolAdapter(
 
 class _Write(Arguments):
     path: str = Field(description="Path of the file")
-    content: str = Field(description="What it is to hold")
+    content: str = Field(description="New content")
 
 
 def _written(args: _Write, result: ToolResult) -> RenderedResult | None:
@@ -126,7 +126,7 @@ def _written(args: _Write, result: ToolResult) -> RenderedResult | None:
 WRITE_FILE = ToolAdapter(
     tool="write_file",
     name="write_file",
-    description="Write a file of the target: a new one, or in the place of one that was read before.",
+    description="Write a file on the target: a new one, or one that was read before.",
     arguments=_Write,
     fields={"path": "path", "content": "content"},
     render=_written,
@@ -182,7 +182,7 @@ class _Capture(Arguments):
     join_wrapped_lines: bool = Field(True, description="Join lines that were wrapped")
     preserve_trailing_spaces: bool = Field(False, description="Keep spaces at the ends of lines")
     include_escape_sequences: bool = Field(False, description="Keep ANSI escape sequences")
-    escape_non_printable: bool = Field(False, description="Write what is not printable in octal")
+    escape_non_printable: bool = Field(False, description="Write non-printable characters in octal")
     include_alternate_screen: bool = Field(False, description="Capture the alternate screen")
     delay: str | None = Field(None, description='Wait before capturing, such as "2s"')
     delay_ms: int | None = Field(None, description="The same in milliseconds")
@@ -201,7 +201,7 @@ def _screen(args: _Capture, result: ToolResult) -> RenderedResult | None:
 CAPTURE_PANE = ToolAdapter(
     tool="capture_pane",
     name="capture-pane",
-    description="Capture what a tmux pane shows, now or after a delay: to look at a command that still runs.",
+    description="Capture the screen of a tmux pane, now or after a delay, to check a running command.",
     arguments=_Capture,
     fields={"target": "pane"} | {name: name for name in _Capture.model_fields if name != "target"},
     render=_screen,
@@ -212,7 +212,7 @@ CAPTURE_PANE = ToolAdapter(
 class _Keys(Arguments):
     target: str | None = Field(None, description="Pane to type into; the default is the active one")
     keys: list[str] | None = Field(None, description='tmux key names, such as "C-c", "Enter", "Up"')
-    literal_text: str | None = Field(None, description="Text that is typed as it is, before the keys")
+    literal_text: str | None = Field(None, description="Text that is typed literally, before the keys")
     enter: bool = Field(False, description="Press Enter after everything else")
     delay: str | None = Field(None, description='Wait before sending, such as "2s"')
     delay_ms: int | None = Field(None, description="The same in milliseconds")
@@ -225,7 +225,7 @@ SEND_KEYS = ToolAdapter(
     arguments=_Keys,
     fields={"target": "pane"} | {name: name for name in _Keys.model_fields if name != "target"},
     render=lambda args, result: (
-        None if result.is_error else RenderedResult("Keys sent; capture-pane shows what came of them.")
+        None if result.is_error else RenderedResult("Keys sent; capture-pane shows the result.")
     ),
 )
 
@@ -242,7 +242,7 @@ class _Time(Arguments):
 TIME = ToolAdapter(
     tool="time",
     name="time",
-    description="Return the current time of the machine that harness runs on, not the target's.",
+    description="Return the current time of harness's machine, not of the target.",
     arguments=_Time,
     fields={"format": "format"},
 )

@@ -34,7 +34,7 @@ EVERYWHERE = {"include_hidden": True, "no_default_excludes": True}
 class _Read(Arguments):
     path: str = Field(description="Path of the file")
     offset: int = Field(0, ge=0, description="Byte to start at")
-    limit: int | None = Field(None, ge=1, description="How many lines at most")
+    limit: int | None = Field(None, ge=1, description="Maximum number of lines")
 
 
 def _part(args: _Read) -> JsonObject:
@@ -61,7 +61,7 @@ def _file(args: _Read, result: ToolResult) -> RenderedResult | None:
 READ = ToolAdapter(
     tool="read_file",
     name="Read",
-    description="Read a text file, from a byte on, up to a number of lines.",
+    description="Read a text file from a byte offset, up to a number of lines.",
     arguments=_Read,
     fields={"path": "path"},
     more=_part,
@@ -72,9 +72,9 @@ READ = ToolAdapter(
 
 class _Write(Arguments):
     path: str = Field(description="Path of the file")
-    content: str = Field(description="What it is to hold")
+    content: str = Field(description="New content")
     mode: int | None = Field(
-        None, ge=0, le=0o777, description="Permission bits of a new file; 420 is 0644. One that exists keeps its own"
+        None, ge=0, le=0o777, description="Permission bits of a new file; 420 is 0644. An existing file keeps its own"
     )
 
 
@@ -87,7 +87,7 @@ def _written(args: _Write, result: ToolResult) -> RenderedResult | None:
 WRITE = ToolAdapter(
     tool="write_file",
     name="Write",
-    description="Write a file with the directories above it. One that exists must have been read.",
+    description="Write a file, creating missing directories. An existing file must have been read.",
     arguments=_Write,
     fields={"path": "path", "content": "content"},
     more=lambda args: {} if args.mode is None else {"permissions_if_new": f"{args.mode:04o}"},
@@ -99,7 +99,7 @@ WRITE = ToolAdapter(
 class _Edit(Arguments):
     path: str = Field(description="Path of the file")
     old_string: str = Field(description="Text to replace; it must be unique unless replace_all is set")
-    new_string: str = Field(description="Text to put in its place")
+    new_string: str = Field(description="New text")
     replace_all: bool = Field(False, description="Replace every occurrence")
 
 
@@ -144,8 +144,8 @@ LS = ToolAdapter(
 class _Bash(Arguments):
     cmd: str = Field(description="Shell command")
     cwd: str | None = Field(None, description="Directory to run it in")
-    timeout_ms: int = Field(TIMEOUT, ge=1, description=f"Milliseconds until it is ended, {LONGEST} at most")
-    env: dict[str, str] = Field({}, description="More environment variables")
+    timeout_ms: int = Field(TIMEOUT, ge=1, description=f"Timeout in milliseconds, at most {LONGEST}")
+    env: dict[str, str] = Field({}, description="Additional environment variables")
 
 
 def _command(args: _Bash) -> JsonObject:
@@ -197,7 +197,7 @@ GREP = ToolAdapter(
 
 
 class _Glob(Arguments):
-    pattern: str = Field(description="Pattern of paths; ** stands for any number of directories")
+    pattern: str = Field(description="Pattern of paths; ** matches any number of directories")
     root: str | None = Field(None, description="Directory to start from")
 
 
@@ -217,7 +217,7 @@ GLOB = ToolAdapter(
 
 class _Fetch(Arguments):
     url: str = Field(description="URL, http or https")
-    headers: dict[str, str] = Field({}, description="More request headers")
+    headers: dict[str, str] = Field({}, description="Additional request headers")
 
 
 FETCH = ToolAdapter(
@@ -231,8 +231,8 @@ FETCH = ToolAdapter(
 
 class _Task(Arguments):
     content: str = Field(description="What is to be done")
-    status: Literal["pending", "in_progress", "completed"] = Field(description="How far it is")
-    activeForm: str | None = Field(None, description="How it is called while it is done")
+    status: Literal["pending", "in_progress", "completed"] = Field(description="Its state")
+    activeForm: str | None = Field(None, description="Its name while it is in progress")
 
 
 class _Tasks(Arguments):
@@ -250,7 +250,7 @@ def _renamed(task: dict[str, Json]) -> Json:
 TASKS = ToolAdapter(
     tool="todo_write",
     name="TaskList",
-    description="Write the list of things to do, all of it each time.",
+    description="Write the to-do list, as a whole each time.",
     arguments=_Tasks,
     fields={"tasks": "todos"},
     more=_todos,
@@ -259,29 +259,29 @@ TASKS = ToolAdapter(
 
 
 class _Agent(Arguments):
-    prompt: str = Field(description="What the agent is to do")
-    description: str | None = Field(None, description="A few words that name it")
-    system: str | None = Field(None, description="What the agent is to focus on")
+    prompt: str = Field(description="The task of the agent")
+    description: str | None = Field(None, description="A short title")
+    system: str | None = Field(None, description="The focus of the agent")
 
 
 AGENT = ToolAdapter(
     tool="task",
     name="Agent",
-    description="Start an agent with a task of its own, and return its last words.",
+    description="Start a sub-agent with a task, and return its last message.",
     arguments=_Agent,
     fields={name: name for name in _Agent.model_fields},
 )
 
 
 class _Find(Arguments):
-    query: str = Field(description="Words to look for in names and descriptions")
-    limit: int = Field(8, ge=1, le=50, description="How many tools at most")
+    query: str = Field(description="Words to find in names and descriptions")
+    limit: int = Field(8, ge=1, le=50, description="Maximum number of tools")
 
 
 TOOLS = ToolAdapter(
     tool="tool_search",
     name="ToolSearch",
-    description="Find tools by what they are called and what they do.",
+    description="Find tools by name and description.",
     arguments=_Find,
     fields={"query": "query", "limit": "limit"},
 )

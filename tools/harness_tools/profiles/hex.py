@@ -49,7 +49,7 @@ class _Option(Arguments):
 
 class _Question(Arguments):
     question: str = Field(description="The whole question")
-    header: str = Field(description="A word or two that name it")
+    header: str = Field(description="A title of one or two words")
     options: list[_Option] = Field(min_length=2, max_length=4, description="The answers to choose from")
     multiSelect: bool = Field(False, description="Several may be chosen")
 
@@ -102,8 +102,8 @@ ASK = ToolAdapter(
 
 class _Todo(Arguments):
     content: str = Field(description="What is to be done")
-    activeForm: str = Field(description="How it is called while it is done")
-    status: Literal["pending", "in_progress", "completed"] = Field(description="How far it is")
+    activeForm: str = Field(description="Its name while it is in progress")
+    status: Literal["pending", "in_progress", "completed"] = Field(description="Its state")
 
 
 class _Todos(Arguments):
@@ -133,7 +133,7 @@ def _line(status: str, todo: Any) -> str:
 TODO = ToolAdapter(
     tool="todo_write",
     name="todo_write",
-    description="Write the list of things to do, all of it each time.",
+    description="Write the to-do list, as a whole each time.",
     arguments=_Todos,
     more=_listed,
     told={"todos": "todos", "activeForm": "active_form"},
@@ -160,7 +160,7 @@ SKILL = ToolAdapter(
 
 class _Fetch(Arguments):
     url: str = Field(description="URL, http or https")
-    prompt: str = Field(description="What you want to know of it")
+    prompt: str = Field(description="What you want to know")
 
 
 FETCH = ToolAdapter(
@@ -174,7 +174,7 @@ FETCH = ToolAdapter(
 
 class _Search(Arguments):
     query: str = Field(description="What to search for")
-    limit: int = Field(10, ge=1, description="How many results at most")
+    limit: int = Field(10, ge=1, description="Maximum number of results")
     allowed_domains: list[str] = Field([], description="Only results of these domains")
     blocked_domains: list[str] = Field([], description="No results of these domains")
 
@@ -193,10 +193,10 @@ SEARCH = ToolAdapter(
 
 class _Task(Arguments):
     prompt: str = Field(description="The task")
-    description: str = Field(description="A few words that name it")
+    description: str = Field(description="A short title")
     subagent_type: str = Field(description="Kind of agent")
     model: str | None = Field(None, description="The model to use")
-    resume: str | None = Field(None, description="The agent to go on with")
+    resume: str | None = Field(None, description="The agent to resume")
     timeout: float = Field(300, gt=0, description=f"Seconds, {LONGEST_TASK} at most")
 
 
@@ -204,7 +204,7 @@ TYPE_NAMES = {"general": "general-purpose", "explore": "Explore", "plan": "Plan"
 TASK = ToolAdapter(
     tool="task",
     name="task",
-    description="Give a task to an agent of its own, and return its last words.",
+    description="Give a task to a sub-agent, and return its last message.",
     arguments=_Task,
     fields={name: name for name in _Task.model_fields if name != "timeout"},
     more=lambda args: {"timeout": math.ceil(min(args.timeout, LONGEST_TASK))},
@@ -244,7 +244,7 @@ def _failed(text: str) -> str:
 class _Read(Arguments):
     path: str = Field(description="Path of the file")
     offset: int = Field(0, description="Byte to start at")
-    limit: int | None = Field(None, description="How many bytes at most")
+    limit: int | None = Field(None, description="Maximum number of bytes")
 
 
 def _part(args: _Read) -> JsonObject:
@@ -285,9 +285,9 @@ READ = ToolAdapter(
 
 class _Write(Arguments):
     path: str = Field(description="Path of the file")
-    content: str = Field(description="What it is to hold")
+    content: str = Field(description="New content")
     mode: Literal["create", "overwrite", "append"] = Field(
-        "create", description="create: only if there is none; overwrite: in the place of one that was read; append"
+        "create", description="create: only if it does not exist; overwrite: only if it was read; append"
     )
 
 
@@ -302,7 +302,7 @@ def _written(args: _Write, result: ToolResult) -> RenderedResult | None:
 WRITE = ToolAdapter(
     tool="write_file",
     name="write_file",
-    description="Write a file with the directories above it.",
+    description="Write a file, creating missing directories.",
     arguments=_Write,
     fields={"path": "path", "content": "content", "mode": "mode"},
     render=_written,
@@ -312,7 +312,7 @@ WRITE = ToolAdapter(
 class _Edit(Arguments):
     file_path: str = Field(description="Path of the file")
     old_string: SomeContent = Field(description="Text to replace; it must be unique unless replace_all is set")
-    new_string: str = Field(description="Text to put in its place")
+    new_string: str = Field(description="New text")
     replace_all: bool = Field(False, description="Replace every occurrence")
 
 
@@ -331,9 +331,9 @@ EDIT = ToolAdapter(
 
 class _Bash(Arguments):
     command: str = Field(description="Shell command")
-    timeout: float = Field(TIMEOUT, gt=0, description=f"Seconds until it is ended, {LONGEST} at most")
+    timeout: float = Field(TIMEOUT, gt=0, description=f"Timeout in seconds, at most {LONGEST}")
     working_dir: str | None = Field(None, description="Directory to run it in")
-    run_in_background: bool = Field(False, description="Return at once; bash_output shows what it puts out")
+    run_in_background: bool = Field(False, description="Return at once; bash_output shows the output")
 
 
 def _command(args: _Bash) -> JsonObject:
@@ -380,7 +380,7 @@ BASH = ToolAdapter(
 
 
 class _BashOutput(Arguments):
-    bash_id: str = Field(description="As bash has named it")
+    bash_id: str = Field(description="The id from bash")
     filter: str | None = Field(None, description="Only lines that match this regular expression")
 
 
@@ -407,7 +407,7 @@ def _left(found: Mapping[str, Json]) -> Iterator[str]:
 BASH_OUTPUT = ToolAdapter(
     tool="bash_output",
     name="bash_output",
-    description="Show what a command in the background has put out since it was looked at last. The error about a "
+    description="Show the new output of a background command since the last call. The error about a "
     "bash_id that does not exist names those that do.",
     arguments=_BashOutput,
     fields={"bash_id": "bash_id", "filter": "filter"},
@@ -416,13 +416,13 @@ BASH_OUTPUT = ToolAdapter(
 
 
 class _KillShell(Arguments):
-    shell_id: str = Field(description="The bash_id that bash has named")
+    shell_id: str = Field(description="The bash_id from bash")
 
 
 KILL_SHELL = ToolAdapter(
     tool="kill_shell",
     name="kill_shell",
-    description="End a command in the background, with all that it has started.",
+    description="End a background command, with everything that it started.",
     arguments=_KillShell,
     fields={"shell_id": "shell_id"},
 )
@@ -435,7 +435,7 @@ _OPTIONS: dict[str, Any] = {  # names that are not identifiers
     "path": (str, Field(".", description="File or directory to search")),
     "output_mode": (
         Literal["files_with_matches", "content", "count"],
-        Field("files_with_matches", description="What is shown of the files that match"),
+        Field("files_with_matches", description="What is shown of matching files"),
     ),
     "-i": (bool, Field(False, description="Ignore case")),
     "-A": (int | None, Field(None, ge=0, description="Lines shown after each match, with content")),
@@ -462,8 +462,8 @@ def _no_output(args: Arguments, result: ToolResult) -> RenderedResult | None:
 GREP = ToolAdapter(
     tool="grep",
     name="grep",
-    description="Search files with a regular expression. Hidden files, .git, node_modules and the like, and what "
-    ".gitignore leaves out are not searched.",
+    description="Search files with a regular expression. Hidden files, .git, node_modules and the like, and "
+    "files ignored by .gitignore are not searched.",
     arguments=_Grep,
     fields=GREP_FIELDS,
     more=lambda args: {"max_results": MATCHES},
@@ -473,7 +473,7 @@ GREP = ToolAdapter(
 
 
 class _Glob(Arguments):
-    pattern: str = Field(description="Pattern of paths; ** stands for any number of directories")
+    pattern: str = Field(description="Pattern of paths; ** matches any number of directories")
     path: str = Field(".", description="Directory to start from")
 
 

@@ -25,7 +25,7 @@ __all__ = [
 
 class _Sig(Arguments):
     file: str = Field(description="Source file.")
-    all: bool = Field(False, description="Also what is private.")
+    all: bool = Field(False, description="Include private declarations.")
 
 
 def _shape(args: _Sig, result: ToolResult) -> RenderedResult | None:
@@ -71,7 +71,7 @@ SIG = ToolAdapter(
 
 class _Errs(Arguments):
     input: str = Field(description="Output of a compiler or a linter.")
-    format: str | None = Field(None, description="go, eslint, tsc, rust, gcc, dotnet; found out when it is left out.")
+    format: str | None = Field(None, description="go, eslint, tsc, rust, gcc, dotnet; detected by default.")
 
 
 def _errors(args: _Errs, result: ToolResult) -> RenderedResult | None:
@@ -96,7 +96,7 @@ ERRS = ToolAdapter(
 class _Imports(Arguments):
     dir: str = Field(description="Directory.")
     ext: str | None = Field(None, description="Only files with this ending, such as .go.")
-    recursive: bool = Field(False, description="Also in the directories below.")
+    recursive: bool = Field(False, description="Include subdirectories.")
 
 
 def _imported(args: _Imports, result: ToolResult) -> RenderedResult | None:
@@ -120,7 +120,7 @@ IMPORTS = ToolAdapter(
 
 
 class _Conflicts(Arguments):
-    file: list[str] = Field(description="Files to look at.")
+    file: list[str] = Field(description="Files to check.")
     context_lines: int = Field(1, description="Lines above and below each conflict.")
 
 
@@ -160,9 +160,9 @@ CONFLICTS = ToolAdapter(
 
 class _Diff(Arguments):
     path: str | None = Field(None, description="Repository; the default is the current directory.")
-    ref: str | None = Field(None, description="Reference or range, such as HEAD~1; left out, what is not staged.")
-    staged: bool = Field(False, description="What is staged.")
-    stat_only: bool = Field(False, description="Only the numbers of each file.")
+    ref: str | None = Field(None, description="Reference or range, such as HEAD~1; the default is unstaged changes.")
+    staged: bool = Field(False, description="Staged changes.")
+    stat_only: bool = Field(False, description="Only the counts per file.")
     context_lines: int = Field(0, description="Lines around each change.")
     file_filter: list[str] = Field([], description="Only these files.")
 
@@ -205,7 +205,7 @@ CLEAN_DIFF = ToolAdapter(
 
 class _Transform(Arguments):
     exec: str | None = Field(None, description="Command whose output is a JSON array; or give file.")
-    file: str | None = Field(None, description="File that holds a JSON array.")
+    file: str | None = Field(None, description="File with a JSON array.")
     pipeline: list[dict[str, Any]] = Field(description='Steps, each {"op": "<name>", ...}.')
 
     @model_validator(mode="after")
@@ -254,7 +254,7 @@ def _tabs(args: _Tabcount, result: ToolResult) -> RenderedResult | None:
 TABCOUNT = ToolAdapter(
     tool="tabcount",
     name="tabcount",
-    description="Count the tabs that each line begins with.",
+    description="Count the leading tabs of each line.",
     arguments=_Tabcount,
     fields={name: name for name in _Tabcount.model_fields},
     render=_tabs,
@@ -277,16 +277,16 @@ def _form(always: Iterable[str], others: Iterable[str] = ()) -> Callable[[Any, T
 
 
 class _Repfor(Arguments):
-    search: str = Field(description="Text to search for. A newline in it is a line's end.")
-    replace: str = Field(description="Text to put in its place.")
+    search: str = Field(description="Text to search for. A newline matches any line end.")
+    replace: str = Field(description="New text.")
     dir: list[str] = Field([], description="Directories; the default is the current one.")
     file: list[str] = Field([], description="Files to work on instead of directories.")
     ext: str | None = Field(None, description="Only files with this ending, such as .go.")
     case_insensitive: bool = Field(False, description="Ignore case.")
-    whole_word: bool = Field(False, description="Match whole words alone.")
-    dry_run: bool = Field(False, description="Say what would be changed, and change nothing.")
-    recursive: bool = Field(False, description="Also in the directories below.")
-    exclude: list[str] = Field([], description="Leave lines alone that hold one of these texts.")
+    whole_word: bool = Field(False, description="Match whole words only.")
+    dry_run: bool = Field(False, description="Show the changes without writing them.")
+    recursive: bool = Field(False, description="Include subdirectories.")
+    exclude: list[str] = Field([], description="Skip lines that contain one of these texts.")
 
 
 REPFOR = ToolAdapter(
@@ -307,7 +307,7 @@ class _Split(Arguments):
 SPLIT = ToolAdapter(
     tool="split",
     name="split",
-    description="Write the parts of a file into files of their own.",
+    description="Write the parts of a file to separate files.",
     arguments=_Split,
     fields={"file": "file", "lines": "lines"},
     render=_form(("source", "parts"), ("ignored_lines",)),
@@ -315,8 +315,8 @@ SPLIT = ToolAdapter(
 
 
 class _Splice(Arguments):
-    source: str = Field(description="File to take the content from.")
-    target: str = Field(description="File to put it into.")
+    source: str = Field(description="File to insert.")
+    target: str = Field(description="File to insert into.")
     mode: Literal["append", "prepend", "replace", "insert"] = Field(description="Where to put it.")
     line: int | None = Field(None, description="With insert: after this line.")
 
@@ -324,7 +324,7 @@ class _Splice(Arguments):
 SPLICE = ToolAdapter(
     tool="splice",
     name="splice",
-    description="Put the content of one file into another.",
+    description="Insert the content of one file into another.",
     arguments=_Splice,
     fields={name: name for name in _Splice.model_fields},
     render=_form(("source", "target", "mode", "lines_spliced", "bytes_written"), ("line", "created")),
@@ -334,13 +334,13 @@ SPLICE = ToolAdapter(
 class _Notab(Arguments):
     file: str = Field(description="File to normalize.")
     spaces: int = Field(4, description="Spaces for a tab.")
-    tabs: bool = Field(False, description="The other way: leading spaces become tabs.")
+    tabs: bool = Field(False, description="The reverse: leading spaces become tabs.")
 
 
 NOTAB = ToolAdapter(
     tool="notab",
     name="notab",
-    description="Write spaces for tabs, or tabs for leading spaces.",
+    description="Replace tabs with spaces, or leading spaces with tabs.",
     arguments=_Notab,
     fields={name: name for name in _Notab.model_fields},
     render=_form(("file", "replacements", "lines_changed", "changed"), ("mode",)),
@@ -349,7 +349,7 @@ NOTAB = ToolAdapter(
 
 class _Utf8(Arguments):
     file: str = Field(description="File to convert.")
-    backup: bool = Field(True, description="Keep the old content beside it.")
+    backup: bool = Field(True, description="Keep a backup of the old content.")
 
 
 UTF8 = ToolAdapter(
@@ -363,13 +363,13 @@ UTF8 = ToolAdapter(
 
 
 class _Delete(Arguments):
-    path: str = Field(description="File or directory to put into the trash.")
+    path: str = Field(description="File or directory to move to the trash.")
 
 
 DELETE = ToolAdapter(
     tool="delete",
     name="delete",
-    description="Put a file or a directory into the trash of the target.",
+    description="Move a file or a directory to the target's trash.",
     arguments=_Delete,
     fields={"path": "path"},
     render=_form(("path", "trash_path", "restore"), ("type",)),
@@ -401,7 +401,7 @@ TIMEOUT = 120
 class _Read(Arguments):
     file_path: str = Field(description="Path of the file to read.")
     offset: int | None = Field(None, description="First line, counted from 1. The default is 1.")
-    limit: int | None = Field(None, description=f"How many lines at most. The default is {LINES}.")
+    limit: int | None = Field(None, description=f"Maximum number of lines. The default is {LINES}.")
     byte_offset: int | None = Field(
         None, ge=0, description="Byte to start at instead, for the rest of a line that is too long; without numbers."
     )
@@ -426,7 +426,7 @@ def _file(args: _Read, result: ToolResult) -> RenderedResult | None:
 READ = ToolAdapter(
     tool="read_file",
     name="read",
-    description="Read a file by lines; each begins with its number.",
+    description="Read a file by lines; each starts with its number.",
     arguments=_Read,
     fields={"file_path": "path"},
     more=_part,
@@ -439,7 +439,7 @@ READ = ToolAdapter(
 
 class _Write(Arguments):
     file_path: str = Field(description="Path of the file to write.")
-    content: str = Field(description="What it is to hold.")
+    content: str = Field(description="New content.")
 
 
 def _written(args: _Write, result: ToolResult) -> RenderedResult | None:
@@ -453,7 +453,7 @@ def _written(args: _Write, result: ToolResult) -> RenderedResult | None:
 WRITE = ToolAdapter(
     tool="write_file",
     name="write",
-    description="Write a file with the directories above it. One that exists must have been read.",
+    description="Write a file, creating missing directories. An existing file must have been read.",
     arguments=_Write,
     fields={"file_path": "path", "content": "content"},
     render=_written,
@@ -462,7 +462,7 @@ WRITE = ToolAdapter(
 
 class _Bash(Arguments):
     command: str = Field(description="Shell command.")
-    timeout: int | None = Field(None, description=f"Seconds until it is ended; {TIMEOUT} by default and at most.")
+    timeout: int | None = Field(None, description=f"Timeout in seconds; {TIMEOUT} is the default and the maximum.")
 
 
 def _wait_policy(args: _Bash) -> JsonObject:
@@ -500,14 +500,14 @@ BASH = ToolAdapter(
 
 
 class _Checkfor(Arguments):
-    search: str = Field(description="Text to search for. A newline in it is a line's end.")
+    search: str = Field(description="Text to search for. A newline matches any line end.")
     dir: list[str] = Field([], description="Directories; without them and without files, the current one.")
     file: list[str] = Field([], description="Files to search instead of directories.")
     ext: str | None = Field(None, description="Only files with this ending, such as .go.")
     case_insensitive: bool = Field(False, description="Ignore case.")
-    whole_word: bool = Field(False, description="Match whole words alone.")
+    whole_word: bool = Field(False, description="Match whole words only.")
     context: int = Field(0, description="Lines before and after each match.")
-    exclude: list[str] = Field([], description="Leave out lines that hold one of these texts.")
+    exclude: list[str] = Field([], description="Skip lines that contain one of these texts.")
 
 
 def _matches(args: Arguments, result: ToolResult) -> RenderedResult | None:
@@ -529,12 +529,12 @@ CHECKFOR = ToolAdapter(
 
 class _Stump(Arguments):
     dir: str = Field(description="Directory.")
-    depth: int | None = Field(None, description="How deep; 0 is what is directly in it, -1 everything.")
+    depth: int | None = Field(None, description="Depth; 0 is the directory itself, -1 everything.")
     include_ext: list[str] = Field([], description="Only files with these endings.")
     exclude_ext: list[str] = Field([], description="No files with these endings.")
     exclude_patterns: list[str] = Field([], description="Nothing whose path contains one of these texts.")
     show_size: bool | None = Field(None, description="With sizes.")
-    show_hidden: bool | None = Field(None, description="Also names that begin with a dot.")
+    show_hidden: bool | None = Field(None, description="Include hidden files.")
 
 
 def _tree(args: _Stump, result: ToolResult) -> RenderedResult | None:

@@ -233,15 +233,15 @@ def _hit(content: bytes, starts: list[int], first: int, last: int, context: int)
 
 
 DESCRIPTION = """\
-Find a text, exactly as it is, in the files that are directly in some directories of the target, or in some files. \
-The text may have several lines. For expressions, and for directories below, use grep."""
+Find an exact text in the files directly in some directories of the target, or in some files. The text may have \
+several lines. For regular expressions and subdirectories, use grep."""
 FILES = "(files)"
 MAX_MATCHES = 50
 
 
 class _Arguments(Arguments):
     search: Annotated[SomeContent, Field(max_length=10_000)] = Field(
-        description="the text; a newline in it is a line's end"
+        description="the text; a newline matches any line end"
     )
     dir: tuple[PathText, ...] = Field(
         (),
@@ -253,12 +253,12 @@ class _Arguments(Arguments):
         (), description="files", validation_alias=AliasChoices("file", "files"), max_length=MAX_MATCHES
     )
     ext: Line | None = Field(
-        None, description="of directories only files with this ending, such as .go", max_length=100
+        None, description="in directories, only files with this ending, such as .go", max_length=100
     )
-    case_insensitive: bool = Field(False, description="letters of either case are the same")
+    case_insensitive: bool = Field(False, description="ignore case")
     whole_word: bool = Field(False, description="no ASCII letter, digit or _ on either side")
     context: int = Field(0, ge=0, le=50, description="lines before and after each match")
-    exclude: tuple[Word, ...] = Field((), description="no lines that hold one of these texts", max_length=100)
+    exclude: tuple[Word, ...] = Field((), description="skip lines that contain one of these texts", max_length=100)
     max_results: int = Field(200, ge=1, le=1_000, description="the others are counted")
 
     @field_validator("search")

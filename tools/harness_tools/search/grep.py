@@ -220,9 +220,9 @@ def _notes(found: GrepResult, query: GrepQuery) -> list[str]:
 
 
 DESCRIPTION = """\
-Find lines in files of the target by a regular expression, in one file or below a directory, with paths in order. \
+Find lines by a regular expression in one file of the target or below a directory, with sorted paths. \
 Binary files are not searched and links are not followed; .git, node_modules, vendor, .venv, __pycache__, dist, target \
-and what .gitignore leaves out are not looked at. The same on every target, whether or not ripgrep is there."""
+and files ignored by .gitignore are skipped. Works the same on every target, with or without ripgrep."""
 LINES_BESIDE = 50
 
 
@@ -252,22 +252,26 @@ class _Arguments(Arguments):
         max_length=1_000,
     )
     type: Annotated[str, AfterValidator(_kind)] | None = Field(None, description="only files of a kind, such as py")
-    output_mode: Mode = Field("content", description="the lines, the files' names, or how many lines in each")
+    output_mode: Mode = Field("content", description="the lines, the file names, or the number of lines per file")
     case_insensitive: bool = Field(
         False,
-        description="letters of either case are the same",
+        description="ignore case",
         validation_alias=AliasChoices("case_insensitive", "-i", "ignore_case"),
     )
     before: int = Field(
-        0, ge=0, le=LINES_BESIDE, description="lines before each", validation_alias=AliasChoices("before", "-B")
+        0, ge=0, le=LINES_BESIDE, description="context lines before each", validation_alias=AliasChoices("before", "-B")
     )
     after: int = Field(
-        0, ge=0, le=LINES_BESIDE, description="lines after each", validation_alias=AliasChoices("after", "-A")
+        0, ge=0, le=LINES_BESIDE, description="context lines after each", validation_alias=AliasChoices("after", "-A")
     )
     context: int = Field(
-        0, ge=0, le=LINES_BESIDE, description="lines around each", validation_alias=AliasChoices("context", "-C")
+        0,
+        ge=0,
+        le=LINES_BESIDE,
+        description="context lines around each",
+        validation_alias=AliasChoices("context", "-C"),
     )
-    multiline: bool = Field(False, description="a match may go over the ends of lines (\\n)")
+    multiline: bool = Field(False, description="a match may span lines (\\n)")
     fixed: bool = Field(
         False, description="the pattern is a text, not an expression", validation_alias=AliasChoices("fixed", "literal")
     )
@@ -278,8 +282,8 @@ class _Arguments(Arguments):
         description="lines, or files; the others are counted",
         validation_alias=AliasChoices("max_results", "head_limit"),
     )
-    include_hidden: bool = Field(False, description="also names that begin with a dot")
-    no_default_excludes: bool = Field(False, description="look everywhere")
+    include_hidden: bool = Field(False, description="include hidden files")
+    no_default_excludes: bool = Field(False, description="search everywhere")
 
     @model_validator(mode="after")
     def _readable(self) -> _Arguments:

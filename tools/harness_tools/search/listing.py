@@ -32,10 +32,9 @@ __all__ = [
 
 
 GLOB_DESCRIPTION = """\
-Find files and links on the target by name, newest first. * and ? stay within one name, ** is any number of \
-directories, {a,b} are choices: src/**/*.{c,h}. Names that begin with a dot must be asked for. Links are not \
-followed, and .git, node_modules, vendor, .venv, __pycache__, dist, target and what .gitignore leaves out are not \
-looked at."""
+Find files and links on the target by name, newest first. * and ? match within one name, ** any number of directories, \
+{a,b} are choices: src/**/*.{c,h}. Hidden files require include_hidden. Links are not followed, and .git, \
+node_modules, vendor, .venv, __pycache__, dist, target and files ignored by .gitignore are skipped."""
 LENGTH = 1_000
 MAGIC = frozenset("*?[{\\")
 
@@ -52,11 +51,11 @@ def split_pattern(pattern: str) -> tuple[str, str]:
 class _GlobArguments(Arguments):
     pattern: Annotated[Line, Field(max_length=LENGTH)] = Field(description="such as **/*.py or /etc/*.conf")
     path: PathText = Field(
-        ".", description="the directory to begin in", validation_alias=AliasChoices("path", "root", "dir", "directory")
+        ".", description="the directory to search", validation_alias=AliasChoices("path", "root", "dir", "directory")
     )
     max_results: int = Field(500, ge=1, le=10_000, description="the others are counted")
-    include_hidden: bool = Field(False, description="also names that begin with a dot")
-    no_default_excludes: bool = Field(False, description="look everywhere")
+    include_hidden: bool = Field(False, description="include hidden files")
+    no_default_excludes: bool = Field(False, description="search everywhere")
     sort: Literal["mtime", "name"] = Field("mtime", description="mtime is newest first")
 
     @field_validator("pattern")
@@ -145,22 +144,22 @@ def _glob_result(
 
 
 STUMP_DESCRIPTION = """\
-Show the tree of files below a directory of the target in few words. Links are shown and not followed; .git, \
-node_modules, vendor, .venv, __pycache__, dist, target and what .gitignore leaves out are not looked into."""
+Show the tree of files below a directory of the target, compactly. Links are shown and not followed; .git, \
+node_modules, vendor, .venv, __pycache__, dist, target and what .gitignore ignores are not listed."""
 
 
 class _StumpArguments(Arguments):
     dir: PathText = Field(description="the directory", validation_alias=AliasChoices("dir", "path", "directory"))
-    depth: int = Field(-1, ge=-1, le=1_000, description="0: what is directly in it; -1: everything")
+    depth: int = Field(-1, ge=-1, le=1_000, description="0: only the directory itself; -1: everything")
     include_ext: tuple[Word, ...] = Field((), description="only files with these endings, such as .py", max_length=100)
     exclude_ext: tuple[Word, ...] = Field((), description="no files with these endings", max_length=100)
     exclude_patterns: tuple[Word, ...] = Field(
         (), description="nothing whose path contains one of these texts", max_length=100
     )
-    show_size: bool = Field(False, description="with the files' sizes in bytes")
-    show_hidden: bool = Field(False, description="also names that begin with a dot")
+    show_size: bool = Field(False, description="show file sizes in bytes")
+    show_hidden: bool = Field(False, description="include hidden files")
     max_entries: int = Field(2_000, ge=1, le=20_000, description="the others are counted")
-    no_default_excludes: bool = Field(False, description="look everywhere")
+    no_default_excludes: bool = Field(False, description="search everywhere")
 
 
 class Stump(Tool[_StumpArguments]):
@@ -277,7 +276,7 @@ def _stump_line(entry: Entry, left_out: frozenset[str], *, size: bool) -> str:
 
 
 LS_DESCRIPTION = """\
-List a directory of the target: directories end with /, links with @. For names below it too use glob or stump."""
+List a directory of the target: directories end with /, links with @. For subdirectories, use glob or stump."""
 MAX_LISTED = 2_000
 KINDS: dict[str, Kind] = {"file": "f", "dir": "d", "link": "l", "other": "o"}
 MARKS = {"d": "/", "l": "@"}
@@ -287,10 +286,8 @@ class _LsArguments(Arguments):
     path: PathText = Field(
         ".", description="the directory, or a file", validation_alias=AliasChoices("path", "dir", "directory")
     )
-    all: bool = Field(
-        False, description="also names that begin with a dot", validation_alias=AliasChoices("all", "show_hidden")
-    )
-    long: bool = Field(False, description="with mode, owner, size in bytes, time (UTC) and where links lead")
+    all: bool = Field(False, description="include hidden files", validation_alias=AliasChoices("all", "show_hidden"))
+    long: bool = Field(False, description="show mode, owner, size in bytes, time (UTC) and link targets")
 
 
 class Ls(Tool[_LsArguments]):

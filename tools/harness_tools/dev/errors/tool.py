@@ -29,9 +29,9 @@ MESSAGE = 2_000
 
 DESCRIPTION = """\
 Find the errors and warnings in the output of compilers, linters and tests: one list with file, line, column, code, \
-severity and message, each once, without colours and source excerpts. Knows Go, GCC, Clang, rustc, cargo, tsc, ESLint, \
-.NET, MSVC, pytest, mypy, ruff, flake8, kotlinc, javac, Maven, what is thrown in Python, Java, Node and .NET, and what \
-writes like them. Give the text, or the id of the job whose output it is."""
+severity and message, each once, without colors and source excerpts. Supports Go, GCC, Clang, rustc, cargo, tsc, \
+ESLint, .NET, MSVC, pytest, mypy, ruff, flake8, kotlinc, javac, Maven, exceptions of Python, Java, Node and .NET, and \
+similar formats. Give the text, or the id of a job."""
 
 
 def _canonical(value: object) -> object:
@@ -52,7 +52,7 @@ class _Arguments(Arguments):
         validation_alias=AliasChoices("job_id", "bash_id", "shell_id"),
     )
     format: Annotated[Format, BeforeValidator(_canonical)] | None = Field(
-        None, description="whose output it is; found out by itself, also of several programs in one text"
+        None, description="format of the output; detected by default, also for several programs in one text"
     )
 
     @model_validator(mode="after")
