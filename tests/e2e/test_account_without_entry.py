@@ -50,7 +50,7 @@ def test_commands_run(tmp_path: Path, options: list[str]) -> None:
 def test_without_a_home_a_message_says_what_to_set() -> None:
     done = harness("config", "show")
     assert done.returncode == 125
-    assert f"user id {NO_ENTRY} is not in the user database" in done.stderr
+    assert f"user ID {NO_ENTRY} is not in the user database" in done.stderr
     assert "set HOME" in done.stderr
     assert "Traceback" not in done.stderr
 
