@@ -268,9 +268,9 @@ LIMITS: list[tuple[dict[str, Any], dict[str, Any], str | None, int]] = [
     ({}, {}, None, 2),
     ({}, {}, "hygge", 2),
     ({}, {}, "hex", 5),
-    ({"profile": "hex"}, {}, None, 5),
-    ({"profile": "hex"}, {}, "none", 2),
-    ({"profile": "hex", "max_agent_depth": 1}, {}, None, 1),
+    ({"tool_profile": "hex"}, {}, None, 5),
+    ({"tool_profile": "hex"}, {}, "none", 2),
+    ({"tool_profile": "hex", "max_agent_depth": 1}, {}, None, 1),
     ({"max_agent_depth": 3}, {}, "hex", 3),
     ({"max_agent_depth": 3}, {"max_agent_depth": 4}, "hex", 4),
     ({"max_agent_depth": 3}, {"max_agent_depth": 0}, None, 0),
@@ -436,7 +436,7 @@ async def test_with_everything_real_its_questions_say_who_asks(here: ExecutionCo
         ("task", "", "s1"),
         ("run_shell", agent, facts(outcome)["session_id"]),
     ]
-    assert f"asked by the agent {agent}" in approval_text(person.questions[1])
+    assert f"requested by agent {agent}" in approval_text(person.questions[1])
     assert "asked by" not in approval_text(person.questions[0])
     asked = [event for event in seen if isinstance(event, PermissionAsked)]
     assert [bool(event.parent_call) for event in asked] == [False, True]

@@ -55,7 +55,7 @@ def handle_note(job_id: str, tools: Collection[str]) -> str:
     if "capture_pane" in tools:
         ways.append("call capture_pane to see its screen")
     return (
-        f"The command was not ended and must not be started again: it goes on as job {job_id}. "
+        f"The command was not ended and must not be started again: it continues as job {job_id}. "
         f"To follow it, {' or '.join(ways)}; that resource also says when it has ended."
     )
 
