@@ -159,7 +159,7 @@ async def test_questions_of_a_tool_are_answered_or_declined(seats: Seats) -> Non
     await seat.sees("Which \\x1b[2Jweb server?", "2. caddy")
     await seat.on_screen("answer:")
     seat.enter("7")
-    await seat.sees("not there")
+    await seat.sees("unknown option")
     seat.enter("2")
     await seat.until(lambda: seat.history.count("2. caddy") == 2, "the second question")
     await seat.on_screen("answer:")

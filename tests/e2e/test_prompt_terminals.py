@@ -308,4 +308,4 @@ async def test_a_link_that_was_lost_and_is_back_is_told_once(
     await seat.sees("\nagain\n", "reconnected after", "· exit code 0")
     seat.press("C-d")
     assert await seat.ended() == 0
-    assert seat.history.count("is back after") == 1
+    assert seat.history.count("reconnected after") == 1

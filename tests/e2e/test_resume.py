@@ -136,7 +136,7 @@ def test_a_traced_run_can_be_summed_up_replayed_and_looked_into(program: Program
     )
     kept = program.home / "notes.txt"
     kept.write_text("mine\n")
-    assert "holds something else" in told(program, "exec", "--trace", str(kept), "x", code=125)
+    assert "is not a trace file" in told(program, "exec", "--trace", str(kept), "x", code=125)
     assert kept.read_text() == "mine\n"
 
 

@@ -152,7 +152,7 @@ async def test_notes_that_are_cut_off_or_cancelled_are_counted(tmp_path: Path, m
     assert between.estimated > before.estimated
     assert after.answers == between.answers + 1
     assert after.output_tokens > between.output_tokens
-    assert any("without the model" in one.text for one in desk.of(Notice))
+    assert any("without a summary from the model" in one.text for one in desk.of(Notice))
 
 
 # -- what never began

@@ -241,7 +241,7 @@ async def test_a_model_reads_which_types_there_are_and_one_from_a_file_works(
     assert {known, "log-reader"} <= set(kinds)
     assert "broken" not in kinds
     assert "\n- log-reader: reads logs." in definition["description"]
-    assert f"\n- {known}: looks around" in definition["description"]
+    assert f"\n- {known}: investigates and changes nothing" in definition["description"]
     assert len(tools_in(below)) == 2
     assert below.model == "other-model"
     assert "Be quick about logs." in below.text

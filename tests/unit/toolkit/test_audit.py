@@ -248,7 +248,7 @@ async def test_a_link_in_the_place_of_the_directory_is_refused(place: Path, tmp_
     place.parent.mkdir()
     (tmp_path / "other").mkdir(mode=0o700)
     place.symlink_to(tmp_path / "other")
-    with pytest.raises(HarnessError, match="no directory"):
+    with pytest.raises(HarnessError, match="not a directory"):
         async with open_audit_log(place):
             raise AssertionError
 

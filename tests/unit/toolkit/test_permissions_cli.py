@@ -126,9 +126,9 @@ def test_a_rule_for_a_tool_that_is_not_there_is_added_only_when_that_is_meant(
     program: Program, tool: str, nearest: str
 ) -> None:
     code, text = said(program, "add", "--deny", "--any", "--tool", tool)
-    assert (code, f"there is no tool '{tool}'{nearest}" in text, "--absent" in text) == (125, True, True)
+    assert (code, f"there is no tool '{tool}'{nearest}" in text, "--allow-missing" in text) == (125, True, True)
     assert "no user rules" in said(program, "list")[1]
-    assert said(program, "add", "--deny", "--any", "--absent", "--tool", tool)[0] == 0
+    assert said(program, "add", "--deny", "--any", "--allow-missing", "--tool", tool)[0] == 0
     assert f"deny    local:  {tool} " in program.run("permissions", "list").stdout.decode()
 
 

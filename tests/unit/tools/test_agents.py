@@ -437,7 +437,7 @@ async def test_with_everything_real_its_questions_say_who_asks(here: ExecutionCo
         ("run_shell", agent, facts(outcome)["session_id"]),
     ]
     assert f"requested by agent {agent}" in approval_text(person.questions[1])
-    assert "asked by" not in approval_text(person.questions[0])
+    assert "requested by" not in approval_text(person.questions[0])
     asked = [event for event in seen if isinstance(event, PermissionAsked)]
     assert [bool(event.parent_call) for event in asked] == [False, True]
     assert [(one.session_id, one.agent_id) for one in occasions] == [("s1", agent)]
