@@ -29,11 +29,11 @@ LOOKING = [("capture",), ("keys", "Enter"), ("panes",), ("panes", "kill", "x"), 
 def test_a_mistyped_session_is_not_made_by_what_only_looks(there: Program, words: tuple[str, ...]) -> None:
     refused = there.run(*words)
     assert (refused.returncode, refused.stdout) == (1, b"")
-    assert b"no tmux session 'harness'; there are none" in refused.stderr
+    assert b"tmux session 'harness' does not exist; there are none" in refused.stderr
     assert there.run("sessions", "create", "work").returncode == 0
     refused = there.run("--tmux=wrok", *words)
     assert (refused.returncode, refused.stdout) == (1, b"")
-    assert b"no tmux session 'wrok'; there is work" in refused.stderr
+    assert b"tmux session 'wrok' does not exist; there is work" in refused.stderr
     assert refused.stderr.count(b"\n") == 1
     assert sessions_of(there) == ["work"]
 
@@ -66,7 +66,7 @@ def test_a_mistyped_pane_is_not_made_by_what_only_looks(there: Program) -> None:
     for words in (("capture",), ("keys", "Enter")):
         refused = there.run("--pane", "mian", *words)
         assert (refused.returncode, refused.stdout) == (1, b"")
-        assert b"no pane 'mian' in session 'harness'; there is main" in refused.stderr
+        assert b"pane 'mian' does not exist in session 'harness'; there is main" in refused.stderr
     assert [pane["name"] for pane in json.loads(there.run("--json", "panes").stdout)] == ["main"]
     assert there.run("--pane", "build", "run", "echo made").stdout == b"made\n"
     listed = json.loads(there.run("--json", "panes").stdout)
@@ -82,7 +82,7 @@ def test_the_default_session_is_ended_without_attaching_to_it(there: Program) ->
     assert sessions_of(there) == []
     again = there.run("sessions", "kill", "harness")
     assert again.returncode == 1
-    assert b"no tmux session 'harness'" in again.stderr
+    assert b"tmux session 'harness' does not exist" in again.stderr
     assert json.loads(there.run("--json", "sessions").stdout) == []
     assert there.run("--tmux", "run", "echo fresh").stdout == b"fresh\n"
 

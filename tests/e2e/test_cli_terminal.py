@@ -64,7 +64,7 @@ def test_a_time_limit_leaves_the_panes_command_running(there: Program) -> None:
     assert found is not None
     busy = there.run("--tmux", "run", "true")
     assert busy.returncode == 125
-    assert b"held" in busy.stderr
+    assert b"is busy with job" in busy.stderr
     go.touch()
     waited = there.run("jobs", "wait", "--timeout", "20", found[1].decode())
     assert (waited.returncode, waited.stdout) == (7, b"through\n")
