@@ -193,7 +193,7 @@ import anyio
 from prompt_toolkit.completion import DummyCompleter
 from prompt_toolkit.history import InMemoryHistory
 from harness.cli.prompt.app import PromptPrompter
-from harness.cli.prompt.plain import LineSurface
+from harness.cli.prompt.line_mode import LineSurface
 from harness.cli.prompt.screen import ScreenSurface
 from harness.cli.prompt.surface import DEFAULT, line
 from harness.login import LoginQuestion

@@ -14,7 +14,7 @@ from tests.support.desk import OpenDesk, open_desk, until
 from tests.support.sshd import MakeSshd
 
 from harness import FileError, PaneBusy, PaneGone, Status, UnsupportedOperation, connect
-from harness_backends.tmux.ending import JobKiller
+from harness_backends.tmux.job_killing import JobKiller
 from harness_backends.tmux.pane import Pane
 
 __all__ = ["open_desk"]

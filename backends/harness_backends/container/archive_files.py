@@ -15,7 +15,7 @@ from harness.errors import FileError, UnsupportedOperation
 from harness.results import DirEntry, FileContent, FileStat, FileType, WriteResult
 
 from ..posix.files.calls import FileCalls, Hasher, display_path, file_error
-from ..posix.files.local_copy import replace_local
+from ..posix.files.download_file import replace_local
 from ..posix.files.search import Search, glob_paths, list_entries, search
 from ..posix.files.shell_library import PATH_LIBRARY, Refusal, call
 from ..posix.files.transfer import Sink

@@ -28,7 +28,7 @@ from harness.target import Target
 from harness.transport import Process, Transport
 
 from ..local import LocalTransport
-from .remote import interactive_command, new_nonce, remote_command
+from .remote_command import interactive_command, new_nonce, remote_command
 
 if TYPE_CHECKING:
     import asyncssh

@@ -26,7 +26,7 @@ from harness.errors import (
 from harness.target import Target
 from harness.transport import Process
 
-from .remote import NoiseFilter
+from .remote_command import NoiseFilter
 
 __all__ = [
     "FOREIGN",

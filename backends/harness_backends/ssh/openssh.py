@@ -24,7 +24,7 @@ from .control_master import (
 )
 from .multiplex import MuxConnection, MuxConnectionClosed, MuxError, MuxProcess, MuxRefused, open_pipes
 from .options import interactive_argv
-from .remote import new_nonce, remote_command
+from .remote_command import new_nonce, remote_command
 
 __all__ = ["OpenSSHTransport"]
 

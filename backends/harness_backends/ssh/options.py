@@ -17,7 +17,7 @@ from harness.config import Config
 from harness.errors import ConfigError
 from harness.target import Hop
 
-from .remote import interactive_command
+from .remote_command import interactive_command
 
 __all__ = [
     "SshSettings",

@@ -19,7 +19,7 @@ from .keyboard import Dispatch, SavedFile
 from .naming import command_text, record_text
 from .nested_shells import command_lines
 from .pane import Pane
-from .replaced import is_ours, known_program
+from .replaced_shells import is_ours, known_program
 from .setup import Setup, fish_quote
 
 __all__ = [

@@ -10,10 +10,10 @@ from harness.errors import ConnectionLost, TerminalError
 
 from ..posix.persistent_shell import PersistentShell
 from .control_protocol import Block
+from .fallback_client import FallbackClient
 from .link import ControlConnection
 from .pane import Pane
-from .plain import FallbackClient
-from .replaced import first_process
+from .replaced_shells import first_process
 
 __all__ = [
     "NOTICE",

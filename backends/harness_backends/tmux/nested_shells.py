@@ -10,7 +10,7 @@ from .foreground import Foreground
 from .keyboard import CLEAR, type_text, unlock
 from .link import ControlConnection
 from .pane import NestedShell, Pane
-from .replaced import while_known
+from .replaced_shells import while_known
 from .setup import fish_quote, hook_sources
 
 __all__ = [

@@ -24,7 +24,6 @@ from .link import ControlConnection
 from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .pane import Pane, Phase
-from .rescue import drop_slot, take_slot
 from .sessions import new_pane
 from .setup import (
     NewPane,
@@ -36,6 +35,7 @@ from .setup import (
     window_commands,
     window_removal,
 )
+from .unstarted_commands import drop_slot, take_slot
 
 __all__ = ["PaneTable"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from harness.errors import HarnessError
 
 from ..posix.markers import PromptMarker, PromptMarkerScanner
+from .fallback_client import FallbackClient
 from .job import PaneJob
-from .plain import FallbackClient
 
 __all__ = ["follow_log"]
 

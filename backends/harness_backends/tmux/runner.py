@@ -34,20 +34,20 @@ from ..posix.state_directory import JobStore
 from .control import REPLY_TIMEOUT, ResponseLost
 from .control_protocol import Block
 from .dispatch import check_user, plan, wrap_command
-from .end_check import EndCheck
-from .ending import TERM_GRACE, JobKiller, end_unless_ended, no_answer
+from .false_end_check import EndCheck
 from .foreground import NOTICE, Foreground, inspect, operator_typed_during, terminal_of
 from .job import PaneJob
+from .job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
 from .keyboard import BUSY, INTERRUPT, OTHER, Dispatch, SavedFile, release, type_text
 from .link import READY_TIMEOUT, ControlConnection
+from .log_rotation import begin_log, due, rotate_log
 from .nested_shells import install_markers, until_prompt
 from .output import collector_for
 from .pane import Pane
-from .replaced import REPLACED, RESPAWNED, first_process, is_ours, replaced_by, while_known
-from .rescue import ensure_started
-from .rotate import begin_log, due, rotate_log
+from .replaced_shells import REPLACED, RESPAWNED, first_process, is_ours, replaced_by, while_known
 from .setup import no_space
 from .streams import keep_limit, report_streams, with_streams
+from .unstarted_commands import ensure_started
 
 __all__ = ["PaneRunner"]
 

@@ -25,12 +25,12 @@ from ..posix.jobs.launch import signal_name
 from ..posix.jobs.termination import JobCanceller
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
+from .buffered_output import forget_jobs, read_buffered_output
 from .capture import capture_command, captured_text, extract_running, extract_tagged
 from .control import Event
 from .control_protocol import Notification, Output
-from .ending import END_TIMEOUT
-from .held import forget_jobs, read_buffered_output
 from .job import PaneJob
+from .job_killing import END_TIMEOUT
 from .keyboard import type_keys, type_text, unlock
 from .keys import encode_keys
 from .libtmux_access import open_libtmux
@@ -44,7 +44,7 @@ from .sessions import SessionTable, open_tmux_location
 from .setup import pane_shell, replaced_login_shell
 
 if TYPE_CHECKING:
-    from .plainterm import FallbackTerminal
+    from .fallback_terminal import FallbackTerminal
 
 __all__ = ["TmuxTerminal", "open_terminal"]
 
@@ -366,7 +366,7 @@ async def _open_link(
     setup = link.setup
     parts = (link.transport, link.shell, store, setup, table.login_shell, tasks, owner_name(), cancelling, told)
     if setup.config.control_mode == "never":
-        from .plainterm import open_plain  # few need it
+        from .fallback_terminal import open_plain  # few need it
 
         return await open_plain(*parts, 'control_mode = "never"')
     try:
@@ -376,7 +376,7 @@ async def _open_link(
     except PaneGone:
         raise
     except (ConnectError, ConnectionLost, TerminalError, UnsupportedOperation) as error:
-        from .plainterm import control_refused, open_plain
+        from .fallback_terminal import control_refused, open_plain
 
         if setup.here or (isinstance(error, ConnectionLost) and not await control_refused(link.shell, setup)):
             raise

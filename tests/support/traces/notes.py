@@ -29,15 +29,23 @@ import pytest
 from harness.command import Command
 from harness.results import ShellResult
 from harness_backends.posix.state_directory import JobStore
-from harness_backends.tmux import nested_shells, plainrescue, plainrun, remake, rescue, rotate, tagged
+from harness_backends.tmux import (
+    fallback_runner,
+    fallback_unstarted,
+    log_rotation,
+    nested_shells,
+    prompt_tag_output,
+    recreate_files,
+    unstarted_commands,
+)
 from harness_backends.tmux.control import ControlClient
-from harness_backends.tmux.end_check import EndCheck
+from harness_backends.tmux.fallback_client import FallbackClient
+from harness_backends.tmux.fallback_panes import FallbackPane
+from harness_backends.tmux.false_end_check import EndCheck
 from harness_backends.tmux.foreground import Foreground
 from harness_backends.tmux.job import PaneJob
 from harness_backends.tmux.pane import Pane
 from harness_backends.tmux.panes import PaneTable
-from harness_backends.tmux.plain import FallbackClient
-from harness_backends.tmux.plainpanes import FallbackPane
 from harness_backends.tmux.runner import PaneRunner
 
 from .canonical import text_of
@@ -49,20 +57,20 @@ METHODS: tuple[tuple[type, str], ...] = (
     (PaneRunner, "run"),
     (PaneRunner, "end"),
     (PaneRunner, "until_over"),
-    (plainrun.FallbackRunner, "run"),
-    (plainrun.FallbackRunner, "end"),
+    (fallback_runner.FallbackRunner, "run"),
+    (fallback_runner.FallbackRunner, "end"),
     (PaneTable, "resume"),
     (PaneTable, "end"),
     (EndCheck, "check"),
 )
 FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (nested_shells, "install_markers"),
-    (rescue, "ensure_started"),
-    (plainrescue, "ensure_accepted"),
-    (rotate, "rotate_log"),
-    (remake, "recreate_pane_files"),
-    (tagged, "read_output"),
-    (tagged, "read_unended"),
+    (unstarted_commands, "ensure_started"),
+    (fallback_unstarted, "ensure_accepted"),
+    (log_rotation, "rotate_log"),
+    (recreate_files, "recreate_pane_files"),
+    (prompt_tag_output, "read_output"),
+    (prompt_tag_output, "read_unended"),
 )
 CALLS = (*(f"{owner.__name__}.{name}" for owner, name in METHODS), *(name for _, name in FUNCTIONS))
 NAMES = re.compile(r"\b(?:[a-z]+-)+(?:keys|option|pane|panes|shell|message|buffer)\b")
@@ -180,13 +188,13 @@ def noting(recorder: Recorder) -> Iterator[None]:
             patch.setattr(owner, name, notes.call(f"{owner.__name__}.{name}", getattr(owner, name)))
         for module, name in FUNCTIONS:
             _replace(patch, name, getattr(module, name), notes.call(name, getattr(module, name)))
-        for runner in (PaneRunner, plainrun.FallbackRunner):
+        for runner in (PaneRunner, fallback_runner.FallbackRunner):
             patch.setattr(runner, "foreground", notes.answer("front", runner.foreground))
         patch.setattr(JobStore, "settle", notes.answer("over", JobStore.settle))
         for client in (ControlClient, FallbackClient):
             patch.setattr(client, "request", notes.tmux(client.request))
         patch.setattr(FallbackClient, "ask", FallbackClient.request)
-        patch.setattr(tagged, "read_range", notes.log(tagged.read_range))
+        patch.setattr(prompt_tag_output, "read_range", notes.log(prompt_tag_output.read_range))
         yield
 
 

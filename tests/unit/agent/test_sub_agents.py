@@ -40,7 +40,7 @@ from harness.agent.spending import SubagentLog, spent_in, texts_of
 from harness.agent.storage import ConversationNote, ConversationSummary, MemoryLog, StoredConversation, StoredTurn
 from harness.agent.sub_agents import NamedTargets, Subagents, messages_of
 from harness.agent.usage import Usage
-from harness.cli.prompt.plain import LineSurface
+from harness.cli.prompt.line_mode import LineSurface
 from harness.cli.prompt.view import EventView
 from harness.errors import TargetNotFound
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit

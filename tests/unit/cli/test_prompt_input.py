@@ -17,10 +17,10 @@ from harness.agent.events import AnswerDelta, ReasoningDelta
 from harness.cli.asking import wrapped
 from harness.cli.prompt.approvals import EditRequested, InvalidAnswer, Reason, asking_of, editable, parse_approval
 from harness.cli.prompt.conversations import joined
+from harness.cli.prompt.early_ui import KEPT, READ, InputHistory
 from harness.cli.prompt.editor import MAX_SUGGESTIONS, InputFocus, _continues, named, path_word
-from harness.cli.prompt.facing import KEPT, READ, InputHistory
-from harness.cli.prompt.operators import OutputTail, ending, told
-from harness.cli.prompt.plain import entries_of
+from harness.cli.prompt.line_mode import entries_of
+from harness.cli.prompt.operator_commands import OutputTail, ending, told
 from harness.cli.prompt.surface import choice_lines, text_of
 from harness.results import DirEntry
 from harness.toolkit.events import ToolCallProgress

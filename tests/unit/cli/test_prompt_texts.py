@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli.asking import claims_of, columns_of
-from harness.cli.prompt.facing import StatusLine, status_line
+from harness.cli.prompt.early_ui import StatusLine, status_line
 from harness.cli.prompt.markdown import MarkdownBlock, MarkdownSplitter, drawn
 from harness.cli.prompt.surface import (
     DEFAULT,

@@ -12,9 +12,9 @@ from tests.support.own_home import here  # noqa: F401  # a fixture
 from tests.support.slash import Desk, slash_desk
 
 from harness.cli.prompt.commands.base import BadArguments, Deadlines, brief, duration
+from harness.cli.prompt.commands.jobs_and_limits import KillTarget, TimeoutRequest, parse_timeout, parse_victims
 from harness.cli.prompt.commands.state import tokens
 from harness.cli.prompt.commands.table import COMMANDS, InvalidCommand, Parsed, completions, is_command, parse
-from harness.cli.prompt.commands.work import KillTarget, TimeoutRequest, parse_timeout, parse_victims
 from harness.context import ExecutionContext
 from harness.results import Status
 from harness.system.background_tasks import open_background_tasks

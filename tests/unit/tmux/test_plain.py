@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness_backends.tmux.control_protocol import Block
-from harness_backends.tmux.plain import parse_answers, plain_script, until_script
-from harness_backends.tmux.tagged import PaneFacts, WaitResult, parse_ended, parse_facts
+from harness_backends.tmux.fallback_client import parse_answers, plain_script, until_script
+from harness_backends.tmux.prompt_tag_output import PaneFacts, WaitResult, parse_ended, parse_facts
 
 
 @pytest.fixture

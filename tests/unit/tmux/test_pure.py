@@ -13,9 +13,9 @@ from harness.errors import TerminalError, UnsupportedOperation
 from harness.results import Status
 from harness.target import Target
 from harness_backends.posix.state_directory import JobRecord, parse_record, render_record
+from harness_backends.tmux.buffered_output import MAX_HELD_BYTES, MAX_HELD_JOBS, forget_jobs
 from harness_backends.tmux.dispatch import WrappedCommand, slot_text
 from harness_backends.tmux.foreground import Foreground, parse
-from harness_backends.tmux.held import MAX_HELD_BYTES, MAX_HELD_JOBS, forget_jobs
 from harness_backends.tmux.job import PaneJob
 from harness_backends.tmux.keyboard import type_text
 from harness_backends.tmux.naming import (

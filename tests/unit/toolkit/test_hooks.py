@@ -29,7 +29,7 @@ from harness.toolkit.hooks.dispatch import (
     RegisteredHook,
     event_named,
 )
-from harness.toolkit.hooks_process import HookExit, run_hook
+from harness.toolkit.hooks.process import HookExit, run_hook
 from harness.toolkit.redaction.redactor import PatternRedactor
 from harness.toolkit.values import Subject
 

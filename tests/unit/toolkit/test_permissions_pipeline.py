@@ -136,7 +136,8 @@ def nothing(question: ApprovalRequest) -> ApprovalDecision:
 
 
 @pytest.mark.parametrize(
-    ("approver", "why"), [(Says(nothing), "TypeError: it returned NoneType, not ApprovalDecision"), (Broken(), "no screen")]
+    ("approver", "why"),
+    [(Says(nothing), "TypeError: it returned NoneType, not ApprovalDecision"), (Broken(), "no screen")],
 )
 async def test_a_failing_approver_is_a_denial_that_names_it(
     box: Toolbox, approver: Says, why: str, caplog: pytest.LogCaptureFixture

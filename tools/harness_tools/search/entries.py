@@ -15,7 +15,7 @@ from harness.errors import FileError
 from harness.results import DirEntry, FileStat
 from harness.toolkit import ToolContext
 
-from .ignoring import IGNORE_LIMIT, Ignored
+from .gitignore import IGNORE_LIMIT, Ignored
 from .replies import (
     Tree,
     ask,

@@ -6,7 +6,7 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from .ignoring import IGNORE_LIMIT
+from .gitignore import IGNORE_LIMIT
 from .patterns import rough_name
 from .regular_expressions import Expression, extended, rust
 from .tree_scripts import (

@@ -12,7 +12,7 @@ from harness.results import ShellResult, Status
 from harness.toolkit import Json, OutputLimit, ToolContext, ToolResult
 from harness.toolkit.values import ShownForm
 
-from .ignoring import IGNORE_LIMIT, Ignored, IgnoreRule, parse_ignore
+from .gitignore import IGNORE_LIMIT, Ignored, IgnoreRule, parse_ignore
 
 __all__ = [
     "LIMIT",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from .ignoring import IGNORE_LIMIT, NUL
+from .gitignore import IGNORE_LIMIT, NUL
 from .patterns import rough_name
 
 __all__ = [

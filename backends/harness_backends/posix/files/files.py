@@ -17,14 +17,14 @@ from harness.backend import ANY, AnyVersion, Capabilities, Files, Progress, Writ
 from harness.results import DirEntry, FileContent, FileStat, WriteResult
 from harness.transport import Transport
 
-from ..local_source import open_source
 from ..persistent_shell import PersistentShell
 from .calls import FileCalls, check_path, fields_of, file_error, parse_stat
 from .content import FileWriter, WriteRequest, copy_content, open_file, read_file
-from .local_copy import replace_local
+from .download_file import replace_local
 from .search import Search, glob_paths, list_entries, search
 from .shell_library import Refusal, call
 from .transfer import collect
+from .upload_source import open_source
 
 __all__ = ["PosixFiles"]
 

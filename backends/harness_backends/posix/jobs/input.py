@@ -9,7 +9,7 @@ from harness.errors import NoSpace
 from harness.transport import Transport
 
 from ..files.transfer import feed
-from ..local_source import open_source
+from ..files.upload_source import open_source
 
 __all__ = ["in_memory", "pieces", "store_input"]
 

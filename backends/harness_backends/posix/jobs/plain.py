@@ -25,7 +25,7 @@ from harness.transport import Transport
 from ..end_proof import TWICE
 from ..log_limit import MIN_LOG_LIMIT
 from ..markers import ANSWERED, answered, from_keyboard
-from ..paneend import PaneKill, type_interrupt
+from ..pane_kill_script import PaneKill, type_interrupt
 from ..panelog import lacks_end
 from ..persistent_shell import PendingReply, PersistentShell, ShellReply
 from ..probe import Probe

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 
 from ..log_limit import LIMITER
-from ..panejobs import SETTLE
+from ..pane_job_records import SETTLE
 from ..process_scripts import END, SINCE
 
 __all__ = ["GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]

@@ -31,7 +31,7 @@ from ..commands.servers import servers_of, with_servers
 from ..conversation import WHERE, ConversationStart, choices_for, open_conversation, stored_choices, stored_model
 from ..output import note, readable, warn
 from ..prompt.approvals import PromptApprover, PromptQuestioner, change_notice
-from ..prompt.plain import asked_text
+from ..prompt.line_mode import asked_text
 from ..prompt.surface import NONE, Line, QuestionSurface, SurfaceQuestion, Theme, line, painted, theme_for
 from ..runtime import CliSession, observers_of
 from ..streams import Interruption, StreamWriter, run_async

@@ -27,7 +27,7 @@ from ..streams import Interruption, run_async
 from .surface import Span, Surface, SurfaceQuestion, line
 
 if TYPE_CHECKING:
-    from .facing import PromptUI
+    from .early_ui import PromptUI
 
 __all__ = [
     "PromptOptions",
@@ -218,7 +218,7 @@ class _Prompt:
             self._prompter.leave()
 
     def _facing(self, execution: ExecutionContext) -> PromptUI:
-        from .facing import PromptUI
+        from .early_ui import PromptUI
 
         return PromptUI(
             execution,
@@ -231,7 +231,7 @@ class _Prompt:
     async def _work(self, execution: ExecutionContext, facing: PromptUI) -> None:
         """Import the rest of the prompt and run it; the surface accepts input meanwhile."""
         await to_thread.run_sync(import_module, ".serving", __package__)
-        from .serving import PromptSession
+        from .services import PromptSession
 
         serving = PromptSession(self._session, self._wanted, execution, facing, self._prompter.leave)
         try:

@@ -17,7 +17,7 @@ from ...errors import HarnessError
 from ...toolkit.permissions.remembered_answers import TimedApproval
 from .commands.base import PromptActions, PromptContext, SurfaceOutput
 from .commands.table import Parsed, changes_conversation, is_command, parse, run_command
-from .facing import StatusLine, status_line
+from .early_ui import StatusLine, status_line
 from .surface import ExpandRequested, Input, InputEnded, Interrupted, Surface, TextEntered, one_line
 from .view import EventView
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...toolkit.assembly import Toolkit
     from .commands.base import Deadlines
     from .conversations import Conversations
-    from .operators import ShellEscape
+    from .operator_commands import ShellEscape
 
 __all__ = ["Loop", "PromptServices"]
 
@@ -294,7 +294,7 @@ class Loop:
             self._changing = False
 
     async def _operate(self, command: str) -> None:
-        from .operators import told  # imported with the toolkit, which is loaded by now
+        from .operator_commands import told  # imported with the toolkit, which is loaded by now
 
         if not command:
             self._view.note("missing command: write it after the !")

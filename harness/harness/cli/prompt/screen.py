@@ -25,8 +25,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from ...login import on_sigcont
 from ..asking import wrapped
 from .editor import MARK, Editor, InputFocus
+from .line_mode import entries_of
 from .markdown import MarkdownBlock, MarkdownSplitter, drawn
-from .plain import entries_of
 from .surface import (
     ExpandRequested,
     Input,

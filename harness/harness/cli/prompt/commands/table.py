@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from ....errors import HarnessError
 from .base import BadArguments, Choice, SlashCommand, no_arguments, one_of
+from .jobs_and_limits import Attach, Jobs, Kill, Ps, Timeout
 from .session import Compact, Model, SessionCommand, Theme
 from .state import Approve, Context, Memory, Pause, Permissions, Resume, Status, Todos, Tools
-from .work import Attach, Jobs, Kill, Ps, Timeout
 
 if TYPE_CHECKING:
     from .base import PromptContext

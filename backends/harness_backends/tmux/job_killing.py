@@ -14,15 +14,15 @@ import anyio
 from harness.errors import HarnessError
 from harness.results import Status
 
-from ..posix.paneend import KILL_GRACE, PaneJobEnd, PaneKill
+from ..posix.pane_kill_script import KILL_GRACE, PaneJobEnd, PaneKill
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
+from .fallback_client import FallbackClient
 from .job import PaneJob
 from .keyboard import INTERRUPT, type_text, unlock
 from .link import ControlConnection
 from .pane import Pane
-from .plain import FallbackClient
-from .rescue import drop_slot, take_slot
+from .unstarted_commands import drop_slot, take_slot
 
 __all__ = ["END_TIMEOUT", "TERM_GRACE", "JobKiller", "end_unless_ended", "no_answer"]
 

@@ -18,8 +18,8 @@ from .job import PaneJob
 from .keyboard import INTERRUPT, Dispatch, type_text, unlock
 from .link import ControlConnection
 from .pane import Pane
-from .remake import recreate_pane_files
-from .replaced import while_known
+from .recreate_files import recreate_pane_files
+from .replaced_shells import while_known
 
 __all__ = ["drop_slot", "ensure_started", "give_slot_back", "take_slot"]
 

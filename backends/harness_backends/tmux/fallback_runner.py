@@ -23,19 +23,19 @@ from ..posix.jobs.termination import JobCanceller
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobRecord, JobStore
 from .dispatch import WrappedCommand, command_files, slot_text, wrap_command
-from .ending import TERM_GRACE, JobKiller, end_unless_ended, no_answer
+from .fallback_client import FallbackClient, until_script
+from .fallback_panes import FallbackPane, FallbackPaneTable
+from .fallback_unstarted import WITHDRAWN, ensure_accepted
 from .foreground import NOTICE, Foreground, inspect, operator_typed_during
 from .job import PaneJob, entered
+from .job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
 from .keyboard import BUSY, OTHER, Dispatch, SavedFile, release
 from .output import collector_for
-from .plain import FallbackClient, until_script
 from .plainlive import follow_log
-from .plainpanes import FallbackPane, FallbackPaneTable
-from .plainrescue import WITHDRAWN, ensure_accepted
-from .replaced import RESPAWNED, is_ours
+from .prompt_tag_output import WaitResult, parse_ended, read_output, read_partial_output, read_unended, watch_script
+from .replaced_shells import RESPAWNED, is_ours
 from .setup import no_space
 from .streams import keep_limit, report_streams, with_streams
-from .tagged import WaitResult, parse_ended, read_output, read_partial_output, read_unended, watch_script
 
 __all__ = ["FallbackRunner"]
 

@@ -219,7 +219,7 @@ class PromptUI:
         self.surface: Surface = self._plain() if plain else self._screen()
 
     def _plain(self) -> Surface:
-        from .plain import LineSurface
+        from .line_mode import LineSurface
 
         return LineSurface(self.terminal)
 

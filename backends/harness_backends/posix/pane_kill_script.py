@@ -13,7 +13,7 @@ import anyio
 
 from harness.results import Status
 
-from .jobprocesses import SIGNAL_PROCESSES, is_running
+from .job_signals import SIGNAL_PROCESSES, is_running
 from .jobs.launch import Outcome, background_line, recorded
 from .persistent_shell import PersistentShell
 

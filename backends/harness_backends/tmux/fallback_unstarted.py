@@ -13,13 +13,13 @@ import anyio
 
 from harness.errors import HarnessError
 
+from .fallback_panes import FallbackPane
 from .job import PaneJob
 from .keyboard import INTERRUPT, Dispatch, type_text, unlock
-from .plainpanes import FallbackPane
-from .rescue import give_slot_back, take_slot
+from .unstarted_commands import give_slot_back, take_slot
 
 if TYPE_CHECKING:
-    from .plainrun import FallbackRunner
+    from .fallback_runner import FallbackRunner
 
 __all__ = ["WITHDRAWN", "ensure_accepted"]
 

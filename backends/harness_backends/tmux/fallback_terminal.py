@@ -21,19 +21,19 @@ from ..posix.jobs.launch import signal_name
 from ..posix.jobs.termination import JobCanceller
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
+from .buffered_output import forget_jobs
 from .capture import capture_command, captured_text, extract_running, extract_tagged
-from .held import forget_jobs
+from .fallback_client import FallbackClient
+from .fallback_panes import FallbackPane, FallbackPaneTable
+from .fallback_runner import FallbackRunner
 from .job import PaneJob
 from .keyboard import type_keys, type_text, unlock
 from .keys import encode_keys
 from .libtmux_access import open_libtmux
 from .naming import DEFAULT_PANE, check_name
-from .plain import FallbackClient
-from .plainpanes import FallbackPane, FallbackPaneTable
-from .plainrun import FallbackRunner
+from .prompt_tag_output import DOUBT
 from .sessions import SessionTable
 from .setup import Setup
-from .tagged import DOUBT
 
 __all__ = ["FallbackTerminal", "control_refused", "open_plain"]
 

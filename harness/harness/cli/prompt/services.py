@@ -24,8 +24,8 @@ from ..conversation import ConversationStart, OpenConversation, stored_choices
 from ..runtime import CliSession, logs_shown
 from .commands.base import PromptActions
 from .commands.table import completions
+from .early_ui import PromptUI
 from .editor import Suggestion
-from .facing import PromptUI
 from .loop import Loop, PromptServices
 from .markdown import LIBRARIES
 from .surface import THEMES, Surface, theme_for
@@ -276,7 +276,7 @@ class PromptSession:
         from ...agent.trace.observer import link_news
         from .commands.base import Deadlines
         from .conversations import Conversations
-        from .operators import open_operator
+        from .operator_commands import open_operator
 
         async with AsyncExitStack() as stack:
             toolkit = await self._toolkit(stack)

@@ -22,9 +22,9 @@ import anyio.to_thread
 
 from harness.errors import FileError
 
-from ..local_source import BLOCK
 from .calls import file_error, local_error
 from .shell_library import STAGE_PREFIX, Refusal
+from .upload_source import BLOCK
 
 __all__ = ["AtomicFile", "replace_local"]
 

@@ -11,11 +11,11 @@ from ..posix.jobs.output import read_range
 from ..posix.markers import PromptMarkerScanner
 from ..posix.panelog import other_mark
 from .capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
+from .fallback_client import FallbackClient, until_script
 from .job import PaneJob
 from .logs import NEWEST_LOG
 from .naming import PaneRow
 from .output import OutputCollector
-from .plain import FallbackClient, until_script
 
 __all__ = [
     "DOUBT",
