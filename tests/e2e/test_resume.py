@@ -73,7 +73,7 @@ def test_conversations_are_kept_in_order_from_the_command_line(program: Program)
     strange["messages"][0] = {"kind": "strange"}
     said = told(program, "resume", "--import", "-", stdin=json.dumps(strange).encode(), code=125)
     assert "message 1 is invalid" in said
-    assert "is no conversation" in told(program, "resume", "--import", "-", stdin=b"{}", code=125)
+    assert "is not a harness conversation" in told(program, "resume", "--import", "-", stdin=b"{}", code=125)
     assert "deleted" in told(program, "resume", "disk", "--delete")
     assert len(json.loads(told(program, "--json", "resume", "--list"))) == 2
 
