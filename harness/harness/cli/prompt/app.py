@@ -230,7 +230,7 @@ class _Prompt:
 
     async def _work(self, execution: ExecutionContext, facing: PromptUI) -> None:
         """Import the rest of the prompt and run it; the surface accepts input meanwhile."""
-        await to_thread.run_sync(import_module, ".serving", __package__)
+        await to_thread.run_sync(import_module, ".services", __package__)
         from .services import PromptSession
 
         serving = PromptSession(self._session, self._wanted, execution, facing, self._prompter.leave)
