@@ -155,7 +155,7 @@ class PrivateDatabase:
         return sqlite3.connect(uri, uri=True, timeout=BUSY_LIMIT, isolation_level=None, check_same_thread=False)
 
     def _set_up(self, db: sqlite3.Connection) -> None:
-        version = self._version(db)
+        version = _consistent(db, self._version)  # another process may create the tables between the two reads
         if not version:
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         elif self.path.stat().st_size <= self.content.looked_through:

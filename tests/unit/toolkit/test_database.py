@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -50,3 +50,28 @@ def test_a_database_beyond_the_size_that_is_looked_through_is_opened_as_it_is(da
 def test_nothing_is_made_to_read(tmp_path: Path) -> None:
     assert database(tmp_path / "none").read(lambda db: 1, 0) == 0
     assert not (tmp_path / "none").exists()
+
+
+def test_a_database_that_another_process_creates_at_the_same_time_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = database(tmp_path)
+    connect = PrivateDatabase._connect
+    tried: list[bool] = []
+
+    def create(statement: str) -> None:
+        """Create the tables, as the other process does, after the version was read and before the tables are."""
+        if "sqlite_master" not in statement or tried:
+            return
+        tried.append(True)
+        with closing(sqlite3.connect(made.path, timeout=0, isolation_level=None)) as other, suppress(sqlite3.Error):
+            other.executescript("BEGIN IMMEDIATE;" + ";".join(SCHEMA) + ";PRAGMA user_version = 1;COMMIT;")
+
+    def watched(self: PrivateDatabase, how: str) -> sqlite3.Connection:
+        db = connect(self, how)
+        db.set_trace_callback(create)
+        return db
+
+    monkeypatch.setattr(PrivateDatabase, "_connect", watched)
+    made.open().close()
+    assert tried
