@@ -11,7 +11,7 @@ import anyio
 import libtmux
 import pytest
 from anyio import to_thread
-from tests.support.desk import OpenDesk, open_desk
+from tests.support.desk import OpenDesk, open_desk, until
 
 from harness import PaneGone, UnsupportedOperation, connect
 
@@ -88,15 +88,17 @@ async def test_a_command_that_waits_ends_with_the_context(open_desk: OpenDesk, n
     desk = await open_desk("ssh")
     codes: list[int] = []
 
+    started = desk.home / "started"
+
     async def wait(session: libtmux.Session) -> None:
-        found = await to_thread.run_sync(lambda: session.cmd("wait-for", "never"))
+        command = f"touch {started}; exec sleep 60"
+        found = await to_thread.run_sync(lambda: session.cmd("run-shell", command))
         codes.append(found.returncode)
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks, desk.ctx.libtmux() as session:
             tasks.start_soon(wait, session)
-            waiting = ["tmux", "-L", desk.config.tmux_socket, "wait-for", "-S", "other"]
-            await anyio.run_process(waiting)
+            await until(started.exists)
     assert codes == [1]
 
 
