@@ -69,7 +69,7 @@ def test_the_rule_that_decides_is_named_for_people(program: Program) -> None:
     program.run("permissions", "add", "--deny", "--on", "*", "--any", "--tool", "run_shell")
     code, text = said(program, "test", "ls")
     assert code == 126
-    assert text.splitlines()[0] == "denied: matched rule: deny run_shell"
+    assert text.splitlines()[0] == "it is denied: matched rule: deny run_shell"
     assert text.splitlines()[1].startswith("decided by: deny rule ")
     assert text.splitlines()[2] == "about: ls"
 

@@ -410,7 +410,7 @@ def _decision(decision: Decision) -> dict[str, object]:
 
 
 def _print_decision(decision: Decision) -> None:
-    verbs: dict[Action, str] = dict(zip(type(decision.action), ("allowed", "denied", "approval required"), strict=True))
+    verbs: dict[Action, str] = dict(zip(type(decision.action), ("it runs", "it is denied", "it is asked"), strict=True))
     click.echo(f"{verbs[decision.action]}: {readable(decision.reason)}")
     click.echo(f"decided by: {readable(decision.by)}")
     if decision.about:
