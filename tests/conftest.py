@@ -39,8 +39,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def _log_level() -> Iterator[None]:
-    """A command line that is run inside the test process may ask for debugging; the next test did not."""
-    root = logging.getLogger()
-    level = root.level
+    """Restore the log levels that a command line sets when it runs inside the test process."""
+    loggers = [logging.getLogger(name) for name in ("", "harness", "harness_backends", "py.warnings")]
+    levels = [logger.level for logger in loggers]
     yield
-    root.setLevel(level)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
