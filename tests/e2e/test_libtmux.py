@@ -102,6 +102,23 @@ async def test_a_command_that_waits_ends_with_the_context(open_desk: OpenDesk, n
     assert codes == [1]
 
 
+async def test_a_command_whose_program_was_killed_is_ended(open_desk: OpenDesk, needs_ssh: None) -> None:
+    desk = await open_desk("ssh")
+    async with desk.ctx.libtmux() as session:
+        program = [str(session.server.tmux_bin), "-L", desk.config.tmux_socket]
+        for number in range(6):  # more than run at a time
+            started = desk.home / f"started{number}"
+            async with await anyio.open_process([*program, "run-shell", f"touch {started}; exec sleep 60"]) as waiting:
+                await until(started.exists)
+                waiting.kill()
+        with anyio.fail_after(30):
+            shown = await to_thread.run_sync(lambda: session.cmd("display-message", "-p", "still here"))
+        assert shown.stdout == ["still here"]
+        async with await anyio.open_process([*program, "-V"]) as gone:
+            gone.kill()  # before, while or after it asks
+        assert (await to_thread.run_sync(lambda: session.cmd("list-panes"))).returncode == 0
+
+
 async def test_without_libtmux_the_error_says_how_to_install_it(
     open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +42,7 @@ import json, socket, sys
 connection = socket.socket(socket.AF_UNIX)
 try:
     connection.connect(sys.argv[1])
-    connection.sendall(json.dumps(sys.argv[2:]).encode())
-    connection.shutdown(socket.SHUT_WR)
+    connection.sendall(json.dumps(sys.argv[2:]).encode() + b"\\n")
     reply = connection.makefile("rb")
     code, size = (int(word) for word in reply.readline().split())
 except (OSError, ValueError) as error:
@@ -53,7 +52,8 @@ sys.stderr.buffer.write(reply.read())
 sys.stdout.flush()
 sys.exit(code)
 """
-"""What libtmux starts in place of ``tmux``: the reply is a line ``CODE SIZE``, SIZE bytes of output, and the errors."""
+"""What libtmux starts in place of ``tmux``: the request is a line of JSON, and the connection stays open meanwhile; the
+reply is a line ``CODE SIZE``, SIZE bytes of output, and the errors."""
 
 
 @asynccontextmanager
@@ -130,18 +130,24 @@ class _Service:
         self._running = anyio.Semaphore(MAX_RUNNING)
 
     async def answer(self, stream: SocketStream) -> None:
-        """Run the one command of a connection."""
-        async with stream, self._running:
-            try:
-                code, output, errors = await self._run(_arguments(await _read_all(stream, MAX_REQUEST_BYTES)))
-            except HarnessError as error:
-                code, output, errors = 1, b"", f"{error}\n".encode()
-            except ValueError as error:
-                code, output, errors = 1, b"", f"harness: {error}\n".encode()
-            try:
-                await stream.send(b"%d %d\n" % (code, len(output)) + output + errors)
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                return  # the program that asked was killed
+        """Run the one command of a connection; end it when the program that asked is gone."""
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
+            async with stream:
+                request = await _read_line(stream, MAX_REQUEST_BYTES)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_cancel_when_closed, stream, tasks.cancel_scope)
+                    async with self._running:
+                        await stream.send(await self._reply(request))
+                    tasks.cancel_scope.cancel()
+
+    async def _reply(self, request: bytes) -> bytes:
+        try:
+            code, output, errors = await self._run(_arguments(request))
+        except HarnessError as error:
+            code, output, errors = 1, b"", f"{error}\n".encode()
+        except ValueError as error:
+            code, output, errors = 1, b"", f"harness: {error}\n".encode()
+        return b"%d %d\n" % (code, len(output)) + output + errors
 
     async def _run(self, words: list[str]) -> tuple[int, bytes, bytes]:
         async with await self._transport.open_process(["tmux", "-u", *words]) as process:
@@ -173,18 +179,23 @@ class _Collector:
             self.data += data
 
 
-async def _read_all(stream: SocketStream, limit: int) -> bytes:
+async def _read_line(stream: SocketStream, limit: int) -> bytes:
+    """Return what comes before the first line break, or the first ``limit`` bytes, which are no valid request."""
     found = bytearray()
-    try:
-        while True:
-            found += await stream.receive()
-            if len(found) > limit:
-                raise ValueError(f"the arguments are longer than {limit} bytes")
-    except anyio.EndOfStream:
-        return bytes(found)
+    while not found.endswith(b"\n") and len(found) <= limit:
+        found += await stream.receive()
+    return bytes(found)
+
+
+async def _cancel_when_closed(stream: SocketStream, scope: anyio.CancelScope) -> None:
+    with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await stream.receive()
+    scope.cancel()
 
 
 def _arguments(request: bytes) -> list[str]:
+    if len(request) > MAX_REQUEST_BYTES:
+        raise ValueError(f"the arguments are longer than {MAX_REQUEST_BYTES} bytes")
     words = json.loads(request)
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ValueError("the request is not a list of arguments")
