@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -206,3 +208,16 @@ def test_importing_the_testing_package_loads_no_extras() -> None:
         "pytest",
         "harness_backends",
     } == set()
+
+
+def test_every_module_of_the_architecture_page_is_there() -> None:
+    files = [str(path.relative_to(ROOT)) for root in PACKAGES.values() for path in root.rglob("*.*")]
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"`([\w/*]+\.py)`", page) + re.findall(r"`([\w/]+/)`", page)
+    assert len(named) > 80
+    missing = [name for name in named if not any(_is_at(path, name) for path in files)]
+    assert missing == ["tests/unit/test_architecture.py"]
+
+
+def _is_at(path: str, name: str) -> bool:
+    return f"/{name}" in f"/{path}" if name.endswith("/") else fnmatchcase(f"/{path}", f"*/{name}")
