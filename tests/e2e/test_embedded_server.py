@@ -139,7 +139,10 @@ async def test_a_delay_is_added_to_each_direction(tmp_path: Path) -> None:
             await client.stdin.send(b"warm\n")
             await client.stdout.receive()
             server.link.delay = 0.05
-            started = anyio.current_time()
-            await client.stdin.send(b"x\n")
-            assert await client.stdout.receive() == b"x\n"
-            assert 0.1 <= anyio.current_time() - started < 0.15
+            trips = []
+            for _ in range(10):
+                started = anyio.current_time()
+                await client.stdin.send(b"x\n")
+                assert await client.stdout.receive() == b"x\n"
+                trips.append(anyio.current_time() - started)
+            assert 0.1 <= min(trips) < 0.15  # the shortest one: a busy machine adds to the others

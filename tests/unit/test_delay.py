@@ -60,11 +60,14 @@ async def test_bytes_come_back_in_order() -> None:
 
 
 async def test_a_round_trip_takes_twice_the_delay() -> None:
+    trips = []
     async with linked(0.03) as (_, client):
-        started = anyio.current_time()
-        await client.send(b"x")
-        assert await client.receive() == b"x"
-        assert 0.06 <= anyio.current_time() - started < 0.09
+        for _ in range(20):
+            started = anyio.current_time()
+            await client.send(b"x")
+            assert await client.receive() == b"x"
+            trips.append(anyio.current_time() - started)
+    assert 0.06 <= min(trips) < 0.09  # the shortest one: a busy machine adds to the others
 
 
 async def test_a_delay_does_not_limit_the_rate() -> None:
@@ -72,7 +75,7 @@ async def test_a_delay_does_not_limit_the_rate() -> None:
     async with linked(0.1) as (_, client):
         started = anyio.current_time()
         assert len(await exchange(client, data)) == len(data)
-        assert anyio.current_time() - started < 2.0  # one chunk per delay would take half a minute
+        assert anyio.current_time() - started < 10  # one chunk per delay would take half a minute
 
 
 async def test_a_stall_holds_everything_and_a_resume_delivers_it() -> None:

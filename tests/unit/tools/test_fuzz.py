@@ -47,8 +47,9 @@ def test_any_arguments_and_any_answer_of_the_target_give_a_result(name: str) -> 
     @given(st.data())
     def attempt(data: st.DataObject) -> None:
         arguments = data.draw(values_of(tool.schema))
-        if arguments.get("delay"):
-            arguments["delay"] = 0.001  # a real wait, of up to a minute
+        for key, short in (("delay", 0.001), ("delay_ms", 1)):
+            if arguments.get(key):
+                arguments[key] = short  # a drawn one is a real wait, of up to ten minutes
         said = data.draw(
             st.builds(ScriptedReply, st.binary(max_size=200), st.binary(max_size=50), st.sampled_from((0, 1, 2, 127)))
         )
