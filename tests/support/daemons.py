@@ -110,7 +110,7 @@ def _podman(directory: Path) -> Recipe:
     text = json.dumps
     containers = f"""\
 [containers]
-default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+default_ulimits = ["nofile=1024:1024", "nproc=32768:32768"]
 netns = "none"
 log_driver = "k8s-file"
 [engine]
