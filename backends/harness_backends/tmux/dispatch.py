@@ -53,12 +53,12 @@ async def check_user(shell: PersistentShell, user: str) -> None:
         )
 
 
-# -- The wrapper of a command whose options (``cwd``, ``env``, ``stdin``, ``user``, ``tty``) hold for it alone. Pure.
+# -- The wrapper of a command with options of its own (``cwd``, ``env``, ``stdin``, ``user``, ``tty``). Pure.
 
 
 _USER = re.compile(r"[A-Za-z_0-9][A-Za-z0-9_.@+-]*")
 MAX_INLINE_BYTES = 100_000
-"""A command for another user is one argument, and an argument ends at 128 KiB on Linux."""
+"""Maximum bytes of a command for another user: it is one argument, which Linux limits to 128 KiB."""
 
 
 BUILTIN = {"bash": "\\builtin ", "zsh": "\\builtin "}
@@ -99,10 +99,10 @@ def wrap_command(
 
 
 def _source(kind: str, *, whole: bool, path: str) -> str:
-    """Text that marks the beginning of the output and reads the command's own file.
+    """Return shell text that marks the start of the output and reads the command's own file.
 
-    ``hxF`` names it (bash: ``hxei`` reads it), or, for a shell with a trace, the one with its record, which has that
-    mark itself. The command sees the exit status of the one before it.
+    ``hxF`` names that file (in bash ``hxei`` reads it), or, with tracing, the one with its record, which contains the
+    marker itself. The command sees the exit status of the previous one.
     """
     if kind == "fish":
         return f"hxc\nbuiltin source {path}"
@@ -124,7 +124,7 @@ def _redirections(command: Command, job_id: str, store: JobStore, quote: Callabl
 
 
 def _apart(record: str, hooks: str, program: str, kind: str, quote: Callable[[str], str]) -> str:
-    """Text that runs the command in a fresh ``sh`` with streams of its own; no word of the pane's shell means else."""
+    """Return text that runs the command in a new ``sh`` with separate streams, unaffected by aliases and functions."""
     run = "command sh" if kind == "fish" else "\\command sh"
     return f"{run} {quote(f'{hooks}/apart.sh')} {quote(record.removesuffix('.cmd'))} {program}".rstrip()
 
@@ -141,13 +141,13 @@ def _posix(command: Command, inner: str, redirect: str, kind: str) -> str:
 def _directory(cwd: str, quote: Callable[[str], str]) -> str:
     if cwd == "~" or cwd.startswith("~/"):
         return f'"$HOME"{quote(cwd[1:]) if cwd[1:] else ""}'
-    return quote(cwd if cwd.startswith("/") else f"./{cwd}")  # no shell looks for that in CDPATH, or takes it for "-"
+    return quote(cwd if cwd.startswith("/") else f"./{cwd}")  # keeps shells from using CDPATH or reading "-"
 
 
 def _enter(cwd: str | None, kind: str) -> str:
-    """Text that tells whether the directory was entered, with a mark and, for those who see none, in a file.
+    """Return text that enters the directory and reports the result in a marker and, for fallback mode, in a file.
 
-    Whatever ``cd`` does there, the directory must be the one that was meant in the end.
+    The resulting directory is checked, as ``cd`` may be redefined.
     """
     if not cwd:
         return ""
@@ -181,7 +181,7 @@ def _fish(command: Command, inner: str, redirect: str) -> str:
 
 
 def _as_user(command: Command, quote: Callable[[str], str], target: object) -> str:
-    """Text for any shell. ``su -c`` is the last resort: it takes the terminal away from the command."""
+    """Return text that runs a command as another user; ``su -c`` is tried last, as it detaches the terminal."""
     user = command.user or ""
     script = account_text(user) + command.command
     if not _USER.fullmatch(user):
@@ -202,7 +202,7 @@ def _as_user(command: Command, quote: Callable[[str], str], target: object) -> s
     return f"sh -c {quote(change)} sh {quote(script)}"
 
 
-# -- What a command becomes before it is typed: its record and other files, and what goes into the pane. Pure.
+# -- The files and the typed input of a command. Pure.
 
 
 def plan(

@@ -21,12 +21,12 @@ __all__ = ["FallbackClient", "parse_answers", "plain_script", "until_script"]
 
 _AND = " \\; "
 MAX_LINE_BYTES = 8000
-"""Bytes of one command line: tmux's own message to its server ends at 16 KiB."""
+"""Maximum bytes of one command line: tmux's messages to its server are limited to 16 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackClient:
-    """Runs tmux commands, several in one call, as :class:`.link.Link` does through its control client."""
+    """A client that runs tmux commands like :class:`.link.ControlConnection`, several in one call."""
 
     transport: Transport
     shell: PersistentShell
@@ -34,14 +34,14 @@ class FallbackClient:
 
     @property
     def shells(self) -> PersistentShell:
-        """Where the panes' shells run: where tmux runs."""
+        """The persistent shell where the panes' shells run, which is where tmux runs."""
         return self.shell
 
     async def request(self, *commands: tuple[str, ...], timeout: float = 20.0) -> list[Block]:
-        """Run commands in order; the first that fails ends them.
+        """Run commands in order, up to the first that fails.
 
         Raises:
-            ConnectionLost: the link was lost; they may have run.
+            ConnectionLost: the connection was lost; the commands may have run.
             TerminalError: tmux refused one of them.
         """
         token = f"hx-{secrets.token_hex(6)}"
@@ -54,7 +54,11 @@ class FallbackClient:
     ask = request
 
     async def beside(self, script: str, timeout: float) -> ShellReply | None:
-        """Run a script beside everything else in the held shell; None when it did not end in time."""
+        """Run a script in the background of the persistent shell.
+
+        Returns:
+            The reply, or None if the script did not end within ``timeout`` seconds.
+        """
         ticket = await self.shell.submit(background_line(script))
         try:
             with anyio.move_on_after(timeout):
@@ -65,7 +69,7 @@ class FallbackClient:
 
 
 def until_script(condition: str, seconds: float) -> str:
-    """Shell text that waits until a condition holds, or the time is over, or the held shell is gone. Pure."""
+    """Return a shell script that waits for a condition, a timeout or the exit of the persistent shell. Pure."""
     return (
         f"t=0; until {condition}; do [ $t -lt {int(seconds * 20)} ] && kill -0 $$ || exit 1\n"
         "sleep 0.05 2>/dev/null || { sleep 1; t=$((t + 19)); }; t=$((t + 1)); done 2>/dev/null\n"
@@ -73,7 +77,7 @@ def until_script(condition: str, seconds: float) -> str:
 
 
 def plain_script(tmux: str, commands: Iterable[tuple[str, ...]], token: str) -> str:
-    """The shell text that runs tmux commands, each with a line after it that ends its answer. Pure."""
+    """Return a shell script that runs tmux commands, each followed by a line that ends its answer. Pure."""
     lines: list[str] = []
     words: list[str] = []
     for command in commands:
@@ -101,7 +105,7 @@ def _load(tmux: str, command: tuple[str, ...], token: str) -> str:
 
 
 def _argument(word: str) -> str:
-    """tmux takes a semicolon at the end of an argument for its own."""
+    """Escape a semicolon at the end of an argument, which tmux would take as a command separator."""
     return f"{word[:-1]}\\;" if word.endswith(";") else word
 
 
@@ -110,7 +114,7 @@ def _size(text: str) -> int:
 
 
 def parse_answers(output: bytes, token: str) -> list[Block]:
-    """The answers, one for each command. Pure."""
+    """Return the answers, one for each command. Pure."""
     blocks: list[Block] = []
     lines: list[bytes] = []
     for line in output.split(b"\n"):

@@ -34,41 +34,41 @@ __all__ = ["FallbackPane", "FallbackPaneTable"]
 
 @dataclass(slots=True)
 class FallbackPane:
-    """A pane as it was when it was last looked at. ``pane`` carries its names, its nonce and our unfinished job."""
+    """A pane as last queried; ``pane`` contains its names, its nonce and this process's unfinished job."""
 
     pane: Pane
     row: PaneRow
     facts: PaneFacts = field(default_factory=PaneFacts)
     shell_pid: int = 0
-    """The process id of the shell that ran our last command."""
+    """The process id of the shell that ran this process's last command."""
 
 
 class FallbackPaneTable:
-    """Finds, makes and remembers panes."""
+    """The managed panes of a session, found or created by name."""
 
     def __init__(self, tmux: FallbackClient, login_shell: str) -> None:
         self.tmux = tmux
         self.setup = tmux.setup
-        """With the name that the session has now; its id may soon be another's, since each command is a new client."""
+        """Uses the session's current name, as each command is a new client and the id may become another session's."""
         self.login_shell = login_shell
         self.kept = {DEFAULT_PANE}
-        """The names of panes that are made anew when they are lost."""
+        """The names of panes that are recreated if they were closed."""
         self._known: dict[str, FallbackPane] = {}
         self._creating = anyio.Lock()
         self._notices: dict[str, list[str]] = {}
 
     def add_notice(self, name: str, notice: str) -> None:
-        """Something that the next caller on a pane must be told."""
+        """Add a notice for the next caller on a pane."""
         self._notices.setdefault(name, []).append(notice)
 
     def take_notices(self, name: str) -> list[str]:
-        """What the next caller on a pane must be told."""
+        """Return the notices for the next caller on a pane, and clear them."""
         return self._notices.pop(name, [])
 
     # -- the session
 
     async def open(self) -> bool:
-        """Make sure that the session is there; True when it was made.
+        """Create the session if it does not exist, and return whether it was created.
 
         Raises:
             PaneGone, TerminalError: the session is not available.
@@ -86,7 +86,7 @@ class FallbackPaneTable:
         return "created" in fields
 
     async def rows(self) -> list[PaneRow]:
-        """The managed panes; where the session is gone it is made anew, with a notice."""
+        """Return the managed panes; recreate a session that no longer exists, with a notice."""
         try:
             return await self._rows()
         except TerminalError:
@@ -99,16 +99,16 @@ class FallbackPaneTable:
         return parse_panes(blocks[-1].text)
 
     async def infos(self) -> list[PaneInfo]:
-        """The managed panes as callers see them."""
+        """Return the managed panes for callers."""
         return [pane_info(row, self.setup.name) for row in await self.rows()]
 
     # -- one pane
 
     async def find(self, name: str) -> FallbackPane:
-        """A managed pane by name or id; a kept one is made when it is missing.
+        """Find a managed pane by name or id; create it if it is missing and its name is in ``kept``.
 
         Raises:
-            PaneGone: there is none, and it is not a kept one.
+            PaneGone: it does not exist, and its name is not in ``kept``.
         """
         rows = await self.rows()
         row = next((row for row in rows if name in (row.name, row.pane_id)), None)
@@ -134,7 +134,7 @@ class FallbackPaneTable:
         return known
 
     async def background(self, cwd: str | None) -> FallbackPane:
-        """A free pane for a command that nobody waits for: an idle ``bg-N``, or a new one."""
+        """Return a free pane for a background command: an idle ``bg-N``, or a new one."""
         rows = {row.name: row for row in await self.rows()}
         default = rows.get(DEFAULT_PANE)
         for number in range(1, self.tmux.setup.config.max_panes + 1):
@@ -147,18 +147,18 @@ class FallbackPaneTable:
         raise PaneBusy("all background panes are busy", target=self.tmux.transport.target)
 
     async def _directory(self, row: PaneRow) -> str | None:
-        """Where the shell of a pane is. Until it has begun tmux tells where its own server was started."""
+        """Return the directory of a pane's shell; until that has started, tmux reports its server's instead."""
         setup = self.tmux.setup
-        if setup.here:  # what tmux tells is of another machine
+        if setup.here:  # tmux reports a directory of another machine
             return None
         begun = await self.tmux.shell.call(f"[ -s {shlex.quote(setup.pane_dir(row.uid))}/pid ]")
         return row.cwd if begun.exit_code == 0 else None
 
     async def create(self, name: str, cwd: str | None) -> FallbackPane:
-        """A new window with one managed pane.
+        """Create a window with one managed pane.
 
         Raises:
-            TerminalError: the limit is reached, or the name is taken.
+            TerminalError: the limit is reached, or the name is in use.
         """
         async with self._creating:
             rows = await self.rows()
@@ -179,7 +179,7 @@ class FallbackPaneTable:
             )
 
     async def _alone(self, made: PaneRow, rows: list[PaneRow]) -> FallbackPane:
-        """Give a new pane up when another harness has made one at the same moment, and neither saw the other's."""
+        """Remove a new pane if another harness created one with its name, or up to the limit, at the same moment."""
         first = first_named(rows, made.name) or made
         if first.uid == made.uid and len(rows) <= self.tmux.setup.config.max_panes:
             return self._take(made)
@@ -213,13 +213,13 @@ class FallbackPaneTable:
             raise
 
     async def kill(self, known: FallbackPane) -> None:
-        """End a pane and what runs in it."""
+        """Kill a pane and its processes."""
         await self.tmux.request(("kill-pane", "-t", known.row.pane_id))
 
     # -- its shell
 
     async def refresh(self, known: FallbackPane) -> None:
-        """Look at a pane again.
+        """Query a pane's state again.
 
         Raises:
             PaneGone: it was closed.
@@ -235,11 +235,11 @@ class FallbackPaneTable:
         known.row = row
 
     async def look(self, known: FallbackPane) -> None:
-        """Learn what the pane's files tell, once its shell has started.
+        """Wait for the pane's shell to start, then read the pane's files.
 
         Raises:
             ShellNotReady: it did not start in ``prompt_timeout`` seconds.
-            TerminalError: the pane's files are gone.
+            TerminalError: the pane's files were deleted.
         """
         folder, limit = self.tmux.setup.pane_dir(known.row.uid), self.tmux.setup.config.prompt_timeout
         script = facts_script(folder, self.tmux.setup.tmux, known.row.pane_id)

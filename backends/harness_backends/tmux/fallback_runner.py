@@ -40,14 +40,14 @@ from .streams import keep_limit, report_streams, with_streams
 __all__ = ["FallbackRunner"]
 
 FOREIGN_WAIT = 5.0
-"""How long a command waits for another harness's, or an operator's, to end before the pane counts as busy."""
+"""Seconds to wait for another harness's or an operator's command before the pane counts as busy."""
 WATCH = 600.0
-"""Seconds after which the watch on the target is set anew."""
+"""Seconds after which the watch on the target is restarted."""
 RETRY = 1.0
 POLL = 0.5
-"""Seconds between two looks at separate streams that are reported as they grow."""
+"""Seconds between two reads of separate streams that are reported as they grow."""
 QUIET = (1.0, 5.0, 30.0)
-"""Seconds after which the foreground is looked at, to see whether it waits for a person."""
+"""Seconds after which the foreground program is checked for waiting for input."""
 REPORT_TIMEOUT = 5.0
 GONE = "the pane was closed or its shell was replaced while the command was running"
 FROM_PROMPT = "the shell did not record an exit code; this one is from the prompt"
@@ -61,16 +61,16 @@ front() {{
 
 _CALLED_OFF = 96
 _FULL = re.compile(r"No space left|Disk quota|Read-only file|I/O error")
-"""What shells say when nothing can be written; the last one is dash's word for a full disk."""
+"""The shells' messages about failed writes; the last one is dash's for a full disk."""
 
 
 class _DispatchCancelledError(Exception):
-    """Somebody asked for the job before its record was there, and was told that it will not run."""
+    """The job was cancelled by a query for its id before its record was stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackRunner:
-    """The operations on a pane that need the target. One instance serves all panes."""
+    """A runner of commands in panes; one instance serves all panes."""
 
     tmux: FallbackClient
     shell: PersistentShell
@@ -83,7 +83,7 @@ class FallbackRunner:
     async def run(
         self, known: FallbackPane, command: Command, on_job: Callable[[FallbackPane, PaneJob], None]
     ) -> ShellResult:
-        """Run a command as :meth:`Terminal.run` says; ``on_job`` is told of the job before it is typed."""
+        """Run a command like :meth:`Terminal.run`; ``on_job`` receives the job before it is typed."""
         with anyio.move_on_after(command.timeout) as waiting:
             await known.pane.lock.acquire()
         if waiting.cancelled_caught:
@@ -105,7 +105,7 @@ class FallbackRunner:
     # -- before
 
     async def _prepare(self, known: FallbackPane) -> list[str]:
-        """Wait for the pane's shell and its prompt, or say what holds it."""
+        """Wait for the pane's shell and its prompt, or raise an error that names what occupies it."""
         await self.panes.refresh(known)
         await self.panes.look(known)
         if known.row.busy:
@@ -117,7 +117,7 @@ class FallbackRunner:
         return ["the pane's shell had exited; this is a new one"]
 
     async def _wait_for_holder(self, known: FallbackPane, holder: str) -> None:
-        """A job holds the pane: wait a little for its end, and clear up after one whose harness is gone."""
+        """Wait briefly for the end of the job that holds the pane; release the pane if its harness has exited."""
         ours = next((job for job in known.pane.jobs if job.job_id == holder), None)
         if ours is not None:
             with anyio.move_on_after(FOREIGN_WAIT):
@@ -134,12 +134,12 @@ class FallbackRunner:
         raise await self._held_by(known, f"job {holder}")
 
     async def _at_prompt(self, known: FallbackPane) -> str:
-        """``own`` when the pane's shell is at its prompt, as far as one can see from outside."""
+        """Return ``own`` if the pane's shell seems to be at its prompt, else an empty string."""
         front = await self.foreground(known)
         return "own" if front.is_own(known.facts.pid) and front.may_be_prompt else ""
 
     async def _wait_for_front(self, known: FallbackPane) -> None:
-        """The pane's shell itself must read the keyboard, not a program that it runs."""
+        """Wait until the pane's shell itself reads the keyboard, not a program that it runs."""
         front = await self.foreground(known)
         if front.is_own(known.facts.pid):
             return
@@ -167,7 +167,7 @@ class FallbackRunner:
         self, known: FallbackPane, command: Command, on_job: Callable[[FallbackPane, PaneJob], None]
     ) -> PaneJob:
         while True:
-            with suppress(_DispatchCancelledError):  # the id was asked for before it was used: another one is taken
+            with suppress(_DispatchCancelledError):  # the id was queried before it was used: use another one
                 return await self._dispatch_once(known, command, on_job)
 
     async def _dispatch_once(
@@ -186,7 +186,7 @@ class FallbackRunner:
             pane.jobs.append(job)
             on_job(known, job)
             action = self._action(known, job)
-            with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
+            with anyio.CancelScope(shield=True):  # the answer is needed to know whether it was typed
                 await self._type(known, job, action, files)
         except BaseException:
             if job in pane.jobs:
@@ -243,17 +243,17 @@ class FallbackRunner:
         )
 
     async def _unrecord(self, job: PaneJob) -> None:
-        """What waits for its turn is not recorded yet: others would take it for one that was begun, and is over."""
+        """Empty the record of a job that waits, as others would take it for one that was started and has ended."""
         record, run, code = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "run", "exit"))
         await self.shell.call(f": >{record}; rm -f {run} {code}")
 
     async def _type(self, known: FallbackPane, job: PaneJob, action: Dispatch, files: list[SavedFile]) -> None:
-        """One call of tmux, in which the test whether the pane is free and the typing are one step."""
+        """Type the command in one tmux call that also tests whether the pane is free."""
         deadline = anyio.current_time() + job.command.timeout
         while True:
             try:
                 blocks = await self.tmux.request(action.command())
-            except ConnectionLost:  # it may have been typed: the watch finds out
+            except ConnectionLost:  # it may have been typed, which the watch detects
                 job.notices.append("connection lost while the command was being sent")
                 return
             if any(block.text.startswith(OTHER) for block in blocks):
@@ -264,11 +264,11 @@ class FallbackRunner:
             await self._unrecord(job)
             await self._wait_for_holder(known, holder)
             await self._save(job.job_id, files)
-            if anyio.current_time() > deadline:  # one that ended, and then the next, and so on
+            if anyio.current_time() > deadline:  # several holders in turn
                 raise await self._held_by(known, f"job {holder}")
 
     async def _forget(self, job_id: str) -> None:
-        """What was never typed leaves no record: it would stand there as running for ever."""
+        """Delete the record of a job that was never typed, as it would count as running forever."""
         files = " ".join(shlex.quote(self.store.path(job_id, suffix)) for suffix in ("cmd", "sh", "run", "in", "exit"))
         with anyio.CancelScope(shield=True), anyio.move_on_after(REPORT_TIMEOUT), suppress(HarnessError):
             await self.shell.call(f"rm -f {files}")
@@ -276,7 +276,7 @@ class FallbackRunner:
     # -- while it runs
 
     async def _watch(self, known: FallbackPane, job: PaneJob) -> None:
-        """Wait for a job's end, whoever else waits, and take its output in."""
+        """Wait for a job's end, independently of callers, and read its output."""
         async with anyio.create_task_group() as live:
             if job.command.on_output is not None and job.command.tty is not False and known.facts.logged is not None:
                 live.start_soon(follow_log, self.tmux, job)
@@ -309,7 +309,7 @@ class FallbackRunner:
                 await anyio.sleep(RETRY)
 
     async def _proved(self, known: FallbackPane, job: PaneJob, ended: WaitResult) -> bool:
-        """A tag may be what a program prints: the shell must be at its prompt too. A mark needs its secret."""
+        """Check an end: a marker needs the job's secret, and a tag, which programs can print, the shell's prompt."""
         if ended.how == "mark" and not proves_end(ended.secret, job.proof):
             await anyio.sleep(RETRY)
             return False
@@ -322,7 +322,7 @@ class FallbackRunner:
         return False
 
     async def _conclude(self, known: FallbackPane, job: PaneJob, ended: WaitResult) -> Outcome | None:
-        """Read the output, keep what other harnesses need, and give the pane back."""
+        """Read the output, store what other harnesses need, and release the pane."""
         if ended.how == "gone":
             return None
         if ended.words == WITHDRAWN:
@@ -345,7 +345,7 @@ class FallbackRunner:
         return _outcome(ended, job)
 
     async def _keep(self, job: PaneJob, ended: WaitResult, text: str | None) -> None:
-        """An exit code that the shell did not write, and an output that no log holds."""
+        """Store an exit code that the shell did not write, and output that is not in a log."""
         code, out = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("exit", "out"))
         script = "umask 077\n"
         if ended.how != "exit" and ended.words:
@@ -397,7 +397,7 @@ class FallbackRunner:
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
 
     async def _kill_with_proof(self, known: FallbackPane, job: PaneJob, status: Status) -> None:
-        """Have it ended; where the link is down or mute that is not waited for, and goes on when it is back."""
+        """Terminate a job; without a responsive connection this continues in the background after a reconnect."""
         end = partial(end_unless_ended, known.pane, job, lambda: self.end(known, job, status))
         await self.cancelling.cancel(job.job_id, end)
 
@@ -405,7 +405,7 @@ class FallbackRunner:
         return await self.store.settle(job.job_id)
 
     async def _until_done(self, known: FallbackPane, job: PaneJob) -> None:
-        """Return when the job has ended, or, unless it is to be killed, when its program waits for a person."""
+        """Wait until the job has ended or, if it is kept on timeout, its program waits for input."""
         for quiet in QUIET if job.command.on_timeout == "keep" else ():
             with anyio.move_on_after(quiet):
                 await job.done.wait()
@@ -430,14 +430,14 @@ class FallbackRunner:
         return True
 
     async def output_so_far(self, known: FallbackPane, job: PaneJob) -> ShellResult:
-        """A job that runs, with what it has written."""
+        """Return the running job's result with its output so far."""
         if job.command.tty is False:
             return await with_streams(self.shell, self.store, job)
         data = await read_partial_output(self.tmux, job, known.row, logged=known.facts.logged is not None)
         return await self.result(job) if job.done.is_set() else job.result(stdout=data)
 
     async def result(self, job: PaneJob) -> ShellResult:
-        """The result of an ended job; with separate streams they are fetched now.
+        """Return the result of an ended job, and fetch its separate streams, if any.
 
         Raises:
             FileError: its directory could not be entered, and nothing ran.
@@ -452,17 +452,17 @@ class FallbackRunner:
         return await with_streams(self.shell, self.store, job)
 
     async def foreground(self, known: FallbackPane) -> Foreground:
-        """What runs in the pane."""
+        """Return the pane's foreground program."""
         return await inspect(self.shell, known.row.tty, known.row.pid)
 
     async def end(
         self, known: FallbackPane, job: PaneJob, status: Status, *, signal: str = "TERM", grace: float = TERM_GRACE
     ) -> None:
-        """Interrupt, then ``signal``, then KILL what the job started, until its end and death are proved."""
+        """Terminate a job by interrupt, ``signal`` and KILL in turn, until its exit is confirmed."""
         ending = JobKiller(self.tmux, self.shell, self.store)
         await ending.end(known.pane, job, status, signal, grace, interrupt=signal in INTERRUPTING)
 
 
 def _outcome(ended: WaitResult, job: PaneJob) -> Outcome | None:
-    """The status and the exit code of an end; None when neither is known."""
+    """Return the status and exit code of an end, or None if neither is known."""
     return recorded(f"{ended.words}\n", job.proof)

@@ -86,7 +86,7 @@ class FallbackTerminal(Terminal):
     async def held(self, job_id: str, offset: int, wait: float) -> ShellResult | None:
         known = self._jobs.get(job_id)
         if known is None or known[1].command.tty is False or known[0].facts.logged is not None:
-            return None  # the log tells what it has written, and when there is more
+            return None  # its output is read from the log
         found = await self.wait(job_id, wait, known[1].command.max_output)
         return found if found is not None and not found.truncated else None
 
@@ -213,7 +213,7 @@ class FallbackTerminal(Terminal):
 
 
 async def control_refused(shell: PersistentShell, setup: Setup) -> bool:
-    """Look again whether the target's tmux takes a control client: a link that was lost for a moment is no reason."""
+    """Return whether the target's tmux refuses a control client, and not only a connection was lost for a moment."""
     attach = f"printf 'display-message -p hx-taken\\n' | {setup.tmux} -C attach-session -t {shlex.quote(setup.exact)}"
     tmux = FallbackClient(shell.transport, shell, setup)
     reply = await tmux.beside(f"{attach} 2>&1 | grep -qx hx-taken", ATTACH_TIMEOUT)
@@ -232,14 +232,14 @@ async def open_plain(
     told: str,
     why: str,
 ) -> FallbackTerminal:
-    """The session without control mode, and without logs where ``pipe-pane`` is refused too.
+    """Open the session without control mode, and without logs if ``pipe-pane`` is refused too.
 
     Args:
-        told: what the first caller is to know of a session that is made just now.
+        told: a notice for the first caller of a newly created session.
         why: the reason why control mode is unavailable.
 
     Raises:
-        UnsupportedOperation: tmux runs here, for another machine.
+        UnsupportedOperation: tmux runs on this machine for another target.
         PaneGone, TerminalError: the session is not available.
     """
     if setup.here:

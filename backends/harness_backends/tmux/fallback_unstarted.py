@@ -1,6 +1,6 @@
 """Recovery of a typed command that the shell's line editor did not accept.
 
-As :mod:`.rescue`, for a pane without a live stream: the slot, which the shell crosses out when it reads it, tells.
+Like :mod:`.unstarted_commands`, for a pane without a live stream: the shell marks its slot as read, which is checked.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["WITHDRAWN", "ensure_accepted"]
 
 CHECKS = (0.5, 1.0, 2.0)
-"""Seconds after which it is missed."""
+"""Seconds between the checks whether it started."""
 PROMPT_WAIT = 0.3
 WITHDRAWN = "128 unknown"
-"""What the exit file of such a command holds in the end."""
+"""The content of the exit file of a withdrawn command."""
 HINDERED = (
     "the command did not start: pending input or a change in the pane's shell blocked it (a key binding,"
     " set -n, a read-only variable, a limit, the terminal's mode); clear it with send_keys (C-c, or exit and Enter)"
@@ -35,7 +35,7 @@ HINDERED = (
 
 
 async def ensure_accepted(runner: FallbackRunner, known: FallbackPane, job: PaneJob, action: Dispatch) -> None:
-    """Type it again, a few times, and then take it back. It cannot run twice: a slot is read once."""
+    """Type a command again up to three times, then withdraw it; it cannot run twice, as a slot is read once."""
     try:
         for seconds in CHECKS:
             with anyio.move_on_after(seconds):
@@ -51,7 +51,7 @@ async def ensure_accepted(runner: FallbackRunner, known: FallbackPane, job: Pane
             job.notices.append(HINDERED)
             await _withdraw(runner, known, job)
     except HarnessError:
-        return  # the watch goes on, and the deadline ends the waiting
+        return  # the watch continues, and the deadline ends the wait
 
 
 def _slot(runner: FallbackRunner, known: FallbackPane) -> str:

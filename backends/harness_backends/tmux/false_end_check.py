@@ -33,14 +33,14 @@ class EndCheck:
     store: JobStore
 
     def question(self, pane: Pane) -> tuple[str, ...]:
-        """Return the tmux command whose answer :meth:`check` takes; it goes with the command that frees the pane."""
+        """Return the tmux command whose answer :meth:`check` takes; it is sent with those that release the pane."""
         return ("display-message", "-p", "-t", pane.pane_id, "#{pane_current_command}:#{pane_pid}:#{pane_tty}")
 
     async def check(self, pane: Pane, job: PaneJob, answer: str) -> None:
         """Compare the foreground program with the shell, and check further only if it is another one.
 
         Raises:
-            ConnectionLost: the link was lost meanwhile.
+            ConnectionLost: the connection was lost meanwhile.
         """
         name, _, rest = answer.partition(":")
         pid, _, tty = rest.partition(":")
@@ -67,7 +67,7 @@ class EndCheck:
         """Check whether an end was reported twice since the last check.
 
         Raises:
-            ConnectionLost: the link was lost meanwhile.
+            ConnectionLost: the connection was lost meanwhile.
         """
         while pane.ended_twice:
             await self.make_unknown(pane.ended_twice.pop(), AGAIN)

@@ -149,7 +149,7 @@ class Foreground:
     def may_be_prompt(self) -> bool:
         """True if it may be a shell's prompt: in raw mode like line editors, or dash, which has none.
 
-        A password is asked for in the usual mode without echo, and ``read`` reads in the usual mode.
+        Password prompts use canonical mode without echo, and ``read`` uses canonical mode.
         """
         if self.raw:
             return self.is_shell or self.name in NESTED_SHELL_PROGRAMS
@@ -203,10 +203,10 @@ async def terminal_of(pane: Pane, ask: Callable[..., Awaitable[list[Block]]], *,
     """Return the terminal of a pane's shell and the id of its first process; empty and 0 if unknown.
 
     Args:
-        ask: sends a command to tmux, which knows it unless the panes' shells are on another machine than tmux.
-        here: they are.
+        ask: a function that sends a command to tmux.
+        here: True if the panes' shells run on another machine than tmux, which then does not know the process id.
     """
-    if not pane.wrapper and not here:  # what it told of itself is far back in its log
+    if not pane.wrapper and not here:  # its own report is far back in its log
         pane.wrapper = (await ask(first_process(pane)))[-1].text
     pid, _, tty = pane.wrapper.partition(":")
     return tty, int(pid or 0)

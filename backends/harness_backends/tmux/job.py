@@ -19,14 +19,14 @@ __all__ = ["PaneJob", "entered"]
 
 
 def entered(text: str) -> int | None:
-    """What a command's wrapper told of its directory: ``in=NUMBER``; None when it is something else."""
+    """Parse a wrapper's report about the command's directory, ``in=NUMBER``; return None for other text."""
     number = text.removeprefix("in=").partition(";")[0]
     return int(number) if number != text and number.isdecimal() else None
 
 
 @dataclass(eq=False, slots=True)
 class PaneJob:
-    """What this process knows of a job that it dispatched. The target's record outlives it."""
+    """The state of a job that this process dispatched; the target's record outlives it."""
 
     job_id: str
     command: Command
@@ -36,21 +36,21 @@ class PaneJob:
     nonce: str
     collector: OutputCollector
     secret: str = ""
-    """What proves its end; a job in a nested shell has none. Only its shell's memory holds it too."""
+    """The secret that proves its end, known to its shell only; empty in a nested shell."""
     began: float = field(default_factory=time.monotonic)
     started: bool = False
     prompted: bool = False
-    """Its shell's prompt was shown, or imitated, while it ran."""
+    """True if its shell's prompt was shown, or imitated, while it ran."""
     announced: bool = False
-    """Its output begins with its next start mark: its shell traces what leads to the command."""
+    """True if its output starts at the next start marker, as its shell traces its commands (``set -x``)."""
     watched: bool = True
-    """Its start is still being seen to, so that a missing one is no sign that a program waits for a person."""
+    """True while its start is being checked; meanwhile a missing start does not mean that a program waits for input."""
     over: bool = False
-    """Its output has ended; how it ended is not known yet."""
+    """True if its output has ended, but its exit status is not known yet."""
     unanswered: float = 0.0
-    """Seconds for which nothing answered when it was sent, so that nobody knows whether it was."""
+    """Seconds without an answer while it was sent, so that it is unknown whether it was typed."""
     entered: int | None = None
-    """0: its directory was entered; else why not (:mod:`~..posix.jobs.launch`). None: not known, or none was given."""
+    """0 if its directory was entered, else the reason (:mod:`~..posix.jobs.launch`); None if unknown or not given."""
     seconds: float = 0.0
     ended_at: float = 0.0
     """When it ended, by the monotonic clock."""
@@ -58,47 +58,47 @@ class PaneJob:
     exit_code: int | None = None
     cwd: str | None = None
     ending: Status | None = None
-    """What it is to end with: it is being ended."""
+    """The status that it gets when it ends, while it is being terminated."""
     unsent: bool = False
-    """It is proved that it did not run: the link was lost first, or its id was called off."""
+    """True if it is proved that it did not run: the connection was lost first, or its id was cancelled."""
     unstored: bool = False
-    """Its command could not be stored on the target, and did not run."""
+    """True if its command could not be stored on the target, and did not run."""
     doubtful: bool = False
-    """The link was lost while it was typed."""
+    """True if the connection was lost while it was typed."""
     attention: bool = False
-    """Its program waits for a person, and the caller has been told."""
+    """True if its program waits for input, and the caller has been notified."""
     notices: list[str] = field(default_factory=list)
     active: anyio.Event = field(default_factory=anyio.Event)
-    """Replaced at every piece of output; set when there is more."""
+    """Set when more output arrives, and then replaced by a new event."""
     done: anyio.Event = field(default_factory=anyio.Event)
     reported: anyio.Event = field(default_factory=anyio.Event)
-    """The callbacks have had all of its separate streams, or one of them has failed."""
+    """Set when the callbacks have received all of its separate streams, or one of them has failed."""
     callback_error: Exception | None = None
-    """What a callback raised."""
+    """The exception that a callback raised."""
     stop_waiting: Callable[[], None] | None = None
-    """Called when a callback has raised."""
+    """Called when a callback raises."""
 
     @property
     def number(self) -> int:
-        """The id as markers carry it."""
+        """The id as a number, as in markers."""
         return int(self.job_id)
 
     @property
     def takes_output(self) -> bool:
-        """What the pane writes now is the job's."""
+        """True if the pane's current output belongs to the job."""
         return self.started and not self.over
 
     @property
     def reports_streams(self) -> bool:
-        """Its streams are files, and a caller wants to have what is written to them as it arrives."""
+        """True if its streams are files and a callback receives them as they grow."""
         command = self.command
         return command.tty is False and (command.on_output is not None or command.on_stderr is not None)
 
     async def all_reported(self) -> None:
-        """Wait until the callbacks have had all of its separate streams.
+        """Wait until the callbacks have received all of its separate streams.
 
         Raises:
-            Exception: what a callback raised.
+            Exception: a callback raised it.
         """
         if self.reports_streams:
             await self.reported.wait()
@@ -107,27 +107,27 @@ class PaneJob:
 
     @property
     def proof(self) -> str:
-        """What its record holds, to know the proof of its end by."""
+        """The value in its record against which the secret of an end marker is checked."""
         return proof_of(self.secret)
 
     def is_output(self, mark: PromptMarker) -> bool:
-        """Whether its command wrote this mark, and not the shell."""
+        """Return whether its command wrote this marker, and not the shell."""
         running = self.takes_output and not self.announced and mark.nonce == self.nonce
         self.prompted |= running and mark.kind == "prompt"
         return running and imitates(mark, self.number, self.proof)
 
     def start(self, *, soon: bool = False) -> None:
-        """The start mark arrived; with ``soon`` there is another to come."""
+        """Handle a start marker; with ``soon``, another one follows."""
         self.started, self.over, self.announced = True, False, soon
         self.collector.restart(soon=soon)
         self._after_output()
 
     def read_again(self) -> None:
-        """Its output is to be fed again from its beginning; what a callback has had is not told again."""
+        """Prepare to be fed the output again from its start, without repeating what a callback has received."""
         self.collector = collector_for(self.command, self.collector.reported, tell=self.callback_error is None)
 
     def feed(self, data: bytes) -> None:
-        """Output arrived."""
+        """Add output."""
         self.collector.feed(data)
         self._after_output()
 
@@ -140,25 +140,25 @@ class PaneJob:
             self.fail(self.collector.callback_error)
 
     def when_callback_fails(self, stop_waiting: Callable[[], None]) -> None:
-        """Have this called when a callback raises, or at once when one has raised."""
+        """Call ``stop_waiting`` when a callback raises, or immediately if one has raised."""
         self.stop_waiting = stop_waiting
         if self.callback_error is not None:
             stop_waiting()
 
     def fail(self, error: Exception) -> None:
-        """A callback raised: its caller waits no longer."""
+        """Store a callback's exception, so that its caller stops waiting."""
         if self.callback_error is None:
             self.callback_error = error
             if self.stop_waiting is not None:
                 self.stop_waiting()
 
     def touch(self) -> None:
-        """Wake those who watch for activity."""
+        """Wake the tasks that wait for activity."""
         self.active.set()
         self.active = anyio.Event()
 
     def finish(self, status: Status, exit_code: int | None = None, cwd: str | None = None) -> None:
-        """The job ended; later calls change nothing. One that was ended at its deadline has no exit code."""
+        """Record the job's end; later calls change nothing, and a job that timed out has no exit code."""
         if self.done.is_set():
             return
         self.collector.finish()
@@ -174,12 +174,12 @@ class PaneJob:
         self.touch()
 
     def withdraw(self) -> None:
-        """It is proved that it did not run, and will not: it is to be sent again."""
+        """Record that it is proved that the job did not and will not run, so that it can be sent again."""
         self.unsent = True
         self.finish(Status.UNKNOWN)
 
     def result(self, stderr: bytes = b"", stdout: bytes | None = None) -> ShellResult:
-        """The job as it stands now."""
+        """Return the job's current result."""
         return ShellResult(
             command=self.command.command,
             status=self.status,

@@ -52,7 +52,7 @@ class JobKiller:
         """Terminate a job with ``status``, or as unknown if its exit is not confirmed.
 
         Raises:
-            ConnectionLost: the link was lost meanwhile.
+            ConnectionLost: the connection was lost meanwhile.
         """
         job.ending = status
         await _started(job)
@@ -115,7 +115,7 @@ class JobKiller:
             job.notices.append(SHELL_ENDED)
         with anyio.move_on_after(STREAM_LAG if end.before or end.gone else 0):
             await job.done.wait()
-        if end.before:  # by itself: its own end is to come, unless nobody saw it
+        if end.before:  # it ended by itself: its own end marker follows, unless it was missed
             job.ending = None
             if end.outcome is not None and end.outcome.status is Status.UNKNOWN:
                 job.finish(Status.UNKNOWN)
@@ -147,7 +147,7 @@ def no_answer(job: PaneJob, *, is_up: bool) -> str:
 
 
 def _nested(pane: Pane, job: PaneJob) -> int:
-    """The process id of the shell inside the pane's own in which the job runs, or 0; it may be another machine's."""
+    """Return the process id of the nested shell in which the job runs, or 0; it may be on another machine."""
     return next((shell.pid for shell in pane.shells[1:] if shell.nonce == job.nonce), 0)
 
 

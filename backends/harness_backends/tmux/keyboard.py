@@ -1,8 +1,7 @@
-"""What is typed into a pane, as tmux commands. Pure.
+"""The tmux commands that type into a pane. Pure.
 
-Everything is pasted from a buffer. ``send-keys`` would give it to the mode that an operator has put the pane in (copy
-mode, a list, the clock), and ``synchronize-panes`` would give it to the other panes of the window as well;
-``paste-buffer`` writes to the program in this pane alone.
+Everything is pasted from a buffer: ``send-keys`` would act on the pane's mode (copy mode, a list, the clock), and with
+``synchronize-panes`` on the other panes of the window too; ``paste-buffer`` writes to the program in this pane only.
 """
 
 from __future__ import annotations
@@ -34,28 +33,30 @@ __all__ = [
 BUSY = "busy:"
 OTHER = "other:"
 CLEAR = "\x15\x05\x15"
-"""C-u C-e C-u: empties the line that the shell reads. The first ends what a person has typed of a sequence, as C-x: C-e
-would open an editor then."""
+"""C-u C-e C-u: clears the line that the shell reads.
+
+The first C-u ends a key sequence that an operator has started, such as C-x: C-e would open an editor then.
+"""
 EMPTY = "\x1b[7733~"
-"""A key that no keyboard has; the hooks of zsh and fish bind it to clearing all lines of the editor."""
+"""A key that does not exist on keyboards; the hooks of zsh and fish bind it to clearing all lines of the editor."""
 INTERRUPT = "\x03"
 """C-c."""
 _VI_KINDS = frozenset({"bash", "zsh", "mksh"})
-"""Shells whose vi mode deletes the line by ``Escape 0 D`` and types again after ``i``."""
+"""Shells whose vi mode deletes the line with ``Escape 0 D`` and returns to insert mode with ``i``."""
 _LINE = " hx\r"
 _FISH_LINE = " hxa; eval $hxf; hxd\r"
 
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """A file on the target. ``text`` holds no NUL."""
+    """A file on the target; ``text`` must not contain NUL."""
 
     path: str
     text: str
 
     def commands(self) -> list[tuple[str, ...]]:
-        """Write it through the control client."""
-        # Buffers are the server's, and save-buffer lets other clients go first: no two files may share a name.
+        """Return the tmux commands that write the file."""
+        # Buffers belong to the server, and save-buffer lets other clients run first, so buffer names must be unique.
         buffer = f"hx{hashlib.sha256(self.path.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
         return [
             ("set-buffer", "-b", buffer, "--", self.text),
@@ -65,18 +66,18 @@ class SavedFile:
 
 
 def unlock(pane: str) -> tuple[str, ...]:
-    """Let keys through to the pane; while it is locked a paste is lost too."""
+    """Return the command that enables input of the pane; a locked pane drops pasted text too."""
     return ("select-pane", "-t", pane, "-e")
 
 
 def type_text(version: TmuxVersion, pane: str, text: str, folder: str = "") -> list[tuple[str, ...]]:
-    """Type characters, whatever mode the pane is in.
+    """Return the commands that type characters, independently of the pane's mode.
 
     Args:
-        folder: a directory of ours where tmux runs, for a text that holds NUL: tmux takes no such argument.
+        folder: a directory of harness where tmux runs, for text with NUL, which tmux does not accept as argument.
     """
     paste, steps = ("paste-buffer", "-d", *version.paste_flags, "-t", pane), []
-    buffer = f"hxk{pane[1:]}"  # set and pasted in one step of the server: no other client comes between
+    buffer = f"hxk{pane[1:]}"  # set and pasted in one step of the server, without other clients in between
     for number, piece in enumerate(text.split("\0")):
         if number:
             path = f"{folder}/nul"
@@ -88,7 +89,7 @@ def type_text(version: TmuxVersion, pane: str, text: str, folder: str = "") -> l
 
 
 def type_keys(version: TmuxVersion, pane: str, keys: Iterable[KeyBytes], folder: str) -> list[tuple[str, ...]]:
-    """Type keys; the bytes of some of them depend on the terminal's mode, which tmux knows."""
+    """Return the commands that type keys; the bytes of some depend on the terminal's mode, which tmux knows."""
     steps, plain = [], ""
     for key in keys:
         if not key.mode:
@@ -101,11 +102,11 @@ def type_keys(version: TmuxVersion, pane: str, keys: Iterable[KeyBytes], folder:
 
 
 def clear_line(kind: str) -> str:
-    """What empties the editor of a shell of this kind, with the cursor anywhere in what it holds.
+    """Return the keys that clear the line editor of a shell of this kind, with the cursor at any position.
 
-    In emacs mode the additions do nothing that the end of it does not undo: ``M-0 D`` types no D, and fish has no
-    ``M-S``. In vi mode they delete the whole line and go to insert mode. busybox loses what follows an Escape. One line
-    of several is all that C-u means to zsh and fish; bash and mksh hold several lines as one.
+    In emacs mode the additional keys have no lasting effect: ``M-0 D`` types no D, and fish has no ``M-S``. In vi mode
+    they delete the line and return to insert mode. busybox drops the keys after an Escape. In zsh and fish C-u clears
+    one of several lines; bash and mksh keep several lines as one.
     """
     if kind == "fish":
         return f"\x15{EMPTY}\x1bS\x1b[F\x15"
@@ -114,39 +115,39 @@ def clear_line(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """What to type into which pane: a job's slot, or whole lines in a nested shell; ``lock`` locks the keyboard."""
+    """The input to type into a pane: a job's slot, or whole lines in a nested shell; ``lock`` locks the keyboard."""
 
     version: TmuxVersion
     pane: str
     place: tuple[str, ...]
-    """Where its options are kept, for ``set-option``."""
+    """The arguments of ``set-option`` that select where the pane's options are stored."""
     job_id: str
     kind: str
     slot: SavedFile | None = None
     lines: tuple[str, ...] = ()
     lock: bool = True
     script: str = ""
-    """What the tmux server runs before it types: a plain client would write the slot later than the keys arrive."""
+    """A script that the tmux server runs before typing, as a plain client might write the slot after the keys."""
 
     reserved: bool = False
-    """The pane is held for this job already; see :meth:`reserve`."""
+    """True if the pane is already held for this job; see :meth:`reserve`."""
     known: str = "1"
-    """A format, true while the pane runs the known program; see :mod:`.replaced`."""
+    """A format, true while the pane runs the known program; see :mod:`.replaced_shells`."""
     ours: str = ""
     """A format, true if harness started the pane's program."""
 
     @property
     def slot_path(self) -> str:
-        """Where the slot is."""
+        """The path of the slot; empty without one."""
         return self.slot.path if self.slot is not None else ""
 
     def command(self) -> tuple[str, ...]:
-        """The command that types it unless somebody else holds the pane; then it prints ``busy:HOLDER``.
+        """Return the command that types the input, or prints ``busy:HOLDER`` if the pane is held.
 
-        When the pane has another first process than the one that is known it prints ``other:OURS:PID:TTY``.
+        It prints ``other:OURS:PID:TTY`` if the pane's first process is not the known one.
 
-        The test and the typing are one step of the tmux server, so two harnesses cannot both pass. When the client dies
-        the server forgets the rest, though: ``@harness_typed`` names the job whose keys are all that may have followed.
+        The test and the typing are one step of the tmux server, so two harnesses cannot both pass. If the client exits,
+        the server drops the rest: ``@harness_typed`` names the job of which keys may have been typed.
         """
         steps: list[tuple[str, ...]] = [
             ("set-option", *self.place, "@harness_busy", self.job_id),
@@ -159,7 +160,7 @@ class Dispatch:
         return self._unless_held(*steps)
 
     def reserve(self) -> tuple[str, ...]:
-        """The command that takes the pane for the job, and types nothing; else it prints what :meth:`command` does."""
+        """Return the command that reserves the pane without typing; its output is that of :meth:`command`."""
         return self._unless_held(("set-option", *self.place, "@harness_busy", self.job_id))
 
     def _unless_held(self, *steps: tuple[str, ...]) -> tuple[str, ...]:
@@ -207,5 +208,5 @@ def next_log(pane: str, writer: str) -> tuple[str, ...]:
 
 
 def as_one(*commands: tuple[str, ...]) -> str:
-    """Commands as one word of another command, such as ``if-shell``."""
+    """Return commands as one argument of another command, such as ``if-shell``."""
     return control_line(*commands).decode("utf-8", "surrogateescape").rstrip("\n")

@@ -22,7 +22,7 @@ _LETTERED = (
     | {"home": ("\033[1~", "H"), "end": ("\033[4~", "F")}
     | {name: (f"\033O{final}", final) for name, final in zip(("f1", "f2", "f3", "f4"), "PQRS", strict=True)}
 )
-"""What a key sends alone, and the letter that its sequence ends with when it is modified."""
+"""What a key sends without modifiers, and the final letter of its sequence with modifiers."""
 _NUMBERED = (
     dict(zip(("f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12"), (15, 17, 18, 19, 20, 21, 23, 24), strict=True))
     | dict.fromkeys(("ic", "insert"), 2)
@@ -36,14 +36,14 @@ _KEYPAD = {f"kp{digit}": (str(digit), chr(ord("p") + digit)) for digit in range(
 _KEYPAD["kpenter"] = ("\n", "M")
 _CONTROL_OF = "1!9(0)=+;:'\",<.>/-8?2 34567|\x7f"
 _CONTROL = dict(zip(_CONTROL_OF, "119900==;;'',,..\x1f\x1f\x7f\x7f\0\0\x1b\x1c\x1d\x1e\x1f\x1c\b", strict=True))
-"""As on a VT220, where a character has no control character of its own."""
+"""As on a VT220, for characters without a control character of their own."""
 _MODIFIERS = re.compile(r"^(?:[CMScms]-(?=.)|\^(?=.))*", re.DOTALL)
 _MODIFIER_NUMBERS = {"S": 1, "M": 2, "C": 4}
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBytes:
-    """What is sent for a key.
+    """The bytes that are sent for a key.
 
     ``mode`` is empty, or the tmux format that is 1 when ``application`` is to be sent instead of ``normal``.
     """
@@ -57,7 +57,7 @@ def encode_keys(keys: Iterable[str], target: object) -> list[KeyBytes]:
     """Return the bytes of every key, checked before any is typed.
 
     Raises:
-        TerminalError: one is not the name of a key, or no terminal sends anything for it.
+        TerminalError: one is not the name of a key, or terminals send nothing for it.
     """
     return [_encode(key, target) for key in keys]
 
@@ -84,7 +84,7 @@ def _encode(key: str, target: object) -> KeyBytes:
 
 
 def _special(name: str, modifiers: set[str]) -> KeyBytes | None:
-    """A key that sends a sequence of its own."""
+    """Return the bytes of a key with an escape sequence, or None for other keys."""
     if name in _ARROWS and not modifiers:
         return KeyBytes(f"\033[{_ARROWS[name]}", f"\033O{_ARROWS[name]}", "keypad_cursor_flag")
     if name in _KEYPAD and modifiers <= {"M"}:
@@ -100,7 +100,7 @@ def _special(name: str, modifiers: set[str]) -> KeyBytes | None:
 
 
 def _plain(name: str, modifiers: set[str]) -> KeyBytes | None:
-    """A character, or a key that sends one."""
+    """Return the bytes of a character, or of a key that sends one; None for other keys."""
     text, modifiers = _TYPED.get(name, name), set(modifiers)
     if "S" in modifiers and name in ("tab", "btab"):
         text = _TYPED["btab"]
@@ -114,7 +114,7 @@ def _plain(name: str, modifiers: set[str]) -> KeyBytes | None:
 
 
 def _control(char: str) -> str:
-    """The control character of a key; empty when it has none."""
+    """Return the control character of a key; empty if it has none."""
     if char in _CONTROL:
         return _CONTROL[char]
     upper = char.upper()

@@ -1,4 +1,4 @@
-"""libtmux on a target's tmux server: its objects as they are, with a ``tmux`` program that runs on the target.
+"""libtmux on a target's tmux server: its unchanged objects, with a ``tmux`` program that runs on the target.
 
 libtmux starts one ``tmux`` process per operation. Where tmux runs on another machine, libtmux is given a small program
 as its ``tmux_bin``: the program passes its arguments through a Unix socket to this process, which runs them with the
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["MAX_OUTPUT_BYTES", "MAX_REQUEST_BYTES", "open_libtmux"]
 
 MAX_REQUEST_BYTES = 1 << 20
-"""The arguments of one ``tmux`` command; tmux itself takes 16 KiB."""
+"""Maximum bytes of the arguments of one ``tmux`` command; tmux itself accepts 16 KiB."""
 MAX_OUTPUT_BYTES = 64 << 20
-"""What one ``tmux`` command may print: a scrollback of 500,000 lines is smaller."""
+"""Maximum bytes of one ``tmux`` command's output; a scrollback of 500,000 lines is smaller."""
 MAX_RUNNING = 4
-"""Commands that run at a time: each takes a channel of the connection."""
+"""Maximum number of parallel commands, as each uses a channel of the connection."""
 
 PROGRAM = """\
 import json, socket, sys
@@ -52,18 +52,21 @@ sys.stderr.buffer.write(reply.read())
 sys.stdout.flush()
 sys.exit(code)
 """
-"""What libtmux starts in place of ``tmux``: the request is a line of JSON, and the connection stays open meanwhile; the
-reply is a line ``CODE SIZE``, SIZE bytes of output, and the errors."""
+"""The program that libtmux starts instead of ``tmux``.
+
+The request is a line of JSON, and the connection stays open meanwhile; the reply is a line ``CODE SIZE``, SIZE bytes of
+output, and the errors.
+"""
 
 
 @asynccontextmanager
 async def open_libtmux(transport: Transport, setup: Setup, pane_id: str = "") -> AsyncIterator[Any]:
-    """Give a ``libtmux.Session`` of the session in use, or a ``libtmux.Pane`` of one of its panes.
+    """Open a ``libtmux.Session`` of the session in use, or a ``libtmux.Pane`` of one of its panes.
 
     Args:
-        transport: to the machine that tmux runs on.
-        setup: of the session.
-        pane_id: a pane as tmux calls it (``%3``); empty for the session.
+        transport: the transport to the machine that tmux runs on.
+        setup: the setup of the session.
+        pane_id: tmux's id of a pane (``%3``); empty for the session.
 
     Raises:
         TerminalError: the session or the pane is closed.
@@ -99,7 +102,7 @@ def _find(server: Any, setup: Setup, pane_id: str) -> Any:
 
 @asynccontextmanager
 async def _tmux_program(transport: Transport) -> AsyncIterator[str | None]:
-    """Serve a ``tmux`` program for another machine until the context is left; None: this machine's own will do."""
+    """Serve a ``tmux`` program for another machine until the context exits; None if this machine's own is enough."""
     if transport.describe() == "local":
         yield None
         return
@@ -123,14 +126,14 @@ def _script(socket: Path) -> str:
 
 
 class _Service:
-    """Runs the commands that arrive at the socket."""
+    """The server that runs the commands from the socket."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._running = anyio.Semaphore(MAX_RUNNING)
 
     async def answer(self, stream: SocketStream) -> None:
-        """Run the one command of a connection; end it when the program that asked is gone."""
+        """Run the one command of a connection; cancel it if the requesting program exits."""
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
             async with stream:
                 request = await _read_line(stream, MAX_REQUEST_BYTES)
@@ -163,7 +166,7 @@ class _Service:
 
 
 class _Collector:
-    """Reads a stream to its end, or to the limit."""
+    """A reader of a stream to its end, or to the limit."""
 
     def __init__(self, receive: Callable[[], Awaitable[bytes]]) -> None:
         self._receive = receive
@@ -171,7 +174,7 @@ class _Collector:
 
     @property
     def is_full(self) -> bool:
-        """It reached the limit, and the rest was not read."""
+        """True if the limit was reached and the rest was not read."""
         return len(self.data) > MAX_OUTPUT_BYTES
 
     async def run(self) -> None:
@@ -180,7 +183,7 @@ class _Collector:
 
 
 async def _read_line(stream: SocketStream, limit: int) -> bytes:
-    """Return what comes before the first line break, or the first ``limit`` bytes, which are no valid request."""
+    """Read a line; stop after ``limit`` bytes, which are not a valid request."""
     found = bytearray()
     while not found.endswith(b"\n") and len(found) <= limit:
         found += await stream.receive()

@@ -24,7 +24,7 @@ from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, session_
 __all__ = ["MY_PID", "MY_SESSION", "READY_TIMEOUT", "ControlConnection"]
 
 news = logging.getLogger("harness_backends.links")
-"""The logger of reconnects: the trace and the prompt read the two arguments of its records."""
+"""The logger of reconnects; the trace and the prompt read the two arguments of its records."""
 BACKOFF = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 15.0)
 ATTACH_TIMEOUT = 20.0
 MY_PID = "#{client_pid}"
@@ -50,7 +50,7 @@ class ControlConnection:
         self.transport = transport
         self.shell = shell
         self.shells = shells or shell
-        """Where the panes' shells run; the same place unless tmux runs on this machine for another."""
+        """The persistent shell where the panes' shells run; it differs if tmux runs on this machine for a target."""
         self.setup = setup
         self._tasks = tasks
         self._on_event = on_event
@@ -59,7 +59,7 @@ class ControlConnection:
         self._wanted = anyio.Event()
         self._settled = False
         self.greeting: list[tuple[str, ...]] = []
-        """Further commands that each control client begins with; see :meth:`greet`."""
+        """Further commands that each control client starts with; see :meth:`greet`."""
         self.failed: HarnessError | None = None
         self.on_lost: Callable[[], None] = lambda: None
         """Called when the client has exited, before another one attaches: the stream then has a gap."""
@@ -68,7 +68,7 @@ class ControlConnection:
 
     @property
     def target(self) -> Target:
-        """What the panes' shells work on, also when tmux runs on this machine for it."""
+        """The target of the panes' shells, even if tmux runs on this machine for it."""
         return self.shells.transport.target
 
     async def open(self, new_pane: Callable[[], NewPane]) -> bool:
@@ -95,7 +95,7 @@ class ControlConnection:
         return "created" in fields
 
     async def _prepare_shells(self, pane: NewPane) -> None:
-        """The files of the first pane, on the other machine; not when the session exists."""
+        """Write the files of the first pane on the other machine, unless the session exists."""
         has = await self.shell.call(f"{self.setup.tmux} has-session -t ={self.setup.session} 2>/dev/null")
         if has.exit_code != 0:
             await self.shells.call(shells_script(self.setup, pane))
@@ -147,7 +147,7 @@ class ControlConnection:
     async def watch(self, new_pane: Callable[[], NewPane], on_back: Callable[[bool], Awaitable[None]]) -> None:
         """Reattach whenever the client exits; the owner runs this in a task until it is cancelled.
 
-        ``on_back`` is told whether the session is a new one; requests of others wait until it has returned.
+        ``on_back`` receives whether the session is a new one; requests of other tasks wait until it has returned.
         """
         while True:
             assert self._client is not None
@@ -156,7 +156,7 @@ class ControlConnection:
             lost, renewals = anyio.current_time(), self.transport.renewals
             self.on_lost()
             await self._reopen(new_pane, on_back)
-            if self.transport.renewals == renewals:  # else it has told of it
+            if self.transport.renewals == renewals:  # else the transport has logged it
                 target, seconds = str(self.transport.target), anyio.current_time() - lost
                 news.info("%s: reconnected after %.1f s", target, seconds)
 
@@ -217,7 +217,7 @@ class ControlConnection:
         with anyio.move_on_after(timeout):
             while not self.is_up:
                 if isinstance(self.failed, PaneGone):
-                    raise self.failed  # the session has ended, and is not ours to make
+                    raise self.failed  # the session has ended, and may not be created
                 if isinstance(self.failed, TargetGone):
                     if asked:
                         raise self._down()
@@ -232,7 +232,7 @@ class ControlConnection:
         return ConnectionLost(f"no connection to tmux{why}", target=self.transport.target, hint=hint)
 
     async def request(self, *commands: tuple[str, ...], timeout: float = 20.0) -> list[Block]:
-        """Run tmux commands; see :meth:`ControlClient.request`. What was not sent yet waits for the next client."""
+        """Run tmux commands like :meth:`ControlClient.request`; unsent ones wait for the next client."""
         while True:
             client = await self.ready()
             try:
@@ -252,18 +252,18 @@ class ControlConnection:
     async def greet(self, *commands: tuple[str, ...]) -> None:
         """Run these commands in this client and in each later one.
 
-        The word :data:`MY_PID` becomes its process id, and :data:`MY_SESSION`, in words, what tmux calls its session.
+        The argument :data:`MY_PID` becomes its process id, and :data:`MY_SESSION` within arguments the session.
         """
         self.greeting += commands
         client = await self.ready()
-        with suppress(ConnectionLost):  # the next client says it
+        with suppress(ConnectionLost):  # the next client sends them
             await client.request(*_said_by(client, commands, self.setup.exact))
 
     async def keep_drainer(self) -> None:
         """Restart the always-attached reader if it has exited."""
         script = drainer_script(self.setup, shlex.quote(self.setup.exact))
         if script:
-            with suppress(HarnessError):  # the link is down: the reconnect starts it
+            with suppress(HarnessError):  # without a connection, the reconnect starts it
                 await self.shell.call(f"umask 077\n{TURNS}turn {shlex.quote(self.setup.root)}\n{script}")
 
     @staticmethod

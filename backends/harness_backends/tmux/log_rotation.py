@@ -11,18 +11,19 @@ from .pane import Pane
 __all__ = ["PIECE", "begin_log", "due", "rotate_log"]
 
 PIECE = 16 << 20
-"""Bytes after which a new piece is begun, between two commands; or a quarter of the limit, when that is less."""
+"""Bytes after which a new piece is started between two commands, or a quarter of the limit if that is less."""
 
 
 def due(pane: Pane, limit: int) -> bool:
-    """The piece is long enough, and nothing of ours is in the middle of it."""
+    """Return whether the piece is long enough, and no job of this process is writing to it."""
     return pane.log_offset >= min(PIECE, limit // 4) and not pane.jobs and not pane.paused and not pane.gone
 
 
 async def rotate_log(link: ControlConnection, pane: Pane) -> None:
-    """Begin a new piece, unless somebody's command runs.
+    """Start a new piece, unless a command is running.
 
-    Another harness that watches the session would look for its jobs in the old piece: then only a full one is left.
+    Another attached harness would look for its jobs in the old piece, so a piece is then used up to three quarters of
+    the limit.
     """
     limit = link.setup.config.job_log_max_bytes
     if await _watched(link) and pane.log_offset < limit * 3 // 4:
@@ -32,7 +33,7 @@ async def rotate_log(link: ControlConnection, pane: Pane) -> None:
 
 
 async def begin_log(link: ControlConnection, pane: Pane) -> None:
-    """Begin a new piece, unless somebody's command runs."""
+    """Start a new piece, unless a command is running."""
     setup = link.setup
     number = pane.log_number + 1
     freed = release(pane.pane_id, pane.place, pane.held) if pane.held else []
@@ -47,6 +48,6 @@ async def begin_log(link: ControlConnection, pane: Pane) -> None:
 
 
 async def _watched(link: ControlConnection) -> bool:
-    """Another harness is attached too."""
+    """Return whether another harness is attached too."""
     clients = (await link.ask(("list-clients", "-F", "#{client_control_mode} #{client_flags}")))[-1].text
     return len([line for line in clients.splitlines() if line.startswith("1") and "no-output" not in line]) > 1

@@ -1,4 +1,4 @@
-"""A pane's log, read again from some point on. Pure."""
+"""Reading of a pane's log from a position on. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ __all__ = ["NEWEST_LOG", "TAIL", "LogReader", "log_end_script", "start_mark", "t
 
 TAIL = 1 << 16
 NEWEST_LOG = 'k=0; for l in log.[0-9]*; do l=${l#log.}; [ "$l" -gt "$k" ] && k=$l; done 2>/dev/null;'
-"""Sets ``k`` to the number of the newest log in the current directory. The oldest of them are removed in time."""
+"""A script that sets ``k`` to the number of the newest log in the current directory; old ones are deleted."""
 
 
 def start_mark(nonce: str, job: int) -> bytes:
-    """What the shell writes when it starts a job."""
+    """Return the marker that the shell writes when it starts a job."""
     return f"\x1b]133;C;{nonce};{job}\x07".encode()
 
 
 def take_up_script(folder: str) -> str:
-    """Print a pane's nonce, the number of its newest log, its shell's process id, and ``gone`` when there is no log.
+    """Return a script that prints a pane's nonce, its newest log's number, its shell's process id, and a missing log.
 
-    The log may come in a moment; the process id is 0 where the shell does not run, or only starts, and negative where
-    ``hooks/pane.sh``, which started it, has ended: a person has put another program there.
+    It waits briefly for the log, and prints ``gone`` without one. The process id is 0 if the shell is not running or
+    is starting, and negative if ``hooks/pane.sh``, which started it, has ended: an operator started another program.
     """
     pid = 'p=; { read -r p <pid; } 2>/dev/null; [ ! -e keeper ] || [ -e alive ] || p=${p:+-}$p; echo "${p:-0}"'
     waited = "[ -e log.$k ] || { sleep 0.3 2>/dev/null || sleep 1; [ -e log.$k ]; } || echo gone"
@@ -28,7 +28,7 @@ def take_up_script(folder: str) -> str:
 
 
 def log_end_script(path: str, start: int) -> str:
-    """Print a log's size in a line, and then its end from byte ``start`` on, or from 64 KiB before its end."""
+    """Return a script that prints a log's size, then its end from byte ``start`` on, at most the last 64 KiB."""
     log = shlex.quote(path)
     return (
         f"s=$(wc -c <{log}); s=$((s)); o={start}; [ $((s - o)) -le {TAIL} ] || o=$((s - {TAIL})); echo $s\n"
@@ -41,13 +41,13 @@ class LogReader:
 
     def __init__(self, mark: bytes, position: int) -> None:
         self.position = position
-        """Where to read on."""
+        """The position of the next read."""
         self.found = False
         self._mark = mark
         self._tail = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """The next bytes of the log; what of them belongs to the job, from its start mark on."""
+        """Add the next bytes of the log, and return those from the job's start marker on."""
         self.position += len(chunk)
         if self.found:
             return chunk

@@ -34,7 +34,7 @@ _LABEL_WORDS = 31
 _SHOWN_LINES = 12
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,47}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal acts on, what is no character, and what shows text in another order than a shell reads it."""
+"""Control characters, surrogates, and characters that change the order in which text is displayed."""
 
 PANE_FIELDS = (
     "pane_id",
@@ -50,7 +50,7 @@ PANE_FIELDS = (
     "pane_current_command",
     "pane_current_path",
 )
-"""What programs choose freely comes last: a tab or a newline there spoils nothing before it."""
+"""Fields with free text come last, as they may contain a tab or a newline."""
 _SURE_FIELDS = len(PANE_FIELDS) - 2
 PANE_FORMAT = "\t".join(f"#{{{name}}}" for name in PANE_FIELDS)
 
@@ -95,7 +95,7 @@ def first_named(rows: Iterable[PaneRow], name: str) -> PaneRow | None:
 
 
 def pane_info(row: PaneRow, session: str) -> PaneInfo:
-    """A row as callers see it."""
+    """Return a row for callers."""
     return PaneInfo(
         name=row.name,
         pane_id=row.pane_id,
@@ -145,16 +145,16 @@ def shown_text(command: str) -> str:
 
 
 def record_text(record: JobRecord, kind: str = "") -> str:
-    """The record in one line, then the command: what the pane's shell reads when it traces its commands."""
+    """Return the record in one line, then the command, as the pane's shell reads it when tracing commands."""
     ended = replace(record, command=_ended(record.command, kind))
     return render_record(ended, shown_text(record.command))
 
 
 def command_text(command: str, kind: str = "") -> str:
-    """What the pane's shell reads; never empty, as tmux would not write it."""
+    """Return the text that the pane's shell reads; never empty, as tmux does not write empty files."""
     return _ended(command, kind) or "\n"
 
 
 def _ended(command: str, kind: str) -> str:
-    """mksh 59 reads beyond its memory when an alias is the last word of a file without a newline at its end."""
+    """Add a final newline for mksh 59, which reads out of bounds if an alias is the last word of a file without one."""
     return f"{command}\n" if kind in ("mksh", "ksh") and not command.endswith("\n") else command

@@ -1,4 +1,4 @@
-"""Teaching the markers to the shell that reads a pane's keyboard, also to one inside the pane's own."""
+"""Installation of the prompt markers in the shell that reads a pane's keyboard, including nested shells."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = [
 ]
 
 
-# -- Teaching the markers to a shell that was started inside the pane's own: ``su -``, ``ssh``, ``sudo -i``, ``bash``.
+# -- The lines that install the markers in a nested shell: ``su -``, ``ssh``, ``sudo -i``, ``bash``.
 #
-# Its files and its user may be others, so everything is typed. First one line that any POSIX shell answers with its
-# kind, then the hooks, packed into lines that the smallest line editor takes.
+# It may run on another machine or as another user, so everything is typed: first one line that any POSIX shell answers
+# with its kind, then the hooks, packed into lines that the smallest line editor accepts.
 
 
 _LINE = 700
-"""busybox's line editor ends at 1024 characters."""
+"""Maximum characters of a packed piece: busybox's line editor accepts lines of up to 1024 characters."""
 
 
 def probe_line(nonce: str) -> str:
-    """Asks a POSIX shell for its kind; the answer is a ``W`` mark ``kind=...``."""
+    """Return the line that asks a POSIX shell for its kind; the answer is a ``W`` marker ``kind=...``."""
     return (
         " command printf '\\033]133;W;%s;kind=%s\\007' " + nonce + ' "${BASH_VERSION:+bash}${ZSH_VERSION:+zsh}'
         '${KSH_VERSION:+mksh}${BB_ASH_VERSION:+ash}"'
@@ -40,35 +40,35 @@ def probe_line(nonce: str) -> str:
 
 
 def probe_line_fish(nonce: str) -> str:
-    """Asks fish."""
+    """Return the line to which fish answers like other shells to :func:`probe_line`."""
     return f" test -n \"$FISH_VERSION\"; and printf '\\e]133;W;%s;kind=fish\\a' {nonce}"
 
 
 def hook_lines(kind: str, nonce: str, *, tag: bool) -> list[str]:
-    """The lines to type. The last one installs the hooks and clears the screen of what was typed."""
+    """Return the lines to type; the last one installs the hooks and clears the screen."""
     shown = "1" if tag else ""
     if kind == "fish":
         head = f"set -g hxdir ''\nset -g hxslot /dev/null\nset -g hxn {nonce}\nset -g hxt {fish_quote(shown)}\n"
         return [*_packed(kind, head + _minify("hooks.fish")), " printf '%b' $hxin | source; printf '\\e[H\\e[2J'"]
     head = f"hxdir= hxslot=/dev/null hxn={nonce} hxk={kind or 'sh'} hxt={shown}\n"
-    # Our aliases, from when another harness taught it, would be put in the place of the functions' names.
+    # Aliases that another harness installed earlier would replace the names of the functions.
     install = ' \\unalias hx hxc 2>/dev/null; eval "$(command printf %b "$hxin")"; command printf \'\\033[H\\033[2J\''
     return [*_packed(kind, head + _minify("hooks.sh")), install]
 
 
 def command_lines(kind: str, job_id: str, command: str) -> list[str]:
-    """The lines that run a command in a nested shell, which cannot read our files."""
+    """Return the lines that run a command in a nested shell, which cannot read harness's files."""
     lines = _packed(kind, f"hxc\n{command}")
     if kind == "fish":
         run = f"hxb {job_id}; eval (printf '%b' $hxin | string collect); hxd"
     else:
         run = f'hxb {job_id}; eval "$(command printf %b "$hxin")"; {{ hxd && :; }} 2>/dev/null'
-    short = len(lines) == 2 and len(lines[1]) + len(run) < _LINE  # one piece, after the empty start
+    short = len(lines) == 2 and len(lines[1]) + len(run) < _LINE  # one piece after the empty first line
     return [f"{lines[1].replace('$hxin', '', 1)}; {run}"] if short else [*lines, f" {run}"]
 
 
 def _packed(kind: str, source: str) -> list[str]:
-    """The lines that put a text into ``hxin``, piece by piece, so that ``printf %b`` gives it back."""
+    """Return the lines that store a text in ``hxin`` in pieces, from which ``printf %b`` restores it."""
     pieces = _pieces(_pack(source))
     if kind == "fish":
         return [f" set -g hxin {fish_quote('')}", *(f" set -g hxin $hxin{fish_quote(piece)}" for piece in pieces)]
@@ -81,24 +81,24 @@ def _minify(name: str) -> str:
 
 
 def _pack(source: str) -> str:
-    """One line that ``printf %b`` turns back into the source, without a character that shells treat differently."""
+    """Encode text as one line for ``printf %b``, without characters that shells treat differently."""
     special = {"\\": "\\\\", "\n": "\\n", "'": "\\0047", "!": "\\0041", "\t": "\\t"}
     return "".join(special.get(char, char) for char in source)
 
 
 def _pieces(packed: str) -> list[str]:
-    """Cut between escapes, never inside one."""
+    """Split text between escapes, never inside one."""
     return re.findall(rf"(?:\\0047|\\0041|\\.|[^\\]){{1,{_LINE}}}", packed)
 
 
-# -- Teaching the markers to the shell that reads a pane's keyboard: asking for its kind, typing the hooks.
+# -- Installation of the markers: ask for the shell's kind, then type the hooks.
 
 
 ADOPT_TIMEOUT = 4.0
 
 
 async def until_prompt(pane: Pane, timeout: float) -> bool:
-    """Wait for the pane's shell to show its prompt; False when it did not within ``timeout`` seconds."""
+    """Wait at most ``timeout`` seconds for the pane's shell to show its prompt, and return whether it did."""
     with anyio.move_on_after(timeout):
         while pane.phase != "prompt" and not pane.gone:
             await pane.changed.wait()
@@ -106,17 +106,17 @@ async def until_prompt(pane: Pane, timeout: float) -> bool:
 
 
 async def install_markers(link: ControlConnection, pane: Pane, front: Foreground) -> bool:
-    """Teach the markers to the shell in front. False when nothing answered.
+    """Install the markers in the foreground shell; return False if it did not answer.
 
-    That may be the shell that is known already, when its log was removed and nothing was seen of it: it must keep its
-    own markers. It shows them with its prompt, so that the answer to a second question comes after them.
+    It may already have markers that were not seen, as its log was deleted, and must keep them. They appear with its
+    prompt, so the answer to a second probe arrives after them.
     """
     nonce, is_sure = link.token(), bool(pane.shell.pid)
     pane.push_shell(NestedShell(nonce, "?"))
     kind = await _ask_kind(link, pane, nonce, front)
     if kind is not None and not is_sure:
         kind = await _ask_kind(link, pane, nonce, front)
-    if pane.shell.nonce != nonce:  # the shell that is known already has read what was typed
+    if pane.shell.nonce != nonce:  # a shell that already has markers has read what was typed
         return await until_prompt(pane, ADOPT_TIMEOUT)
     if kind is None:
         pane.pop_shell(nonce)
