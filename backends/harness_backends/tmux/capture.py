@@ -76,7 +76,7 @@ class _Tag:
 
 
 def extract_tagged(screen: str, job_id: str, command: str, width: int = 0) -> TaggedOutput | None:
-    """Find a job in a joined capture of the whole scrollback, by the visible tags alone.
+    """Find a job in a joined capture of the whole scrollback, by the visible tags only.
 
     The tag ``[harness 7: 0]`` is part of the prompt that follows job 7. Its output is the text between the echo of the
     command, on and below the prompt before it, and the first such tag. Returns None without such a tag.
@@ -159,5 +159,5 @@ def _text(body: list[str], end: _Tag, width: int) -> str:
 
 
 def _columns(line: str) -> int:
-    """How many columns a line takes on the screen."""
+    """Return the number of columns of a line on the screen."""
     return sum((unicodedata.east_asian_width(char) in "WF") + (not unicodedata.combining(char)) for char in line)

@@ -51,9 +51,9 @@ def _line(*commands: tuple[str, ...]) -> str:
 
 
 def activity_commands() -> list[tuple[str, ...]]:
-    """What every control client of ours that watches sends when it attaches. Pure.
+    """Return the commands that a watching control client sends when it attaches. Pure.
 
-    The hook takes the agent's word away when that client has gone: nobody else would, after a kill.
+    The hook unsets the agent's status when that client detaches, as the client cannot if it was killed.
     """
     where = ("-t", f"{MY_SESSION}:")
     unlock = (("select-pane", "-e"), ("set-option", "-w", "@harness_unlocked", "1"))
@@ -74,7 +74,7 @@ def is_typing(clients: str, window: str, since: float) -> bool:
 
     Args:
         clients: lines of ``CONTROL_MODE READ_ONLY ACTIVITY WINDOW``.
-        since: seconds since the epoch; tmux tells whole ones.
+        since: seconds since the epoch; tmux reports whole seconds.
     """
     for line in clients.splitlines():
         control, read_only, activity, looks_at = (*line.split(" "), "", "", "", "")[:4]
@@ -85,13 +85,16 @@ def is_typing(clients: str, window: str, since: float) -> bool:
 
 
 def keys_since(clock: int, seconds: float, ours: float) -> int | None:
-    """From which second on a person's key explains what a pane has written; None when keys of ours do. Pure.
+    """Return the second from which an operator's key explains a pane's output. Pure.
 
     Args:
-        clock: the present second, as tmux tells it.
-        seconds: how long ago the key may have been pressed.
-        ours: how long ago we typed into the pane. What comes later than usual may still come of that, unless a person
-            has pressed a key since.
+        clock: the current second, as reported by tmux.
+        seconds: the maximum age of the key press, in seconds.
+        ours: seconds since harness typed into the pane, which may explain late output unless an operator has pressed a
+            key since.
+
+    Returns:
+        A second since the epoch, or None if harness's own keys explain the output.
     """
     if ours < RECENT:
         return None
@@ -99,7 +102,7 @@ def keys_since(clock: int, seconds: float, ours: float) -> int | None:
 
 
 class OperatorWatch(Operators):
-    """Made by :func:`watch_operators`."""
+    """The implementation of :class:`.Operators` that :func:`watch_operators` opens."""
 
     def __init__(self, link: ControlConnection, table: PaneTable, tasks: BackgroundTasks, listener: Listener) -> None:
         self._link = link
@@ -116,7 +119,7 @@ class OperatorWatch(Operators):
     def _where(self) -> tuple[str, str]:
         return "-t", f"{self._link.setup.exact}:"
 
-    # -- what is noticed
+    # -- detection
 
     def on_pane_output(self, pane: Pane) -> None:
         """Handle output of a pane that is not a managed job's."""
@@ -125,8 +128,8 @@ class OperatorWatch(Operators):
         edits = pane.phase == "prompt" and now - pane.prompt_time > SETTLED
         self._ran[pane.uid] = (
             pane.operator_command_count
-        )  # also when nobody looks now: it is no sign of what comes later
-        ended_ours = pane.phase == "ended" and pane.last_ended != 0  # all of it may have come in one piece
+        )  # also without a check now, as it does not explain later output
+        ended_ours = pane.phase == "ended" and pane.last_ended != 0  # a whole job may arrive in one piece
         if pane.jobs or ended_ours or self._looking or not (ran or (edits and now - self._looked > PAUSE)):
             return
         self._looking = True
@@ -147,12 +150,12 @@ class OperatorWatch(Operators):
             if since is not None and is_typing(clients.text, pane.window_id, since):
                 self._listener(OperatorActivity("typing", pane.name))
         except (HarnessError, ValueError):
-            return  # the next thing that is written will do
+            return  # the next output triggers another check
         finally:
             self._looking, self._looked = False, anyio.current_time()
 
     def told(self, event: Notification) -> None:
-        """A notification that the key was pressed, or that an option was set."""
+        """Handle a notification that the F12 key was pressed, or that its option was set."""
         if event.name != "subscription-changed" or event.args[:1] != (SUBSCRIPTION,):
             return
         taken = event.args[-1] == "1"
@@ -164,14 +167,14 @@ class OperatorWatch(Operators):
         """Set the status and options again after a reconnect."""
         await self._set(AGENT, self._text)
 
-    # -- what is shown
+    # -- display
 
     async def set_status(self, text: str) -> None:
         self._text = _UNSHOWN.sub("", text)[:40].strip()
         await self._set(AGENT, self._text)
 
     async def set_paused(self, *, paused: bool) -> None:
-        if paused != self._paused:  # to say again what the key said could undo what it says meanwhile
+        if paused != self._paused:  # repeating the key's state could undo a later key press
             self._paused = paused
             await self._set(PAUSED_OPTION, "1" if paused else "")
 

@@ -11,11 +11,11 @@ from ..posix.markers import NewlineUnmapper
 __all__ = ["OutputCollector", "clip", "collector_for"]
 
 MAX_HELD_BYTES = 16384
-"""Bytes after a first start mark that are held back from ``on_output``."""
+"""Maximum bytes after a first start marker that are held back from ``on_output``."""
 
 
 def clip(data: bytes, limit: int) -> tuple[bytes, int]:
-    """Head and tail of ``data`` within ``limit`` bytes, and how many bytes were left out between them."""
+    """Return the head and tail of ``data`` within ``limit`` bytes, and the number of omitted bytes between them."""
     if len(data) <= limit:
         return data, 0
     head = limit - limit // 2
@@ -24,9 +24,9 @@ def clip(data: bytes, limit: int) -> tuple[bytes, int]:
 
 
 class OutputCollector:
-    """Takes raw terminal output in pieces; keeps at most ``limit`` bytes of it, half head and half tail.
+    """A collector of raw terminal output that keeps at most ``limit`` bytes, half head and half tail.
 
-    ``skip`` bytes of output are kept but not reported to ``on_output``: they were reported before a gap.
+    The first ``skip`` bytes are kept but not reported to ``on_output``, as they were reported before a gap.
     """
 
     def __init__(self, limit: int, on_output: Callable[[bytes], None] | None = None, skip: int = 0) -> None:
@@ -34,12 +34,12 @@ class OutputCollector:
         self._tail_limit = limit // 2
         self._on_output = on_output
         self.reported = skip
-        """Bytes of this output that ``on_output`` has had."""
+        """The number of bytes of this output that ``on_output`` has received."""
         self.callback_error: Exception | None = None
-        """What ``on_output`` raised; it is not called again."""
+        """The exception that ``on_output`` raised; it is not called again."""
         self._started = False
         self._held: bytearray | None = None
-        """Not reported: it is the trace of what leads to the command, unless no second start mark comes."""
+        """Unreported output, which is the trace of harness's own commands if a second start marker follows."""
         self._newlines = NewlineUnmapper()
         self._head = bytearray()
         self._tail = bytearray()
@@ -47,11 +47,11 @@ class OutputCollector:
 
     @property
     def settled(self) -> bool:
-        """What came so far is the command's: its start mark has come, or so much that none will."""
+        """True if the output so far is the command's: after its start marker, or after too much output for one."""
         return self._started and self._held is None
 
     def restart(self, *, soon: bool = False) -> None:
-        """Forget what came so far: the output begins here, or, with ``soon``, at the next start mark."""
+        """Drop the output so far: it starts here or, with ``soon``, at the next start marker."""
         self._started = True
         self._held = bytearray() if soon else None
         if self.reported <= self.total:
@@ -66,7 +66,7 @@ class OutputCollector:
         self._add(self._newlines.feed(data))
 
     def finish(self) -> None:
-        """The output has ended."""
+        """Handle the end of the output."""
         self._add(self._newlines.flush())
         self._release()
 
@@ -104,29 +104,29 @@ class OutputCollector:
         try:
             if fresh:
                 self._on_output(fresh)
-        except Exception as error:  # whatever a callback raises is for who gave it, and not for who reads the pane
+        except Exception as error:  # any exception of a callback belongs to its caller, not to the reader of the pane
             self.callback_error = error
 
     @property
     def data(self) -> bytes:
-        """What is kept: the head, and the tail that follows it or ends the output."""
+        """The kept output: the head and the tail."""
         return bytes(self._head + self._tail[max(0, len(self._tail) - self._tail_limit) :])
 
     @property
     def held(self) -> int:
-        """How many bytes it takes in memory."""
+        """The number of bytes in memory."""
         return len(self._head) + len(self._tail)
 
     @property
     def truncated(self) -> int:
-        """How many bytes are not in :attr:`data`."""
+        """The number of bytes that are not in :attr:`data`."""
         return self.total - len(self._head) - min(len(self._tail), self._tail_limit)
 
 
 def collector_for(command: Command, skip: int = 0, *, tell: bool = True) -> OutputCollector:
-    """Return the collector of what a pane shows of a command; separate streams are reported from their files.
+    """Return the collector of a command's terminal output; separate streams are reported from their files.
 
     Args:
-        tell: whether the command's callback is to be called.
+        tell: whether to call the command's callback.
     """
     return OutputCollector(command.max_output, command.on_output if tell and command.tty is not False else None, skip)

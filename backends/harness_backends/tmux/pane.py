@@ -33,7 +33,7 @@ class NestedShell:
     files: bool = False
     pid: int = 0
     image: str = ""
-    """As :attr:`.Foreground.image` was when it was taught."""
+    """The value of :attr:`.Foreground.image` when the markers were installed."""
 
 
 class Pane:
@@ -45,7 +45,7 @@ class Pane:
         self.pane_id = pane_id
         self.window_id = window_id
         self.place = (scope, "-t", pane_id)
-        """Where its options are kept, for ``set-option``."""
+        """The arguments of ``set-option`` that select where its options are stored."""
         self.name = name
         self.uid = uid
         self.shells = [NestedShell(nonce, kind, files=True)]
@@ -86,7 +86,7 @@ class Pane:
         self.paused = False
         """True if the live stream has a gap; the log is read instead until the job has ended."""
         self.missed = bytearray()
-        """While it has, and no job of ours runs: what the stream brought since."""
+        """The live output since the gap, while no job of this process runs."""
 
     @property
     def shell(self) -> NestedShell:
@@ -105,13 +105,13 @@ class Pane:
 
     @property
     def at_prompt(self) -> str:
-        """Which shell shows its prompt: the pane's ``own``, one ``inside`` it, or, empty, none."""
+        """The shell that shows its prompt: the pane's ``own``, one ``inside`` it, or none if empty."""
         if self.phase != "prompt" or self.paused or self.gone:
             return ""
         return "own" if len(self.shells) == 1 else "inside"
 
     def feed(self, data: bytes) -> None:
-        """Bytes from the live stream."""
+        """Add bytes from the live stream."""
         if self.paused:
             if self.job is not None:
                 self.job.touch()
@@ -122,7 +122,7 @@ class Pane:
         self.scan(data)
 
     def scan(self, data: bytes) -> None:
-        """Bytes from the stream, or from the log where the stream has a hole."""
+        """Process bytes from the stream, or from the log where the stream has a gap."""
         for piece in self._scanner.feed(data):
             job = self.job
             if isinstance(piece, bytes):
@@ -130,18 +130,18 @@ class Pane:
                     job.feed(piece)
             elif job is not None and job.is_output(piece) and not self._begins_anew(piece):
                 job.feed(piece.raw)
-            elif any(shell.nonce == piece.nonce for shell in self.shells):  # none of one that was left just now
+            elif any(shell.nonce == piece.nonce for shell in self.shells):  # not of a shell that has just exited
                 self.apply(piece)
 
     def pause(self) -> None:
-        """The stream has, or may have, a hole before what it brings next."""
+        """Record that the stream has, or may have, a gap before its next bytes."""
         self.paused = True
         self.missed.clear()
 
     def settle(self, logged: bytes, offset: int) -> None:
-        """The hole is filled: the end of the log, which reached to ``offset``, and what the stream brought since.
+        """Close a gap with the end of the log, which reached to ``offset``, and the stream's bytes since.
 
-        The two may overlap, which is harmless: the later marks decide.
+        The two may overlap, which is harmless, as the later markers decide.
         """
         self.paused = False
         self.restart_scan()
@@ -153,7 +153,7 @@ class Pane:
         self.notify()
 
     def restart_scan(self) -> None:
-        """Forget a half-read marker: the next bytes come from somewhere else, and may repeat marks."""
+        """Drop a partial marker: the next bytes have another source, and may repeat markers."""
         self._last = None
         self._scanner = PromptMarkerScanner(*(shell.nonce for shell in self.shells))
 
@@ -163,23 +163,23 @@ class Pane:
         self.restart_scan()
 
     def pop_shell(self, nonce: str) -> None:
-        """The nested shell did not answer; it may have been left already."""
+        """Remove a nested shell that did not answer, as it may have exited."""
         if len(self.shells) > 1 and self.shell.nonce == nonce:
             self.shells.pop()
             self.restart_scan()
 
     def notify(self) -> None:
-        """Wake those who wait for a change."""
+        """Wake the tasks that wait for a change."""
         self.changed.set()
         self.changed = anyio.Event()
 
     def found_in(self, window_id: str) -> None:
-        """tmux has it still, in this window."""
+        """Record that the pane still exists, in this window."""
         self.window_id, self.in_doubt = window_id, False
         self.notify()
 
     async def certain(self) -> None:
-        """Wait until it is known whether it is there."""
+        """Wait until it is known whether the pane still exists."""
         while self.in_doubt and not self.gone:
             await self.changed.wait()
 
@@ -193,7 +193,7 @@ class Pane:
         self.notify()
 
     def apply(self, mark: PromptMarker) -> None:
-        """One marker: the state after it."""
+        """Update the state by one marker."""
         if mark.kind in ("end", "prompt") and mark.nonce != self.shell.nonce:
             self._leave_nested(mark)
         match mark.kind:
@@ -215,7 +215,7 @@ class Pane:
         self.notify()
 
     def _told(self, mark: PromptMarker) -> None:
-        """A shell told a fact: its directory, or of a job, or, once and before anything else, of itself."""
+        """Handle a report of a shell about its directory, a job, or, once at its start, itself."""
         if mark.text.startswith("/"):
             self.cwd = mark.text
             return
@@ -237,13 +237,13 @@ class Pane:
                 self.shells[index] = replace(self.shells[index], pid=int(value))
 
     def _of_job(self, fact: str, job: PaneJob) -> None:
-        """The shell said that a job did not run, or that there was a record of its end before it ended."""
+        """Handle a report that a job did not run, or that its end was recorded before it ended."""
         if fact == "twice":
             job.notices.append(TWICE)
             job.ending = Status.UNKNOWN
             return
         self.jobs.remove(job)
-        if fact == "off":  # somebody asked for its id before, and was told that there is no such job
+        if fact == "off":  # a query for its id cancelled it: it was answered that the job does not exist
             job.withdraw()
             return
         job.unstored = fact == "full"
@@ -252,28 +252,28 @@ class Pane:
         job.finish(Status.UNKNOWN)
 
     def _begins_anew(self, piece: PromptMarker) -> bool:
-        """The pane has another first process. A program that shows the log shows the mark of this one."""
+        """Return whether the pane has a new first process; a program that prints the log repeats the known one's."""
         return piece.text.startswith("tty=") and self.wrapper not in ("", piece.text.removeprefix("tty="))
 
     def _begun(self, wrapper: str) -> None:
-        """The pane's first process has begun: a second time when a person has started the pane anew."""
+        """Handle the start of the pane's first process, which repeats if an operator restarts the pane."""
         before, self.wrapper = self.wrapper, wrapper
         if before not in ("", wrapper):
             self._fresh_shell(Status.UNKNOWN, None, "an operator restarted the pane (respawn-pane)")
 
     def _start(self, mark: PromptMarker) -> None:
         number, self._last = mark.job, None
-        self.operator_command_count += number == 0 and not self.jobs  # bash says so of what we type, too
+        self.operator_command_count += number == 0 and not self.jobs  # bash reports this for harness's lines too
         self.phase, self.running = "running", number
         if self.job is not None and self.job.number == number:
             self.job.start(soon=mark.soon)
 
     def _end(self, mark: PromptMarker) -> None:
-        alone = mark.job == 0 and not self.jobs  # with a job of ours sent, it is the line that sends it
+        alone = mark.job == 0 and not self.jobs  # with a job of this process, it is the line that sends it
         self.operator_command_count += alone and self.phase in (
             "prompt",
             "continuation",
-        )  # dash and ash tell no beginning
+        )  # dash and ash report no start
         self.phase, self.running, self.last_ended = "ended", 0, mark.job
         if self._last is not None and self._last.number == mark.job and proves_end(mark.secret, self._last.proof):
             self.ended_twice.append(self._last)
@@ -286,7 +286,7 @@ class Pane:
 
     @staticmethod
     def _status(job: PaneJob, mark: PromptMarker) -> Status:
-        """How a job ended, by its end mark."""
+        """Return how a job ended, by its end marker."""
         told = status_of_broken(mark.code, mark.broken)
         if not mark.broken and from_keyboard(mark.code, job.collector.data):
             told = Status.INTERRUPTED
@@ -298,7 +298,7 @@ class Pane:
         return job.ending or told
 
     def _leave_nested(self, mark: PromptMarker) -> None:
-        """An outer shell speaks again: the inner ones are gone, with the jobs in them."""
+        """Remove the nested shells, with their jobs, when an outer shell is active again."""
         depth = next(index for index, shell in enumerate(self.shells) if shell.nonce == mark.nonce)
         inner = {shell.nonce for shell in self.shells[depth + 1 :]}
         del self.shells[depth + 1 :]

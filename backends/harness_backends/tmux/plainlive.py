@@ -1,4 +1,4 @@
-"""A job's output while it runs, from the pane's log; for callers who asked for it as it arrives."""
+"""Live output of a running job from the pane's log, for callers with output callbacks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .job import PaneJob
 
 __all__ = ["follow_log"]
 
-# $1: the log, from byte $2 on. Ends with its input, that is with the link.
+# $1: the log, from byte $2 on. Ends with its input, and so with the connection.
 _FOLLOW = 'tail -c "+$2" -f -- "$1" & tail=$!; cat >/dev/null; kill $tail'
 
 
 async def follow_log(tmux: FallbackClient, job: PaneJob) -> None:
-    """Feed a job with its part of the log as that grows, until its end is there.
+    """Feed a job with its part of the growing log until its end.
 
-    Without a second channel nothing is fed; the end of the job brings all of it.
+    Without a second channel nothing is fed, and all output is read after the end of the job.
     """
     path, start = f"{tmux.setup.root}/{job.log}", job.offset + 1
     scanner = PromptMarkerScanner(job.nonce)
@@ -31,7 +31,7 @@ async def follow_log(tmux: FallbackClient, job: PaneJob) -> None:
 
 
 def _feed(job: PaneJob, pieces: list[bytes | PromptMarker]) -> bool:
-    """True when the end mark is there."""
+    """Feed pieces to the job, and return True after its end marker."""
     for piece in pieces:
         if isinstance(piece, bytes):
             if job.started:

@@ -38,14 +38,14 @@ LEFT = "the output is no longer in the scrollback: the screen was cleared, or th
 NO_TAG = "the output is not available: no pane log and no prompt tag; set prompt_tag = true"
 NO_LOG_END = "the log of this command is incomplete"
 NEAR = 2000
-"""Lines above the screen that are looked through first."""
+"""Lines above the screen that are searched first."""
 LAG = 2.0
-"""Seconds that the terminal may be behind the file that holds the exit code."""
+"""Maximum seconds by which the terminal may lag behind the exit file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaneFacts:
-    """What the files of a pane tell. ``pid`` is its shell's, 0 while that starts; ``logged`` is None without a log."""
+    """The content of a pane's files; ``pid`` is its shell's, 0 while that starts; ``logged`` is None without a log."""
 
     nonce: str = ""
     pid: int = 0
@@ -55,9 +55,9 @@ class PaneFacts:
 
 @dataclass(frozen=True, slots=True)
 class WaitResult:
-    """How a wait ended.
+    """The end of a wait.
 
-    ``how``: ``exit``, ``mark``, ``tag``, or ``gone``; ``words`` is what the exit file holds, or would hold.
+    ``how``: ``exit``, ``mark``, ``tag``, or ``gone``; ``words`` is the content that the exit file has or would have.
     """
 
     how: str
@@ -65,13 +65,13 @@ class WaitResult:
 
     @property
     def secret(self) -> str:
-        """What is to prove it; empty when it names none."""
+        """The secret that proves it; empty without one."""
         words = self.words.split()
         return words[2] if len(words) > 2 else ""
 
 
 def facts_script(folder: str, tmux: str, pane: str) -> str:
-    """Print what :func:`parse_facts` reads."""
+    """Return a script that prints the facts for :func:`parse_facts`."""
     return (
         f"cd {shlex.quote(folder)} || exit 1\n"
         "n= p=; read -r n <nonce; [ -e starting ] || read -r p <pid\n"
@@ -82,7 +82,7 @@ def facts_script(folder: str, tmux: str, pane: str) -> str:
 
 
 def parse_facts(text: str) -> PaneFacts | None:
-    """Read it; None when the pane's files are gone."""
+    """Parse a pane's facts; return None if its files were deleted."""
     words = text.split()
     if len(words) < 3 or words[0] == "-":
         return None
@@ -91,10 +91,11 @@ def parse_facts(text: str) -> PaneFacts | None:
 
 
 def watch_script(job: PaneJob, row: PaneRow, tmux: str, files: str, log: str, seconds: float) -> str:
-    """Wait on the target until a job ends; print ``exit WORDS``, ``mark CODE``, ``tag``, ``gone``, or nothing in time.
+    """Return a script that waits until a job ends.
 
-    A shell that read a syntax error, or was interrupted, may write no exit file: then the end mark in the log tells, or
-    the prompt that shows the job's tag.
+    It prints ``exit WORDS``, ``mark CODE``, ``tag`` or ``gone``, or nothing after ``seconds``. After a syntax error or
+    an interrupt the shell may not write an exit file: then the end marker in the log, or the job's tag in the prompt,
+    shows the end.
     """
     tag = f"[harness {job.job_id}: "
     code, secret, broken = r"\(-\{0,1\}[0-9]*\)", r"\([0-9a-z]*\)", r";\{0,1\}\([bn]\{0,1\}\)"
@@ -123,22 +124,23 @@ done
 
 
 def parse_ended(text: str) -> WaitResult | None:
-    """Read what :func:`watch_script` printed; None when the time was over first."""
+    """Parse the output of :func:`watch_script`; return None after a timeout."""
     how, _, words = text.strip().partition(" ")
     return WaitResult(how, words) if how else None
 
 
 async def read_unended(tmux: FallbackClient, job: PaneJob) -> None:
-    """Put what a job wrote into it whose end nobody marked; without a log there is no telling what is its own."""
+    """Read the output of a job without an end marker from the log; without a log it cannot be recognized."""
     job.read_again()
     job.started = False
     await _feed_log(tmux, job, f"{tmux.setup.root}/{job.log}", without_end=True)
 
 
 async def read_output(tmux: FallbackClient, job: PaneJob, row: PaneRow, logged: bool) -> TaggedOutput | None:
-    """Put what an ended job wrote into it: the bytes of the log, else the text between the tags, with a notice.
+    """Read an ended job's output from the log, else from the text between the tags, with a notice.
 
-    Returns what was found in the scrollback; None when that was not needed, or holds nothing of the job.
+    Returns:
+        The text from the scrollback, or None if it was not needed or contains nothing of the job.
     """
     job.read_again()
     job.started = False
@@ -152,14 +154,14 @@ async def read_output(tmux: FallbackClient, job: PaneJob, row: PaneRow, logged: 
 async def _from_log(tmux: FallbackClient, job: PaneJob) -> bool:
     path = f"{tmux.setup.root}/{job.log}"
     mark = f"]133;D;.*;{job.nonce};{job.job_id};"
-    # The end mark is on its way from the shell through the terminal when the exit file is there.
+    # The end marker may arrive through the terminal after the exit file exists.
     written = f"tail -c 65536 {shlex.quote(path)} | tr '\\007' '\\n' | grep -q '{mark}'"
     await tmux.beside(until_script(written, LAG), 2 * LAG)
     return await _feed_log(tmux, job, path)
 
 
 async def _feed_log(tmux: FallbackClient, job: PaneJob, path: str, *, without_end: bool = False) -> bool:
-    """Feed a job with its part of the log; True when its end is there."""
+    """Feed a job with its part of the log, and return whether that contains its end."""
     scanner = PromptMarkerScanner(job.nonce)
     async for chunk in read_range(tmux.transport, tmux.shell, path, job.offset):
         for piece in scanner.feed(chunk):
@@ -202,7 +204,7 @@ async def _from_scrollback(tmux: FallbackClient, job: PaneJob, row: PaneRow) -> 
 
 
 async def read_partial_output(tmux: FallbackClient, job: PaneJob, row: PaneRow, logged: bool) -> bytes:
-    """What a job that runs has written, without changing it."""
+    """Return the output so far of a running job, without changing the job."""
     if not logged:
         text = extract_running(await _scrollback(tmux, row, -NEAR), job.command.command)
         return text.encode("utf-8", "surrogateescape")
@@ -214,7 +216,7 @@ async def read_partial_output(tmux: FallbackClient, job: PaneJob, row: PaneRow, 
 
 
 async def _scrollback(tmux: FallbackClient, row: PaneRow, start: int | str) -> str:
-    """The joined lines of a pane from ``start`` to the end of its screen."""
+    """Return the joined lines of a pane from ``start`` to the end of its screen."""
     request = Capture(start="-" if isinstance(start, str) else start, end="-")
     version = tmux.setup.version
     blocks = await tmux.request(capture_command(row.pane_id, request, version))

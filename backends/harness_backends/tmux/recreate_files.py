@@ -13,10 +13,10 @@ __all__ = ["recreate_pane_files"]
 
 
 async def recreate_pane_files(link: ControlConnection, store: JobStore, pane: Pane) -> None:
-    """Everything that a pane has in the state directory, with a new log. Its shell keeps its state.
+    """Recreate a pane's files in the state directory, with a new log; its shell keeps its state.
 
     Raises:
-        ConnectionLost: the link was lost on the way.
+        ConnectionLost: the connection was lost meanwhile.
         TerminalError: tmux refused.
     """
     await store.remake()

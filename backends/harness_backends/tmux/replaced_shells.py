@@ -1,6 +1,6 @@
 """Detection that an operator replaced a pane's program (``respawn-pane``). Pure.
 
-tmux knows it at the moment in which it types, so the question goes with the keys and costs no round trip.
+tmux checks it when it types, so the check is sent with the keys and needs no round trip of its own.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ RESPAWNED = "a program with which an operator replaced its shell (respawn-pane)"
 
 
 def is_ours(uid: str) -> str:
-    """A format of tmux: 1 when the pane was started with our program, also when a person has started that anew."""
+    """Return a tmux format that is 1 if the pane's program is harness's, even after an operator restarted it."""
     return f"#{{m:*pane.sh*{uid}*,#{{pane_start_command}}}}"
 
 
 def known_program(pane: Pane, *, here: bool) -> str:
-    """A format of tmux: 1 while the pane's first process is the one that we know.
+    """Return a tmux format that is 1 while the pane's first process is the known one.
 
     Args:
-        here: tmux runs on this machine for another target, whose process ids it does not see.
+        here: True if tmux runs on this machine for another target, whose process ids it does not know.
     """
     pid = pane.wrapper.partition(":")[0]
     return f"#{{==:#{{pane_pid}},{pid}}}" if pid and not here else is_ours(pane.uid)
 
 
 def while_known(pane: Pane, *commands: tuple[str, ...], here: bool) -> tuple[str, ...]:
-    """The command that carries out ``commands`` unless another program is in the pane."""
+    """Return a command that runs ``commands`` unless another program is in the pane."""
     return ("if-shell", "-F", "-t", pane.pane_id, known_program(pane, here=here), as_one(*commands))
 
 
 def first_process(pane: Pane) -> tuple[str, ...]:
-    """The tmux command whose answer is in the form of :attr:`.Pane.wrapper`."""
+    """Return the tmux command whose answer has the format of :attr:`.Pane.wrapper`."""
     return "display-message", "-p", "-t", pane.pane_id, "#{pane_pid}:#{pane_tty}"
 
 
 def replaced_by(answer: str) -> tuple[bool, str]:
-    """What a :class:`.Dispatch` that typed nothing has answered.
+    """Parse the answer of a :class:`.Dispatch` that typed nothing.
 
     Returns:
-        Whether it is our own program that was started anew, and its ``PID:TTY``.
+        Whether the new program is harness's own, restarted, and its ``PID:TTY``.
     """
     ours, _, program = answer.removeprefix(OTHER).partition(":")
     return ours == "1", program

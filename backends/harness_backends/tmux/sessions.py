@@ -42,12 +42,12 @@ __all__ = [
 
 
 TERMINAL_TIMEOUT = 20.0
-"""How long a target may take to say whether it gives a terminal; after that the session's first prompt tells."""
+"""Seconds to wait for the check whether a target provides terminals; after that the session's first prompt shows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TmuxLocation:
-    """The machine that tmux runs on. ``notice`` is for the first caller; empty when there is nothing to say."""
+    """The machine that tmux runs on, and a notice for the first caller, which may be empty."""
 
     transport: Transport
     shell: PersistentShell
@@ -64,10 +64,10 @@ async def open_tmux_location(
     config: Config,
     session: str,
 ) -> AsyncIterator[TmuxLocation]:
-    """Choose by ``config.tmux_host``, and by what the target has.
+    """Choose where tmux runs, by ``config.tmux_host`` and the target's capabilities.
 
     Raises:
-        UnsupportedOperation: there is no usable tmux where it should run.
+        UnsupportedOperation: tmux is unusable where it should run.
     """
     version = TmuxVersion.parse(capabilities.tmux_version)
     missing = version is None or version < MIN_VERSION
@@ -95,10 +95,10 @@ async def open_tmux_location(
 
 
 async def _require_terminal(transport: Transport) -> None:
-    """Start a program on the target as a pane of a session here does, and look at its standard input.
+    """Check that the target provides terminals: start a program as a pane does, and check its standard input.
 
     Raises:
-        UnsupportedOperation: it got no terminal.
+        UnsupportedOperation: it does not.
     """
     ours, theirs = os.openpty()
     try:
@@ -122,7 +122,7 @@ async def _require_terminal(transport: Transport) -> None:
 
 
 def session_here(session: str, label: str) -> str:
-    """The name of a session on this machine that holds shells of another: one per target."""
+    """Return the name of a session on this machine with shells on a target; each target has its own."""
     return f"{session}-{label}"
 
 
@@ -140,16 +140,16 @@ async def _here() -> AsyncIterator[tuple[Transport, PersistentShell, str, TmuxVe
         yield local, shell, store.root, version
 
 
-# -- The managed sessions of the tmux server: listed, made within the limit, ended, whether or not one is attached.
+# -- The managed sessions of the tmux server: list, create within the limit, kill, whether or not one is attached.
 
 
 def new_pane(name: str, shell: str, cwd: str | None) -> NewPane:
-    """Names and secrets for a pane that is about to be made."""
+    """Return names and secrets for a new pane."""
     return NewPane(name, secrets.token_hex(6), secrets.token_hex(10), shell, cwd or "")
 
 
 def sessions_script(setup: Setup) -> str:
-    """Print the sessions, their clients and their panes, as :func:`parse_sessions` reads them."""
+    """Return a script that prints the sessions, their clients and their panes for :func:`parse_sessions`."""
     questions = (
         ("list-sessions", "-F", f"session {SESSION_FORMAT}"),
         ("list-clients", "-F", "client #{client_control_mode}:#{session_name}"),
@@ -159,7 +159,7 @@ def sessions_script(setup: Setup) -> str:
 
 
 def parse_sessions(text: str, setup: Setup) -> list[SessionInfo]:
-    """The managed sessions of the setup's target; ``attached`` counts people, not the clients of harness."""
+    """Return the managed sessions of the setup's target; ``attached`` counts operators' clients only."""
     names: list[str] = []
     renamed: set[str] = set()
     people: Counter[str] = Counter()
@@ -182,7 +182,7 @@ def parse_sessions(text: str, setup: Setup) -> list[SessionInfo]:
 
 @dataclass(frozen=True, slots=True)
 class SessionTable(Sessions):
-    """Knows the sessions that carry our option. ``shells`` is where the shells of their panes run."""
+    """The sessions with harness's option; ``shells`` runs where the shells of their panes run."""
 
     setup: Setup
     shell: PersistentShell
@@ -245,10 +245,10 @@ async def open_sessions(
     config: Config,
     session: str,
 ) -> AsyncIterator[Sessions]:
-    """The managed sessions; none is attached or made. ``session`` is the one that counts as the default.
+    """Open the managed sessions without attaching or creating one; ``session`` is the default one.
 
     Raises:
-        UnsupportedOperation: there is no usable tmux.
+        UnsupportedOperation: tmux is unusable.
     """
     async with open_tmux_location(transport, shell, store, capabilities, config, session) as place:
         login_shell = pane_shell(config.shell, capabilities)

@@ -1,4 +1,4 @@
-"""The separate streams of a command in a pane (``tty=False``): files on the target, which ``hooks/apart.sh`` fills."""
+"""The separate streams of a command in a pane (``tty=False``): files on the target, written by ``hooks/apart.sh``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .job import PaneJob
 __all__ = ["keep_limit", "report_streams", "with_streams"]
 
 CHUNK = 128 << 10
-"""Bytes of one stream that are read at once."""
+"""Maximum bytes of one stream that are read at once."""
 SHOWN_END = 64 << 10
-"""Bytes of the end that a :class:`LiveView` gets when the command has ended and more is to come."""
+"""Maximum bytes that a :class:`LiveView` receives after the command has ended: the end of the stream."""
 RETRY = 1.0
 
-# OUT_, ERR_: the files; $a, $b: the bytes that were had. Prints how much follows of each, how much is left, and that;
-# and in two lines what is missing of each as it is then.
+# OUT_, ERR_: the files; $a, $b: the bytes read so far. Prints the size of the next part and of the rest of each, the
+# parts, and then in two lines the current gap of each.
 _NEXT = f"""{GAP}
 o=$(($(wc -c <OUT_)-a)) e=$(($(wc -c <ERR_)-b)) n=$o m=$e
 [ "$n" -le LIMIT_ ] || n=LIMIT_
@@ -50,22 +50,22 @@ async def with_streams(shell: PersistentShell, store: JobStore, job: PaneJob) ->
 
 
 async def keep_limit(shell: PersistentShell, job: PaneJob, limit: int) -> None:
-    """Have the target keep the files of a job with separate streams within the limit, also without us.
+    """Start a limit on the target for the files of a job with separate streams, which works without a connection.
 
     Args:
-        shell: where the files are.
+        shell: the persistent shell where the files are.
         limit: in bytes, for each stream.
     """
     if job.command.tty is False:
-        with suppress(HarnessError):  # the link is down: what was typed runs, and its end is waited for
+        with suppress(HarnessError):  # without a connection the command still runs, and its end is awaited
             await shell.call(f"hx_limit {job.job_id} {max(MIN_LOG_LIMIT, limit)}")
 
 
 async def report_streams(shell: PersistentShell, store: JobStore, job: PaneJob, poll: float | None = None) -> None:
-    """Give the callbacks of a job with separate streams what is written, as it arrives, until all of it was given.
+    """Pass the separate streams of a job to its callbacks as they grow, until their end.
 
     Args:
-        poll: seconds after which the files are looked at; without it that is done when the pane shows more of them.
+        poll: seconds between reads of the files; None reads them when the pane shows more output.
     """
     if not job.reports_streams:
         return
@@ -77,7 +77,7 @@ async def report_streams(shell: PersistentShell, store: JobStore, job: PaneJob, 
                 found = await _read_next(shell, store, job, had)
             except OutputDropped:
                 raise
-            except HarnessError:  # the link is down: while the command runs it may come back
+            except HarnessError:  # the connection may be restored while the command runs
                 found = None
                 await anyio.sleep(RETRY)
             more = found is not None and _report(job, had, *found, ended=ended)
@@ -86,7 +86,7 @@ async def report_streams(shell: PersistentShell, store: JobStore, job: PaneJob, 
             if not more:
                 with anyio.move_on_after(poll):
                     await active.wait()
-    except Exception as error:  # whatever a callback raises is for who gave it
+    except Exception as error:  # any exception of a callback belongs to its caller
         job.fail(error)
     finally:
         job.reported.set()
@@ -95,7 +95,7 @@ async def report_streams(shell: PersistentShell, store: JobStore, job: PaneJob, 
 async def _read_next(
     shell: PersistentShell, store: JobStore, job: PaneJob, had: list[int]
 ) -> tuple[tuple[bytes, bytes], tuple[int, int]] | None:
-    """What follows in both files, and how much there is of it; None while they are not there."""
+    """Return the next parts of both files and the sizes of the rest; None while the files do not exist."""
     script = f"a={had[0]} b={had[1]}{_NEXT}".replace("LIMIT_", str(CHUNK))
     for name, suffix in (("OUT_", "out"), ("ERR_", "err")):
         script = script.replace(name, shlex.quote(store.path(job.job_id, suffix)))
@@ -114,10 +114,10 @@ async def _read_next(
 def _check_kept(
     job: PaneJob, shell: PersistentShell, had: list[int], gaps: tuple[Gap, Gap], sizes: tuple[int, int]
 ) -> None:
-    """Refuse bytes that were taken out of a stream before they were read.
+    """Check that no bytes of a stream were dropped before they were read.
 
     Raises:
-        OutputDropped: as for a job without a terminal.
+        OutputDropped: some were.
     """
     for name, start, gap, size in zip(("stdout", "stderr"), had, gaps, sizes, strict=True):
         if gap.start < start + size and start < gap.end:
@@ -132,7 +132,7 @@ def _check_kept(
 
 
 def _report(job: PaneJob, had: list[int], parts: tuple[bytes, bytes], left: tuple[int, int], *, ended: bool) -> bool:
-    """Give the callbacks one part; True when there is more to read at once."""
+    """Pass one part to the callbacks, and return whether more can be read immediately."""
     command, more = job.command, False
     callbacks = (command.on_output, command.on_stderr or command.on_output)
     for index, (callback, part, there) in enumerate(zip(callbacks, parts, left, strict=True)):

@@ -24,7 +24,7 @@ from .replaced_shells import while_known
 __all__ = ["drop_slot", "ensure_started", "give_slot_back", "take_slot"]
 
 CHECKS = (0.4, 0.8, 1.6)
-"""Seconds after which a start is missed."""
+"""Seconds between the checks whether it started."""
 PROMPT_WAIT = 0.5
 SWALLOWED_NOTICE = "the pane's shell accepted the command but reported no start; it may have run"
 BLOCKED_HINT = (
@@ -41,11 +41,11 @@ async def ensure_started(
     action: Dispatch,
     look: Callable[[Pane], Awaitable[Foreground]],
 ) -> None:
-    """Type a command again whose line was taken into an open quote, a search or a repeat count.
+    """Type a command again if its line became part of an open quote, a search or a repeat count.
 
-    It cannot run twice: the pane's slot is crossed out by the first line that reads it, and is not filled again. While
-    the C-c that frees the line editor is on its way the slot is away, so that it meets no command. The lines that are
-    typed into a nested shell have no slot, and are never typed again.
+    It cannot run twice: the first line that reads the pane's slot marks it as read, and it is not filled again. The
+    slot is moved away before the C-c that resets the line editor, so that this C-c cannot interrupt the command. Lines
+    for a nested shell have no slot, and are never typed again.
     """
     try:
         await _see_started(link, store, pane, job, action, look)
@@ -81,25 +81,25 @@ async def _see_started(
 
 
 async def _without_files(link: ControlConnection, pane: Pane, job: PaneJob, action: Dispatch) -> bool:
-    """The pane's files were removed, so that its shell found nothing to run."""
+    """Return whether the pane's files were deleted, so that its shell found nothing to run."""
     there = await link.shells.call(f"[ -e {shlex.quote(action.slot_path)} ] && echo there")
-    await link.client.request(("display-message", "-p", ""))  # what the shell wrote until then has been read
+    await link.client.request(("display-message", "-p", ""))  # the shell's output until then has been read
     return not there.stdout and _missing(pane, job)
 
 
 def _withdraw_slot(pane: Pane, job: PaneJob) -> None:
-    """Nothing of it ran: it is to be sent again."""
+    """Remove a job of which nothing ran, so that it is sent again."""
     if job in pane.jobs:
         pane.jobs.remove(job)
         job.withdraw()
 
 
 async def _withdraw(link: ControlConnection, pane: Pane, job: PaneJob, action: Dispatch) -> None:
-    """Its shell reads lines, and runs none of ours: nothing may run later, and the caller is told."""
+    """Withdraw a job whose shell reads lines without running harness's, and add a notice for the caller."""
     slot = shlex.quote(action.slot_path)
     unread = f"{{ read -r id rest <{slot}; }} 2>/dev/null; case $id in '' | -) ;; *) : >{slot}; echo withdrawn ;; esac"
     reply = await link.shells.call(f"id=; {unread}")
-    # With the answer what the shell wrote until then has been read.
+    # When the answer arrives, the shell's output until then has been read.
     screen = (await link.client.request(("capture-pane", "-p", "-J", "-t", pane.pane_id)))[-1].text.rstrip()
     if _missing(pane, job) and job in pane.jobs:
         pane.jobs.remove(job)
@@ -113,27 +113,27 @@ def _missing(pane: Pane, job: PaneJob) -> bool:
 
 
 async def take_slot(shell: PersistentShell, slot: str, job_id: str) -> bool:
-    """Take the slot of a pane away, so that its shell finds nothing to run; False when it has read the job."""
+    """Move a pane's slot away, so that its shell finds nothing to run; return False if it has read the job."""
     path = shlex.quote(slot)
     script = f'id=; read -r id rest <{path}; [ "$id" = {job_id} ] && mv -f {path} {path}.away && echo away'
     return bool((await shell.call(f"{{ {script}; }} 2>/dev/null")).stdout)
 
 
 async def give_slot_back(shell: PersistentShell, slot: str, job_id: str, *, wanted: bool) -> bool:
-    """Put it back; False when the shell has read the job after all, or when it is not ``wanted`` any more."""
+    """Move the slot back; return False if the shell has read the job after all, or it is not ``wanted``."""
     path = shlex.quote(slot)
     back = f"{_unread(path, job_id)} && mv -f {path}.away {path} && echo back || " if wanted else ""
     return bool((await shell.call(f"{back}rm -f {path}.away")).stdout)
 
 
 async def drop_slot(shell: PersistentShell, slot: str, job_id: str) -> bool:
-    """Keep it away for good, so that keys find nothing to run; False when the shell has read the job after all."""
+    """Delete the moved slot, so that keys find nothing to run; return False if the shell has read the job after all."""
     path = shlex.quote(slot)
     return bool((await shell.call(f"{_unread(path, job_id)} && echo unread; rm -f {path}.away")).stdout)
 
 
 def _unread(path: str, job_id: str) -> str:
-    """Shell text: a shell that has read the job before the slot was moved crosses it out where the slot was."""
+    """Return a test that fails if the shell has read the job, as it then writes a mark to the slot's old path."""
     return f'mark= id=; {{ read -r mark id <{path}; }} 2>/dev/null; [ "$mark$id" != -{job_id} ]'
 
 

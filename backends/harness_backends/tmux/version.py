@@ -45,7 +45,7 @@ class TmuxVersion:
 
     @property
     def pane_options(self) -> bool:
-        """``set-option -p`` (3.0): what is said of a pane goes with it when a person moves it to another window."""
+        """``set-option -p`` (3.0): a pane's options stay with it when an operator moves it to another window."""
         return self >= TmuxVersion(3, 0)
 
     @property
@@ -55,7 +55,7 @@ class TmuxVersion:
 
     @property
     def paste_flags(self) -> tuple[str, ...]:
-        """Options of ``paste-buffer`` for every byte as it is; 3.7 replaces control characters without ``-S``."""
+        """Options of ``paste-buffer`` that keep every byte; 3.7 replaces control characters without ``-S``."""
         return ("-r", "-S") if self >= TmuxVersion(3, 7) else ("-r",)
 
     @property
