@@ -41,12 +41,12 @@ __all__ = ["PaneTable"]
 
 CHUNK = 1 << 20
 RECHECK = 10.0
-"""Seconds after which a silent job's end is looked for where the stream should have told of it."""
+"""Seconds without output after which the end of a job is looked up in its record."""
 RETRY = 1.0
 LOG_LAG = 2.0
-"""How long the log may be behind the file that holds the exit code."""
+"""Maximum seconds by which the log may lag behind the exit file."""
 START_GRACE = 1.0
-"""How long a typed job may take to start."""
+"""Maximum seconds for a typed job to start."""
 
 
 class PaneExists(TerminalError):
@@ -85,11 +85,11 @@ class PaneTable:
         """The names of panes that are recreated if they were closed."""
 
     def by_name(self, name: str) -> Pane | None:
-        """A live pane by our name for it, or by tmux's id."""
+        """Return an open pane by its managed name or tmux's id."""
         return next((pane for pane in self.by_id.values() if name in (pane.name, pane.pane_id)), None)
 
     def tell_name(self) -> None:
-        """Say that a person has given the session another name."""
+        """Add a notice if an operator has renamed the session."""
         setup = self._link.setup
         if setup.name != setup.session:
             self.add_notice(DEFAULT_PANE, renamed(setup.session, setup.name))
@@ -103,20 +103,20 @@ class PaneTable:
         return self._notices.pop(pane.name, [])
 
     def new_pane(self, name: str, cwd: str | None) -> NewPane:
-        """Names and secrets for a pane that is about to be made."""
+        """Return names and secrets for a new pane."""
         return new_pane(name, self.login_shell, cwd or self._link.setup.config.cwd)
 
     # -- finding
 
     async def rows(self, client: ControlClient | None = None) -> list[PaneRow]:
-        """The managed panes as tmux has them now."""
+        """Return the current managed panes."""
         asked = self._listing()
         try:
             blocks = await (client.request(asked) if client else self._link.ask(asked))
         except TerminalError:
             if client is not None or (asked == self._listing() and not await self._link.ended()):
                 raise
-            await self._link.ready()  # the session ended with its last pane, and is made anew
+            await self._link.ready()  # the session ended with its last pane, and is recreated
             blocks = await self._link.ask(self._listing())
         return parse_panes(blocks[-1].text)
 
@@ -124,17 +124,17 @@ class PaneTable:
         return "list-panes", "-s", "-t", self._link.setup.exact, "-F", PANE_FORMAT
 
     def info(self, row: PaneRow) -> PaneInfo:
-        """A row as callers see it."""
+        """Return a row for callers."""
         return pane_info(row, self._link.setup.name)
 
     async def refresh(self, client: ControlClient | None = None) -> None:
-        """Take up panes that we do not know yet, and let go of those that are gone."""
+        """Add unknown panes, and remove those that were closed."""
         for row in await self._reconcile(client):
             if row.pane_id not in self.by_id:
                 await self._attach_pane(row)
 
     async def _reconcile(self, client: ControlClient | None) -> list[PaneRow]:
-        """Let go of the panes that are gone, and learn in which window the others are now."""
+        """Remove the panes that were closed, and update the windows of the others."""
         known = list(self.by_id.values())
         rows = {row.pane_id: row for row in await self.rows(client)}
         for pane in known:
@@ -146,10 +146,10 @@ class PaneTable:
         return list(rows.values())
 
     def windows_changed(self, closed: str = "") -> None:
-        """tmux says that something happened to a window: a person may have closed or moved panes.
+        """Handle a notification about a window, as an operator may have closed or moved panes.
 
         Args:
-            closed: the window that is said to be closed, which may be linked to two sessions and still be in ours.
+            closed: the window reported as closed, which may be linked to two sessions and still be in this one.
         """
         for pane in self.by_id.values():
             pane.in_doubt |= pane.window_id == closed
@@ -161,7 +161,7 @@ class PaneTable:
     async def _look(self) -> None:
         while self._news:
             self._news = False
-            with suppress(HarnessError):  # the link is down: the reconnect looks
+            with suppress(HarnessError):  # without a connection, the reconnect checks
                 await self._reconcile(self._link.client)
         self._looking = False
 
@@ -191,9 +191,9 @@ class PaneTable:
         return pane
 
     async def _untold(self, pane: Pane, row: PaneRow, own: int, gone: bool) -> bool:
-        """The last mark in the log is not the last that was written, or it has none.
+        """Return whether the log lacks the last marker, or has none.
 
-        It was full, or has just begun; or an operator's ``pipe-pane`` took its place, or a program that of the shell.
+        It was full or is new, or an operator's ``pipe-pane`` replaced it, or another program replaced the shell.
         """
         if pane.phase == "starting":
             return gone or pane.log_offset > TAIL or (own > 0 and pane.log_number > 0)
@@ -204,16 +204,16 @@ class PaneTable:
         return own < 0 or row.foreground.lstrip("-") not in SHELLS
 
     async def _phase_of(self, pane: Pane, row: PaneRow) -> Phase:
-        """What the pane's shell does, where no mark tells: a shell inside it must not be taken for it."""
+        """Return the phase of the pane's shell without a marker; a nested shell must not be mistaken for it."""
         own, by_hand = pane.shells[0].pid, pane.phase == "running" and not pane.running
         if not own:
             return "prompt" if row.foreground.lstrip("-") in SHELLS else "running"
         front = await inspect(self._shell, row.tty, row.pid)
-        ready = front.editing if by_hand else front.may_be_prompt  # a command of an operator's may read lines itself
+        ready = front.editing if by_hand else front.may_be_prompt  # an operator's command may read lines itself
         return "prompt" if front.is_own(own) and ready else "running"
 
     async def _begin_log(self, pane: Pane) -> None:
-        """Somebody has removed the log that tmux writes to."""
+        """Start a new log, as the one that tmux writes to was deleted."""
         pane.log_number += 1
         log = self._link.setup.log_command(pane.uid, pane.log_number)
         await self._link.client.request(("pipe-pane", "-t", pane.pane_id, log))
@@ -222,7 +222,7 @@ class PaneTable:
         )
 
     async def _release_ended(self, pane: Pane, holder: str) -> bool:
-        """Give the pane back for a holder whose job has ended and who did not do so itself: it may be dead."""
+        """Release a pane whose holder's job has ended, as the holder may have exited; return whether it did."""
         if not await self._store.settle(holder):
             if await self._starts(pane):
                 return False
@@ -232,17 +232,17 @@ class PaneTable:
 
     @staticmethod
     async def _starts(pane: Pane) -> bool:
-        """The pane runs something, or does so within a moment; a shell that stays at its prompt ran its last job."""
+        """Return whether the pane starts a command within a moment; otherwise its shell has run its last job."""
         with anyio.move_on_after(START_GRACE):
             while pane.phase == "prompt" and not pane.gone:
                 await pane.changed.wait()
         return pane.phase != "prompt"
 
     async def find(self, name: str) -> Pane:
-        """A managed pane by name or id; a kept one is made when it is missing.
+        """Find a managed pane by name or id; create it if it is missing and its name is in ``kept``.
 
         Raises:
-            PaneGone: there is none, and it is not a kept one.
+            PaneGone: it does not exist, and its name is not in ``kept``.
         """
         pane = self.by_name(name)
         if pane is None:
@@ -261,9 +261,9 @@ class PaneTable:
 
     @asynccontextmanager
     async def background(self, cwd: str | None, tried: Collection[str] = ()) -> AsyncIterator[Pane]:
-        """A free pane for a command that nobody waits for: an idle ``bg-N``, or a new one; no other caller gets it.
+        """Reserve a free pane for a background command: an idle ``bg-N``, or a new one.
 
-        ``tried`` are those that turned out to be another harness's.
+        ``tried`` contains the panes that turned out to be held by another harness.
         """
         default = self.by_name(DEFAULT_PANE)
         start = cwd or (default.cwd if default is not None else "") or None
@@ -283,7 +283,7 @@ class PaneTable:
         )
 
     async def _idle(self, name: str, cwd: str | None) -> Pane | None:
-        """A pane that runs nothing, made when it is missing; None when it is busy."""
+        """Return an idle pane, created if it is missing; None if it is busy."""
         pane = self.by_name(name)
         if pane is None:
             with suppress(PaneExists):  # by another harness, a moment ago
@@ -292,13 +292,13 @@ class PaneTable:
         free = pane.phase in ("prompt", "ended") and not pane.jobs and not pane.lock.statistics().locked
         return pane if free else None
 
-    # -- making and ending
+    # -- creating and killing
 
     async def create(self, name: str, cwd: str | None) -> Pane:
-        """A new window with one managed pane.
+        """Create a window with one managed pane.
 
         Raises:
-            TerminalError: the limit is reached, or the name is taken.
+            TerminalError: the limit is reached, or the name is in use.
         """
         async with self._creating:
             rows = await self.rows()
@@ -322,7 +322,7 @@ class PaneTable:
         )
 
     async def _alone(self, made: Pane, limit: int) -> Pane:
-        """Give a new pane up when another harness has made one at the same moment, and neither saw the other's."""
+        """Remove a new pane if another harness created one with its name, or up to the limit, at the same moment."""
         rows = await self.rows()
         first = first_named(rows, made.name)
         earlier = first is not None and first.uid != made.uid
@@ -356,7 +356,7 @@ class PaneTable:
         return pane
 
     async def end(self, pane: Pane) -> None:
-        """End a pane and what runs in it; what a person has beside it in its window stays."""
+        """Kill a pane and its processes; an operator's panes in the same window stay."""
         await self._link.request(("kill-pane", "-t", pane.pane_id))
         if self.by_id.get(pane.pane_id) is pane:
             self._drop(pane)
@@ -370,12 +370,12 @@ class PaneTable:
     # -- catching up
 
     def lost(self) -> None:
-        """The link is gone: what the stream brings from here on has a hole before it."""
+        """Handle a lost connection: the stream has a gap before its next bytes."""
         for pane in self.by_id.values():
             pane.pause()
 
     def target_gone(self, error: TargetGone) -> None:
-        """Nothing that ran there runs any more: nobody waits for it."""
+        """Handle the end of the target with all its processes: close the panes, so that their jobs end."""
         for pane in list(self.by_id.values()):
             del self.by_id[pane.pane_id]
             self.add_notice(
@@ -384,8 +384,8 @@ class PaneTable:
             pane.lose(Status.UNKNOWN, f"{error.message} while the command ran")
 
     async def reattached(self, created: bool) -> None:
-        """The link is back: find what is left, and read from the logs what the stream missed."""
-        with suppress(TerminalError):  # a pane without its files: whoever asks for it is told
+        """Handle a reconnect: find the remaining panes, and read the missed output from the logs."""
+        with suppress(TerminalError):  # a pane without its files, which is reported on its next use
             await self.refresh(self._link.client)
         for pane in [pane for pane in self.by_id.values() if pane.paused]:
             if pane.job is None:
@@ -395,12 +395,12 @@ class PaneTable:
                 self._tasks.start_soon(self._catch_up, pane)
 
     async def resume(self, pane: Pane) -> None:
-        """tmux stopped sending a pane's output because we lagged behind: go on, and read what was left out."""
+        """Resume a pane's output after tmux paused it for lag, and read the omitted part from the log."""
         self._stop_catching_up(pane)
         try:
             await self._link.client.request(("refresh-client", "-A", f"{pane.pane_id}:continue"))
         except HarnessError:
-            return  # the pane has gone, or the reconnect catches up
+            return  # the pane was closed, or the reconnect catches up
         pane.pause()
         await self._catch_up(pane)
 
@@ -410,25 +410,25 @@ class PaneTable:
             scope.cancel()
 
     async def _catch_up(self, pane: Pane) -> None:
-        """Read until stream and log are one again. One at a time for a pane: a later one replaces an earlier one."""
+        """Read the log until the stream has caught up; a later call for the pane replaces an earlier one."""
         self._stop_catching_up(pane)
         with anyio.CancelScope() as scope:
             self._catching_up[pane.pane_id] = scope
             while pane.paused and not pane.gone:
                 try:
                     await (self._reattach_pane(pane) if pane.job is None else self._follow_log(pane, pane.job))
-                except HarnessError:  # the link is down once more
+                except HarnessError:  # the connection was lost again
                     await anyio.sleep(RETRY)
         if self._catching_up.get(pane.pane_id) is scope:
             del self._catching_up[pane.pane_id]
 
     async def _follow_log(self, pane: Pane, job: PaneJob) -> None:
-        """Read a job's part of the log again, and then as it grows, until the job has ended."""
+        """Read a job's part of the log again from its start, and as it grows, until the job has ended."""
         job.read_again()
         job.started = False
         pane.restart_scan()
         reader = LogReader(start_mark(job.nonce, job.number), job.offset)
-        while job in pane.jobs and not pane.gone:  # also when it was given up: it may still run, and end
+        while job in pane.jobs and not pane.gone:  # even if it is finished for its caller, as it may still run
             active = job.active
             chunk = await self._read_log(job.log, reader.position)
             if chunk:
@@ -439,14 +439,14 @@ class PaneTable:
         pane.log_offset = reader.position
 
     async def _reattach_pane(self, pane: Pane) -> None:
-        """No job of ours runs in the pane: its state is what the end of the log tells, and then the stream."""
+        """Set the state of a pane without a job of this process from the end of the log, and then the stream."""
         reply = await self._link.shell.call(log_end_script(f"{self._link.setup.root}/{pane.log}", pane.log_offset))
         size, _, tail = reply.stdout.partition(b"\n")
-        # What the log held then has come through the stream once an answer does, so nothing is missed or counted twice.
+        # When an answer arrives, the stream has delivered all that the log contained, so nothing is missed or repeated.
         await self._link.client.request(("display-message", "-p", ""))
         if pane.job is None:
             pane.settle(tail, int(size.strip() or 0))
-        elif pane.pane_id not in self._catching_up:  # a job was dispatched meanwhile, and needs somebody who reads on
+        elif pane.pane_id not in self._catching_up:  # a job was dispatched meanwhile, and its log must be followed
             self._tasks.start_soon(self._catch_up, pane)
 
     async def _read_log(self, log: str, position: int) -> bytes:
@@ -455,7 +455,7 @@ class PaneTable:
         return reply.stdout
 
     async def _ended_elsewhere(self, pane: Pane, job: PaneJob, reader: LogReader) -> bool:
-        """The log holds no end: perhaps it was full, and the shell's own record has the exit code."""
+        """Finish a job from its record if the log has no end marker, as it may be full; return whether it ended."""
         record = b""
         with anyio.move_on_after(LOG_LAG):
             while True:
@@ -466,7 +466,7 @@ class PaneTable:
                     return False
                 await anyio.sleep(LOG_LAG / 20)
         if not record:
-            return False  # the target was too slow to say: ask again
+            return False  # the target was too slow: ask again
         job.notices.append("the log of this command is incomplete")
         self._let_go(pane, job)
         pane.phase, pane.running = "prompt", 0
@@ -475,22 +475,22 @@ class PaneTable:
         return True
 
     async def _was_not_started(self, pane: Pane, job: PaneJob) -> bool:
-        """The link was lost while the job was being typed: the pane's window names it if its keys may be there.
+        """Check whether a job was not started, as the connection was lost while it was typed.
 
-        They may be lost with the client, too: then what its shell has not read is taken back. Or its shell was told
-        that it was called off, and that mark is in the part of the log that was not read.
+        An option of the pane names it if its keys may have been typed. If they were dropped with the client, the unread
+        slot is withdrawn. Or its shell saw that it was cancelled, and the marker is in the unread part of the log.
         """
         if await self._called_off(job):
             self._let_go(pane, job)
             job.withdraw()
             return True
-        if not job.doubtful:  # it is still to be sent, through this client: only the end of its own client proves it
+        if not job.doubtful:  # it can still be sent through this client; only its own client's exit proves otherwise
             return False
         where = ("display-message", "-p", "-t", pane.pane_id, "#{@harness_typed}")
         blocks = await self._link.client.request(where)
         if blocks[-1].text == job.job_id and not await self._taken_back(pane, job):
             return False
-        free = release(pane.pane_id, pane.place, job.job_id)  # no record will tell others of its end
+        free = release(pane.pane_id, pane.place, job.job_id)  # others cannot learn of its end from a record
         await self._link.client.request(*free)
         self._let_go(pane, job)
         job.notices.append("connection lost before the command was sent; it did not run")
@@ -498,7 +498,7 @@ class PaneTable:
         return True
 
     async def _taken_back(self, pane: Pane, job: PaneJob) -> bool:
-        """The shell reads its keyboard and has not read the job: keys that come after this find nothing to run."""
+        """Withdraw a job that its shell at the prompt has not read, so that later keys find nothing to run."""
         if job.nonce != pane.shells[0].nonce:
             return False
         terminal = await terminal_of(pane, self._link.client.request, here=self._link.setup.here)
@@ -517,7 +517,7 @@ class PaneTable:
             pane.jobs.remove(job)
 
     async def record(self, job_id: str) -> JobRecord:
-        """The target's record of a job."""
+        """Return the target's record of a job."""
         reply = await self._shell.call(f"cat {shlex.quote(self._store.path(job_id, 'cmd'))} 2>/dev/null")
         record = parse_record(reply.text)
         if record is None:
@@ -527,6 +527,6 @@ class PaneTable:
         return record
 
     async def has_ended(self, job_id: str) -> bool:
-        """Whether the target has an exit code of a job."""
+        """Return whether the target has an exit code of a job."""
         reply = await self._shell.call(f"test -s {shlex.quote(self._store.path(job_id, 'exit'))}")
         return reply.exit_code == 0

@@ -52,32 +52,32 @@ from .unstarted_commands import ensure_started
 __all__ = ["PaneRunner"]
 
 BUSY_PANE_TIMEOUT = 5.0
-"""How long a command waits for another harness's, or an operator's, to end before the pane counts as busy."""
+"""Seconds to wait for another harness's or an operator's command before the pane counts as busy."""
 PROMPT_GRACE = 0.3
-CLOSED_GRACE = 0.5  # the news of a closed window may be behind the refusal of what was meant for it
+CLOSED_GRACE = 0.5  # the notification of a closed window may arrive after the error of a command for it
 SETTLE_TIME = 1.5
 SETTLE_STEP = 0.2
 REPORT_TIMEOUT = 5.0
-"""How long the target may take to say what runs, at a deadline, before the link counts as lost."""
+"""Seconds to wait at a deadline for the target's report of what is running, before the connection counts as lost."""
 START_GRACE = 1.0
-"""How long a job that was typed may take to start."""
+"""Maximum seconds for a typed job to start."""
 SILENT = "the pane's shell did not report its prompt, as its prompt settings were changed; they have been restored"
 UNSEEN = "the command's end was not seen in the terminal; the result is from the target's record"
 END_LAG = 1.0
-"""How long a job's end mark may be behind the record of its exit code."""
+"""Maximum seconds by which a job's end marker may lag behind its exit file."""
 DISPATCH_CONFIRM_TIMEOUT = 10.0
-"""How long it is waited for news of a command that nobody waits for, when the link was lost while it was sent."""
+"""Seconds to wait for the start of a background command if the connection was lost while it was sent."""
 FOREGROUND_CHECK_DELAYS = (1.0, 5.0, 30.0)
-"""Seconds without output after which the foreground is looked at, once each."""
+"""Seconds without output after which the foreground program is checked, once each."""
 
 
 class _ReplacedError(Exception):
-    """Nothing was typed: the pane has another first process than the one that was known."""
+    """Nothing was typed, as the pane's first process is not the known one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaneRunner:
-    """The operations on a pane that need the target. One instance serves all panes."""
+    """A runner of commands in panes; one instance serves all panes."""
 
     link: ControlConnection
     shell: PersistentShell
@@ -87,7 +87,7 @@ class PaneRunner:
     cancelling: JobCanceller
 
     async def run(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> ShellResult:
-        """Run a command as :meth:`Terminal.run` says; ``on_job`` is told of the job before it is typed."""
+        """Run a command like :meth:`Terminal.run`; ``on_job`` receives the job before it is typed."""
         with anyio.move_on_after(command.timeout) as waiting:
             await pane.lock.acquire()
         if waiting.cancelled_caught:
@@ -98,7 +98,7 @@ class PaneRunner:
             pane.lock.release()
 
     async def _run(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> ShellResult:
-        """Run it, again if the link was lost in a moment that proves that it was not typed."""
+        """Run a command, again if it is proved that it was not typed before the connection was lost."""
         deadline = anyio.current_time() + command.timeout
         notices: list[str] = []
         while True:
@@ -106,7 +106,7 @@ class PaneRunner:
             try:
                 job = await self._dispatch(pane, command, on_job)
             except _ReplacedError:
-                continue  # the preparation waits for the fresh shell, or says what is there
+                continue  # the preparation waits for the new shell, or raises an error that names the program
             job.notices[:0], notices = [*notices, *_news(pane)], []
             result = await (self._await(pane, job) if command.wait else self._begun(job))
             if not job.unsent or anyio.current_time() > deadline:
@@ -116,7 +116,7 @@ class PaneRunner:
             command = replace(command, timeout=max(0.1, deadline - anyio.current_time()))
 
     async def _begun(self, job: PaneJob) -> ShellResult:
-        """What is said of a job that nobody waits for."""
+        """Return the first result of a background job, after checking that it could be stored and started."""
         if job.doubtful:
             with anyio.move_on_after(DISPATCH_CONFIRM_TIMEOUT):
                 while not (job.started or job.done.is_set()):
@@ -141,12 +141,12 @@ class PaneRunner:
     # -- before
 
     async def _prepare(self, pane: Pane) -> list[str]:
-        """Bring the pane to a prompt, or say what holds it."""
+        """Wait for the pane's prompt, or raise an error that names what occupies it."""
         if pane.phase == "continuation":
             interrupt = type_text(self.link.setup.version, pane.pane_id, INTERRUPT)
             await self.link.request(while_known(pane, *interrupt, here=self.link.setup.here))
             await until_prompt(pane, 2.0)
-        await self.settle(pane)  # the line editor is not ready yet, and would show what is typed now twice
+        await self.settle(pane)  # a line editor that is not ready yet would show typed text twice
         if pane.phase == "starting":
             await self._first_prompt(pane)
         if pane.phase == "running":
@@ -159,12 +159,12 @@ class PaneRunner:
         return _news(pane)
 
     def _check_there(self, pane: Pane) -> None:
-        """What was asked about the pane may have waited for a new server, which gives the same ids again."""
+        """Check that the pane still exists, as a request may have waited for a new server with the same ids."""
         if pane.gone:
             raise PaneGone(f"pane {pane.name!r} was closed before the command was typed", target=self._target)
 
     async def settle(self, pane: Pane) -> None:
-        """Wait, a moment at most, until the line editor is ready: it would lose C-d, and show other keys twice."""
+        """Wait briefly until the line editor is ready, as it would drop C-d, and show other keys twice."""
         if pane.phase == "ended":
             await until_prompt(pane, PROMPT_GRACE)
 
@@ -172,10 +172,10 @@ class PaneRunner:
         config = self.link.setup.config
         if await until_prompt(pane, config.prompt_timeout):
             return
-        front = await self.foreground(pane)  # what reads the keyboard may be a passphrase prompt: type into shells only
+        front = await self.foreground(pane)  # the keyboard's reader may be a passphrase prompt: type into shells only
         self._check_there(pane)
         if front.may_be_prompt and front.is_own(await self._own_pid(pane)):
-            pane.phase = "prompt"  # it has its hooks, and only what it said has not come
+            pane.phase = "prompt"  # it has its hooks, and only its markers have not arrived
             return
         if front.is_shell and front.may_be_prompt and await self.adopt(pane, front):
             return
@@ -188,7 +188,7 @@ class PaneRunner:
         )
 
     async def _own_pid(self, pane: Pane) -> int:
-        """The pane's own shell, once it has its hooks; 0 until then."""
+        """Return the process id of the pane's own shell, or 0 until it has its hooks."""
         folder = shlex.quote(self.link.setup.pane_dir(pane.uid))
         reply = await self.shell.call(f"cd {folder} && [ ! -e starting ] && read -r p <pid && echo $p")
         pid = int(reply.text) if reply.text.strip().isdecimal() else 0
@@ -196,7 +196,7 @@ class PaneRunner:
         return pid
 
     async def _free(self, pane: Pane) -> None:
-        """The pane runs something: a shell that can be adopted, or a holder to wait for or to name."""
+        """Wait for a busy pane, or adopt the shell that runs in it, or raise an error that names what occupies it."""
         if (pane.job is None or pane.paused or not pane.running) and await until_prompt(pane, BUSY_PANE_TIMEOUT):
             return
         front = await self._settled(pane)
@@ -205,19 +205,19 @@ class PaneRunner:
             return
         if pane.phase in ("prompt", "ended"):
             return
-        if pane.phase == "starting":  # its shell ended meanwhile, and the fresh one is not ready yet
+        if pane.phase == "starting":  # its shell exited meanwhile, and the new one is not ready yet
             await self._first_prompt(pane)
             return
         raise await self._held_by(pane, f"job {pane.running}" if pane.running else "a command that an operator typed")
 
     async def _taken_over(self, pane: Pane, front: Foreground) -> bool:
-        """The shell in front is used from here on, whatever it was told of before; False where it cannot be."""
+        """Use the foreground shell from now on, with or without markers; return False if that is not possible."""
         holder = pane.running
         own = front.is_own(pane.shells[0].pid)
         known = own or (front.group == pane.shell.pid and front.image == pane.shell.image)
         if known and not (await self.store.settle(str(holder)) if holder else front.editing):
             return False
-        if own or (known and holder):  # it has its hooks, and only what it would say at its prompt has not come
+        if own or (known and holder):  # it has its hooks, and only its prompt's markers have not arrived
             del pane.shells[1 if own else len(pane.shells) :]
             pane.phase, pane.running, pane.news = "prompt", 0, pane.news or SILENT
             return True
@@ -229,7 +229,7 @@ class PaneRunner:
         return True
 
     async def _settled(self, pane: Pane) -> Foreground:
-        """The foreground; a login that was answered a moment ago gets a little time to show its shell's prompt."""
+        """Return the foreground program, after giving a recent login some time to show its shell's prompt."""
         waiting = 0
         front = await self.foreground(pane)
         with anyio.move_on_after(SETTLE_TIME):
@@ -242,7 +242,7 @@ class PaneRunner:
         return front
 
     async def adopt(self, pane: Pane, front: Foreground) -> bool:
-        """Teach the markers to the shell that reads the pane's keyboard now. False when nothing answered."""
+        """Install the markers in the shell that reads the pane's keyboard; return False if it did not answer."""
         return await install_markers(self.link, pane, front)
 
     # -- dispatch
@@ -277,7 +277,7 @@ class PaneRunner:
                     raise await self._held_by(pane, f"job {holder}")
                 await self._unrecord(job)
                 await self._wait_for_holder(pane, holder)
-                if anyio.current_time() > deadline:  # one that ended, and then the next, and so on
+                if anyio.current_time() > deadline:  # several holders in turn
                     raise await self._held_by(pane, f"job {holder}")
         except BaseException:
             if job in pane.jobs and not job.started:
@@ -286,25 +286,25 @@ class PaneRunner:
             raise
 
     async def _check_stored(self, job: PaneJob) -> None:
-        """Nobody will wait for this job's end, which would tell that its command could not be stored."""
+        """Check that a background job's command could be stored, as its end is not awaited."""
         path, void = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "void"))
         look = f"if [ -e {void} ]; then :; elif [ -s {path} ]; then echo stored; elif [ -e {path} ]; then echo; fi"
         with suppress(ConnectionLost, ConnectError):
             reply = await self.shell.call(look)
             if reply.stdout == b"\n":
                 raise no_space(self._target)
-            if not reply.stdout:  # it ended and was cleaned away, was called off, or its directory is missing
+            if not reply.stdout:  # it ended and was deleted, was cancelled, or its directory is missing
                 with anyio.move_on_after(REPORT_TIMEOUT):
                     while not (job.started or job.done.is_set()):
                         await job.active.wait()
 
     async def _unrecord(self, job: PaneJob) -> None:
-        """What waits for its turn is not recorded yet: others would take it for one that was begun, and is over."""
+        """Empty the record of a job that waits, as others would take it for one that was started and has ended."""
         record, run, code = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "run", "exit"))
         await self.shell.call(f": >{record}; rm -f {run} {code}")
 
     async def _forget(self, job: PaneJob) -> None:
-        """What was never typed leaves no record: it would stand there as running for ever."""
+        """Delete the record of a job that was never typed, as it would count as running forever."""
         files = " ".join(
             shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "sh", "run", "in", "exit")
         )
@@ -312,7 +312,7 @@ class PaneRunner:
             await self.shell.call(f"rm -f {files}")
 
     async def _send(self, pane: Pane, job: PaneJob, files: list[SavedFile], action: Dispatch) -> str | None:
-        """Type it; returns who holds the pane when it was not typed."""
+        """Type a job's input, and return the holder of the pane if it was not typed."""
         freed = release(pane.pane_id, pane.place, pane.held) if pane.held else []
         pane.held = job.job_id
         try:
@@ -323,7 +323,7 @@ class PaneRunner:
             else:
                 commands = [command for file in files for command in file.commands()]
                 blocks = await self._type(pane, job.command.timeout, *freed, *commands, action.command())
-        except ResponseLost:  # it may have been typed: what is read after the reconnect tells
+        except ResponseLost:  # it may have been typed, which the output after the reconnect shows
             job.doubtful = True
             job.unanswered = time.monotonic() - job.began
             job.notices.append("connection lost while the command was being sent")
@@ -343,10 +343,10 @@ class PaneRunner:
         return refusal.removeprefix(BUSY)
 
     async def _see_replaced(self, pane: Pane, ours: bool, program: str) -> None:
-        """A person has started the pane anew a moment ago, or has put another program there."""
+        """Handle a pane that an operator has restarted, with harness's program or another one."""
         if ours and not self.link.setup.here:
             if pane.wrapper.partition(":")[0] != program.partition(":")[0]:
-                pane.phase = "starting"  # it tells of itself before its first prompt
+                pane.phase = "starting"  # it reports itself before its first prompt
             return
         if not self.link.setup.here:
             pane.wrapper = program
@@ -363,13 +363,13 @@ class PaneRunner:
             job.finish(Status.UNKNOWN)
 
     async def _type(self, pane: Pane, timeout: float, *commands: tuple[str, ...]) -> list[Block]:
-        """A request that must not reach another pane: a new server gives the ids of the old one again."""
+        """Send a request that must not reach another pane, as a new server reuses the ids of the old one."""
         while True:
             client = await self.link.ready(min(timeout, READY_TIMEOUT))
             await pane.certain()
             self._check_there(pane)
             try:
-                with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
+                with anyio.CancelScope(shield=True):  # the answer is needed to know whether it was typed
                     return await client.request(*commands, timeout=max(REPORT_TIMEOUT, min(timeout, REPLY_TIMEOUT)))
             except ResponseLost:
                 raise
@@ -383,12 +383,12 @@ class PaneRunner:
                 raise
 
     async def _type_there(self, pane: Pane, job: PaneJob, files: list[SavedFile], action: Dispatch) -> list[Block]:
-        """The files are written once the pane is ours: the slot may be another job's until then."""
+        """Write the files after the pane is reserved, as the slot may be another job's until then, and type."""
         await self._save_there(files, action)
         return await self._type(pane, job.command.timeout, replace(action, slot=None, reserved=True).command())
 
     async def _save_there(self, files: list[SavedFile], action: Dispatch) -> None:
-        """tmux cannot write the files where the panes' shells run: the held shell does, at one more round trip."""
+        """Write the files where the panes' shells run, which tmux cannot do, at one more round trip."""
         slot = [] if action.lines or action.slot is None else [action.slot]
         writes = "".join(f"printf %s {shlex.quote(file.text)} >{shlex.quote(file.path)}\n" for file in (*files, *slot))
         await self.shell.call(f"umask 077\n{writes}")
@@ -396,14 +396,14 @@ class PaneRunner:
     async def _release_after(self, pane: Pane, job: PaneJob, action: Dispatch) -> None:
         await ensure_started(self.link, self.store, pane, job, action, self.foreground)
         await job.done.wait()
-        with suppress(HarnessError):  # the link is down: the exit code alone is on the target
+        with suppress(HarnessError):  # without a connection only the exit code is on the target
             await self._record_end(pane, job)
             await self._record_size(pane, job)
-        with suppress(HarnessError):  # the record stays as its shell wrote it
+        with suppress(HarnessError):  # the record remains as its shell wrote it
             await self._check_end(pane, job)
 
     async def _check_end(self, pane: Pane, job: PaneJob) -> None:
-        """Give the pane back, and see at no further round trip who has its terminal."""
+        """Release the pane, and check in the same round trip which process has its terminal."""
         check = EndCheck(self.link, self.shell, self.store)
         commands = self._releases(pane)
         if commands:
@@ -413,7 +413,7 @@ class PaneRunner:
         await check.check_again(pane)
 
     async def release_idle(self, panes: Iterable[Pane]) -> None:
-        """Give back the panes that we hold and run nothing in; the keeper of a pane's own shell does so as well."""
+        """Release the panes that this process holds without a job; the keeper of a pane's own shell does so as well."""
         for pane in list(panes):
             commands = self._releases(pane)
             if not commands:
@@ -425,7 +425,7 @@ class PaneRunner:
                 return  # the next dispatch finds a holder whose job has ended, and clears it
 
     def _releases(self, pane: Pane) -> list[tuple[str, ...]]:
-        """The commands that give a pane back whose last job has ended; none when there is nothing to do."""
+        """Return the commands that release a pane whose last job has ended; empty if there is nothing to release."""
         running = pane.job
         if not pane.held or pane.gone or (running and (running.job_id == pane.held or not running.started)):
             return []
@@ -433,20 +433,20 @@ class PaneRunner:
         return release(pane.pane_id, pane.place, holder, pane.held)
 
     async def _release_unkept(self, pane: Pane, job: PaneJob) -> None:
-        """Give the keyboard back before the caller has its result, who may block the event loop then.
+        """Unlock the keyboard before the caller gets its result, as it may then block the event loop.
 
-        Only where the pane has no keeper that can know of the end.
+        Only for panes without a keeper that can detect the end.
         """
         if self.link.setup.here:
             await self.release_idle([pane])
         elif job.nonce != pane.shells[0].nonce:
-            self.tasks.start_soon(self.release_idle, [pane])  # it is sent while the end is recorded
+            self.tasks.start_soon(self.release_idle, [pane])  # sent while the end is recorded
 
     async def _see_logged(self, pane: Pane, answer: str) -> None:
-        """Begin a new log when nothing writes one: it was full, or an operator's pipe-pane took its place and ended."""
+        """Start a new log if none is written, as it was full, or an operator's pipe-pane replaced it and ended."""
         if not self.link.setup.logs or answer != "0":
             return
-        with suppress(anyio.WouldBlock):  # a command is about to be typed; after it is soon enough
+        with suppress(anyio.WouldBlock):  # a command is about to be typed, after which it can be started
             pane.lock.acquire_nowait()
             try:
                 if not pane.jobs and not pane.gone and not pane.paused:
@@ -455,11 +455,11 @@ class PaneRunner:
                 pane.lock.release()
 
     async def _wait_for_holder(self, pane: Pane, holder: str) -> None:
-        """Another harness's job holds the pane: wait a little for its end, and clear up after a dead one."""
+        """Wait briefly for the end of another harness's job that holds the pane; release the pane if it has ended."""
         holder_id = holder if holder.isdecimal() else "0"
         with anyio.move_on_after(BUSY_PANE_TIMEOUT):
             while True:
-                calm = anyio.current_time() - pane.prompt_time > START_GRACE  # it is not being typed just now
+                calm = anyio.current_time() - pane.prompt_time > START_GRACE  # not being typed right now
                 if await self.store.settle(holder_id, pane.at_prompt if calm else ""):
                     await self._end_seen(pane, holder)
                     await self.link.ask(*release(pane.pane_id, pane.place, holder))
@@ -471,7 +471,7 @@ class PaneRunner:
 
     @staticmethod
     async def _end_seen(pane: Pane, holder: str) -> None:
-        """A shell records the code and then marks the end: what is typed between the two is echoed into the output."""
+        """Wait for the holder's end marker after its exit code, as keys between the two are echoed into the output."""
         with anyio.move_on_after(END_LAG):
             while str(pane.last_ended) != holder and not pane.gone:
                 await pane.changed.wait()
@@ -527,7 +527,7 @@ class PaneRunner:
             )
 
     async def _kill_with_proof(self, pane: Pane, job: PaneJob, status: Status) -> None:
-        """Have it ended; where the link is down or mute that is not waited for, and goes on when it is back."""
+        """Terminate a job; without a responsive connection this continues in the background after a reconnect."""
         end = partial(end_unless_ended, pane, job, lambda: self.end(pane, job, status))
         await self.cancelling.cancel(job.job_id, end)
 
@@ -536,27 +536,27 @@ class PaneRunner:
         return await self.store.settle(job.job_id)
 
     async def _record_end(self, pane: Pane, job: PaneJob) -> None:
-        """What other harnesses cannot learn otherwise: the end in a nested shell, and that a C-c was the reason."""
+        """Record what other harnesses cannot detect: the end in a nested shell, and an end by C-c."""
         unknown_there = job.nonce != pane.shells[0].nonce or job.status is Status.INTERRUPTED
         if job.exit_code is not None and unknown_there and job.ending is None:
             path = shlex.quote(self.store.path(job.job_id, "exit"))
             await self.shell.call(f"umask 077; echo {job.exit_code} {job.status} >{path}")
 
     async def _record_size(self, pane: Pane, job: PaneJob) -> None:
-        """How much it wrote, where the log was too short for that."""
+        """Record the size of the job's output if the log was too short for it."""
         if job.log == pane.log and pane.log_offset > self.link.setup.max_log_bytes and not pane.paused:
             path = shlex.quote(self.store.path(job.job_id, "size"))
             await self.shell.call(f"umask 077; echo {job.collector.total} >{path}")
 
     async def _until_done(self, pane: Pane, job: PaneJob) -> None:
-        """Return when the job has ended, or, unless it is to be killed, when its program waits for a person."""
+        """Wait until the job has ended or, if it is kept on timeout, its program waits for input."""
         if job.command.on_timeout == "kill":
             await job.done.wait()
             return
         await self._watch(job, partial(self._needs_person, pane, job))
 
     async def until_over(self, pane: Pane, job: PaneJob) -> None:
-        """Return when the job has ended, also when a person has put another program into its place."""
+        """Wait until the job has ended, or an operator has replaced its shell by another program."""
         await self._watch(job, partial(self._is_replaced, pane, job))
 
     @staticmethod
@@ -581,7 +581,7 @@ class PaneRunner:
             if await self._replaced(pane, job):
                 return True
         except (ConnectionLost, ConnectError):
-            return False  # it comes back before the time is over, or the outcome is unknown
+            return False  # the connection is restored before the timeout, or the outcome is unknown
         if not front.wants_input or await self._over(pane, job, front):
             return False
         if not job.started and job.watched:
@@ -598,13 +598,13 @@ class PaneRunner:
         return False
 
     async def _replaced(self, pane: Pane, job: PaneJob) -> bool:
-        """A person has put another program into the place of the shell, and of this job; no mark tells of that."""
+        """Return whether an operator has replaced the shell, and so this job, which is not visible in markers."""
         before = pane.wrapper
         if not before or self.link.setup.here:
             return False
         if (await self.link.ask(first_process(pane)))[-1].text == before:
             return False
-        with anyio.move_on_after(END_LAG):  # a fresh shell of ours tells of itself in a moment
+        with anyio.move_on_after(END_LAG):  # a new shell of harness reports itself in a moment
             await job.done.wait()
         now = (await self.link.ask(first_process(pane)))[-1].text
         if job not in pane.jobs or pane.wrapper != before or now == before:
@@ -614,7 +614,7 @@ class PaneRunner:
         return True
 
     async def _over(self, pane: Pane, job: PaneJob, front: Foreground) -> bool:
-        """The shell is back at its prompt, and only the stream has not brought the end yet."""
+        """Return whether the job is over, and only its end marker has not arrived yet."""
         if job.done.is_set() or pane.paused:
             return True
         if front.is_own(pane.shell.pid) and front.may_be_prompt:
@@ -627,7 +627,7 @@ class PaneRunner:
         return job.done.is_set()
 
     async def _finish_as_recorded(self, pane: Pane, job: PaneJob) -> None:
-        """The target has a record of the end, and the stream, which was read until now, tells nothing of it."""
+        """Finish a job from the target's record of its end if the stream so far contains no end marker."""
         with anyio.move_on_after(END_LAG):
             await job.done.wait()
         await self.link.request(("display-message", "-p", ""))
@@ -641,7 +641,7 @@ class PaneRunner:
 
     @staticmethod
     async def _end_unproved(pane: Pane, job: PaneJob) -> None:
-        """The shell shows its prompt, and told no end that can be believed."""
+        """Finish a job as unknown if its shell shows its prompt without a proved end."""
         with anyio.move_on_after(END_LAG):
             await job.done.wait()
         if job in pane.jobs:
@@ -651,7 +651,7 @@ class PaneRunner:
             job.finish(Status.UNKNOWN)
 
     async def result(self, job: PaneJob) -> ShellResult:
-        """The result of an ended job; with separate streams they are fetched now.
+        """Return the result of an ended job, and fetch its separate streams, if any.
 
         Raises:
             NoSpace: the target's disk was full, so that the command could not be stored, and nothing ran.
@@ -671,7 +671,7 @@ class PaneRunner:
         return await inspect(self.shell, *await terminal_of(pane, self.link.ask, here=self.link.setup.here))
 
     async def screen(self, pane: Pane) -> str:
-        """The visible part of the pane, without empty lines at its end."""
+        """Return the visible part of the pane, without empty lines at its end."""
         blocks = await self.link.ask(("capture-pane", "-p", "-J", "-t", pane.pane_id))
         return blocks[-1].text.rstrip()
 
@@ -680,22 +680,22 @@ class PaneRunner:
     async def end(
         self, pane: Pane, job: PaneJob, status: Status, *, signal: str = "TERM", grace: float = TERM_GRACE
     ) -> None:
-        """Interrupt, then ``signal``, then KILL what the job started, until its end and death are proved."""
+        """Terminate a job by interrupt, ``signal`` and KILL in turn, until its exit is confirmed."""
         ending = JobKiller(self.link, self.shell, self.store)
         await ending.end(pane, job, status, signal, grace, interrupt=signal in INTERRUPTING)
 
 
 def _refusal(blocks: Iterable[Block]) -> str | None:
-    """What tmux answered when it typed nothing: somebody else holds the pane, or another program is in it."""
+    """Return tmux's answer if it typed nothing, as the pane is held or runs another program; else None."""
     return next((block.text for block in blocks if block.text.startswith((BUSY, OTHER))), None)
 
 
 def _news(pane: Pane) -> list[str]:
-    """What happened to the pane's shell; it is told once."""
+    """Return the notice about the pane's shell, if any, and clear it."""
     news, pane.news = pane.news, ""
     return [news] if news else []
 
 
 def _pipe_question(pane: Pane) -> tuple[str, ...]:
-    """The tmux command whose answer is 1 when a program takes the pane's output; it goes with what frees the pane."""
+    """Return the tmux command whose answer is 1 if a program receives the pane's output."""
     return "display-message", "-p", "-t", pane.pane_id, "#{pane_pipe}"

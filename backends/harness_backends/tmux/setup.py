@@ -46,24 +46,24 @@ __all__ = [
 
 
 WITHOUT_MARKERS = frozenset({"bsd-csh", "csh", "elvish", "es", "nu", "pwsh", "rc", "tcsh", "xonsh"})
-"""Login shells that do not read the language of sh: they cannot be taught to mark where output begins and ends."""
+"""Login shells with a syntax unlike sh, which do not support the prompt markers."""
 
 
 def pane_shell(configured: str, capabilities: Capabilities) -> str:
-    """The shell that is set, else the account's; for one that cannot have markers bash, else sh."""
+    """Return the configured shell, else the account's; bash or sh instead of one that does not support markers."""
     if replaced_login_shell(configured, capabilities):
         return dict(capabilities.tools).get("bash", "/bin/sh")
     return configured or capabilities.shell or "/bin/sh"
 
 
 def replaced_login_shell(configured: str, capabilities: Capabilities) -> str:
-    """The name of the account's shell where another one takes its place; else empty."""
+    """Return the name of the account's shell if another one replaces it, else an empty string."""
     name = capabilities.shell.rpartition("/")[2]
     return name if not configured and name in WITHOUT_MARKERS else ""
 
 
-# -- The script that prepares a target for our tmux: hook files, server, session, drainer. Pure; one round trip to
-# run.
+# -- The script that prepares a target for harness's tmux server: hook files, server, session, drainer. Pure; it runs in
+# one round trip.
 
 
 HOOKS = {
@@ -84,43 +84,43 @@ HOOKS = {
 }
 
 SESSION_FORMAT = "#{@harness}:#{@harness_for}:#{@harness_name}:#{session_name}"
-"""The name that we gave it stays in the option when a person renames it. tmux allows no colon in a session's name."""
+"""The original name stays in the option if an operator renames the session; tmux allows no colon in names."""
 
 STATE_OPTION = "@harness_state"
-"""The option of a pane that names the state directory of the harness that made it."""
+"""The pane option that contains the state directory of the harness that created the pane."""
 PAUSE_AFTER = 5
-"""Seconds that we may lag behind before tmux stops sending a pane's output to us (3.2)."""
+"""Seconds of lag after which tmux pauses a pane's output to the control client (3.2)."""
 
 
 TURNS = """
 turn() { exec 9>>"$1/turn"; flock -w 5 9 || timeout 5 flock 9; } 2>/dev/null
 nap() { sleep 0.02 || sleep 1; }
 """
-"""``turn ROOT`` waits until no other client of ours comes or goes, and keeps it so while descriptor 9 is open.
+"""``turn ROOT`` waits until no other managed client attaches or detaches, and holds a lock while descriptor 9 is open.
 
-tmux 3.2 to 3.5a crashes when it tells a control client, which it does when a client goes or a session is made, while
-another control client has said what it is and not yet all (seen 22 to 27 times in 1,500 attachments by two at a time;
-never on 3.1c and 3.7c). busybox's ``flock`` has no ``-w``; where there is none, nothing is kept.
+tmux 3.2 to 3.5a crashes when it notifies a control client, as after a detach or a new session, while another control
+client is partly identified (seen 22 to 27 times in 1,500 attachments by two at a time; never on 3.1c and 3.7c).
+busybox's ``flock`` has no ``-w``; without ``flock`` nothing is locked.
 """
 
 
 @cache
 def hook_sources() -> dict[str, str]:
-    """The hook files, by their path below the hooks directory on the target."""
+    """Return the hook files, by their path below the hooks directory on the target."""
     folder = Path(__file__).with_name("hooks")  # importlib.resources takes 10 ms to load
     return {path: (folder / name).read_text("utf-8") for path, name in HOOKS.items()}
 
 
 @cache
 def hooks_version() -> str:
-    """A name for exactly these hook files; other versions of harness keep theirs beside it."""
+    """Return a name for exactly these hook files; other versions of harness store theirs next to them."""
     text = "\0".join(f"{path}\0{source}" for path, source in sorted(hook_sources().items()))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class NewPane:
-    """What a pane is made from."""
+    """The names and secrets of a new pane."""
 
     name: str
     uid: str
@@ -131,54 +131,54 @@ class NewPane:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything that the setup script depends on."""
+    """The settings and names that the setup script depends on."""
 
     root: str
     session: str
     version: TmuxVersion
     config: Config
     shells_root: str = ""
-    """The state directory where the panes' shells run, when that is not where tmux runs."""
+    """The state directory where the panes' shells run, if that is not where tmux runs."""
     enter: Callable[[Sequence[str]], list[str]] | None = None
-    """Makes the command that starts a program, with a terminal, where the panes' shells run; None: tmux starts it."""
+    """Builds the command that starts a program with a terminal where the panes' shells run; None: tmux starts it."""
     host: str = ""
-    """What records call this machine when its logs are not on the target."""
+    """The name of this machine in records, if its logs are not on the target."""
     control: bool = True
-    """Control mode can be had."""
+    """True if control mode is available."""
     logs: bool = True
-    """``pipe-pane`` can be had."""
+    """True if ``pipe-pane`` is available."""
     label: str = ""
-    """What the session's shells run on, when that is not where tmux runs: the limit of sessions counts per target."""
+    """The target's label if tmux runs elsewhere, as the limit of sessions counts per target."""
     create: bool = True
-    """A missing session is made; else it is an error."""
+    """True to create a missing session, which else is an error."""
     session_id: str = ""
-    """What tmux calls the session, whatever people call it; empty until it was found."""
+    """tmux's id of the session, which a rename does not change; empty until it was found."""
     shown: str = ""
-    """What people call the session now, where that is known."""
+    """The current name of the session, if known."""
 
     @property
     def here(self) -> bool:
-        """tmux runs on this machine, and its panes hold shells of another."""
+        """True if tmux runs on this machine, and its panes contain shells on another."""
         return self.enter is not None
 
     def found(self, answer: str) -> Setup:
-        """With the session that :func:`setup_script` found."""
+        """Return this setup with the session that :func:`setup_script` found."""
         session_id, _, shown = answer.partition(":")
         return replace(self, session_id=session_id, shown=shown)
 
     @property
     def exact(self) -> str:
-        """The session, in tmux's words."""
+        """The session as tmux's target: its id, else its exact name."""
         return self.session_id or f"={self.session}"
 
     @property
     def name(self) -> str:
-        """The session, in people's words."""
+        """The current name of the session."""
         return self.shown or self.session
 
     @property
     def scope(self) -> str:
-        """What ``set-option`` is told for an option of a pane; where there is none its window has it."""
+        """The flag of ``set-option`` for a pane's options; tmux without those stores them with the window."""
         return "-p" if self.version.pane_options else "-w"
 
     @property
@@ -187,36 +187,36 @@ class Setup:
         return f"{self.shells_root or self.root}/tmux/{hooks_version()}"
 
     def pane_dir(self, uid: str) -> str:
-        """A pane's directory where its shell runs: nonce, settings, slot."""
+        """Return a pane's directory where its shell runs: nonce, settings, slot."""
         return f"{self.shells_root or self.root}/panes/{uid}"
 
     def log_dir(self, uid: str) -> str:
-        """A pane's directory where tmux runs: nonce, logs."""
+        """Return a pane's directory where tmux runs: nonce, logs."""
         return f"{self.root}/panes/{uid}"
 
     @property
     def tmux(self) -> str:
-        """The tmux command line, up to its command, for a shell."""
+        """The start of a tmux command line for a shell, without the command."""
         return f"tmux -u -L {shlex.quote(self.config.tmux_socket)}"
 
     def pane_command(self, pane: NewPane) -> str:
-        """What runs in the pane."""
+        """Return the command that runs in the pane."""
         words = ["sh", f"{self.hooks}/pane.sh", self.pane_dir(pane.uid), pane.shell, self.hooks, pane.cwd]
         return f"exec {shlex.join(self.enter(words) if self.enter else words)}"
 
     def log_command(self, uid: str, number: int) -> str:
-        """What ``pipe-pane`` runs: append to the log, up to the limit and what stood in it before, unbuffered."""
+        """Return the command for ``pipe-pane``, which appends to the log up to its limit, unbuffered."""
         log = shlex.quote(f"{self.log_dir(uid)}/log.{number}")
         return f"ulimit -f {self.max_log_bytes // 512}; exec cat >>{log}"
 
     @property
     def max_log_bytes(self) -> int:
-        """The length at which a log ends; what a pane writes after that is not kept."""
+        """The maximum bytes of a log; later output of the pane is not logged."""
         return self.config.job_log_max_bytes // 512 * 5 // 4 * 512
 
 
 def pane_files(setup: Setup, pane: NewPane) -> str:
-    """Shell commands that make a pane's directory, with its nonce and its shell's settings."""
+    """Return shell commands that create a pane's directory, with its nonce and its shell's settings."""
     folder = setup.pane_dir(pane.uid)
     settings = {
         "hxdir": f"{setup.shells_root or setup.root}/jobs",
@@ -243,31 +243,31 @@ def pane_files(setup: Setup, pane: NewPane) -> str:
 
 
 def free_script(setup: Setup) -> str:
-    """What the pane's keeper runs when the job ``$hx_job`` has ended: see ``hooks/pane.sh``."""
+    """Return what the pane's keeper runs when the job ``$hx_job`` has ended; see ``hooks/pane.sh``."""
     commands = release("PANE", (setup.scope, "-t", "PANE"), "JOB")
     words = " \\; ".join(" ".join(f'"{word}"' for word in command) for command in commands)  # plain ones and a format
     return f"{setup.tmux} {words.replace('PANE', '$TMUX_PANE').replace('JOB', '$hx_job')}\n"
 
 
 def log_files(setup: Setup, pane: NewPane) -> str:
-    """Shell commands that make a pane's directory for its logs, where tmux runs."""
+    """Return shell commands that create a pane's directory for its logs, where tmux runs."""
     folder = setup.log_dir(pane.uid)
     writes = "".join(_write(f"{folder}/{name}", text) for name, text in _marks(setup, pane))
     return f"mkdir -p {shlex.quote(folder)}\n{writes}"
 
 
 def _marks(setup: Setup, pane: NewPane) -> tuple[tuple[str, str], ...]:
-    """What tells of the pane: its nonce, and the socket whose server can say whether it still exists."""
+    """Return files that identify the pane: its nonce, and the socket of the server that knows whether it exists."""
     return ("nonce", f"{pane.nonce}\n"), ("socket", f"{setup.config.tmux_socket}\n")
 
 
 def shells_script(setup: Setup, pane: NewPane) -> str:
-    """Make the hook files and a pane's files where the panes' shells run."""
+    """Return a script that creates the hook files and a pane's files where the panes' shells run."""
     return f"umask 077\n{_hook_files(setup)}{pane_files(setup, pane)}"
 
 
 def fish_quote(text: str) -> str:
-    """One word for fish, whose single quotes know two escapes."""
+    """Quote one word for fish, whose single quotes allow two escapes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -279,12 +279,12 @@ def _hook_files(setup: Setup) -> str:
     hooks = shlex.quote(setup.hooks)
     writes = "".join(
         f"{_write(f'{setup.hooks}/{path}', text)[:-1]} &&\n" for path, text in hook_sources().items()
-    )  # a disk that fills up meanwhile must not leave half of them for good
+    )  # a full disk must not leave a part of them permanently
     return f"if [ ! -e {hooks}/ok ]; then\nmkdir -p {hooks}/zsh &&\n{writes}: >{hooks}/ok\nfi\n"
 
 
 def server_options(setup: Setup) -> list[tuple[str, ...]]:
-    """The settings of our server, made before its first pane: the history limit of a pane cannot be changed later."""
+    """Return the server's settings, set before its first pane, as a pane's history limit cannot be changed later."""
     config = setup.config
     options: list[tuple[str, ...]] = [
         ("set-option", "-g", "history-limit", str(config.history_limit)),
@@ -303,11 +303,11 @@ def server_options(setup: Setup) -> list[tuple[str, ...]]:
 
 
 def window_commands(setup: Setup, pane: NewPane, umask: str, shown: str) -> list[tuple[str, ...]]:
-    """What makes a window with a pane that is ours, to be sent at once; the first answer is ``shown``, a format.
+    """Return the commands, sent together, that create a window with a managed pane; ``shown`` is the first's format.
 
-    tmux carries out what it is sent at once without a look at other clients. So whoever lists the panes sees each with
-    its marks, or does not see it yet: of two with one name that are made at the same moment, the later sees the
-    earlier. Until it has its name the window has one that nobody else uses, by which the commands find it.
+    tmux runs commands that are sent together without serving other clients in between, so a listing shows a pane with
+    its options or not at all: of two panes created with one name at the same moment, the later one's creator sees the
+    earlier. At first the window has a unique name, by which the commands find it.
     """
     session, alone = f"{setup.exact}:", f"hx{pane.uid}"
     command = f"umask {umask or '022'}; {setup.pane_command(pane)}"
@@ -319,15 +319,15 @@ def window_commands(setup: Setup, pane: NewPane, umask: str, shown: str) -> list
 
 
 def window_removal(setup: Setup, pane: NewPane) -> tuple[str, ...]:
-    """What removes the window when tmux has refused one of :func:`window_commands`; refused when none was made."""
+    """Return the command that removes the window if tmux refused one of :func:`window_commands`; it may fail itself."""
     return "kill-window", "-t", f"{setup.exact}:hx{pane.uid}"
 
 
 def pane_options(setup: Setup, pane: NewPane, target: str) -> list[tuple[str, ...]]:
-    """What marks a new window's pane as ours, sizes it and starts its log.
+    """Return the commands that mark a new window's pane as managed, set its size and start its log.
 
-    ``resize-window`` makes the size manual for this window: an attaching client then never changes it. The global
-    option would do the same for all, but tmux 3.3a crashes when a detached session is made while it is set.
+    ``resize-window`` makes the size manual for this window, so that attaching clients never change it. The global
+    option would do this for all windows, but with it tmux 3.3a crashes when a detached session is created.
     """
     config, scope = setup.config, setup.scope
     commands: list[tuple[str, ...]] = [
@@ -370,14 +370,14 @@ def _start_session(setup: Setup, pane: NewPane) -> str:
 
 
 def _end_half_made(setup: Setup, pane: NewPane) -> str:
-    """Remove a session of which tmux refused a part, for one a pane without a log; another's is left alone."""
+    """Return a script that kills a partly created session, such as one without a log, but not another harness's."""
     exact = f"={setup.session}"
     uid = f"$({setup.tmux} display-message -p -t {exact}: '#{{@harness_uid}}' 2>/dev/null)"
     return f'if [ "{uid}" = {pane.uid} ]; then {setup.tmux} kill-session -t {exact}; echo failed=; exit 0; fi\n'
 
 
 def drainer_script(setup: Setup, session: str) -> str:
-    """Start the always-attached reader unless there is one (3.2 and newer): without it programs in panes can freeze.
+    """Return a script that starts the always-attached reader (3.2 and newer), without which programs can freeze.
 
     Args:
         session: a word of the shell.
@@ -401,7 +401,7 @@ def drainer_script(setup: Setup, session: str) -> str:
 
 
 def _unless_limited(setup: Setup) -> str:
-    """Leave when the session is missing and must not be made."""
+    """Return a script that exits if the session is missing and must not be created."""
     names = (
         f"hx_names=$({setup.tmux} list-sessions -F '{SESSION_FORMAT}' </dev/null 2>/dev/null |\n"
         f"sed -n {shlex.quote(f's/^1:{setup.label}:[^:]*://p')} | tr '\\n' ' ')\n"
@@ -413,11 +413,11 @@ def _unless_limited(setup: Setup) -> str:
 
 
 def setup_script(setup: Setup, pane: NewPane) -> str:
-    """Make sure that hooks, server, session and drainer are there.
+    """Return a script that creates missing hooks, server, session and drainer.
 
-    Prints ``session=ID:NAME``, what tmux and people call it now, and ``created=1`` when it made the session. Else
-    ``foreign=1`` when a session of that name is not ours, ``missing=NAMES`` or ``full=NAMES``, with the sessions that
-    there are, when it is not there and may not be made, ``failed=WHY`` when there is none in the end.
+    It prints ``session=ID:NAME`` with the current name, and ``created=1`` if it created the session. Otherwise it
+    prints ``foreign=1`` if harness did not create the session of that name, ``missing=NAMES`` or ``full=NAMES`` with
+    the existing sessions if the session is missing and may not be created, or ``failed=WHY`` without a session.
     """
     tmux = setup.tmux
     why = f"failed=no space for its files in {setup.root}"
@@ -434,9 +434,10 @@ def setup_script(setup: Setup, pane: NewPane) -> str:
 
 
 def _find_session(setup: Setup) -> str:
-    """Set ``hx_session`` to ``ID:NAME`` and ``hx_id``: the session of that name, or that had it before it was renamed.
+    """Return a script that sets ``hx_session`` to ``ID:NAME`` and ``hx_id`` to the id.
 
-    A program of another user may have used the name meanwhile, for a session that is not ours.
+    It finds the session by its name, or by its original name after a rename; it skips unmanaged sessions, which may
+    have the name.
     """
     listed = f"{setup.tmux} list-sessions -F '#{{session_id}}:{SESSION_FORMAT}' </dev/null 2>/dev/null"
     ours, name = shlex.quote(f"1:{setup.label}"), shlex.quote(setup.session)
@@ -449,14 +450,14 @@ def _find_session(setup: Setup) -> str:
 
 
 def control_argv(setup: Setup) -> list[str]:
-    """The program that holds our control client.
+    """Return the command that runs the control client.
 
-    Its input is relayed, so that a client whose owner is gone is killed even when tmux still has output for it: such a
-    client would otherwise stay for ever and keep ``kill-server`` from ending. The relay also sees to it that no client
-    of ours comes while another one goes; see :data:`TURNS`. Nothing waits for a partner: each end of the FIFO between
-    the two is open before the relay starts, so that a client that is killed leaves nothing behind that holds the turn.
+    Its input is relayed, so that a client whose owner has exited is killed even if tmux has pending output for it: such
+    a client would stay forever and block ``kill-server``. The relay also keeps managed clients from attaching while
+    another one detaches; see :data:`TURNS`. Both ends of the FIFO are open before the relay starts, so that no process
+    of a killed client keeps the lock.
 
-    It says its process id first: asked for it before it has attached, tmux gives that of another client.
+    It prints its process id first, as before attaching tmux would report that of another client.
     """
     flags = f"-f ignore-size,pause-after={PAUSE_AFTER}" if setup.version.client_flags else ""
     listed = f"{setup.tmux} list-clients -F '#{{client_pid}}'"
@@ -474,7 +475,7 @@ def control_argv(setup: Setup) -> list[str]:
     return ["sh", "-c", script, "sh", setup.root]
 
 
-# -- Why there is no session to attach to, or no space for a command, in words. Pure.
+# -- Errors about missing sessions, files and disk space. Pure.
 
 
 def no_space(target: object) -> NoSpace:
@@ -486,9 +487,9 @@ def no_space(target: object) -> NoSpace:
 def session_refusal(
     fields: Mapping[str, str], setup: Setup, target: Target, complaint: bytes = b""
 ) -> TerminalError | None:
-    """What :func:`~.setup.setup_script` reported as an error; None when the session is there.
+    """Return the error that :func:`setup_script` reported, or None if the session exists.
 
-    ``complaint`` is what it wrote to standard error.
+    ``complaint`` is the script's standard error.
     """
     session = setup.session
     if "missing" in fields:
@@ -515,20 +516,20 @@ def session_refusal(
 
 
 def renamed(session: str, name: str) -> str:
-    """The session is found by its mark, so that nothing is lost."""
+    """Return the notice about a renamed session, which is found by its option."""
     return f"tmux session {session!r} was renamed to {name!r}; still using it"
 
 
 def state_question(pane_id: str) -> tuple[str, ...]:
-    """The tmux command that prints what :func:`pane_files_missing` needs."""
+    """Return the tmux command that prints the state directory for :func:`pane_files_missing`."""
     return ("display-message", "-p", "-t", pane_id, f"#{{{STATE_OPTION}}}")
 
 
 def pane_files_missing(pane: str, state: str, setup: Setup, target: object) -> TerminalError:
-    """A pane without its files cannot be used: what its shell marks its output with is not known.
+    """Return the error about a pane without its files, which is unusable as its shell's markers are unknown.
 
     Args:
-        state: the state directory of the harness that made the pane; empty when it is of an earlier version.
+        state: the state directory of the harness that created the pane; empty if an earlier version did.
     """
     if state and state != setup.root:
         return TerminalError(

@@ -26,8 +26,8 @@ SHOWN_END = 64 << 10
 """Maximum bytes that a :class:`LiveView` receives after the command has ended: the end of the stream."""
 RETRY = 1.0
 
-# OUT_, ERR_: the files; $a, $b: the bytes read so far. Prints the size of the next part and of the rest of each, the
-# parts, and then in two lines the current gap of each.
+# OUT_, ERR_: the files; $a, $b: the bytes read so far. Prints the size of the next part and of all unread data of each,
+# the parts, and then in two lines the current gap of each.
 _NEXT = f"""{GAP}
 o=$(($(wc -c <OUT_)-a)) e=$(($(wc -c <ERR_)-b)) n=$o m=$e
 [ "$n" -le LIMIT_ ] || n=LIMIT_
@@ -95,7 +95,7 @@ async def report_streams(shell: PersistentShell, store: JobStore, job: PaneJob, 
 async def _read_next(
     shell: PersistentShell, store: JobStore, job: PaneJob, had: list[int]
 ) -> tuple[tuple[bytes, bytes], tuple[int, int]] | None:
-    """Return the next parts of both files and the sizes of the rest; None while the files do not exist."""
+    """Return the next parts of both files and the sizes of all unread data; None while the files do not exist."""
     script = f"a={had[0]} b={had[1]}{_NEXT}".replace("LIMIT_", str(CHUNK))
     for name, suffix in (("OUT_", "out"), ("ERR_", "err")):
         script = script.replace(name, shlex.quote(store.path(job.job_id, suffix)))

@@ -54,7 +54,7 @@ INEXACT = "[harness: other text may stand in this, or its beginning may be missi
 
 
 class TmuxTerminal(Terminal):
-    """One managed session. Made by :func:`open_terminal`."""
+    """One managed session, opened by :func:`open_terminal`."""
 
     def __init__(self, link: ControlConnection, table: PaneTable, runner: PaneRunner, tasks: BackgroundTasks) -> None:
         self.session = link.setup.session
@@ -69,7 +69,7 @@ class TmuxTerminal(Terminal):
     # -- events
 
     def on_event(self, event: Event) -> None:
-        """Called for every output and notification, in order."""
+        """Handle an output or a notification; called for each, in order."""
         if isinstance(event, Output):
             pane = self._table.by_id.get(event.pane)
             if pane is not None:
@@ -86,7 +86,7 @@ class TmuxTerminal(Terminal):
             self._link.setup = replace(self._link.setup, shown=" ".join(event.args[1:]))
             self._table.tell_name()
         elif event.name == "session-changed" and event.args[:1] != (self._link.setup.session_id,):
-            self._tasks.start_soon(self._link.client.aclose)  # a person took the client elsewhere: a new one comes
+            self._tasks.start_soon(self._link.client.aclose)  # an operator switched its session: a new client attaches
         elif event.name == "pause" and event.args:
             pane = self._table.by_id.get(event.args[0])
             if pane is not None:
@@ -112,7 +112,7 @@ class TmuxTerminal(Terminal):
         return await self._run_in(await self._table.find(command.pane or DEFAULT_PANE), command)
 
     async def _run_without_tty(self, command: Command) -> ShellResult:
-        """In whatever background pane is free."""
+        """Run a command in a free background pane."""
         tried: set[str] = set()
         while True:
             async with self._table.background(command.cwd, tried) as pane:
@@ -275,7 +275,7 @@ class TmuxTerminal(Terminal):
         self._people = people
 
     async def back(self, created: bool) -> None:
-        """The link was lost and is back."""
+        """Handle a reconnect."""
         await self._table.reattached(created)
         if self._people is not None:
             self._tasks.start_soon(self._people.back)
@@ -289,7 +289,7 @@ class TmuxTerminal(Terminal):
 
 
 def owner_name() -> str:
-    """Who runs this harness, for job records: ``user@host:pid``."""
+    """Return this process's owner for job records: ``user@host:pid``."""
     return f"{account_name()}@{socket.gethostname()}:{os.getpid()}"
 
 
@@ -304,12 +304,12 @@ async def open_terminal(
     *,
     create: bool = True,
 ) -> AsyncIterator[Terminal]:
-    """Attach to the managed session of that name; with ``create``, it and its default pane are made if need be.
+    """Attach to the managed session of that name; with ``create``, create it and its default pane if missing.
 
     Raises:
-        UnsupportedOperation: there is no usable tmux on the target.
-        PaneGone: there is no such session, and ``create`` is False.
-        TerminalError: a session of that name exists and is not ours, there are too many, or tmux refused.
+        UnsupportedOperation: tmux is unusable on the target.
+        PaneGone: the session does not exist, and ``create`` is False.
+        TerminalError: harness did not create the session of that name, the limit is reached, or tmux refused.
     """
     check_name(session, "session")
     _refuse_inside(transport, config)
@@ -361,12 +361,12 @@ async def _open_link(
     """Attach the control client, or open the terminal in fallback mode.
 
     Args:
-        told: what the first caller is to know of a session that is made just now.
+        told: a notice for the first caller of a newly created session.
     """
     setup = link.setup
     parts = (link.transport, link.shell, store, setup, table.login_shell, tasks, owner_name(), cancelling, told)
     if setup.config.control_mode == "never":
-        from .fallback_terminal import open_plain  # few need it
+        from .fallback_terminal import open_plain  # rarely needed
 
         return await open_plain(*parts, 'control_mode = "never"')
     try:
