@@ -1,4 +1,4 @@
-"""What an evaluation says about its sandbox, and the target that it means."""
+"""The configuration of an evaluation's sandbox, and the target that it selects."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ MAX_PANES = 1000
 
 
 class SandboxConfig(BaseModel):
-    """The configuration of a sandbox: the choices of harness's command line, by the names of its options.
+    """The configuration of a sandbox, with the names of harness's command line options.
 
-    What is not given comes from harness's settings: the user's file, ``HARNESS_*`` variables and the rest.
+    Other values come from harness's settings: the user's file, ``HARNESS_*`` variables and the defaults.
 
     Args:
         target: a target URL or a named target of the settings, as ``--target`` takes it.
         tmux: True for the configured tmux session, a string for the session of that name, False for none.
-        cwd: the working directory of every sample; it must exist, and it is left as it is. Without it each sample gets
-            a new directory, which is removed at its end.
-        image: give each sample a temporary container of this image. The target is then an engine with a name to begin
-            with, such as ``docker://eval``.
+        cwd: the working directory of every sample, which must exist and is not removed. Without it each sample gets a
+            new directory, which is removed at its end.
+        image: give each sample a temporary container of this image. The target is then an engine with a prefix for the
+            names, such as ``docker://eval``.
         settings_file: a settings file, as ``--config`` takes it.
     """
 
@@ -77,8 +77,8 @@ class Destination:
 def target_text(text: str) -> str:
     """Return the target that an evaluation gave as text. Pure.
 
-    inspect_ai takes the text for a file's name: ``ssh://lab1`` comes as ``/directory/of/the/task/ssh:/lab1``. No target
-    begins with a slash.
+    inspect_ai treats the text as a file name: ``ssh://lab1`` arrives as ``/directory/of/the/task/ssh:/lab1``. Targets
+    never start with a slash.
     """
     if not text.startswith("/"):
         return text

@@ -52,16 +52,16 @@ __all__ = ["HarnessSandbox"]
 LOG = logging.getLogger(__name__)
 NO_TIMEOUT = 10 * 365 * 86400.0
 LOOK_TIMEOUT = 30.0
-"""For a helper command on the target, in seconds."""
+"""Seconds for a helper command on the target."""
 CLEANUP_TIMEOUT = 90.0
 TOOLS = "inspect-sandbox-tools"
 TOOLS_DIRECTORY_VARIABLE = "INSPECT_SANDBOX_TOOLS_DIR"
 TOOLS_TIMEOUT = 55
-"""The server gives what it runs 30 seconds to end, and its program waits 45 for that."""
+"""Seconds for the end of inspect_ai's tools: their server gives its commands 30, and its program waits 45."""
 INTERRUPTED = 130
 CANNOT_EXECUTE = 126
 PERMISSIONS_IN_CONTAINER = 0o755
-"""Of the directory of a sample: an engine starts commands of other users in it. A host's other users are kept out."""
+"""The mode of a sample's directory in a container, where the engine starts other users' commands; private on hosts."""
 
 _FILE_ERRORS: tuple[tuple[type[FileError], type[OSError], int], ...] = (
     (FileNotFound, FileNotFoundError, errno.ENOENT),
@@ -82,8 +82,8 @@ _ACCOUNT_OF_UID = (
 class HarnessSandbox(SandboxEnvironment):
     """A directory on a target of harness, in which the commands of one sample run.
 
-    With tmux each sample has a pane, which shows its commands; one that starts while another runs there, or while an
-    operator holds the pane, runs beside it.
+    With tmux each sample has a pane, which shows its commands; while another command or an operator uses the pane,
+    commands run outside of it.
     """
 
     def __init__(self, context: ExecutionContext, destination: Destination, given_directory: str | None) -> None:
@@ -91,12 +91,12 @@ class HarnessSandbox(SandboxEnvironment):
         self._name = f"inspect-{secrets.token_hex(6)}"
         self._context = context
         self._destination = destination
-        self._directory = given_directory or f"/tmp/{self._name}"  # noqa: S108  # made anew, by no other name
+        self._directory = given_directory or f"/tmp/{self._name}"  # noqa: S108  # created with a random name
         self._own_directory = given_directory is None
         self._pane = anyio.Lock()
         self._accounts: dict[str, str] = {}
         self._tools: tuple[str, str | None] | None = None
-        """inspect_ai's own program for tools, which starts a server, and its user, once it was called."""
+        """inspect_ai's own program for tools, which starts a server, and its user, after its first call."""
 
     # -- life
 
@@ -171,8 +171,8 @@ class HarnessSandbox(SandboxEnvironment):
 
     @property
     def _tools_directory(self) -> str:
-        """Where inspect_ai's tools keep their server's socket: samples on one host have one each."""
-        return f"/tmp/{self._name}-tools"  # noqa: S108  # the name is random, and the server makes it for itself alone
+        """The directory of the server socket of inspect_ai's tools, one per sample."""
+        return f"/tmp/{self._name}-tools"  # noqa: S108  # the name is random, and the server creates it for its own user only
 
     async def _stop_tools(self) -> None:
         if self._tools is not None and not self._destination.temporary:
@@ -183,7 +183,7 @@ class HarnessSandbox(SandboxEnvironment):
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
-        """Return the configuration that a log holds."""
+        """Return the configuration that is stored in a log."""
         return SandboxConfig(**config)
 
     def default_polling_interval(self) -> float:
@@ -244,7 +244,7 @@ class HarnessSandbox(SandboxEnvironment):
         return _exec_result(result, timeout)
 
     async def _run(self, command: str, **options: Any) -> ShellResult:
-        """Run a command in the pane when that is free and can run it, else beside it.
+        """Run a command in the pane if that is free and can run it, else outside of it.
 
         A pane cannot run it as a user that only a container's engine can become.
         """
@@ -321,7 +321,7 @@ class HarnessSandbox(SandboxEnvironment):
             text: decode it as UTF-8; line ends stay as they are.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: it does not exist.
             IsADirectoryError: it is a directory.
             PermissionError: it may not be read.
             UnicodeDecodeError: it is not UTF-8, and ``text`` is wanted.

@@ -1,4 +1,4 @@
-"""``harness demo``: a small real task on an embedded SSH server and a real tmux session, with nothing set up before."""
+"""``harness demo``: a small real task on an embedded SSH server and a real tmux session, without any setup."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-# -- Where demos happen: an embedded SSH server with some logs, and settings that keep clear of the user's own.
+# -- The environment of demos: an embedded SSH server with some logs, and settings separate from the user's own.
 
 
 Say = Callable[[str], None]
@@ -42,7 +42,7 @@ LOGS = {"access.log": 30_000, "app.log": 4_000, "cron.log": 200, "worker.log": 1
 
 @dataclass(frozen=True, slots=True)
 class DemoEnvironment:
-    """An open one. ``home`` is the home on the host, on this machine, and ``state`` a directory for harness's own."""
+    """An open demo environment; ``home`` is the host's home directory on this machine, and ``state`` harness's."""
 
     ctx: ExecutionContext
     home: Path
@@ -51,10 +51,10 @@ class DemoEnvironment:
 
 @asynccontextmanager
 async def open_place() -> AsyncIterator[DemoEnvironment]:
-    """A host behind SSH, with a tmux session; both are gone at the end.
+    """Open a host behind SSH with a tmux session, and remove both at the end.
 
     Raises:
-        UnsupportedOperation: a program or the ``asyncssh`` extra is missing; the hint says how to get it.
+        UnsupportedOperation: a program or the ``asyncssh`` extra is missing; the hint shows how to install it.
     """
     _check_programs()
     with _folder() as folder:
@@ -65,7 +65,7 @@ async def open_place() -> AsyncIterator[DemoEnvironment]:
 
 
 def say_how_to_attach(ctx: ExecutionContext, say: Say, *, keep: bool) -> None:
-    """Say which command an operator types to watch."""
+    """Print the command with which an operator can watch."""
     command = shlex.join(ctx.attach_command)
     if keep:
         say("\nAttach from another terminal (leave with C-b d):\n")
@@ -78,7 +78,7 @@ def say_how_to_attach(ctx: ExecutionContext, say: Say, *, keep: bool) -> None:
 
 
 async def wait_for_a_signal() -> None:
-    """Until a SIGINT, SIGTERM or SIGHUP."""
+    """Wait for SIGINT, SIGTERM or SIGHUP."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async for _ in signals:
             return
@@ -86,7 +86,7 @@ async def wait_for_a_signal() -> None:
 
 @asynccontextmanager
 async def _server(home: Path) -> AsyncIterator[tuple[str, Config]]:
-    """An embedded SSH server, and settings that keep everything about it apart from the user's own sessions."""
+    """Start an embedded SSH server, with settings that keep it separate from the user's own sessions."""
     socket = f"harness-demo-{os.getpid()}"
     state = {"XDG_STATE_HOME": str(home / "state")}
     async with embedded_ssh_server(shell="/bin/bash", home=home, env=state) as server:
@@ -104,7 +104,7 @@ async def _kill_tmux(socket: str) -> None:
 
 
 def _remove_socket(name: str) -> None:
-    """tmux leaves it behind when its server ends."""
+    """Remove tmux's socket, which remains after its server exits."""
     folder = Path(os.environ.get("TMUX_TMPDIR") or "/tmp", f"tmux-{os.getuid()}")  # noqa: S108  # tmux's own place
     (folder / name).unlink(missing_ok=True)
 
@@ -134,10 +134,10 @@ def _check_programs() -> None:
         )
 
 
-# -- ``harness demo``: a small real task on a real SSH server and a real tmux session, with nothing set up beforehand.
+# -- The steps of the demo.
 #
-# The server is embedded: this machine, loopback only, throw-away keys, gone at the end. Everything else is what an
-# operator would use: OpenSSH with its master connection, tmux, the shell, files and jobs.
+# The server is embedded: this machine, loopback only, temporary keys, removed at the end. Everything else is what an
+# operator would use: OpenSSH with its control master, tmux, the shell, files and jobs.
 
 
 STEP_TIMEOUT = 30.0
@@ -145,15 +145,15 @@ PACK = 'for log in *.log; do gzip -9 "$log" && echo "packed $log"; sleep 0.4; do
 
 
 async def run_demo(*, keep: bool = False, say: Say = print) -> None:
-    """Run the demo and clean up after it, also when it is cancelled.
+    """Run the demo and clean up after it, even if it is cancelled.
 
     Args:
         keep: leave the server and the session, so that the reader can attach, until a SIGINT, SIGTERM or SIGHUP.
-        say: is given each line of the story.
+        say: receives each line of the story.
 
     Raises:
-        UnsupportedOperation: a program or the ``asyncssh`` extra is missing; the hint says how to get it.
-        HarnessError: a step did not do what it must.
+        UnsupportedOperation: a program or the ``asyncssh`` extra is missing; the hint shows how to install it.
+        HarnessError: a step had an unexpected result.
     """
     async with open_place() as place:
         say(f"Connected: {place.ctx.describe()}\n")
@@ -170,7 +170,7 @@ class _Story:
     say: Say
 
     async def run(self, command: str, *, exit_code: int = 0) -> ShellResult:
-        """Run a command, show it with its outcome, and insist on the exit code."""
+        """Run a command, show it with its outcome, and check the exit code."""
         result = await self.ctx.run_shell(command, timeout=STEP_TIMEOUT)
         self.say(f"    $ {command}")
         self.show(result.stdout)
@@ -180,7 +180,7 @@ class _Story:
         return result
 
     def show(self, text: str) -> None:
-        """Show what came back, indented."""
+        """Show output, indented."""
         for line in text.rstrip("\n").splitlines():
             self.say(f"      {line}")
 

@@ -1,7 +1,7 @@
-"""``harness demo --agent``: the whole loop of an agent, offline, with a model that plays a script.
+"""``harness demo --agent``: a complete agent run, offline, with a scripted model.
 
-Everything but the model is real: the SSH server and the tmux session, the tools, the policy and its questions, the
-audit, the background job and the news of its end. It is the same each time.
+Everything but the model is real: the SSH server and the tmux session, the tools, the policy and its approval requests,
+the audit log, the background job and the notice of its end. Each run is the same.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ __all__ = ["PROMPT", "run_agent_demo"]
 PROMPT = "The logs fill the disk of web1. Find the big ones, have them rotated daily, and pack what is there."
 JOB_TIMEOUT = 60.0
 SHOWN = 6
-"""Lines of a result that are shown."""
+"""Maximum lines of a result that are shown."""
 MAX_COLUMNS = 80
-"""Width of a terminal, and of a page of the documentation: longer lines are wrapped."""
+"""The width of a terminal and of a documentation page; longer lines are wrapped."""
 CONTINUED = "    "
-"""Begins the rest of a wrapped line, after the line's own blanks."""
+"""The prefix of the rest of a wrapped line, after the line's own indentation."""
 
 
 async def run_agent_demo(*, keep: bool = False, say: Say = print) -> None:
-    """Run the demo and clean up after it, also when it is cancelled.
+    """Run the demo and clean up after it, even if it is cancelled.
 
     Args:
         keep: leave the server and the session, so that the reader can attach, until a SIGINT, SIGTERM or SIGHUP.
-        say: is given each line of the story.
+        say: receives each line of the story.
 
     Raises:
         ConfigError: the extra ``agent`` is missing.
-        UnsupportedOperation: a program or an extra is missing; the hint says how to get it.
-        HarnessError: a step did not do what it must.
+        UnsupportedOperation: a program or an extra is missing; the hint shows how to install it.
+        HarnessError: a step had an unexpected result.
     """
     from ..agent.opening import load_agent
 
@@ -98,13 +98,13 @@ async def _turn(agent: Agent, prompt: str) -> None:
 
 
 def _check(home: Path) -> None:
-    """Insist on what the story says: it was done on the host."""
+    """Check that the host was changed as the story reports."""
     packed = sorted(path.name for path in (home / "var/log").iterdir())
     if "daily" not in (home / "logrotate.conf").read_text() or not all(name.endswith(".gz") for name in packed):
         raise HarnessError("the agent did not do what it was asked to")
 
 
-# -- what is seen
+# -- display
 
 
 def _wrap(text: str) -> str:
@@ -120,7 +120,7 @@ def _wrap_line(line: str) -> str:
 
 
 class _Story:
-    """Shows what happens, as a prompt would."""
+    """A listener that shows events like the prompt."""
 
     def __init__(self, say: Say, home: Path) -> None:
         self.say = say
@@ -172,13 +172,13 @@ def _subject(event: ToolCallRequested) -> str:
 
 
 class _DemoApprover(Approver):
-    """Answers in the place of whoever watches, and says so."""
+    """An approver that answers instead of the viewer, and shows that it does."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
 
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
-        """Yes, once."""
+        """Allow the call once."""
         self._say("    you: yes (the demo answers for you)")
         return ApprovalDecision(ApprovalScope.ONCE, "demo")
 
@@ -213,7 +213,7 @@ async def _agent(place: DemoEnvironment, say: Say) -> AsyncIterator[Agent]:
 
 @asynccontextmanager
 async def _toolkit(place: DemoEnvironment) -> AsyncIterator[Toolkit]:
-    """The toolkit, with nothing of the user's own: neither rules nor tools, and an audit that goes with the demo."""
+    """Open a toolkit without the user's rules and tools, with an audit log that is removed with the demo."""
     settings = ToolkitSettings(tools=ToolSettings(packs=("core", "background")))
     nowhere = place.state / "none"
     known = await to_thread.run_sync(lambda: load_catalogue(settings.tools, directory=nowhere))

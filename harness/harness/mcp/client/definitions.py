@@ -145,7 +145,7 @@ class ToolDefinition:
 
 
 def definition_of(tool: Tool) -> ToolDefinition:
-    """Convert the protocol's form; invisible characters are removed from descriptions, as nobody could review them."""
+    """Convert the protocol's form; remove invisible characters, which operators cannot review, from descriptions."""
     title = tool.title or ""
     text = tool.description or title
     hints = tool.annotations
@@ -267,7 +267,7 @@ class DefinitionStore:
     directory: Path
 
     def load(self, config: ServerConfig) -> KnownTools:
-        """Return what is stored; an empty value if there is no record."""
+        """Return the stored record, or an empty one if it does not exist."""
         try:
             with self._path(config).open("rb") as file:
                 return _parse(json.loads(file.read(LIMIT)))

@@ -83,7 +83,7 @@ class Todos(Arguments):
 
 
 class Memories(Arguments):
-    """List what is written down for the session, its directory, its target and everything."""
+    """List the memories of the session, its directory, its target, and for everything."""
 
 
 class JobLog(Arguments):
@@ -102,7 +102,7 @@ class PaneScreen(Arguments):
 
 @tool(NoArguments, name="resource_jobs", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
 async def jobs(args: NoArguments, ctx: ToolContext) -> ToolResult:
-    """The jobs that somebody asked for, the newest last."""
+    """Return the jobs, without those of helper commands, the newest last."""
     found = without_helpers(await ctx.execution.jobs())
     shown: list[Json] = [cast(Json, asdict(job) | {"status": str(job.status)}) for job in found[-JOBS_SHOWN:]]
     return ToolResult.of(f"{len(found)} jobs", data={"jobs": shown, "left_out": max(0, len(found) - JOBS_SHOWN)})
@@ -110,7 +110,7 @@ async def jobs(args: NoArguments, ctx: ToolContext) -> ToolResult:
 
 @tool(Describe, name="resource_describe", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
 async def describe(args: Describe, ctx: ToolContext) -> ToolResult:
-    """The target in words and numbers."""
+    """Return the description of the target, as text and data."""
     execution = ctx.execution
     about = execution.capabilities
     data: dict[str, Json] = {
@@ -131,14 +131,14 @@ async def describe(args: Describe, ctx: ToolContext) -> ToolResult:
 
 @tool(Todos, name="resource_todos", parallelizable=True, limit=WHOLE)
 async def todos(args: Todos, ctx: ToolContext) -> ToolResult:
-    """The list as the session wrote it last."""
+    """Return the session's current to-do list."""
     found = await notebook_of(ctx).todos(ctx.session_id)
     return ToolResult.of(f"{len(found)} things to do", data={"todos": todos_json(found)})
 
 
 @tool(Memories, name="resource_memories", parallelizable=True, limit=WHOLE)
 async def memories(args: Memories, ctx: ToolContext) -> ToolResult:
-    """The memories, the newest first, and how many older ones there are."""
+    """Return the memories, the newest first, and the number of omitted older ones."""
     found = await notebook_of(ctx).memories([place_of(scope, ctx) for scope in MemoryScope])
     newest = sorted(found, key=lambda memory: -memory.number)[:MEMORIES_SHOWN]
     shown: list[Json] = [memory_json(memory) for memory in newest]
@@ -159,7 +159,7 @@ def notebook_of(ctx: ToolContext) -> Notebook:
 
 @tool(PaneScreen, name="resource_screen", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
 async def pane_screen(args: PaneScreen, ctx: ToolContext) -> ToolResult:
-    """What a person would see there now."""
+    """Return the current screen of a pane."""
     if not ctx.execution.has_terminal:
         raise UnsupportedOperation(
             "there are no panes", target=ctx.execution.target, hint="start the server with --tmux"
@@ -169,7 +169,7 @@ async def pane_screen(args: PaneScreen, ctx: ToolContext) -> ToolResult:
 
 @tool(JobLog, name="resource_log", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
 async def job_log(args: JobLog, ctx: ToolContext) -> ToolResult:
-    """A page that begins at ``offset``; ``next_offset`` of the data is where the next one begins."""
+    """Return a page that starts at ``offset``; ``next_offset`` of the data is the start of the next page."""
     job = await ctx.execution.job(args.job_id)
     running = job.status is Status.RUNNING
     offset, data, whole = await _from(ctx, args, running=running)
@@ -277,7 +277,7 @@ def parse_uri(uri: str) -> ResourceAddress:
     """Parse the address of a resource.
 
     Raises:
-        ValueError: there is no such resource.
+        ValueError: the resource does not exist.
     """
     try:
         parts = urlsplit(uri)
@@ -315,9 +315,8 @@ def _unknown(uri: str) -> str:
 
 # -- Subscriptions: the client is notified that a resource has changed, without its content.
 #
-# A job's log is followed on the stream that the engine has anyway; screens have none, so a subscribed screen is
-# captured once a second. What is captured here is only compared; the client gets it by reading the resource, which is
-# checked and recorded.
+# A job's log is followed on its existing stream; screens have none, so a subscribed screen is captured once a second.
+# The capture is only compared; the client gets it by reading the resource, which is checked and recorded.
 
 
 LIMIT = 64
@@ -400,7 +399,7 @@ class Subscriptions:
 
     @property
     def full(self) -> bool:
-        """Whether the maximum is reached."""
+        """Return whether the maximum is reached."""
         return len(self._watches) >= LIMIT
 
     async def add(self, place: ResourceAddress, notify: Notify) -> None:

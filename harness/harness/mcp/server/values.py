@@ -41,7 +41,7 @@ def log_uri(job_id: str) -> str:
 
 
 def running_job(outcome: CallOutcome) -> str:
-    """Return the job that is still running after the call; empty if there is none."""
+    """Return the id of the job that is still running after the call, or an empty string."""
     data = outcome.result.data
     if outcome.result.is_error or not isinstance(data, dict) or data.get("status") != "running":
         return ""

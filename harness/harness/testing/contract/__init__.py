@@ -58,7 +58,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one check. ``error`` is None when it held; a ``gap`` that held should be removed."""
+    """The result of one check: ``error`` is None if it passed; a ``gap`` whose check passed should be removed."""
 
     check: Check
     error: Exception | None = None
@@ -66,12 +66,12 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """True when the check held, or failed as its gap says."""
+        """True if the check passed, or failed as its gap expects."""
         return (self.error is None) == (self.gap is None)
 
 
 async def run_contract(opener: Opener, *, gaps: Collection[Gap] = ()) -> list[Outcome]:
-    """Run every check that applies, each in a context of its own; nothing is raised for a failed check."""
+    """Run every applicable check, each in its own context; a failed check raises nothing."""
     outcomes = []
     known = {gap.check: gap for gap in gaps}
     for item in checks():

@@ -1,4 +1,4 @@
-"""Commands: exact bytes and exit codes, one unit whatever it contains, and the options that hold for one command."""
+"""Checks of commands: exact bytes and exit codes, commands as one unit, and the options of one command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def completed(result: ShellResult, code: int | None = 0) -> ShellResult:
-    """The same result, having asserted that the command completed, with ``code`` unless that is None."""
+    """Assert that the command completed, with exit code ``code`` unless that is None, and return its result."""
     assert result.status is Status.COMPLETED, result
     assert result.job_id, result
     assert code is None or result.exit_code == code, result
@@ -25,7 +25,7 @@ def completed(result: ShellResult, code: int | None = 0) -> ShellResult:
 
 
 async def usable(ctx: ExecutionContext) -> None:
-    """Assert that the next command is right."""
+    """Assert that the next command works."""
     result = completed(await ctx.run_shell("printf 'still right'"))
     assert result.stdout == "still right", result
 

@@ -1,4 +1,4 @@
-"""Files on the target: exact bytes, any name, atomic writes, typed errors."""
+"""Checks of files on the target: exact bytes, any name, atomic writes, typed errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ...errors import (
 from ._registry import check, scratch, until
 
 LONG = 64 << 20
-"""Bytes that take longer to write than to cancel."""
+"""Size in bytes of a file that takes longer to write than to cancel."""
 
 NAMES = [
     "plain",
@@ -47,7 +47,7 @@ NAMES = [
 
 
 async def refused(operation: Awaitable[object], kind: type[Exception]) -> Exception:
-    """Assert that the operation raises ``kind``; returns the error."""
+    """Assert that the operation raises ``kind``, and return the error."""
     try:
         result = await operation
     except kind as error:
@@ -367,7 +367,7 @@ async def cancelled_writes_leave_nothing(ctx: ExecutionContext) -> None:
 
 
 async def cancelled(write: Callable[..., Coroutine[Any, Any, object]]) -> None:
-    """Start to write and cancel it when the first bytes are on their way."""
+    """Start a write, and cancel it after its first bytes."""
     begun = anyio.Event()
 
     def progress(done: int, whole: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Jobs: commands that are not waited for, and the record of all of them on the target."""
+"""Checks of jobs: background commands, and the records of all commands on the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits: time, output, cancellation, and many commands at once. What was ended is proved gone."""
+"""Checks of limits: time, output, cancellation, and many commands at once, with proof that killed processes exited."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...results import Status
 from ._commands import MIB, completed, usable
 from ._registry import check, scratch, until
 
-# A process tree that is hard to end: ignored signals, a grandchild that holds the output, all writing their ids first.
+# A process tree that is hard to kill: ignored signals, a grandchild that holds the output, each writing its id first.
 STUBBORN = """echo started
 trap '' TERM INT
 sh -c 'trap "" TERM INT HUP; echo $$ >{0}/grandchild; while :; do sleep 5; done' &
@@ -20,7 +20,7 @@ POLITE = "echo started; sh -c 'echo $$ >{0}/grandchild; exec sleep 300' & sh -c 
 
 
 async def _pids(ctx: ExecutionContext, directory: str) -> list[int]:
-    """The ids that the process tree has written, once both are there."""
+    """Wait for both process ids of the tree, and return them."""
 
     async def both() -> bool:
         sizes = {entry.name: entry.size for entry in await ctx.list_dir(directory)}
@@ -31,7 +31,7 @@ async def _pids(ctx: ExecutionContext, directory: str) -> list[int]:
 
 
 async def _gone(ctx: ExecutionContext, directory: str, pids: list[int]) -> None:
-    """Assert that the processes are no more, looking past the context's own bookkeeping."""
+    """Assert that the processes have exited, by the target's process list and not the context's state."""
 
     async def none_left() -> bool:
         states = [await _state(ctx, pid) for pid in pids]
@@ -187,10 +187,10 @@ async def many_commands_at_once(ctx: ExecutionContext) -> None:
 
 
 def gate(directory: str) -> str:
-    """Shell text that waits until :func:`open_gate`."""
+    """Return shell text that waits until :func:`open_gate`."""
     return f"while ! [ -e {directory}/go ]; do sleep 0.1; done"
 
 
 async def open_gate(ctx: ExecutionContext, directory: str) -> None:
-    """Let a command that waits at the gate go on; it goes around the terminal."""
+    """Let a command that waits at the gate continue, without using the terminal."""
     await ctx.write_file(f"{directory}/go", b"")

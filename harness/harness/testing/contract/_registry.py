@@ -16,7 +16,7 @@ from ...errors import HarnessError
 __all__ = ["CHECK_TIMEOUT", "Check", "Needs", "check", "checks", "run_check", "scratch", "until"]
 
 CHECK_TIMEOUT = 90.0
-"""Seconds for one check, on a slow machine."""
+"""Maximum seconds for one check on a slow machine."""
 
 Needs = Literal["any", "plain", "terminal"]
 Run = Callable[[ExecutionContext], Awaitable[None]]
@@ -26,7 +26,7 @@ Run = Callable[[ExecutionContext], Awaitable[None]]
 class Check:
     """One requirement of the contract and the function that verifies it.
 
-    ``needs`` tells for which contexts it applies: any, only those without a terminal, or only those with one.
+    ``needs`` selects the contexts to which it applies: any, only those without a terminal, or only those with one.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Check:
     needs: Needs = "any"
 
     def applies_to(self, *, terminal: bool) -> bool:
-        """True when the requirement holds for contexts with (or without) a terminal."""
+        """Return whether the requirement applies to contexts with (or without) a terminal."""
         return self.needs == "any" or (self.needs == "terminal") == terminal
 
 
@@ -43,7 +43,7 @@ _registry: list[Check] = []
 
 
 def check(requirement: str, needs: Needs = "any") -> Callable[[Run], Run]:
-    """Add a function to the contract, under its own name."""
+    """Add a function to the contract under its own name."""
 
     def register(run: Run) -> Run:
         _registry.append(Check(run.__name__, requirement, run, needs))
@@ -53,19 +53,19 @@ def check(requirement: str, needs: Needs = "any") -> Callable[[Run], Run]:
 
 
 def checks() -> tuple[Check, ...]:
-    """Every check, in the order of definition."""
+    """Return every check, in the order of definition."""
     return tuple(_registry)
 
 
 async def run_check(item: Check, ctx: ExecutionContext) -> None:
-    """Run one check, bounded in time; it raises when the requirement does not hold."""
+    """Run one check within :data:`CHECK_TIMEOUT`; it raises if the requirement is not met."""
     with anyio.fail_after(CHECK_TIMEOUT):
         await item.run(ctx)
 
 
 @asynccontextmanager
 async def scratch(ctx: ExecutionContext) -> AsyncIterator[str]:
-    """A new directory on the target, removed afterwards."""
+    """Create a directory on the target, and remove it afterwards."""
     path = f"/tmp/hx-check-{secrets.token_hex(6)}"
     await ctx.mkdir(path)
     try:

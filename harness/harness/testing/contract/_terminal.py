@@ -1,4 +1,4 @@
-"""The terminal: a persistent shell that people can watch, and what a context without one says instead."""
+"""Checks of the terminal: a persistent shell that operators can watch, and the errors of contexts without one."""
 
 from __future__ import annotations
 

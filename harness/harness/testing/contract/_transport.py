@@ -1,4 +1,4 @@
-"""The contract of a transport: exact streams, exact status, nothing lost to a cancel, nothing left behind."""
+"""Checks of transports: exact streams, exact exit status, safe cancellation, complete cleanup."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def _check(requirement: str) -> Callable[[Run], Run]:
 
 
 def transport_checks() -> tuple[TransportCheck, ...]:
-    """Every check of a transport, in the order of definition."""
+    """Return every check of a transport, in the order of definition."""
     return tuple(_registry)
 
 
 async def run_transport_check(item: TransportCheck, transport: Transport) -> None:
-    """Run one check, bounded in time; it raises when the requirement does not hold."""
+    """Run one check within a time limit; it raises if the requirement is not met."""
     with anyio.fail_after(CHECK_TIMEOUT):
         await item.run(transport)
 
 
 async def run_program(transport: Transport, argv: Sequence[str], data: bytes = b"") -> tuple[int, bytes, bytes]:
-    """Run a program to its end, with input: its status and its two streams."""
+    """Run a program with input to its end, and return its exit status and its two streams."""
     streams = {"stdout": b"", "stderr": b""}
 
     async def drain(name: str, receive: Callable[[], Awaitable[bytes]]) -> None:
