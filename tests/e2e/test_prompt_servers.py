@@ -50,7 +50,7 @@ async def test_a_tool_that_changes_in_a_conversation_is_another_one_from_the_nex
     seat.enter("go")
     await seat.sees("disabled until it is accepted", "brand_new of server 'free' is new", "changed\n", "idle")
     await described(seat, "free_brand_new", "Do brand_new.")
-    await described(seat, "pinned_echo", "This tool is another than the one that was accepted")
+    await described(seat, "pinned_echo", "This tool differs from the accepted one")
     seat.enter("look again")
     await seat.sees("nothing was run", "● free_brand_new", "looked")
     assert seat.model is not None

@@ -363,7 +363,7 @@ class RemoteTool(Tool[RemoteArguments]):
         except ServerRefusal as error:
             return self._failure(*_refusal(error, self.server))
         except ValueError as error:
-            text = f"server {self.server!r} has run it, and its answer cannot be understood: {plain(str(error))[:200]}"
+            text = f"server {self.server!r} has run it, but its answer is invalid: {plain(str(error))[:200]}"
             return self._failure("bad_answer", text)
 
     async def _within_time(self, connection: Connection, args: RemoteArguments, ctx: ToolContext) -> ToolResult:
@@ -410,9 +410,7 @@ class DisabledTool(Tool[Arguments]):
     """Replaces a tool whose definition has changed, hiding the new one from models until the operator accepts it."""
 
     def __init__(self, name: str, definition: ToolDefinition, config: ServerConfig) -> None:
-        text = (
-            f"[{config.name}] This tool is another than the one that was accepted, and disabled until it is accepted."
-        )
+        text = f"[{config.name}] This tool differs from the accepted one, and is disabled until it is accepted."
         super().__init__(name, text, Arguments, _traits(config, definition))
         self._place = config.place
         self.remote_name = definition.name

@@ -55,7 +55,7 @@ MEANINGS = {
     ApprovalScope.ONCE: "allow this once",
     ApprovalScope.EXACT: "allow exactly this, in this session",
     ApprovalScope.DIRECTORY: "allow this tool every file in the same directory, in this session",
-    ApprovalScope.TOOL: "allow whatever this tool is asked, in this session",
+    ApprovalScope.TOOL: "allow every call of this tool, in this session",
     ApprovalScope.SESSION: "allow everything, in this session",
     ApprovalScope.ALWAYS: "allow exactly this, from now on",
     ApprovalScope.DENY_ONCE: "deny this once",
@@ -285,7 +285,7 @@ def question_form(questions: Sequence[UserQuestion]) -> dict[str, Any]:
         fields[f"other_{number}"] = {
             "type": "string",
             "title": f"{OWN_WORDS} ({number})",
-            "description": "beside what is chosen, or instead of it"
+            "description": "in addition to the chosen options, or instead of them"
             if question.multi_select
             else "instead of a choice",
             "maxLength": OTHER_LIMIT,

@@ -79,7 +79,7 @@ class Describe(Arguments):
 
 
 class Todos(Arguments):
-    """List the things to do of the session."""
+    """Return the to-do list of the session."""
 
 
 class Memories(Arguments):

@@ -264,7 +264,7 @@ class ClientSession:
             about = (await self._look(parse_uri(DESCRIBE))).result.data
             jobs = (await self._look(parse_uri(JOBS))).result.data
         found = [
-            _resource(JOBS, "jobs", "The commands that the target keeps, with their state.", "application/json"),
+            _resource(JOBS, "jobs", "The stored jobs of the target, with their state.", "application/json"),
             _resource(DESCRIBE, "describe", "The target, its session and its panes.", "application/json"),
             *(_notes() if self._executor.notebook is not None else ()),
             *(
@@ -334,13 +334,13 @@ async def _list_templates(
     log_page = types.ResourceTemplate(
         name="job_log",
         uri_template=LOG_TEMPLATE,
-        description="A page of a job's output, by bytes; _meta says where the next one begins.",
+        description="A page of a job's output, by bytes; _meta contains the offset of the next one.",
         mime_type="text/plain",
     )
     screen = types.ResourceTemplate(
         name="pane_screen",
         uri_template=SCREEN_TEMPLATE,
-        description="What is on a pane's screen.",
+        description="The current screen of a pane.",
         mime_type="text/plain",
     )
     return types.ListResourceTemplatesResult(resource_templates=[log_page, screen])
@@ -359,8 +359,8 @@ def _resource(uri: str, name: str, description: str, mime_type: str) -> types.Re
 
 def _notes() -> tuple[types.Resource, ...]:
     return (
-        _resource(TODOS, "todos", "The things to do of this session.", "application/json"),
-        _resource(MEMORIES, "memories", "What is written down for this session and target.", "application/json"),
+        _resource(TODOS, "todos", "The to-do list of this session.", "application/json"),
+        _resource(MEMORIES, "memories", "The memories of this session and target.", "application/json"),
     )
 
 
