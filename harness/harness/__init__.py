@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .config import Config
     from .context import ExecutionContext, connect
     from .errors import *  # noqa: F403  # the error tree is public as a whole; its __all__ is pinned by a test
+    from .fleets import Fleet, HostOutcome, fleet
     from .results import (
         DirEntry,
         FileContent,
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
         "ExecutionContext",
         "FileContent",
         "FileStat",
+        "Fleet",
         "Hop",
+        "HostOutcome",
         "Job",
         "PaneInfo",
         "SessionInfo",
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
         "WriteResult",
         "__version__",
         "connect",
+        "fleet",
         "load_config",
     ]
     __all__ += _errors.__all__
@@ -56,6 +60,7 @@ _NAMES = {
     "backend": ("ANY", "Capabilities"),
     "config": ("Config",),
     "context": ("ExecutionContext", "connect"),
+    "fleets": ("Fleet", "HostOutcome", "fleet"),
     "results": (
         *("DirEntry", "FileContent", "FileStat", "Job", "PaneInfo"),
         *("SessionInfo", "ShellResult", "Status", "WriteResult"),

@@ -68,6 +68,10 @@ def test_interactive(home: Path) -> None:
     assert attach.startswith("An operator types: tmux ")
 
 
+def test_many_hosts(home: Path) -> None:
+    assert run(home, "many_hosts.py") == ["local: ready"]
+
+
 def test_script_tmux(home: Path) -> None:
     window, *screen = run(home, "script_tmux.py")
     assert window == "log ['%1']"

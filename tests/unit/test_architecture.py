@@ -70,6 +70,7 @@ LAYERS = (
     ("backend",),
     ("discovery",),
     ("context",),
+    ("fleets",),
     ("toolkit",),
     ("operate", "mcp", "agent", "testing", "inspect_sandbox"),
     ("cli",),

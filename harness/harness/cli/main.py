@@ -44,6 +44,7 @@ class Program(LazyGroup):
         "write": (".commands.files:write", "Write stdin to a file on the target, atomically."),
         "capture": (".commands.terminal:capture", "Print a pane's screen or scrollback."),
         "keys": (".commands.terminal:keys", "Type into a pane."),
+        "hosts": (".commands.fleet:hosts", "List the hosts that a pattern of run --hosts means."),
         "panes": (".commands.terminal:panes", "List, create and kill the session's panes."),
         "sessions": (".commands.terminal:sessions", "List, create and kill tmux sessions."),
         "jobs": (".commands.jobs:jobs", "List, show, follow, wait for and kill jobs on the target."),

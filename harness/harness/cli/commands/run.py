@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -110,6 +110,11 @@ Without --timeout there is no time limit, unless the setting timeout gives one: 
 command keeps running as a job. With --timeout, the command is killed when the timeout expires; with --on-timeout keep,
 and by default with --tmux, it keeps running. In a container of --image it is always killed with the container.
 
+With --hosts 'web[1-20],db1,!web7' or --inventory FILE it runs on each of these hosts, at most --forks at a time. Equal
+outputs are printed once, with the hosts' names; --each prints lines as they come, --json one object per host and a
+summary. The exit code is 0 if every command ended with 0, 125 if a host could not be reached or an outcome is unknown,
+else 1. Logins ask nothing. 'harness hosts' lists the hosts of a pattern.
+
 Exit codes other than the command's own: 124 the timeout expired, 125 harness failed or the outcome is unknown, 126
 denied by a policy, 130 interrupted. Ctrl-C interrupts the command.
 """
@@ -133,6 +138,11 @@ def command_text(words: tuple[str, ...]) -> str:
 @click.option(
     "--max-output", type=Size(), metavar="BYTES", default="1M", show_default=True, help="Truncate the output in --json."
 )
+@click.option("--hosts", "patterns", metavar="PATTERN", multiple=True, help="Run on each of these hosts; repeatable.")
+@click.option("--inventory", metavar="FILE", help="Take hosts and groups from FILE: a list, or Ansible's INI or YAML.")
+@click.option("--forks", type=click.IntRange(min=1), metavar="N", help="Hosts at the same time (default: 64).")
+@click.option("--max-fail", type=click.IntRange(min=1), metavar="N", help="When N hosts failed, start no further one.")
+@click.option("--each", is_flag=True, help="Print the hosts' lines as they come, with the host's name.")
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def run(
@@ -145,6 +155,11 @@ def run(
     user: str | None,
     stdin: bool,
     max_output: int,
+    patterns: tuple[str, ...],
+    inventory: str | None,
+    forks: int | None,
+    max_fail: int | None,
+    each: bool,
     words: tuple[str, ...],
 ) -> int:
     environment = dict(_variable(item) for item in env)
@@ -153,22 +168,33 @@ def run(
     if session.settings.config.image:
         on_timeout = _on_timeout_in_throw_away(on_timeout, no_wait=no_wait)
     text, limit = command_text(words), timeout or session.settings.timeout or NO_LIMIT
+    how: dict[str, Any] = {
+        "wait": not no_wait,
+        "timeout": limit,
+        "on_timeout": on_timeout or ("keep" if timeout is None else None),
+        "cwd": cwd,
+        "env": environment,
+        "user": user,
+        "max_output": max_output,
+    }
+    if patterns or inventory or forks or max_fail or each:
+        from .fleet import FleetOptions, run_on_fleet
+
+        if no_wait:
+            raise click.UsageError("--no-wait does not work with --hosts")
+        fleet = FleetOptions(patterns, inventory, forks, max_fail, each)
+        with spool_stdin(read=stdin) as given:
+            return run_on_fleet(session, fleet, text, how | {"stdin": given if stdin else None})
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
         # with --no-wait, stdout is the job ID alone
         out, err = (None, None) if no_wait else _writers(session, interruption, limit)
         result = await target.run_shell(
             text,
-            wait=not no_wait,
-            timeout=limit,
-            on_timeout=on_timeout or ("keep" if timeout is None else None),
-            cwd=cwd,
-            env=environment,
             stdin=given if stdin else None,
-            user=user,
             on_output=out.write if out else None,
             on_stderr=err.write if err else None,
-            max_output=max_output,
+            **how,
         )
         for writer in (out, err):
             if writer is not None:

@@ -1,0 +1,287 @@
+"""``harness run --hosts`` and ``harness hosts``: one command on many hosts, and which hosts a pattern means."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...errors import HarnessError
+from ...results import ShellResult, Status
+from ..exits import FAILED, HARNESS_FAILED
+from ..options import command
+from ..output import error_json, note, print_json, readable, result_json, table
+from ..runtime import CliSession, session_of
+from ..streams import Interruption, StreamWriter, run_async
+
+if TYPE_CHECKING:
+    from ...fleets import Host, HostOutcome
+
+__all__ = ["FleetOptions", "hosts", "run_on_fleet"]
+
+MAX_LINE = 1 << 16
+"""Bytes of a line without an end after which --each prints it anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetOptions:
+    """The options of ``harness run`` for several hosts."""
+
+    patterns: tuple[str, ...] = ()
+    inventory: str | None = None
+    forks: int | None = None
+    max_fail: int | None = None
+    each: bool = False
+
+
+def run_on_fleet(session: CliSession, options: FleetOptions, text: str, call: Mapping[str, Any]) -> int:
+    """Run a command on each host, print the outcomes, and return the exit code.
+
+    Args:
+        session: The program's settings.
+        options: The hosts, and how many at a time.
+        text: Shell text.
+        call: Further arguments of ``run_shell``.
+
+    Returns:
+        0 if every command ended with 0; 125 if a host could not be reached or its outcome is unknown; else 1.
+    """
+    from ...fleets import fleet
+    from ...fleets.calls import DEFAULT_FORKS
+
+    if not options.patterns and not options.inventory:
+        raise click.UsageError("--forks, --max-fail and --each need --hosts or --inventory")
+    chosen = _hosts(session, options.patterns, options.inventory)
+    settings = session.settings
+
+    async def main(interruption: Interruption) -> int:
+        report = _Report(session, options, [host.name for host in chosen], interruption)
+        try:
+            async with fleet(chosen, tmux=settings.tmux, pane=settings.pane, config=settings.config) as opened:
+                with interruption.reaches():
+                    outcomes = opened.run_shell(
+                        text,
+                        forks=options.forks or DEFAULT_FORKS,
+                        max_fail=options.max_fail,
+                        on_start=report.start,
+                        on_output=report.output if options.each else None,
+                        on_stderr=report.stderr if options.each else None,
+                        **call,
+                    )
+                    async for _, outcome in outcomes:
+                        report.add(outcome)
+        finally:
+            report.finish()
+        return report.exit_code
+
+    return run_async(main)
+
+
+def _hosts(session: CliSession, patterns: Sequence[str], inventory: str | None) -> tuple[Host, ...]:
+    """Return the chosen hosts.
+
+    Raises:
+        click.UsageError: A single target was chosen as well.
+        ConfigError: A pattern or the inventory is wrong.
+    """
+    from ...fleets import read_inventory, resolve_hosts
+
+    choices = session.invocation.choices
+    for name in ("ssh", "target", "container", "image"):
+        if getattr(choices, name) is not None:
+            raise click.UsageError(f"--hosts and --{name} contradict each other: give one of them")
+    read = read_inventory(inventory) if inventory else None
+    return resolve_hosts(patterns, read, ssh_config=session.settings.config.ssh_config or None)
+
+
+@dataclass
+class _Report:
+    """Prints outcomes: each as it comes with --each and --json, else merged at the end."""
+
+    session: CliSession
+    options: FleetOptions
+    names: list[str]
+    interruption: Interruption
+    outcomes: list[HostOutcome[ShellResult]] = field(default_factory=list)
+    running: set[str] = field(default_factory=set)
+    partial: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.writers = {number: StreamWriter(number, self.interruption) for number in (1, 2)}
+        live = not self.options.each and not self.session.json
+        self.live = live and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    def start(self, name: str) -> None:
+        self.running.add(name)
+        self._show_counts()
+
+    def output(self, name: str, data: bytes) -> None:
+        self._lines(name, 1, data)
+
+    def stderr(self, name: str, data: bytes) -> None:
+        self._lines(name, 2, data)
+
+    def add(self, outcome: HostOutcome[ShellResult]) -> None:
+        self.running.discard(outcome.host)
+        self.outcomes.append(outcome)
+        if self.session.json:
+            print_json(_outcome_json(outcome))
+        elif self.options.each:
+            self._end_lines(outcome.host)
+            if outcome.failed:
+                note(f"{outcome.host}: {_how(outcome)}")
+        self._show_counts()
+
+    def finish(self) -> None:
+        """Print what is left: merged outputs, and the summary."""
+        if self.live:
+            click.echo("\r\033[K", nl=False, err=True)
+        self.outcomes.sort(key=lambda outcome: self.order[outcome.host])
+        if self.session.json:
+            print_json({"summary": self._counts()})
+            return
+        if not self.options.each:
+            self._print_merged()
+        self._print_summary()
+
+    @property
+    def order(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
+
+    @property
+    def exit_code(self) -> int:
+        unproved = any(_kind(outcome) in {"unreachable", "unknown"} for outcome in self.outcomes)
+        failed = any(outcome.failed for outcome in self.outcomes)
+        return HARNESS_FAILED if unproved else FAILED if failed else 0
+
+    # -- --each
+
+    def _lines(self, name: str, stream: int, data: bytes) -> None:
+        *lines, rest = (self.partial.pop((name, stream), b"") + data).split(b"\n")
+        if len(rest) > MAX_LINE:
+            lines, rest = [*lines, rest], b""
+        if rest:
+            self.partial[name, stream] = rest
+        if lines:
+            prefix = f"{name}: ".encode()
+            self.writers[stream].write(b"".join(prefix + line + b"\n" for line in lines))
+
+    def _end_lines(self, name: str) -> None:
+        for stream in (1, 2):
+            if (name, stream) in self.partial:
+                self._lines(name, stream, b"\n")
+
+    # -- merged
+
+    def _print_merged(self) -> None:
+        from ...fleets.hosts import fold_names
+        from ...fleets.merging import difference, merge_outcomes
+
+        groups = [group for group in merge_outcomes(self.outcomes) if group.outcome.result is not None]
+        most = groups[0].outcome.result if groups and len(groups[0].hosts) > 1 else None
+        for group in groups:
+            result = group.outcome.result
+            assert result is not None
+            names = fold_names(group.hosts)
+            how = f": {_how(group.outcome)}" if group.outcome.failed else ""
+            changed = difference(most, result) if most is not None and result is not most else None
+            title = f"== {names} ({len(group.hosts)}){how}{', changes to the first output' if changed else ''}"
+            body = "\n".join(changed).encode("utf-8", "surrogateescape") if changed else result.stdout_bytes
+            self.writers[1].write(title.encode() + b"\n" + body + (b"" if body.endswith(b"\n") or not body else b"\n"))
+            for line in result.stderr_bytes.splitlines():
+                self.writers[2].write(f"{names}: ".encode() + line + b"\n")
+
+    # -- counts
+
+    def _counts(self) -> dict[str, object]:
+        kinds = Counter(_kind(outcome) for outcome in self.outcomes)
+        missing = len(self.names) - len(self.outcomes)
+        by_kind = {kind: kinds[kind] for kind in ("ok", "failed", "unreachable", "unknown", "not_started")}
+        by_kind["not_started"] += missing - len(self.running)
+        return {"hosts": len(self.names), **by_kind, "interrupted": len(self.running)}
+
+    def _print_summary(self) -> None:
+        from ...fleets.hosts import fold_names
+        from ...fleets.merging import error_text, merge_outcomes
+
+        for group in merge_outcomes(outcome for outcome in self.outcomes if outcome.error is not None):
+            text = error_text(group.outcome)
+            if len(group.hosts) == 1:
+                text = text.replace("HOST", group.hosts[0])
+            note(f"{fold_names(group.hosts)} ({len(group.hosts)}): {text}")
+        counts = self._counts()
+        shown = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count and kind != "hosts"]
+        note(f"{counts['hosts']} hosts: {', '.join(shown)}, {time.monotonic() - self.began:.1f} s")
+
+    def _show_counts(self) -> None:
+        if not self.live:
+            return
+        done, failed = len(self.outcomes), sum(outcome.failed for outcome in self.outcomes)
+        text = f"{done}/{len(self.names)} done, {failed} failed, {len(self.running)} running"
+        if 0 < done < len(self.names):
+            text += f", about {(time.monotonic() - self.began) / done * (len(self.names) - done):.0f} s left"
+        click.echo(f"\r\033[K{text}", nl=False, err=True)
+
+
+def _kind(outcome: HostOutcome[ShellResult]) -> str:
+    if not outcome.started:
+        return "not_started"
+    if outcome.result is None:
+        return "unreachable"
+    if outcome.result.status is Status.UNKNOWN:
+        return "unknown"
+    return "ok" if outcome.result.ok else "failed"
+
+
+def _how(outcome: HostOutcome[ShellResult]) -> str:
+    """Return how a failed outcome ended, in a few words."""
+    if outcome.error is not None:
+        return readable(outcome.error.message)
+    result = outcome.result
+    assert result is not None
+    if result.exit_code is not None:
+        return f"exit code {result.exit_code}"
+    return result.status.value.replace("_", " ") + (f" as job {result.job_id}" if result.job_id else "")
+
+
+def _outcome_json(outcome: HostOutcome[ShellResult]) -> dict[str, object]:
+    about: dict[str, object] = {"host": outcome.host, "target": outcome.target, "started": outcome.started}
+    if outcome.result is not None:
+        return about | result_json(outcome.result)
+    error = outcome.error
+    assert isinstance(error, HarnessError)
+    return about | error_json(type(error).__name__, error.message, error.target, error.hint)
+
+
+# -- ``harness hosts``
+
+HELP = """List the hosts that patterns mean, with their targets; nothing is connected.
+
+PATTERN is as for run --hosts: 'web[1-20],db1,!web7', '@web', 'web*', or a target URL. Without a pattern, all hosts of
+the inventory, or the Host entries of the ssh configuration.
+"""
+
+
+@command("hosts", help=HELP)
+@click.option("--inventory", metavar="FILE", help="Take hosts and groups from FILE: a list, or Ansible's INI or YAML.")
+@click.option("--fold", is_flag=True, help="Print the names in short, on one line.")
+@click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
+@click.pass_context
+def hosts(ctx: click.Context, inventory: str | None, fold: bool, patterns: tuple[str, ...]) -> None:
+    session = session_of(ctx)
+    found = _hosts(session, patterns if patterns or inventory else ("*",), inventory)
+    if session.json:
+        print_json([{"host": host.name, "target": str(host.target)} for host in found])
+    elif fold:
+        from ...fleets.hosts import fold_names
+
+        click.echo(readable(fold_names(host.name for host in found)))
+    else:
+        table(("HOST", "TARGET"), [(host.name, str(host.target)) for host in found])

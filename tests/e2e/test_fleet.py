@@ -1,0 +1,231 @@
+"""One command on many hosts, behind a real sshd: results, errors of single hosts, limits, and the program."""
+
+from __future__ import annotations
+
+import json
+from contextlib import aclosing
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.program import Program
+from tests.support.sshd import SshServer
+
+import harness
+from harness.errors import ConnectError, ContextClosed
+from harness.results import Status
+
+CLOSED_PORT = 1
+"""Nothing listens there."""
+
+
+@pytest.fixture
+def named(sshd: SshServer) -> SshServer:
+    """The server under the names web1 to web6; ``down`` is a host that nothing listens on."""
+    entries = [f"Host web{number}\n  HostName 127.0.0.1\n  Port {sshd.port}\n" for number in range(1, 7)]
+    entries.append(f"Host down down2\n  HostName 127.0.0.1\n  Port {CLOSED_PORT}\n")
+    checks = f"Host *\n  HostKeyAlias [127.0.0.1]:{sshd.port}\n"
+    sshd.ssh_config.write_text("".join(entries) + checks)
+    return sshd
+
+
+# -- as a library
+
+
+async def test_each_host_runs_the_command_once(named: SshServer, tmp_path: Path) -> None:
+    async with harness.fleet("web[1-3]", config=named.config()) as fleet:
+        outcomes = await fleet.gather(f"echo line >> {tmp_path}/lines; echo done")
+    assert list(outcomes) == ["web1", "web2", "web3"]
+    assert all(outcome.result is not None and outcome.result.stdout == "done\n" for outcome in outcomes.values())
+    assert (tmp_path / "lines").read_text() == "line\n" * 3
+
+
+async def test_a_host_that_is_down_is_its_own_outcome(named: SshServer) -> None:
+    async with harness.fleet("web1,down", config=named.config()) as fleet:
+        outcomes = {host: outcome async for host, outcome in fleet.run_shell("exit 3")}
+        assert isinstance(outcomes["down"].error, ConnectError)
+        assert outcomes["web1"].result is not None
+        assert outcomes["web1"].result.exit_code == 3
+        assert [name for name, outcome in outcomes.items() if outcome.failed] != []
+        assert (await fleet["web1"].run_shell("true")).ok
+        with pytest.raises(ContextClosed, match="down is not connected"):
+            fleet["down"]
+        with pytest.raises(KeyError):
+            fleet["other"]
+
+
+async def test_a_connection_is_used_again(named: SshServer) -> None:
+    async with harness.fleet("web[1-2]", config=named.config()) as fleet:
+        first = await fleet.connected("web1")
+        await fleet.gather("true")
+        assert fleet["web1"] is first
+
+
+async def test_a_function_is_called_with_each_context(named: SshServer, tmp_path: Path) -> None:
+    async def write(context: harness.ExecutionContext) -> str:
+        return (await context.write_file(str(tmp_path / str(context.target.last.host)), "x")).version
+
+    async with harness.fleet("web[1-3]", config=named.config()) as fleet:
+        found = {host: outcome.result async for host, outcome in fleet.map(write, hosts=["web1", "web3"])}
+    assert sorted(found) == sorted(path.name for path in tmp_path.iterdir()) == ["web1", "web3"]
+
+
+async def test_no_more_than_forks_work_at_a_time(named: SshServer) -> None:
+    working, most, two = 0, 0, anyio.Event()
+
+    async def work(context: harness.ExecutionContext) -> None:
+        nonlocal working, most
+        working += 1
+        most = max(most, working)
+        if working == 2:
+            two.set()
+        await two.wait()
+        await context.run_shell("true")
+        working -= 1
+
+    async with harness.fleet("web[1-6]", config=named.config()) as fleet:
+        assert len([host async for host, _ in fleet.map(work, forks=2)]) == 6
+    assert most == 2
+
+
+async def test_nothing_starts_after_too_many_failures(named: SshServer, tmp_path: Path) -> None:
+    async with harness.fleet("web[1-6]", config=named.config()) as fleet:
+        outcomes = await fleet.gather(f"echo x >> {tmp_path}/x; false", forks=1, max_fail=2)
+    assert [outcome.started for outcome in outcomes.values()] == [True, True, False, False, False, False]
+    assert (tmp_path / "x").read_text() == "x\n" * 2
+
+
+async def test_leaving_early_ends_what_runs(named: SshServer, tmp_path: Path) -> None:
+    with anyio.fail_after(30):
+        async with harness.fleet("web[1-2]", config=named.config()) as fleet:
+            command = f"[ -e {tmp_path}/first ] || {{ : > {tmp_path}/first; exit 0; }}; exec sleep 300"
+            async with aclosing(fleet.run_shell(command, forks=1)) as outcomes:
+                assert (await anext(outcomes))[1].result is not None
+            again = await fleet["web1"].run_shell("echo usable")
+    assert again.stdout == "usable\n"
+
+
+async def test_a_cancelled_fleet_ends_its_commands(named: SshServer, tmp_path: Path) -> None:
+    with anyio.fail_after(30):
+        async with harness.fleet("web[1-2]", config=named.config()) as fleet:
+            with anyio.CancelScope() as scope:
+                started = 0
+
+                def seen(host: str, data: bytes) -> None:
+                    nonlocal started
+                    started += 1
+                    if started == 2:
+                        scope.cancel()
+
+                async for _ in fleet.run_shell("echo up; exec sleep 300", timeout=200, on_output=seen):
+                    pytest.fail("it ended")
+            jobs = await fleet["web1"].jobs()
+    assert started == 2
+    assert [job.status for job in jobs if job.status is Status.RUNNING] == []
+
+
+async def test_an_error_inside_arrives_as_it_is_and_ends_what_runs(named: SshServer, tmp_path: Path) -> None:
+    async def failing() -> None:
+        async with harness.fleet("web[1-2]", config=named.config()) as fleet:
+            async for _ in fleet.run_shell(f"mkdir {tmp_path}/first || exec sleep 300", timeout=200):
+                raise ZeroDivisionError
+
+    with anyio.fail_after(30), pytest.raises(ZeroDivisionError):
+        await failing()
+
+
+async def test_a_loop_that_is_broken_off_does_not_hold_the_end_up(named: SshServer, tmp_path: Path) -> None:
+    first = f"mkdir {tmp_path}/first || exec sleep 300"
+    with anyio.fail_after(30):
+        async with harness.fleet("web[1-2]", config=named.config()) as fleet:
+            outcomes = fleet.run_shell(first, timeout=200)
+            async for _ in outcomes:
+                break
+
+
+# -- the program
+
+
+def options(server: SshServer) -> tuple[str, ...]:
+    more = [word for option in server.client_options for word in ("-o", option)]
+    return ("-F", str(server.ssh_config), "-i", str(server.identity), *more)
+
+
+@pytest.fixture
+def ops(named: SshServer, request: pytest.FixtureRequest) -> Program:
+    program: Program = request.getfixturevalue("program")  # after sshd, which changes the environment
+    program.always = options(named)
+    return program
+
+
+def test_equal_outputs_are_printed_once(ops: Program) -> None:
+    done = ops.run("run", "--hosts", "web[1-3]", "--", "echo same")
+    assert (done.returncode, done.stdout) == (0, b"== web[1-3] (3)\nsame\n")
+    assert b"3 hosts: 3 ok" in done.stderr
+
+
+def test_failures_and_hosts_that_are_down(ops: Program, tmp_path: Path) -> None:
+    once = f"if mkdir {tmp_path}/once 2>/dev/null; then echo other; exit 4; else echo same; fi"
+    done = ops.run("run", "--hosts", "web[1-4]", "--forks", "1", "--", once)
+    assert done.returncode == 1
+    assert done.stdout == b"== web[2-4] (3)\nsame\n== web1 (1): exit code 4\nother\n"
+    done = ops.run("run", "--hosts", "web1,down,down2", "--", "echo up")
+    assert (done.returncode, done.stdout) == (125, b"== web1 (1)\nup\n")
+    assert b"harness: down,down2 (2): connect to host" in done.stderr
+    assert b"3 hosts: 1 ok, 2 unreachable" in done.stderr
+
+
+def test_lines_with_the_names_of_their_hosts(ops: Program) -> None:
+    done = ops.run("run", "--hosts", "web[1-2]", "--each", "--", "echo a; printf b; echo e >&2; exit 2")
+    assert done.returncode == 1
+    assert sorted(done.stdout.splitlines()) == [b"web1: a", b"web1: b", b"web2: a", b"web2: b"]
+    assert b"web1: e\n" in done.stderr
+    assert b"web1: exit code 2" in done.stderr
+
+
+def test_json_is_one_object_per_host_and_a_summary(ops: Program) -> None:
+    done = ops.run("--json", "run", "--hosts", "web1,down", "--", "echo up")
+    *hosts, summary = map(json.loads, done.stdout.splitlines())
+    by_name = {item["host"]: item for item in hosts}
+    assert by_name["web1"]["stdout"] == "up\n"
+    assert by_name["down"]["error"]["type"] == "ConnectError"
+    assert summary["summary"] == {
+        "hosts": 2, "ok": 1, "failed": 0, "unreachable": 1, "unknown": 0, "not_started": 0, "interrupted": 0,
+    }  # fmt: skip
+    assert done.returncode == 125
+
+
+def test_each_host_gets_the_whole_standard_input(ops: Program) -> None:
+    for size in (3, 3_000_000):
+        done = ops.run("run", "--stdin", "--hosts", "web[1-2]", "--", "wc -c", stdin=b"x" * size)
+        assert done.stdout.split(b"\n")[:2] == [b"== web[1-2] (2)", str(size).encode()]
+
+
+def test_commands_in_panes(ops: Program) -> None:
+    done = ops.run("--tmux=fleet-test", "run", "--hosts", "web1", "--", "tty >/dev/null && echo terminal")
+    assert (done.returncode, done.stdout) == (0, b"== web1 (1)\nterminal\n"), done.stderr
+    assert ops.run("--ssh", "web1", "sessions", "kill", "fleet-test").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--ssh", "web1", "run", "--hosts", "web1", "--", "true"), b"contradict"),
+        (("run", "--forks", "2", "--", "true"), b"need --hosts"),
+        (("run", "--no-wait", "--hosts", "web1", "--", "true"), b"--no-wait"),
+        (("run", "--hosts", "", "--", "true"), b"empty"),
+        (("run", "--hosts", "nope*", "--", "true"), b"no host matches"),
+    ],
+)
+def test_mistakes_run_nothing(ops: Program, words: tuple[str, ...], message: bytes) -> None:
+    done = ops.run(*words)
+    assert done.returncode in {2, 125}
+    assert message in done.stderr
+
+
+def test_hosts_lists_what_a_pattern_means(ops: Program) -> None:
+    assert ops.run("hosts", "web[1-2],deploy@db1:22").stdout.decode().split() == [
+        *("HOST", "TARGET", "deploy@db1:22", "ssh://deploy@db1:22", "web1", "ssh://web1", "web2", "ssh://web2"),
+    ]
+    assert ops.run("hosts", "--fold").stdout == b"down,down2,web[1-6]\n"
+    assert json.loads(ops.run("--json", "hosts", "web1").stdout) == [{"host": "web1", "target": "ssh://web1"}]

@@ -1,0 +1,41 @@
+"""Equal outcomes are one group; others are shown as their difference."""
+
+from __future__ import annotations
+
+from harness.errors import ConnectError
+from harness.fleets import HostOutcome, merge_outcomes
+from harness.fleets.merging import difference, error_text
+from harness.results import ShellResult, Status
+
+
+def ended(host: str, output: str, code: int = 0) -> HostOutcome[ShellResult]:
+    result = ShellResult("x", Status.COMPLETED, code, output.encode())
+    return HostOutcome(host, f"ssh://{host}", result)
+
+
+def unreachable(host: str) -> HostOutcome[ShellResult]:
+    return HostOutcome(host, f"ssh://{host}", error=ConnectError(f"cannot connect to {host}", target=f"ssh://{host}"))
+
+
+def test_the_largest_group_is_first_and_hosts_keep_their_order() -> None:
+    outcomes = [ended("c", "1"), ended("a", "2"), ended("b", "2"), ended("d", "2", code=3)]
+    groups = merge_outcomes(outcomes)
+    assert [group.hosts for group in groups] == [["a", "b"], ["c"], ["d"]]
+
+
+def test_equal_errors_of_different_hosts_are_one_group() -> None:
+    groups = merge_outcomes([unreachable("web1"), unreachable("web2"), ended("web3", "")])
+    assert [group.hosts for group in groups] == [["web1", "web2"], ["web3"]]
+    assert error_text(groups[0].outcome) == "cannot connect to HOST"
+
+
+def test_a_difference_is_shown_where_it_is_shorter() -> None:
+    lines = [f"line {number}" for number in range(20)]
+    most, other = ended("a", "\n".join(lines)).result, ended("b", "\n".join([*lines[:10], "new", *lines[11:]])).result
+    assert most is not None
+    assert other is not None
+    assert difference(most, other) == ["@@ -10,3 +10,3 @@", " line 9", "-line 10", "+new", " line 11"]
+    short = ended("c", "x\n").result
+    assert short is not None
+    assert difference(most, short) is None
+    assert difference(short, most) is None
