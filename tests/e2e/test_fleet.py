@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from contextlib import aclosing
 from pathlib import Path
 
@@ -134,6 +137,23 @@ async def test_an_error_inside_arrives_as_it_is_and_ends_what_runs(named: SshSer
         await failing()
 
 
+async def test_an_error_of_the_function_is_raised_by_the_loop(named: SshServer) -> None:
+    async def divide(context: harness.ExecutionContext) -> float:
+        return 1 / 0
+
+    async with harness.fleet("web[1-2]", config=named.config()) as fleet:
+        with pytest.raises(ZeroDivisionError):
+            await anext(fleet.map(divide))
+        assert (await (await fleet.connected("web1")).run_shell("true")).ok
+
+
+async def test_a_fleet_that_was_left_connects_no_host(named: SshServer) -> None:
+    async with harness.fleet("web1", config=named.config()) as fleet:
+        pass
+    with pytest.raises(ContextClosed, match="the fleet has been left"):
+        await fleet.connected("web1")
+
+
 async def test_a_loop_that_is_broken_off_does_not_hold_the_end_up(named: SshServer, tmp_path: Path) -> None:
     first = f"mkdir {tmp_path}/first || exec sleep 300"
     with anyio.fail_after(30):
@@ -189,9 +209,8 @@ def test_json_is_one_object_per_host_and_a_summary(ops: Program) -> None:
     by_name = {item["host"]: item for item in hosts}
     assert by_name["web1"]["stdout"] == "up\n"
     assert by_name["down"]["error"]["type"] == "ConnectError"
-    assert summary["summary"] == {
-        "hosts": 2, "ok": 1, "failed": 0, "unreachable": 1, "unknown": 0, "not_started": 0, "interrupted": 0,
-    }  # fmt: skip
+    others = dict.fromkeys(("failed", "error", "unknown", "not_started", "interrupted"), 0)
+    assert summary["summary"] == {"hosts": 2, "ok": 1, "unreachable": 1, **others}
     assert done.returncode == 125
 
 
@@ -199,6 +218,37 @@ def test_each_host_gets_the_whole_standard_input(ops: Program) -> None:
     for size in (3, 3_000_000):
         done = ops.run("run", "--stdin", "--hosts", "web[1-2]", "--", "wc -c", stdin=b"x" * size)
         assert done.stdout.split(b"\n")[:2] == [b"== web[1-2] (2)", str(size).encode()]
+
+
+def test_output_that_is_not_shown_is_counted(ops: Program) -> None:
+    done = ops.run("run", "--hosts", "web[1-2]", "--max-output", "20", "--", "seq 1 1000")
+    assert done.stdout.startswith(b"== web[1-2] (2)\n1\n")
+    assert b"web[1-2] (2): 3,873 bytes in the middle of the output are not shown\n" in done.stderr
+    whole = ops.run("run", "--hosts", "web1", "--max-output", "20", "--each", "--", "seq 1 1000")
+    assert whole.stdout == b"".join(b"web1: %d\n" % number for number in range(1, 1001))
+    assert b"not shown" not in whole.stderr
+
+
+def test_an_interrupt_ends_what_runs_and_starts_nothing_more(ops: Program, tmp_path: Path) -> None:
+    command = f"echo $$ >> {tmp_path}/pids; exec sleep 300"
+    with ops.start("run", "--hosts", "web[1-3]", "--forks", "2", "--", command) as process:
+        pids = wait_for_lines(tmp_path / "pids", 2)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"3 hosts: 1 not started, 2 interrupted" in stderr
+    assert len((tmp_path / "pids").read_text().split()) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
+
+
+def wait_for_lines(path: Path, count: int) -> list[str]:
+    deadline = time.monotonic() + 30
+    while not path.exists() or len(path.read_text().split()) < count:
+        assert time.monotonic() < deadline, "the commands did not start"
+        time.sleep(0.01)  # the other side is a shell: it cannot signal
+    return path.read_text().split()
 
 
 def test_commands_in_panes(ops: Program) -> None:

@@ -229,8 +229,10 @@ def _the_one_value(option: str, before: str | None, given: Sequence[str]) -> str
     """
     values = list(dict.fromkeys([*([] if before is None else [before]), *given]))
     if len(values) > 1:
+        several = f"; for several hosts: run --hosts {','.join(values)}" if option == "--ssh" else ""
         raise click.UsageError(
-            f"{option} was given {len(values)} times ({', '.join(values)}): harness works on one target at a time"
+            f"{option} was given {len(values)} times ({', '.join(values)}):"
+            f" harness works on one target at a time{several}"
         )
     return values[0]
 

@@ -81,6 +81,7 @@ class Fleet:
         Raises:
             KeyError: The fleet has no such host.
             ConnectError: The host cannot be reached.
+            ContextClosed: The fleet has been left.
         """
         return await self._connections[name].get(self._tasks)
 
@@ -98,7 +99,7 @@ class Fleet:
         Leaving the loop early cancels what still runs.
 
         Args:
-            function: Any exception of it other than ``HarnessError`` ends the fleet.
+            function: A ``HarnessError`` of it is that host's outcome; any other exception ends the call and is raised.
             hosts: The names of the hosts; None is all.
             forks: The maximum number of hosts at the same time.
             max_fail: When this many hosts have failed, start no further one; None is no limit.
@@ -201,6 +202,8 @@ class Fleet:
                 with anyio.CancelScope(shield=True):
                     await call.over.wait()
                 self._scopes.discard(call.scope)
+        if call.failure is not None:
+            raise call.failure
 
 
 @dataclass
@@ -220,13 +223,14 @@ class _Connection:
         Raises:
             HarnessError: The host cannot be reached.
         """
+        if self.closing.is_set():
+            raise ContextClosed("the fleet has been left", target=self.host.target)
         if self._settled is None or (self._settled.is_set() and self.context is None):
             self._settled = anyio.Event()
             tasks.start_soon(self._keep, self._settled)
         await self._settled.wait()
         if self.context is None:
-            assert self._error is not None
-            raise self._error
+            raise self._error or ContextClosed("the fleet has been left", target=self.host.target)
         return self.context
 
     async def _keep(self, settled: anyio.Event) -> None:
@@ -254,6 +258,8 @@ class _Call(Generic[T]):
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     over: anyio.Event = field(default_factory=anyio.Event)
     failures: int = 0
+    failure: Exception | None = None
+    """The exception that ended the call."""
 
     async def run(self, forks: int) -> None:
         """Work until every host has an outcome, or the scope is cancelled."""
@@ -269,18 +275,23 @@ class _Call(Generic[T]):
     async def _work(self, waiting: Any) -> None:
         for connection in waiting:
             if self.max_fail is not None and self.failures >= self.max_fail:
-                outcome = _left_out(connection, self.failures)
+                outcome = _left_out(connection, self.max_fail)
             else:
                 if self.on_start is not None:
                     self.on_start(connection.host.name)
-                outcome = await self.outcome_of(connection)
+                try:
+                    outcome = await self.outcome_of(connection)
+                except Exception as error:  # raised again in the loop of the caller, outside of the task group
+                    self.failure = self.failure or error
+                    self.scope.cancel()
+                    return
                 self.failures += outcome.failed
             await self.send.send(outcome)
 
 
-def _left_out(connection: _Connection, failures: int) -> HostOutcome[Any]:
+def _left_out(connection: _Connection, max_fail: int) -> HostOutcome[Any]:
     host = connection.host
-    error = HarnessError(f"not started: {failures} {'host' if failures == 1 else 'hosts'} failed before it")
+    error = HarnessError(f"not started: {max_fail} {'host' if max_fail == 1 else 'hosts'} had failed")
     return HostOutcome(host.name, str(host.target), error=error, started=False)
 
 

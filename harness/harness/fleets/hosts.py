@@ -8,7 +8,7 @@ configuration.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,13 @@ from typing import Any
 from ..account import home_directory
 from ..errors import ConfigError, TargetNotFound
 from ..target import Hop, Target
-from .inventory import Inventory
+from .inventory import MAX_HOSTS, Inventory
 
 __all__ = ["Host", "fold_names", "resolve_hosts", "ssh_config_hosts"]
 
-MAX_HOSTS = 100_000
-"""The maximum number of hosts of one fleet: a mistyped range must not fill the memory."""
 MAX_INCLUDES = 100
 _SEPARATOR = re.compile(r"[,!&^](?![^\[]*\])")
 """An operator of ``NodeSet`` outside brackets."""
-_URL = re.compile(r"[a-z][a-z0-9]*:(?://.*)?")
 _NUMBERS = re.compile(r"(\d+)-(\d+)")
 
 
@@ -59,7 +56,10 @@ def resolve_hosts(
         names.update(dict.fromkeys(_names(pattern.strip(), inventory, ssh_config)))
     if not names:
         raise ConfigError("no hosts were given", hint="for example --hosts 'web[1-20],db1' or --inventory FILE")
-    return tuple(Host(name, _target(name, inventory)) for name in names)
+    if len(names) > MAX_HOSTS:
+        raise ConfigError(f"the patterns mean {len(names):,} hosts; a fleet has at most {MAX_HOSTS:,}")
+    addresses = inventory.addresses() if inventory is not None else {}
+    return tuple(Host(name, _target(name, addresses.get(name, {}))) for name in names)
 
 
 def fold_names(names: Iterable[str]) -> str:
@@ -108,7 +108,7 @@ def _read_entries(file: Path, found: dict[str, None], waiting: list[Path]) -> No
 def _names(pattern: str, inventory: Inventory | None, ssh_config: str | None) -> list[str]:
     if not pattern:  # an unset shell variable must not run the command anywhere
         raise ConfigError("the pattern of hosts is empty")
-    if _URL.match(pattern) and not _SEPARATOR.search(pattern) and re.search(r"\[[^\]]*:", pattern):
+    if _is_url(pattern) and not _SEPARATOR.search(pattern) and re.search(r"\[[^\]]*:", pattern):
         return [pattern]  # one URL with an IPv6 address, whose brackets are no range
     resolver = _resolver(pattern, inventory, ssh_config)
     _check_size(pattern)
@@ -152,17 +152,23 @@ def _known(inventory: Inventory | None, element: str) -> str:
     return f"{inventory.source} has {len(inventory.hosts)} hosts" + (f" and {', '.join(names)}" if names else "")
 
 
-def _target(name: str, inventory: Inventory | None) -> Target:
+def _is_url(name: str) -> bool:
+    return "://" in name or name == "local:"
+
+
+def _target(name: str, known: Mapping[str, str]) -> Target:
     """Return the target of a host: a URL's own, else SSH to it, with the addresses of the inventory.
 
     Raises:
         ConfigError: The name is not a host, or a variable of the inventory is wrong.
     """
     try:
-        if _URL.match(name):
+        if _is_url(name):
             return Target.parse(name)
-        hop = Target.parse(f"ssh://{name}").last
-        known = inventory.variables(name) if inventory is not None else {}
+        target = Target.parse(f"ssh://{name}")
+        if not known or target.base is not None:
+            return target
+        hop = target.last
         port = known.get("ansible_port")
         if port and not (port.isdecimal() and 0 < int(port) < 65536):
             raise ConfigError(f"{name}: ansible_port {port!r} is not a port")
@@ -188,7 +194,7 @@ def _resolver(pattern: str, inventory: Inventory | None, ssh_config: str | None)
     except ImportError as error:
         raise ConfigError("patterns of hosts need the extra fleet", hint=install_extra("fleet")) from error
     if inventory is not None:
-        groups = {name: ",".join(inventory.members(name)) for name in inventory.names_of_groups()}
+        groups = {name: ",".join(inventory.members(name)) for name in ("all", *inventory.names_of_groups())}
         return GroupResolver(GroupSource("inventory", groups, ",".join(inventory.hosts)))
     if re.search(r"[*?]", pattern):
         return GroupResolver(GroupSource("ssh configuration", {}, ",".join(ssh_config_hosts(ssh_config))))

@@ -16,8 +16,10 @@ from typing import Any
 
 from ..errors import ConfigError
 
-__all__ = ["Inventory", "read_inventory"]
+__all__ = ["MAX_HOSTS", "Inventory", "read_inventory"]
 
+MAX_HOSTS = 100_000
+"""The maximum number of hosts of a fleet and of an inventory: a mistyped range must not fill the memory."""
 ADDRESS_VARIABLES = ("ansible_host", "ansible_user", "ansible_port")
 """The variables that say how to reach a host."""
 _RANGE = re.compile(r"\[(\w+):(\w+)(?::(\d+))?\]")
@@ -30,7 +32,7 @@ class Inventory:
 
     source: str
     hosts: dict[str, dict[str, str]] = field(default_factory=dict)
-    groups: dict[str, list[str]] = field(default_factory=dict)
+    groups: dict[str, dict[str, None]] = field(default_factory=dict)
     children: dict[str, list[str]] = field(default_factory=dict)
     group_variables: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -38,22 +40,21 @@ class Inventory:
         """Return the hosts of a group and of the groups below it, each once."""
         found: dict[str, None] = {}
         for name in self._below(group):
-            found.update(dict.fromkeys(self.groups.get(name, ())))
+            found.update(self.groups.get(name, {}))
         return list(found)
 
-    def variables(self, host: str) -> dict[str, str]:
-        """Return the address variables of a host: its own, else those of the nearest of its groups."""
-        merged: dict[str, str] = {}
-        for group in sorted(self._groups_of(host), key=lambda name: len(self._below(name)), reverse=True):
-            merged.update(self.group_variables.get(group, {}))
-        return merged | self.hosts.get(host, {})
+    def addresses(self) -> dict[str, dict[str, str]]:
+        """Return each host's address variables: its own, else those of its group with the fewest groups below it."""
+        merged: dict[str, dict[str, str]] = {host: {} for host in self.hosts}
+        widest_first = sorted(self.group_variables, key=lambda name: len(self._below(name)), reverse=True)
+        for group in widest_first:
+            for host in self.members(group):
+                merged[host].update(self.group_variables[group])
+        return {host: merged[host] | own for host, own in self.hosts.items()}
 
     def names_of_groups(self) -> list[str]:
         """Return the names of all groups."""
         return list(dict.fromkeys([*self.groups, *self.children]))
-
-    def _groups_of(self, host: str) -> list[str]:
-        return [name for name in ("all", *self.names_of_groups()) if name == "all" or host in self.members(name)]
 
     def _below(self, group: str) -> list[str]:
         """Return a group and all groups below it; a group may not be below itself."""
@@ -67,10 +68,10 @@ class Inventory:
                 waiting += self.children.get(name, ())
         return found
 
-    def _add(self, host: str, group: str, variables: Mapping[str, str]) -> None:
+    def add(self, host: str, group: str, variables: Mapping[str, str]) -> None:
+        """Add a host to a group, or add to its variables."""
         self.hosts.setdefault(host, {}).update(variables)
-        if host not in self.groups.setdefault(group, []):
-            self.groups[group].append(host)
+        self.groups.setdefault(group, {})[host] = None
 
 
 def read_inventory(path: str | Path) -> Inventory:
@@ -108,7 +109,7 @@ def _read_ini(inventory: Inventory, text: str) -> None:
             group, kind = match["name"], match["kind"] or "hosts"
             if kind not in {"hosts", "children", "vars"}:
                 raise _mistake(inventory, number, f"[{group}:{kind}] is not hosts, children or vars")
-            (inventory.children if kind == "children" else inventory.groups).setdefault(group, [])
+            inventory.groups.setdefault(group, {})
             continue
         try:
             words = shlex.split(line, comments=True)
@@ -119,7 +120,7 @@ def _read_ini(inventory: Inventory, text: str) -> None:
 
 def _ini_line(inventory: Inventory, number: int, group: str, kind: str, line: str, words: list[str]) -> None:
     if kind == "children":
-        inventory.children[group].append(words[0])
+        inventory.children.setdefault(group, []).append(words[0])
     elif kind == "vars":
         name, separator, value = line.partition("=")
         if not separator:
@@ -127,8 +128,8 @@ def _ini_line(inventory: Inventory, number: int, group: str, kind: str, line: st
         inventory.group_variables.setdefault(group, {}).update(_address([(name.strip(), value.strip().strip("'\""))]))
     else:
         variables = _address((name, value) for name, _, value in (word.partition("=") for word in words[1:]))
-        for host in _expand(words[0]):
-            inventory._add(host, group, variables)
+        for host in _expand(inventory, words[0]):
+            inventory.add(host, group, variables)
 
 
 def _mistake(inventory: Inventory, number: int, what: str) -> ConfigError:
@@ -139,19 +140,29 @@ def _address(pairs: Iterable[tuple[str, Any]]) -> dict[str, str]:
     return {name: str(value) for name, value in pairs if name in ADDRESS_VARIABLES}
 
 
-def _expand(name: str) -> Iterator[str]:
-    """Return the names of Ansible's ranges: ``web[01:20]``, ``rack[a:d]``, ``db[1:9:2]``."""
+def _expand(inventory: Inventory, name: str) -> Iterator[str]:
+    """Return the names of Ansible's ranges: ``web[01:20]``, ``rack[a:d]``, ``db[1:9:2]``.
+
+    Raises:
+        ConfigError: A range is empty, or there are too many hosts.
+    """
     match = _RANGE.search(name)
     if match is None:
+        if len(inventory.hosts) >= MAX_HOSTS:
+            raise ConfigError(f"{inventory.source}: more than {MAX_HOSTS:,} hosts")
         yield name
         return
     first, last, step = match[1], match[2], int(match[3] or 1)
-    if first.isdigit() and last.isdigit():
-        values = [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1, max(step, 1))]
+    if first.isdecimal() and last.isdecimal():
+        values = (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1, step or 1))
+        valid = int(first) <= int(last)
     else:
-        values = [chr(code) for code in range(ord(first[0]), ord(last[0]) + 1, max(step, 1))]
+        values = (chr(code) for code in range(ord(first[0]), ord(last[0]) + 1, step or 1))
+        valid = len(first) == len(last) == 1 and first.isalpha() and last.isalpha() and first <= last
+    if not valid or step < 1:
+        raise ConfigError(f"{inventory.source}: {match[0]} in {name!r} is not a range")
     for value in values:
-        yield from _expand(name[: match.start()] + value + name[match.end() :])
+        yield from _expand(inventory, name[: match.start()] + value + name[match.end() :])
 
 
 # -- YAML
@@ -176,14 +187,14 @@ def _read_yaml(inventory: Inventory, text: str) -> None:
 
 def _yaml_group(inventory: Inventory, group: str, body: object) -> None:
     parts = _mapping(inventory, body, group)
-    inventory.groups.setdefault(group, [])
+    inventory.groups.setdefault(group, {})
     inventory.group_variables.setdefault(group, {}).update(
         _address(_mapping(inventory, parts.get("vars"), f"{group}: vars").items())
     )
     for name, variables in _mapping(inventory, parts.get("hosts"), f"{group}: hosts").items():
         own = _address(_mapping(inventory, variables, f"{group}: {name}").items())
-        for host in _expand(str(name)):
-            inventory._add(host, group, own)
+        for host in _expand(inventory, str(name)):
+            inventory.add(host, group, own)
     for child, inner in _mapping(inventory, parts.get("children"), f"{group}: children").items():
         if group != "all":
             inventory.children.setdefault(group, []).append(str(child))

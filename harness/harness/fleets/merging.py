@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -46,14 +47,21 @@ def _key(outcome: HostOutcome[ShellResult]) -> Hashable:
     return result.status, result.exit_code, result.stdout_bytes, result.stderr_bytes, result.truncated
 
 
-def error_text(outcome: HostOutcome[Any]) -> str:
-    """Return the text of an outcome's error, without its target and with ``HOST`` for the host's name."""
+def error_text(outcome: HostOutcome[Any], *, named: bool = False) -> str:
+    """Return the text of an outcome's error, without its target.
+
+    Args:
+        outcome: An outcome with an error.
+        named: Keep the host's name; False replaces it by ``HOST``, so that the errors of several hosts are equal.
+    """
     error = outcome.error
     assert isinstance(error, HarnessError)
     text = f"{error.message} ({error.hint})" if error.hint else error.message
-    for name in sorted({outcome.target, outcome.host, _address(outcome.target)}, key=len, reverse=True):
-        text = text.replace(name, "HOST")
-    return text
+    if named:
+        return text
+    names = sorted({outcome.target, outcome.host, _address(outcome.target)}, key=len, reverse=True)
+    whole_words = rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w-])"
+    return re.sub(whole_words, "HOST", text)
 
 
 def _address(target: str) -> str:

@@ -54,6 +54,7 @@ def names(pattern: str | list[str], **more: object) -> list[str]:
         ("deploy@web[1-2]:2222", ["deploy@web1:2222", "deploy@web2:2222"]),
         ("ssh://a+docker://app[1-2]", ["ssh://a+docker://app1", "ssh://a+docker://app2"]),
         ("local:", ["local:"]),
+        ("web[1-2]:2222", ["web1:2222", "web2:2222"]),
         ("ssh://[::1]:22", ["ssh://[::1]:22"]),
     ],
 )
@@ -66,8 +67,9 @@ def test_each_host_is_there_once_in_the_order_of_the_patterns() -> None:
 
 
 def test_targets() -> None:
-    found = resolve_hosts("deploy@web1:2222,docker://app")
+    found = resolve_hosts("deploy@web1:2222,docker://app,web2:22")
     assert {host.name: str(host.target) for host in found} == {
+        "web2:22": "ssh://web2:22",
         "deploy@web1:2222": "ssh://deploy@web1:2222",
         "docker://app": "docker://app",
     }
@@ -86,6 +88,7 @@ def test_targets() -> None:
         ("-oProxyCommand=x", "names no host"),
         ("web 1", "not a target"),
         ("http//x", "not a target"),
+        ("web1+docker://app", "not a target"),
     ],
 )
 def test_mistakes(pattern: str, message: str, tmp_path: Path) -> None:
@@ -115,6 +118,7 @@ def test_an_inventory_of_ansible(inventory: Path) -> None:
         "web02.example.org": "ssh://deploy@web02.example.org",
         "web03.example.org": "ssh://deploy@web03.example.org",
     }
+    assert len(names("@all", inventory=read)) == 4
     assert names("@eu!@db", inventory=read) == [f"web0{number}.example.org" for number in (1, 2, 3)]
     assert names("web*,!web02.example.org", inventory=read) == ["web01.example.org", "web03.example.org"]
     assert len(names([], inventory=read)) == 4
@@ -142,6 +146,10 @@ def test_an_inventory_in_yaml(tmp_path: Path) -> None:
         ("a", "web1\n[x:what]\n", "line 2.*not hosts, children or vars"),
         ("a", "web1 'x\n", "line 1"),
         ("a", "[x:vars]\nuser\n", "line 2.*NAME=VALUE"),
+        ("a", "web[3:1]\n", r"\[3:1\] in .* is not a range"),
+        ("a", "web[a:10]\n", "is not a range"),
+        ("a", "web[1:9:0]\n", "is not a range"),
+        ("a", "web[1:999999999]\n", "more than 100,000 hosts"),
         ("a.yml", "a: [", "invalid YAML"),
         ("a.yml", "[a, b]", "not a mapping"),
         ("a.yml", "all: {hosts: [a]}", "not a mapping"),

@@ -29,6 +29,13 @@ def test_equal_errors_of_different_hosts_are_one_group() -> None:
     assert error_text(groups[0].outcome) == "cannot connect to HOST"
 
 
+def test_only_whole_names_are_left_out_of_an_error() -> None:
+    error = ConnectError("no route to a.example.org; a is the address of a-b", hint="ask its operator")
+    outcome: HostOutcome[ShellResult] = HostOutcome("a", "ssh://a", error=error)
+    assert error_text(outcome) == "no route to HOST.example.org; HOST is the address of a-b (ask its operator)"
+    assert error_text(outcome, named=True) == "no route to a.example.org; a is the address of a-b (ask its operator)"
+
+
 def test_a_difference_is_shown_where_it_is_shorter() -> None:
     lines = [f"line {number}" for number in range(20)]
     most, other = ended("a", "\n".join(lines)).result, ended("b", "\n".join([*lines[:10], "new", *lines[11:]])).result

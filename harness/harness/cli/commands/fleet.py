@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...errors import HarnessError
+from ...errors import ConnectError, ConnectionLost, HarnessError
 from ...results import ShellResult, Status
 from ..exits import FAILED, HARNESS_FAILED
 from ..options import command
@@ -48,6 +48,10 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, call: Ma
         options: The hosts, and how many at a time.
         text: Shell text.
         call: Further arguments of ``run_shell``.
+
+    Raises:
+        click.UsageError: No hosts were given, or a single target as well.
+        ConfigError: A pattern or the inventory is wrong.
 
     Returns:
         0 if every command ended with 0; 125 if a host could not be reached or its outcome is unknown; else 1.
@@ -95,7 +99,7 @@ def _hosts(session: CliSession, patterns: Sequence[str], inventory: str | None) 
     choices = session.invocation.choices
     for name in ("ssh", "target", "container", "image"):
         if getattr(choices, name) is not None:
-            raise click.UsageError(f"--hosts and --{name} contradict each other: give one of them")
+            raise click.UsageError(f"a pattern of hosts and --{name} contradict each other: give one of them")
     read = read_inventory(inventory) if inventory else None
     return resolve_hosts(patterns, read, ssh_config=session.settings.config.ssh_config or None)
 
@@ -115,6 +119,7 @@ class _Report:
 
     def __post_init__(self) -> None:
         self.writers = {number: StreamWriter(number, self.interruption) for number in (1, 2)}
+        self.order = {name: place for place, name in enumerate(self.names)}
         live = not self.options.each and not self.session.json
         self.live = live and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
@@ -135,7 +140,7 @@ class _Report:
             print_json(_outcome_json(outcome))
         elif self.options.each:
             self._end_lines(outcome.host)
-            if outcome.failed:
+            if outcome.failed and outcome.result is not None:  # errors are in the summary
                 note(f"{outcome.host}: {_how(outcome)}")
         self._show_counts()
 
@@ -152,12 +157,8 @@ class _Report:
         self._print_summary()
 
     @property
-    def order(self) -> dict[str, int]:
-        return {name: place for place, name in enumerate(self.names)}
-
-    @property
     def exit_code(self) -> int:
-        unproved = any(_kind(outcome) in {"unreachable", "unknown"} for outcome in self.outcomes)
+        unproved = any(_kind(outcome) in {"unreachable", "error", "unknown"} for outcome in self.outcomes)
         failed = any(outcome.failed for outcome in self.outcomes)
         return HARNESS_FAILED if unproved else FAILED if failed else 0
 
@@ -170,7 +171,7 @@ class _Report:
         if rest:
             self.partial[name, stream] = rest
         if lines:
-            prefix = f"{name}: ".encode()
+            prefix = f"{readable(name)}: ".encode()
             self.writers[stream].write(b"".join(prefix + line + b"\n" for line in lines))
 
     def _end_lines(self, name: str) -> None:
@@ -189,7 +190,7 @@ class _Report:
         for group in groups:
             result = group.outcome.result
             assert result is not None
-            names = fold_names(group.hosts)
+            names = readable(fold_names(group.hosts))
             how = f": {_how(group.outcome)}" if group.outcome.failed else ""
             changed = difference(most, result) if most is not None and result is not most else None
             title = f"== {names} ({len(group.hosts)}){how}{', changes to the first output' if changed else ''}"
@@ -203,7 +204,7 @@ class _Report:
     def _counts(self) -> dict[str, object]:
         kinds = Counter(_kind(outcome) for outcome in self.outcomes)
         missing = len(self.names) - len(self.outcomes)
-        by_kind = {kind: kinds[kind] for kind in ("ok", "failed", "unreachable", "unknown", "not_started")}
+        by_kind = {kind: kinds[kind] for kind in ("ok", "failed", "unreachable", "error", "unknown", "not_started")}
         by_kind["not_started"] += missing - len(self.running)
         return {"hosts": len(self.names), **by_kind, "interrupted": len(self.running)}
 
@@ -212,13 +213,27 @@ class _Report:
         from ...fleets.merging import error_text, merge_outcomes
 
         for group in merge_outcomes(outcome for outcome in self.outcomes if outcome.error is not None):
-            text = error_text(group.outcome)
-            if len(group.hosts) == 1:
-                text = text.replace("HOST", group.hosts[0])
+            text = error_text(group.outcome, named=len(group.hosts) == 1)
             note(f"{fold_names(group.hosts)} ({len(group.hosts)}): {text}")
+        for text, names in self._notices().items():
+            note(f"{fold_names(names)} ({len(names)}): {text.partition(chr(10))[0]}")
         counts = self._counts()
         shown = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count and kind != "hosts"]
-        note(f"{counts['hosts']} hosts: {', '.join(shown)}, {time.monotonic() - self.began:.1f} s")
+        number = f"{counts['hosts']} {'host' if counts['hosts'] == 1 else 'hosts'}"
+        note(f"{number}: {', '.join(shown)}, {time.monotonic() - self.began:.1f} s")
+
+    def _notices(self) -> dict[str, list[str]]:
+        """Return what is unusual about results, with the hosts that it is true of."""
+        found: dict[str, list[str]] = {}
+        for outcome in self.outcomes:
+            result = outcome.result
+            if result is None:
+                continue
+            cut = result.truncated and not self.options.each
+            omitted = [f"{result.truncated:,} bytes in the middle of the output are not shown"] if cut else []
+            for text in (*result.notices, *omitted):
+                found.setdefault(text, []).append(outcome.host)
+        return found
 
     def _show_counts(self) -> None:
         if not self.live:
@@ -234,7 +249,7 @@ def _kind(outcome: HostOutcome[ShellResult]) -> str:
     if not outcome.started:
         return "not_started"
     if outcome.result is None:
-        return "unreachable"
+        return "unreachable" if isinstance(outcome.error, ConnectError | ConnectionLost) else "error"
     if outcome.result.status is Status.UNKNOWN:
         return "unknown"
     return "ok" if outcome.result.ok else "failed"
