@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import logging
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,15 +16,27 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from ..config import Config
 from ..context import ExecutionContext, connect
-from ..errors import ContextClosed, HarnessError
+from ..errors import (
+    AuthenticationError,
+    ConnectError,
+    ConnectionLost,
+    ContextClosed,
+    HarnessError,
+    HostKeyError,
+    TargetGone,
+)
 from ..login import use_prompter
 from ..results import ShellResult
 from .hosts import Host, resolve_hosts
 from .inventory import Inventory
+from .starting import Count, Starting, resolve_count, split_into_waves
 
 __all__ = ["DEFAULT_FORKS", "Fleet", "HostOutcome", "fleet"]
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
+FIRST_PAUSE, MAX_PAUSE = 1.0, 30.0
+"""Seconds before the second login to a host that was not reached, and before any later one."""
 DEFAULT_FORKS = 64
 """The default maximum number of hosts that work at the same time."""
 
@@ -36,7 +50,7 @@ class HostOutcome(Generic[T]):
     result: T | None = None
     error: HarnessError | None = None
     started: bool = True
-    """False if the host was left out, because too many hosts before it had failed."""
+    """False if the host was left out: the limit of failed hosts, or :meth:`Fleet.stop_starting`."""
 
     @property
     def failed(self) -> bool:
@@ -51,7 +65,7 @@ class Fleet:
         self.hosts = tuple(hosts)
         self._connections = connections
         self._tasks = tasks
-        self._scopes: set[anyio.CancelScope] = set()
+        self._calls: set[_Call[Any]] = set()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,8 +105,11 @@ class Fleet:
         *,
         hosts: Sequence[str] | None = None,
         forks: int = DEFAULT_FORKS,
-        max_fail: int | None = None,
+        max_fail: Count | None = None,
+        rolling: Count | Sequence[Count] | None = None,
+        retry_unreachable: int = 0,
         on_start: Callable[[str], None] | None = None,
+        on_wave: Callable[[Sequence[str]], Awaitable[None]] | None = None,
     ) -> AsyncGenerator[tuple[str, HostOutcome[T]], None]:
         """Call an async function with the context of each host and yield outcomes as they come.
 
@@ -102,18 +119,26 @@ class Fleet:
             function: A ``HarnessError`` of it is that host's outcome; any other exception ends the call and is raised.
             hosts: The names of the hosts; None is all.
             forks: The maximum number of hosts at the same time.
-            max_fail: When this many hosts have failed, start no further one; None is no limit.
+            max_fail: When this many hosts (or ``"10%"`` of them) have failed, start no further one; None is no limit,
+                or 1 with ``rolling``.
+            rolling: The size of a wave, or of each wave (the last one repeats), as a number or a percentage of the
+                hosts. A wave starts when the loop has got the outcomes of all hosts of the one before.
+            retry_unreachable: How often to try again to reach a host, with growing pauses. The function is called
+                once at most; a refused login is not tried again.
             on_start: Called with a host's name before it is connected.
+            on_wave: Awaited before each wave but the first with the names of its hosts; it may call
+                :meth:`stop_starting`.
 
         Raises:
-            ValueError: A limit is less than 1.
+            ValueError: A limit is less than 1, or not a percentage.
             KeyError: The fleet has no such host.
         """
 
         async def work(name: str, context: ExecutionContext) -> T:
             return await function(context)
 
-        async with aclosing(self._each(work, hosts, forks, max_fail, on_start)) as outcomes:
+        start = _Start(forks, max_fail, rolling, retry_unreachable, on_start, on_wave)
+        async with aclosing(self._each(work, hosts, start)) as outcomes:
             async for outcome in outcomes:
                 yield outcome.host, outcome
 
@@ -123,8 +148,11 @@ class Fleet:
         *,
         hosts: Sequence[str] | None = None,
         forks: int = DEFAULT_FORKS,
-        max_fail: int | None = None,
+        max_fail: Count | None = None,
+        rolling: Count | Sequence[Count] | None = None,
+        retry_unreachable: int = 0,
         on_start: Callable[[str], None] | None = None,
+        on_wave: Callable[[Sequence[str]], Awaitable[None]] | None = None,
         on_output: Callable[[str, bytes], None] | None = None,
         on_stderr: Callable[[str, bytes], None] | None = None,
         **options: Any,
@@ -133,7 +161,7 @@ class Fleet:
 
         Args:
             command: Shell text.
-            hosts: As for :meth:`map`, like ``forks``, ``max_fail`` and ``on_start``.
+            hosts: As for :meth:`map`, like all arguments up to ``on_wave``.
             on_output: Called with a host's name and each chunk of its output as it arrives.
             on_stderr: The same for standard error, where that is a separate stream.
             options: Further arguments of :meth:`ExecutionContext.run_shell`.
@@ -147,7 +175,8 @@ class Fleet:
                 **options,
             )
 
-        async with aclosing(self._each(work, hosts, forks, max_fail, on_start)) as outcomes:
+        start = _Start(forks, max_fail, rolling, retry_unreachable, on_start, on_wave)
+        async with aclosing(self._each(work, hosts, start)) as outcomes:
             async for outcome in outcomes:
                 yield outcome.host, outcome
 
@@ -164,46 +193,36 @@ class Fleet:
                 found[name] = outcome
         return {name: found[name] for name in self.names if name in found}
 
+    def stop_starting(self, reason: str = "stop_starting() was called") -> int:
+        """Let the calls that run start no further host, and wait for no login; what runs keeps running.
+
+        Args:
+            reason: Why, for the outcomes of the hosts that do not start.
+
+        Returns:
+            The number of hosts that still run.
+        """
+        for call in self._calls:
+            call.starting.stop(reason)
+        return sum(call.starting.running for call in self._calls)
+
     def cancel(self) -> None:
         """Cancel every call that still runs, as if its loop had been left."""
-        for scope in self._scopes:
-            scope.cancel()
+        for call in self._calls:
+            call.cancel()
 
     async def _each(
-        self,
-        work: Callable[[str, ExecutionContext], Awaitable[T]],
-        hosts: Sequence[str] | None,
-        forks: int,
-        max_fail: int | None,
-        on_start: Callable[[str], None] | None,
+        self, work: Callable[[str, ExecutionContext], Awaitable[T]], hosts: Sequence[str] | None, start: _Start
     ) -> AsyncGenerator[HostOutcome[T], None]:
-        if forks < 1 or (max_fail is not None and max_fail < 1):
-            raise ValueError("forks and max_fail must be at least 1")
         chosen = [self._connections[name] for name in (self.names if hosts is None else hosts)]
-
-        async def outcome_of(connection: _Connection) -> HostOutcome[T]:
-            host = connection.host
-            try:
-                context = await connection.get(self._tasks)
-                return HostOutcome(host.name, str(host.target), await work(host.name, context))
-            except HarnessError as error:
-                return HostOutcome(host.name, str(host.target), error=error)
-
-        send, receive = anyio.create_memory_object_stream[HostOutcome[T]](forks)
-        call = _Call(outcome_of, chosen, max_fail, on_start, send)
-        self._scopes.add(call.scope)
-        self._tasks.start_soon(call.run, forks)
-        with receive:
-            try:
-                async for outcome in receive:
+        call = _Call(work, start, Starting(start.failure_limit(len(chosen))), self._tasks)
+        self._calls.add(call)
+        try:
+            async with aclosing(call.run(split_into_waves(chosen, start.rolling))) as outcomes:
+                async for outcome in outcomes:
                     yield outcome
-            finally:
-                call.scope.cancel()
-                with anyio.CancelScope(shield=True):
-                    await call.over.wait()
-                self._scopes.discard(call.scope)
-        if call.failure is not None:
-            raise call.failure
+        finally:
+            self._calls.discard(call)
 
 
 @dataclass
@@ -216,6 +235,7 @@ class _Connection:
     context: ExecutionContext | None = None
     _error: HarnessError | None = None
     _settled: anyio.Event | None = None
+    _login: anyio.CancelScope | None = None
 
     async def get(self, tasks: TaskGroup) -> ExecutionContext:
         """Return the context; an earlier failure is tried again.
@@ -233,9 +253,14 @@ class _Connection:
             raise self._error or ContextClosed("the fleet has been left", target=self.host.target)
         return self.context
 
+    def end_login(self) -> None:
+        """Cancel the login if it is still going on: it could take as long as the timeout of connections."""
+        if self._login is not None and self.context is None:
+            self._login.cancel()
+
     async def _keep(self, settled: anyio.Event) -> None:
         try:
-            with use_prompter(None):  # a question of one host must not stop the others
+            with use_prompter(None), anyio.CancelScope() as self._login:  # a question must not stop the other hosts
                 async with self.open() as self.context:
                     settled.set()
                     await self.closing.wait()
@@ -246,53 +271,142 @@ class _Connection:
             settled.set()
 
 
-@dataclass
-class _Call(Generic[T]):
-    """One call on many hosts: a bounded number of workers, which take one host after the other."""
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """How a call starts its hosts; see :meth:`Fleet.map`."""
 
-    outcome_of: Callable[[_Connection], Awaitable[HostOutcome[T]]]
-    hosts: Sequence[_Connection]
-    max_fail: int | None
+    forks: int
+    max_fail: Count | None
+    rolling: Count | Sequence[Count] | None
+    retries: int
     on_start: Callable[[str], None] | None
-    send: MemoryObjectSendStream[HostOutcome[T]]
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    over: anyio.Event = field(default_factory=anyio.Event)
-    failures: int = 0
+    on_wave: Callable[[Sequence[str]], Awaitable[None]] | None
+
+    def __post_init__(self) -> None:
+        if self.forks < 1 or self.retries < 0:
+            raise ValueError("forks must be at least 1, and retry_unreachable at least 0")
+
+    def failure_limit(self, total: int) -> int | None:
+        """Return the number of failed hosts after which nothing more starts; None is no limit."""
+        if self.max_fail is not None:
+            return resolve_count(self.max_fail, total)
+        return None if self.rolling is None else 1
+
+
+@dataclass(eq=False)
+class _Call(Generic[T]):
+    """One call on many hosts: wave after wave, with a bounded number of workers that take one host after the other."""
+
+    work: Callable[[str, ExecutionContext], Awaitable[T]]
+    start: _Start
+    starting: Starting
+    tasks: TaskGroup
     failure: Exception | None = None
     """The exception that ended the call."""
+    _cancelled: bool = False
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """The scope of the current wave."""
 
-    async def run(self, forks: int) -> None:
-        """Work until every host has an outcome, or the scope is cancelled."""
-        waiting = iter(self.hosts)
-        try:
-            with self.scope, self.send:
-                async with anyio.create_task_group() as workers:
-                    for _ in range(min(forks, len(self.hosts))):
-                        workers.start_soon(self._work, waiting)
-        finally:
-            self.over.set()
+    def cancel(self) -> None:
+        """Cancel what runs; the call yields nothing more."""
+        self._cancelled = True
+        self._scope.cancel()
 
-    async def _work(self, waiting: Any) -> None:
-        for connection in waiting:
-            if self.max_fail is not None and self.failures >= self.max_fail:
-                outcome = _left_out(connection, self.max_fail)
-            else:
-                if self.on_start is not None:
-                    self.on_start(connection.host.name)
+    async def run(self, waves: Sequence[Sequence[_Connection]]) -> AsyncGenerator[HostOutcome[T], None]:
+        """Yield the outcome of every host, unless the call is cancelled."""
+        for number, wave in enumerate(waves):
+            if number and self.start.on_wave is not None and not self.starting.refusal:
+                await self.start.on_wave([connection.host.name for connection in wave])
+            if self._cancelled:
+                return
+            self._scope, over = anyio.CancelScope(), anyio.Event()
+            send, receive = anyio.create_memory_object_stream[HostOutcome[T]](self.start.forks)
+            self.tasks.start_soon(self._run_wave, wave, send, over)
+            with receive:
                 try:
-                    outcome = await self.outcome_of(connection)
-                except Exception as error:  # raised again in the loop of the caller, outside of the task group
-                    self.failure = self.failure or error
-                    self.scope.cancel()
-                    return
-                self.failures += outcome.failed
-            await self.send.send(outcome)
+                    async for outcome in receive:
+                        yield outcome
+                finally:
+                    self._scope.cancel()
+                    with anyio.CancelScope(shield=True):
+                        await over.wait()
+            if self.failure is not None:
+                raise self.failure
+
+    async def _run_wave(
+        self, wave: Sequence[_Connection], send: MemoryObjectSendStream[HostOutcome[T]], over: anyio.Event
+    ) -> None:
+        waiting = iter(wave)
+        try:
+            with self._scope, send:
+                async with anyio.create_task_group() as workers:
+                    for _ in range(min(self.start.forks, len(wave))):
+                        workers.start_soon(self._work, waiting, send)
+        finally:
+            over.set()
+
+    async def _work(self, waiting: Iterator[_Connection], send: MemoryObjectSendStream[HostOutcome[T]]) -> None:
+        for connection in waiting:
+            try:
+                outcome = await self._outcome_of(connection)
+            except Exception as error:  # raised again in the loop of the caller, outside of the task group
+                self.failure = self.failure or error
+                self._scope.cancel()
+                return
+            if outcome.failed and outcome.started:
+                self.starting.record_failure()
+            await send.send(outcome)
+
+    async def _outcome_of(self, connection: _Connection) -> HostOutcome[T]:
+        host = connection.host
+        try:
+            context = await self._reach(connection)
+            if context is None:
+                refusal = HarnessError(f"not started: {self.starting.refusal}")
+                return HostOutcome(host.name, str(host.target), error=refusal, started=False)
+            with self.starting.run():
+                return HostOutcome(host.name, str(host.target), await self.work(host.name, context))
+        except HarnessError as error:
+            return HostOutcome(host.name, str(host.target), error=error)
+
+    async def _reach(self, connection: _Connection) -> ExecutionContext | None:
+        """Return the context of a host; None if it may not start.
+
+        Raises:
+            HarnessError: The host cannot be reached.
+        """
+        if self.starting.refusal:
+            return None
+        if self.start.on_start is not None:
+            self.start.on_start(connection.host.name)
+        context = failure = None
+        with self.starting.login():
+            for attempt in range(self.start.retries + 1):
+                try:
+                    context = await connection.get(self.tasks)
+                    break
+                except HarnessError as error:
+                    failure = error
+                    if attempt == self.start.retries or not _may_be_reached_later(error):
+                        break
+                await _pause(connection.host.name, attempt, failure)
+        if context is None and failure is not None:
+            raise failure
+        return None if self.starting.refusal else context
 
 
-def _left_out(connection: _Connection, max_fail: int) -> HostOutcome[Any]:
-    host = connection.host
-    error = HarnessError(f"not started: {max_fail} {'host' if max_fail == 1 else 'hosts'} had failed")
-    return HostOutcome(host.name, str(host.target), error=error, started=False)
+def _may_be_reached_later(error: HarnessError) -> bool:
+    """Return whether another login may succeed; a refused one may not, and could lock the account."""
+    refused = isinstance(error, AuthenticationError | HostKeyError | TargetGone)
+    return isinstance(error, ConnectError | ConnectionLost) and not refused
+
+
+async def _pause(name: str, attempt: int, error: HarnessError) -> None:
+    """Wait before the next login: twice as long each time, and not the same for all hosts that failed together."""
+    spread = random.uniform(0.75, 1.25)  # noqa: S311  # not a secret
+    seconds = min(FIRST_PAUSE * 2 ** min(attempt, 10), MAX_PAUSE) * spread
+    log.info("%s: not reached, next try in %.1f s: %s", name, seconds, error.message)
+    await anyio.sleep(seconds)
 
 
 @asynccontextmanager
@@ -335,5 +449,7 @@ async def fleet(
             failure = error
         opened.cancel()
         closing.set()
+        for connection in connections.values():
+            connection.end_login()
     if failure is not None:
         raise failure

@@ -1,0 +1,108 @@
+"""Which hosts of a call start, and when: waves, a limit of failed hosts, and the end of starting."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import TypeVar
+
+import anyio
+
+__all__ = ["Count", "Starting", "resolve_count", "split_into_waves"]
+
+T = TypeVar("T")
+Count = int | str
+"""A number of hosts, or a percentage of a call's hosts such as ``"10%"``."""
+_PERCENTAGE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)%", re.ASCII)
+_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+
+
+def resolve_count(value: Count, total: int) -> int:
+    """Return the number of hosts that a number or a percentage of ``total`` means: at least 1, rounded down.
+
+    Raises:
+        ValueError: It is neither a number from 1 nor a percentage above 0% and up to 100%.
+    """
+    text = str(value).strip()
+    if match := _PERCENTAGE.fullmatch(text):
+        share = Fraction(match[1])
+        if 0 < share <= 100:
+            return max(int(total * share / 100), 1)
+    elif _NUMBER.fullmatch(text) and int(text) >= 1:
+        return int(text)
+    raise ValueError(f"{value!r} is not a number of hosts from 1, nor a percentage such as '10%'")
+
+
+def split_into_waves(items: Sequence[T], sizes: Count | Sequence[Count] | None) -> list[Sequence[T]]:
+    """Split the hosts of a call into waves.
+
+    Args:
+        items: The hosts.
+        sizes: The size of every wave, or of each wave (the last one repeats); None is one wave.
+
+    Raises:
+        ValueError: A size is wrong, or there is none.
+    """
+    if sizes is None:
+        return [items]
+    given = [sizes] if isinstance(sizes, int | str) else list(sizes)
+    if not given:
+        raise ValueError("rolling needs the size of a wave")
+    counts = [resolve_count(size, len(items)) for size in given]
+    waves: list[Sequence[T]] = []
+    start = 0
+    while start < len(items):
+        size = counts[min(len(waves), len(counts) - 1)]
+        waves.append(items[start : start + size])
+        start += size
+    return waves
+
+
+class Starting:
+    """Whether a call may start a further host.
+
+    Args:
+        max_fail: The number of failed hosts after which nothing more starts; None is no limit.
+    """
+
+    def __init__(self, max_fail: int | None) -> None:
+        self._max_fail = max_fail
+        self._failed = 0
+        self._logins: set[anyio.CancelScope] = set()
+        self.running = 0
+        """The number of hosts that have started and not ended."""
+        self.refusal = ""
+        """Why nothing more starts; empty while hosts may start."""
+
+    def stop(self, reason: str) -> None:
+        """Start nothing more, and end waiting for logins; the first reason is kept."""
+        self.refusal = self.refusal or reason
+        for scope in self._logins:
+            scope.cancel()
+
+    @contextmanager
+    def login(self) -> Iterator[None]:
+        """End the code inside when nothing more starts; it must not have started a host."""
+        with anyio.CancelScope() as scope:
+            self._logins.add(scope)
+            try:
+                yield
+            finally:
+                self._logins.discard(scope)
+
+    @contextmanager
+    def run(self) -> Iterator[None]:
+        """Count a host as running inside."""
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+    def record_failure(self) -> None:
+        """Count a host that started and failed; at the limit, start nothing more."""
+        self._failed += 1
+        if self._max_fail is not None and self._failed >= self._max_fail:
+            self.stop(f"the limit of failed hosts (max_fail {self._max_fail}) was reached")
