@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
+import uuid
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import anyio
+import pexpect
 import pytest
 from tests.support.program import Program
 from tests.support.sshd import SshServer
@@ -229,18 +233,46 @@ def test_output_that_is_not_shown_is_counted(ops: Program) -> None:
     assert b"not shown" not in whole.stderr
 
 
-def test_an_interrupt_ends_what_runs_and_starts_nothing_more(ops: Program, tmp_path: Path) -> None:
+@pytest.mark.parametrize("signals", [[signal.SIGINT, signal.SIGINT], [signal.SIGTERM]])
+def test_a_second_interrupt_ends_what_runs(ops: Program, tmp_path: Path, signals: list[signal.Signals]) -> None:
     command = f"echo $$ >> {tmp_path}/pids; exec sleep 300"
     with ops.start("run", "--hosts", "web[1-3]", "--forks", "2", "--", command) as process:
+        assert process.stderr is not None
         pids = wait_for_lines(tmp_path / "pids", 2)
-        process.send_signal(signal.SIGINT)
+        *first, last = signals
+        for number in first:
+            process.send_signal(number)
+            line = process.stderr.readline()
+            assert line == b"harness: nothing more starts; 2 hosts still run (Ctrl-C again to interrupt them)\n"
+        process.send_signal(last)
         _, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == 128 + last
+    assert b"web[1-2] (2): interrupted\n" in stderr
+    assert b"web3 (1): not started" in stderr
     assert b"3 hosts: 1 not started, 2 interrupted" in stderr
     assert len((tmp_path / "pids").read_text().split()) == 2
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "code", "ends"), [("web[1-3]", 130, b"2 ok, 1 not started"), ("web[1-2]", 0, b"2 ok")]
+)
+def test_the_first_interrupt_starts_nothing_more(
+    ops: Program, tmp_path: Path, hosts: str, code: int, ends: bytes
+) -> None:
+    command = f"echo x >> {tmp_path}/x; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo done"
+    with ops.start("run", "--hosts", hosts, "--forks", "2", "--", command) as process:
+        assert process.stderr is not None
+        wait_for_lines(tmp_path / "x", 2)
+        process.send_signal(signal.SIGINT)
+        assert b"2 hosts still run" in process.stderr.readline()
+        (tmp_path / "go").touch()
+        stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (code, b"== web[1-2] (2)\ndone\n")
+    assert ends in stderr
+    assert (b"web3 (1): not started: interrupted" in stderr) == (code == 130)
 
 
 def wait_for_lines(path: Path, count: int) -> list[str]:
@@ -252,6 +284,7 @@ def wait_for_lines(path: Path, count: int) -> list[str]:
 
 
 def test_commands_in_panes(ops: Program) -> None:
+    ops.environ["HARNESS_TMUX_SOCKET"] = f"hx-{uuid.uuid4().hex[:8]}"  # the default one may have sessions of others
     done = ops.run("--tmux=fleet-test", "run", "--hosts", "web1", "--", "tty >/dev/null && echo terminal")
     assert (done.returncode, done.stdout) == (0, b"== web1 (1)\nterminal\n"), done.stderr
     assert ops.run("--ssh", "web1", "sessions", "kill", "fleet-test").returncode == 0
@@ -262,6 +295,8 @@ def test_commands_in_panes(ops: Program) -> None:
     [
         (("--ssh", "web1", "run", "--hosts", "web1", "--", "true"), b"contradict"),
         (("run", "--forks", "2", "--", "true"), b"need --hosts"),
+        (("run", "--hosts", "web1", "--rolling", "0", "--", "true"), b"not a number of hosts"),
+        (("run", "--hosts", "web1", "--max-fail", "0%", "--", "true"), b"not a number of hosts"),
         (("run", "--no-wait", "--hosts", "web1", "--", "true"), b"--no-wait"),
         (("run", "--hosts", "", "--", "true"), b"empty"),
         (("run", "--hosts", "nope*", "--", "true"), b"no host matches"),
@@ -271,6 +306,110 @@ def test_mistakes_run_nothing(ops: Program, words: tuple[str, ...], message: byt
     done = ops.run(*words)
     assert done.returncode in {2, 125}
     assert message in done.stderr
+
+
+def test_waves_stop_after_a_failure(ops: Program, tmp_path: Path) -> None:
+    command = f"echo x >> {tmp_path}/x; [ $(wc -l < {tmp_path}/x) -lt 3 ]"
+    done = ops.run("run", "--hosts", "web[1-6]", "--rolling", "34%", "--forks", "1", "--", command)
+    assert done.returncode == 1
+    assert b"web[4-6] (3): not started: the limit of failed hosts (max_fail 1) was reached" in done.stderr
+    assert b"6 hosts: 2 ok, 1 failed, 3 not started" in done.stderr
+    done = ops.run("run", "--hosts", "web[1-6]", "--rolling", "2", "--max-fail", "50%", "--forks", "1", "--", "false")
+    assert b"6 hosts: 3 failed, 3 not started" in done.stderr
+
+
+def test_an_unreachable_host_is_tried_again(ops: Program, named: SshServer) -> None:
+    named.stop()
+    words = ("-v", "run", "--hosts", "web1", "--retry-unreachable", "5", "--", "echo up")
+    with ops.start(*words) as process:
+        assert process.stderr is not None
+        assert any(b"next try" in line for line in process.stderr)
+        named.start()
+        stdout, _ = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (0, b"== web1 (1)\nup\n")
+
+
+def test_a_login_without_an_answer_ends_at_the_connect_timeout(ops: Program) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        name = f"ssh://127.0.0.1:{silent.getsockname()[1]}"
+        for words in (("--hosts", name), ("--ssh", name)):
+            begun = time.monotonic()
+            done = ops.run("run", "--connect-timeout", "1s", *words, "--", "true")
+            assert done.returncode == 125
+            assert time.monotonic() - begun < 10  # the setting's default is 15 s
+
+
+# -- at a terminal
+
+
+def at_terminal(program: Program, *words: str) -> pexpect.spawn[bytes]:
+    arguments = [*program.always, "run", *words]
+    environ: Any = program.environ | {"TERM": "dumb"}
+    return pexpect.spawn(program.path, arguments, env=environ, cwd=str(program.home), timeout=30, dimensions=(24, 200))
+
+
+def ended(child: pexpect.spawn[bytes]) -> tuple[int | None, bytes]:
+    child.expect(pexpect.EOF)
+    child.close()
+    return child.exitstatus, child.before or b""
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "ends"),
+    [
+        ("y\n", 0, b"== web[3-4] (2)\r\nup\r\nharness: 4 hosts: 4 ok, "),
+        ("n\n", 1, b"web[3-4] (2): not started: declined at the terminal\r\nharness: 4 hosts: 2 ok, 2 not started, "),
+        ("\x04", 1, b"not started: declined at the terminal"),
+        ("\x03", 130, b"not started: interrupted"),
+    ],
+)
+def test_the_operator_is_asked_after_the_first_hosts(ops: Program, answer: str, code: int, ends: bytes) -> None:
+    child = at_terminal(ops, "--hosts", "web[1-4]", "--first", "2", "--", "echo up")
+    child.expect_exact("== web[1-2] (2)\r\nup\r\n")
+    child.expect_exact("continue on the other 2 hosts? [y/N] ")
+    child.send(answer)
+    status, text = ended(child)
+    assert status == code
+    assert ends in text
+
+
+def test_the_limit_of_failed_hosts_holds_for_the_first_ones(ops: Program) -> None:
+    child = at_terminal(ops, "--hosts", "web[1-4]", "--first", "2", "--max-fail", "1", "--forks", "1", "--", "false")
+    status, text = ended(child)
+    assert status == 1
+    assert b"continue" not in text
+    assert b"4 hosts: 1 failed, 3 not started" in text
+
+
+@pytest.mark.parametrize("words", [("run",), ("--json", "run"), ("--batch", "run")])
+def test_nothing_runs_where_the_operator_cannot_be_asked(ops: Program, words: tuple[str, ...], tmp_path: Path) -> None:
+    done = ops.run(*words, "--hosts", "web[1-4]", "--first", "2", "--", f"touch {tmp_path}/x")
+    assert done.returncode == 125
+    assert b"--rolling N --max-fail N" in done.stdout + done.stderr
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("each", [("--each",), ()])
+def test_a_terminal_gets_no_control_characters_of_a_host(ops: Program, each: tuple[str, ...]) -> None:
+    command = r"printf 'a\033]0;title\007\tb\r\n\377c\n'; printf '\033[2Je\n' >&2"
+    status, text = ended(at_terminal(ops, "--hosts", "web1", *each, "--", command))
+    assert status == 0
+    assert rb"a\x1b]0;title\x07" + b"\tb\r\n" in text
+    assert rb"\xffc" in text
+    assert rb"web1: \x1b[2Je" in text
+    assert b"\x1b" not in text
+    assert b"\x07" not in text
+    piped = ops.run("run", "--hosts", "web1", *each, "--", command)
+    assert b"a\033]0;title\007\tb\r\n" in piped.stdout
+    assert b"\033[2Je\n" in piped.stderr
+
+
+def test_this_machine_is_named_without_a_second_colon(ops: Program) -> None:
+    done = ops.run("run", "--hosts", "local:", "--each", "--", "echo a; echo b >&2; exit 3")
+    assert (done.returncode, done.stdout) == (1, b"local: a\n")
+    assert b"local: b\n" in done.stderr
+    assert b"harness: local: exit code 3\n" in done.stderr
+    assert b"::" not in ops.run("run", "--hosts", "local:", "--", "echo b >&2").stderr
 
 
 def test_hosts_lists_what_a_pattern_means(ops: Program) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "NO_LIMIT",
     "HarnessCommand",
     "HarnessGroup",
+    "HostCount",
     "Invocation",
     "LazyGroup",
     "Pause",
@@ -53,6 +54,7 @@ TARGET_FIELDS = frozenset(
             "pane",
             "ssh_config",
             "identity",
+            "connect_timeout",
             "dedicated_connection",
         ),
         *("image", "image_memory", "image_cpus", "image_network"),
@@ -313,6 +315,12 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
         option("-i", "--identity", metavar="FILE", help="Use this private key, as ssh -i does."),
         option("-F", "--ssh-config", metavar="FILE", help="Use this ssh configuration, as ssh -F does."),
         option(
+            "--connect-timeout",
+            type=ConnectTimeout(),
+            metavar="TIME",
+            help="Give up a login after TIME (default: 15s).",
+        ),
+        option(
             "--dedicated-connection",
             cls=RenamedOption,
             old="--fresh-connection",
@@ -461,6 +469,21 @@ class Pause(click.ParamType[float]):
         return seconds
 
 
+class ConnectTimeout(Pause):
+    """A :class:`Pause` within the limits of the setting ``connect_timeout``."""
+
+    forms = "write 5, 500ms, 30s, 1m"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from ..settings_schema import TIMES
+
+        seconds = super().convert(value, param, ctx)
+        least, most = TIMES["connect_timeout"]
+        if not least <= seconds <= most:
+            self.fail(f"{value!r} is not a duration from {least:g} s to {most:g} s", param, ctx)
+        return seconds
+
+
 class TimeLimit(Pause):
     """A :class:`Pause` greater than 0, or ``none`` for no limit."""
 
@@ -487,6 +510,21 @@ class Size(click.ParamType[int]):
             return min(parse_size(cast("str | int", value)), 1 << 40)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class HostCount(click.ParamType[str]):
+    """A number of hosts, or a percentage such as ``10%``."""
+
+    name = "count"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from ..fleets.starting import resolve_count
+
+        try:
+            resolve_count(str(value), 100)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
 
 
 def time_limit_option(*names: str, **settings: object) -> Callable[[_Function], _Function]:

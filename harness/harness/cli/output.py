@@ -20,6 +20,7 @@ __all__ = [
     "abandon_stdout",
     "as_json",
     "error_json",
+    "escape_line",
     "finish_stderr",
     "note",
     "prepare_streams",
@@ -102,7 +103,15 @@ def read_stdin(most: int = -1) -> bytes:
 
 def readable(text: str) -> str:
     """Return one printable line: line breaks become spaces, and control characters are escaped."""
-    line = " ".join(text.splitlines())
+    return _escape(" ".join(text.splitlines()))
+
+
+def escape_line(line: bytes) -> bytes:
+    """Return one line of a program's output with control characters and invalid bytes escaped, for a terminal."""
+    return _escape(line.removesuffix(b"\r").decode("utf-8", "backslashreplace")).encode()
+
+
+def _escape(line: str) -> str:
     safe = (char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in line)
     return "".join(safe).encode("utf-8", "backslashreplace").decode()
 

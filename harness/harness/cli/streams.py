@@ -33,13 +33,15 @@ class Interruption:
     """The first reason to stop: a signal, or an output that its reader closed.
 
     The handlers are those of the ``signal`` module, not of the event loop, because a write that blocks on a slow reader
-    must notice them, too. A second signal ends the process immediately.
+    must notice them, too. A further signal ends the process immediately.
     """
 
     def __init__(self) -> None:
         self.signal = 0
         self.error: OSError | None = None
         self._scopes: list[anyio.CancelScope] = []
+        self._on_interrupt: Callable[[], None] | None = None
+        self._interrupted = False
         self._wake, self._waiter = socket.socketpair()
         self._wake.setblocking(False)
         self._waiter.setblocking(False)
@@ -47,6 +49,9 @@ class Interruption:
     def trip(self, number: int, error: OSError | None = None) -> None:
         """Stop for a signal, or for an error on an output."""
         self.signal, self.error = self.signal or number, self.error or error
+        self._notify()
+
+    def _notify(self) -> None:
         with suppress(BlockingIOError):
             self._wake.send(b"!")
 
@@ -71,10 +76,24 @@ class Interruption:
             finally:
                 self._scopes.pop()
 
+    @contextmanager
+    def first_interrupt(self, call: Callable[[], None]) -> Iterator[None]:
+        """Let the first Ctrl-C inside call a function in the event loop; the second one cancels as usual."""
+        self._on_interrupt = call
+        try:
+            yield
+        finally:
+            self._on_interrupt = None
+
     async def watch(self) -> None:
         """Cancel the innermost reachable scope when there is a reason to stop."""
         while not self.tripped:
             await anyio.wait_readable(self._waiter)
+            with suppress(BlockingIOError):
+                self._waiter.recv(CHUNK)
+            if self._interrupted and self._on_interrupt is not None and not self.tripped:
+                call, self._on_interrupt = self._on_interrupt, None
+                call()
         if self._scopes:
             self._scopes[-1].cancel()
 
@@ -88,6 +107,10 @@ class Interruption:
         if self.tripped:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+        if number == signal.SIGINT and self._on_interrupt is not None and not self._interrupted:
+            self._interrupted = True
+            self._notify()
+            return
         self.trip(number)
 
 

@@ -84,11 +84,19 @@ def parsed(words: list[str]) -> Invocation:
             ["-i", "k", "-F", "f", "--dedicated-connection"],
             CommandLineChoices(identity="k", ssh_config="f", dedicated_connection=True),
         ),
+        (["--connect-timeout", "500ms"], CommandLineChoices(connect_timeout=0.5)),
     ],
 )
 def test_shared_options_are_recorded(home: Path, words: list[str], choices: CommandLineChoices) -> None:
     (home / "f").touch()
     assert parsed(words).choices == choices
+
+
+@pytest.mark.parametrize("value", ["0", "50ms", "2h", "none", "soon"])
+def test_a_connect_timeout_out_of_range_is_refused(home: Path, value: str) -> None:
+    words = ["--connect-timeout", value, "config", "show"]
+    result = CliRunner().invoke(cli, words, obj=Invocation(), standalone_mode=False)
+    assert isinstance(result.exception, click.BadParameter)
 
 
 def test_both_sides_of_the_command_count_and_lists_add_up(home: Path) -> None:

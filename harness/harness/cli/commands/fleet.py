@@ -8,36 +8,27 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...errors import ConnectError, ConnectionLost, HarnessError
 from ...results import ShellResult, Status
-from ..exits import FAILED, HARNESS_FAILED
+from ..exits import FAILED, HARNESS_FAILED, INTERRUPTED
 from ..options import command
-from ..output import error_json, note, print_json, readable, result_json, table
+from ..output import error_json, escape_line, note, print_json, readable, result_json, table
 from ..runtime import CliSession, session_of
 from ..streams import Interruption, StreamWriter, run_async
+from .fleet_control import FleetControl, FleetOptions
 
 if TYPE_CHECKING:
     from ...fleets import Host, HostOutcome
 
-__all__ = ["FleetOptions", "hosts", "run_on_fleet"]
+__all__ = ["hosts", "run_on_fleet"]
 
 MAX_LINE = 1 << 16
 """Bytes of a line without an end after which --each prints it anyway."""
-
-
-@dataclass(frozen=True, slots=True)
-class FleetOptions:
-    """The options of ``harness run`` for several hosts."""
-
-    patterns: tuple[str, ...] = ()
-    inventory: str | None = None
-    forks: int | None = None
-    max_fail: int | None = None
-    each: bool = False
 
 
 def run_on_fleet(session: CliSession, options: FleetOptions, text: str, call: Mapping[str, Any]) -> int:
@@ -57,34 +48,45 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, call: Ma
         0 if every command ended with 0; 125 if a host could not be reached or its outcome is unknown; else 1.
     """
     from ...fleets import fleet
-    from ...fleets.calls import DEFAULT_FORKS
 
-    if not options.patterns and not options.inventory:
-        raise click.UsageError("--forks, --max-fail and --each need --hosts or --inventory")
-    chosen = _hosts(session, options.patterns, options.inventory)
+    chosen = _hosts_of_options(session, options)
+    control = FleetControl(session, options)
     settings = session.settings
 
     async def main(interruption: Interruption) -> int:
-        report = _Report(session, options, [host.name for host in chosen], interruption)
+        report = _Report(session, options, chosen, interruption)
         try:
             async with fleet(chosen, tmux=settings.tmux, pane=settings.pane, config=settings.config) as opened:
-                with interruption.reaches():
+                interrupt = partial(control.interrupt, opened)
+                with interruption.reaches(), interruption.first_interrupt(interrupt):
                     outcomes = opened.run_shell(
                         text,
-                        forks=options.forks or DEFAULT_FORKS,
-                        max_fail=options.max_fail,
                         on_start=report.start,
+                        on_wave=lambda names: control.before_wave(opened, report.show),
                         on_output=report.output if options.each else None,
                         on_stderr=report.stderr if options.each else None,
+                        **options.start_arguments(),
                         **call,
                     )
                     async for _, outcome in outcomes:
                         report.add(outcome)
         finally:
             report.finish()
-        return report.exit_code
+        return INTERRUPTED if control.interrupted and report.has_left_out else report.exit_code
 
     return run_async(main)
+
+
+def _hosts_of_options(session: CliSession, options: FleetOptions) -> tuple[Host, ...]:
+    """Return the hosts of a command's options.
+
+    Raises:
+        click.UsageError: No hosts were given, or a single target as well.
+        ConfigError: A pattern or the inventory is wrong.
+    """
+    if not options.patterns and not options.inventory:
+        raise click.UsageError("the options for many hosts, such as --forks and --each, need --hosts or --inventory")
+    return _hosts(session, options.patterns, options.inventory)
 
 
 def _hosts(session: CliSession, patterns: Sequence[str], inventory: str | None) -> tuple[Host, ...]:
@@ -110,16 +112,17 @@ class _Report:
 
     session: CliSession
     options: FleetOptions
-    names: list[str]
+    hosts: Sequence[Host]
     interruption: Interruption
     outcomes: list[HostOutcome[ShellResult]] = field(default_factory=list)
+    unshown: list[HostOutcome[ShellResult]] = field(default_factory=list)
     running: set[str] = field(default_factory=set)
     partial: dict[tuple[str, int], bytes] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self.writers = {number: StreamWriter(number, self.interruption) for number in (1, 2)}
-        self.order = {name: place for place, name in enumerate(self.names)}
+        self.order = {host.name: place for place, host in enumerate(self.hosts)}
         live = not self.options.each and not self.session.json
         self.live = live and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
@@ -136,25 +139,49 @@ class _Report:
     def add(self, outcome: HostOutcome[ShellResult]) -> None:
         self.running.discard(outcome.host)
         self.outcomes.append(outcome)
+        self.unshown.append(outcome)
         if self.session.json:
             print_json(_outcome_json(outcome))
         elif self.options.each:
             self._end_lines(outcome.host)
             if outcome.failed and outcome.result is not None:  # errors are in the summary
-                note(f"{outcome.host}: {_how(outcome)}")
+                note(f"{_label(outcome.host)}: {_how(outcome)}")
         self._show_counts()
 
-    def finish(self) -> None:
-        """Print what is left: merged outputs, and the summary."""
+    def show(self) -> None:
+        """Print what was not printed yet: merged outputs, errors and notices."""
         if self.live:
             click.echo("\r\033[K", nl=False, err=True)
-        self.outcomes.sort(key=lambda outcome: self.order[outcome.host])
+        outcomes = sorted(self.unshown, key=lambda outcome: self.order[outcome.host])
+        self.unshown.clear()
         if self.session.json:
-            print_json({"summary": self._counts()})
             return
         if not self.options.each:
-            self._print_merged()
-        self._print_summary()
+            self._print_merged(outcomes)
+        self._print_problems(outcomes)
+
+    def finish(self) -> None:
+        """Print what is left, and the summary."""
+        self._add_left_out()
+        self.show()
+        if self.session.json:
+            print_json({"summary": self._counts()})
+        else:
+            self._print_summary()
+
+    def _add_left_out(self) -> None:
+        from ...fleets import HostOutcome
+
+        begun = self.running | {outcome.host for outcome in self.outcomes}
+        for host in self.hosts:
+            if host.name not in begun:
+                error = HarnessError("not started")
+                self.add(HostOutcome(host.name, str(host.target), error=error, started=False))
+
+    @property
+    def has_left_out(self) -> bool:
+        """Whether a host was not started."""
+        return not all(outcome.started for outcome in self.outcomes)
 
     @property
     def exit_code(self) -> int:
@@ -171,8 +198,14 @@ class _Report:
         if rest:
             self.partial[name, stream] = rest
         if lines:
-            prefix = f"{readable(name)}: ".encode()
-            self.writers[stream].write(b"".join(prefix + line + b"\n" for line in lines))
+            self._write_lines(stream, f"{_label(name)}: ".encode(), b"\n".join(lines))
+
+    def _write_lines(self, stream: int, prefix: bytes, data: bytes) -> None:
+        """Write lines with a prefix: exact bytes, but to a terminal with control characters escaped."""
+        lines = data.removesuffix(b"\n").split(b"\n") if data else []
+        if os.isatty(stream):
+            lines = [escape_line(line) for line in lines]
+        self.writers[stream].write(b"".join(prefix + line + b"\n" for line in lines))
 
     def _end_lines(self, name: str) -> None:
         for stream in (1, 2):
@@ -181,11 +214,11 @@ class _Report:
 
     # -- merged
 
-    def _print_merged(self) -> None:
+    def _print_merged(self, outcomes: Sequence[HostOutcome[ShellResult]]) -> None:
         from ...fleets.hosts import fold_names
         from ...fleets.merging import difference, merge_outcomes
 
-        groups = [group for group in merge_outcomes(self.outcomes) if group.outcome.result is not None]
+        groups = [group for group in merge_outcomes(outcomes) if group.outcome.result is not None]
         most = groups[0].outcome.result if groups and len(groups[0].hosts) > 1 else None
         for group in groups:
             result = group.outcome.result
@@ -195,37 +228,42 @@ class _Report:
             changed = difference(most, result) if most is not None and result is not most else None
             title = f"== {names} ({len(group.hosts)}){how}{', changes to the first output' if changed else ''}"
             body = "\n".join(changed).encode("utf-8", "surrogateescape") if changed else result.stdout_bytes
-            self.writers[1].write(title.encode() + b"\n" + body + (b"" if body.endswith(b"\n") or not body else b"\n"))
-            for line in result.stderr_bytes.splitlines():
-                self.writers[2].write(f"{names}: ".encode() + line + b"\n")
+            self.writers[1].write(title.encode() + b"\n")
+            self._write_lines(1, b"", body)
+            self._write_lines(2, f"{names.removesuffix(':')}: ".encode(), result.stderr_bytes)
 
     # -- counts
 
     def _counts(self) -> dict[str, object]:
         kinds = Counter(_kind(outcome) for outcome in self.outcomes)
-        missing = len(self.names) - len(self.outcomes)
         by_kind = {kind: kinds[kind] for kind in ("ok", "failed", "unreachable", "error", "unknown", "not_started")}
-        by_kind["not_started"] += missing - len(self.running)
-        return {"hosts": len(self.names), **by_kind, "interrupted": len(self.running)}
+        return {"hosts": len(self.hosts), **by_kind, "interrupted": len(self.running)}
 
-    def _print_summary(self) -> None:
+    def _print_problems(self, outcomes: Sequence[HostOutcome[ShellResult]]) -> None:
         from ...fleets.hosts import fold_names
         from ...fleets.merging import error_text, merge_outcomes
 
-        for group in merge_outcomes(outcome for outcome in self.outcomes if outcome.error is not None):
+        for group in merge_outcomes(outcome for outcome in outcomes if outcome.error is not None):
             text = error_text(group.outcome, named=len(group.hosts) == 1)
             note(f"{fold_names(group.hosts)} ({len(group.hosts)}): {text}")
-        for text, names in self._notices().items():
+        for text, names in self._notices(outcomes).items():
             note(f"{fold_names(names)} ({len(names)}): {text.partition(chr(10))[0]}")
+
+    def _print_summary(self) -> None:
+        from ...fleets.hosts import fold_names
+
+        if self.running:
+            names = fold_names(sorted(self.running, key=self.order.__getitem__))
+            note(f"{names} ({len(self.running)}): interrupted")
         counts = self._counts()
         shown = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count and kind != "hosts"]
         number = f"{counts['hosts']} {'host' if counts['hosts'] == 1 else 'hosts'}"
         note(f"{number}: {', '.join(shown)}, {time.monotonic() - self.began:.1f} s")
 
-    def _notices(self) -> dict[str, list[str]]:
+    def _notices(self, outcomes: Sequence[HostOutcome[ShellResult]]) -> dict[str, list[str]]:
         """Return what is unusual about results, with the hosts that it is true of."""
         found: dict[str, list[str]] = {}
-        for outcome in self.outcomes:
+        for outcome in outcomes:
             result = outcome.result
             if result is None:
                 continue
@@ -239,9 +277,9 @@ class _Report:
         if not self.live:
             return
         done, failed = len(self.outcomes), sum(outcome.failed for outcome in self.outcomes)
-        text = f"{done}/{len(self.names)} done, {failed} failed, {len(self.running)} running"
-        if 0 < done < len(self.names):
-            text += f", about {(time.monotonic() - self.began) / done * (len(self.names) - done):.0f} s left"
+        text = f"{done}/{len(self.hosts)} done, {failed} failed, {len(self.running)} running"
+        if 0 < done < len(self.hosts):
+            text += f", about {(time.monotonic() - self.began) / done * (len(self.hosts) - done):.0f} s left"
         click.echo(f"\r\033[K{text}", nl=False, err=True)
 
 
@@ -253,6 +291,11 @@ def _kind(outcome: HostOutcome[ShellResult]) -> str:
     if outcome.result.status is Status.UNKNOWN:
         return "unknown"
     return "ok" if outcome.result.ok else "failed"
+
+
+def _label(name: str) -> str:
+    """Return a host's name as it is printed before a colon."""
+    return readable(name.removesuffix(":"))
 
 
 def _how(outcome: HostOutcome[ShellResult]) -> str:

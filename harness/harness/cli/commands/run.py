@@ -20,6 +20,7 @@ from ..options import NO_LIMIT, Size, command, time_limit_option
 from ..output import note, print_json, result_json
 from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter
+from .fleet_control import FleetOptions, fleet_options
 
 __all__ = [
     "MAX_MEMORY_BYTES",
@@ -113,7 +114,8 @@ and by default with --tmux, it keeps running. In a container of --image it is al
 With --hosts 'web[1-20],db1,!web7' or --inventory FILE it runs on each of these hosts, at most --forks at a time. Equal
 outputs are printed once, with the hosts' names; --each prints lines as they come, --json one object per host and a
 summary. The exit code is 0 if every command ended with 0, 125 if a host could not be reached or an outcome is unknown,
-else 1. Logins ask nothing. 'harness hosts' lists the hosts of a pattern.
+else 1. Logins ask nothing. 'harness hosts' lists the hosts of a pattern. The first Ctrl-C starts nothing more and waits
+for what runs; the second one interrupts it.
 
 Exit codes other than the command's own: 124 the timeout expired, 125 harness failed or the outcome is unknown, 126
 denied by a policy, 130 interrupted. Ctrl-C interrupts the command.
@@ -138,11 +140,7 @@ def command_text(words: tuple[str, ...]) -> str:
 @click.option(
     "--max-output", type=Size(), metavar="BYTES", default="1M", show_default=True, help="Truncate the output in --json."
 )
-@click.option("--hosts", "patterns", metavar="PATTERN", multiple=True, help="Run on each of these hosts; repeatable.")
-@click.option("--inventory", metavar="FILE", help="Take hosts and groups from FILE: a list, or Ansible's INI or YAML.")
-@click.option("--forks", type=click.IntRange(min=1), metavar="N", help="Hosts at the same time (default: 64).")
-@click.option("--max-fail", type=click.IntRange(min=1), metavar="N", help="When N hosts failed, start no further one.")
-@click.option("--each", is_flag=True, help="Print the hosts' lines as they come, with the host's name.")
+@fleet_options
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def run(
@@ -155,11 +153,7 @@ def run(
     user: str | None,
     stdin: bool,
     max_output: int,
-    patterns: tuple[str, ...],
-    inventory: str | None,
-    forks: int | None,
-    max_fail: int | None,
-    each: bool,
+    fleet: FleetOptions,
     words: tuple[str, ...],
 ) -> int:
     environment = dict(_variable(item) for item in env)
@@ -177,12 +171,11 @@ def run(
         "user": user,
         "max_output": max_output,
     }
-    if patterns or inventory or forks or max_fail or each:
-        from .fleet import FleetOptions, run_on_fleet
+    if fleet.given:
+        from .fleet import run_on_fleet
 
         if no_wait:
             raise click.UsageError("--no-wait does not work with --hosts")
-        fleet = FleetOptions(patterns, inventory, forks, max_fail, each)
         with spool_stdin(read=stdin) as given:
             return run_on_fleet(session, fleet, text, how | {"stdin": given if stdin else None})
 

@@ -1,0 +1,141 @@
+"""The options of commands on many hosts, and what the operator decides while one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import click
+
+from ...login import LoginQuestion, TerminalPrompter
+from ..options import HostCount
+from ..output import warn
+from ..runtime import CliSession
+
+if TYPE_CHECKING:
+    from ...fleets import Fleet
+
+__all__ = ["FleetControl", "FleetOptions", "fleet_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetOptions:
+    """The options of a command for many hosts."""
+
+    patterns: tuple[str, ...] = ()
+    inventory: str | None = None
+    forks: int | None = None
+    rolling: str | None = None
+    first: int | None = None
+    max_fail: str | None = None
+    retry_unreachable: int | None = None
+    each: bool = False
+
+    @property
+    def given(self) -> bool:
+        """Whether any of them was given."""
+        return self != FleetOptions()
+
+    def start_arguments(self) -> dict[str, Any]:
+        """Return the arguments of a fleet's call that decide which hosts start when."""
+        from ...fleets.calls import DEFAULT_FORKS
+
+        only_first = self.first is not None and self.rolling is None
+        return {
+            "forks": self.forks or DEFAULT_FORKS,
+            "rolling": self.rolling if self.first is None else [self.first, self.rolling or "100%"],
+            "max_fail": self.max_fail or ("100%" if only_first else None),  # the operator decides, not a limit
+            "retry_unreachable": self.retry_unreachable or 0,
+        }
+
+
+_COUNT: dict[str, Any] = {"type": HostCount(), "metavar": "N|N%"}
+_OPTIONS = (
+    click.option("--hosts", "patterns", metavar="PATTERN", multiple=True, help="Use each of these hosts; repeatable."),
+    click.option(
+        "--inventory", metavar="FILE", help="Take hosts and groups from FILE: a list, or Ansible's INI or YAML."
+    ),
+    click.option("--forks", type=click.IntRange(min=1), metavar="N", help="Hosts at the same time (default: 64)."),
+    click.option("--rolling", **_COUNT, help="Start N hosts when the N before have ended without a failure."),
+    click.option("--first", type=click.IntRange(min=1), metavar="N", help="Ask whether to continue after N hosts."),
+    click.option("--max-fail", **_COUNT, help="When N hosts failed, start no further one."),
+    click.option(
+        "--retry-unreachable",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Try N times more to log in to a host that was not reached.",
+    ),
+    click.option("--each", is_flag=True, help="Print the hosts' lines as they come, with the host's name."),
+)
+
+
+def fleet_options(function: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Declare the options for many hosts; the command gets them as ``fleet``, a :class:`FleetOptions`."""
+
+    @wraps(function)
+    def collected(*args: Any, **values: Any) -> int | None:
+        chosen = {item.name: values.pop(item.name) for item in fields(FleetOptions)}
+        return function(*args, fleet=FleetOptions(**chosen), **values)
+
+    for option in reversed(_OPTIONS):
+        option(collected)
+    return collected
+
+
+class FleetControl:
+    """The operator's decisions while a command runs on many hosts: ``--first`` and the first Ctrl-C.
+
+    Args:
+        session: The program's settings.
+        options: The options of the command.
+
+    Raises:
+        click.UsageError: ``--first`` cannot ask.
+    """
+
+    def __init__(self, session: CliSession, options: FleetOptions) -> None:
+        self.interrupted = False
+        """Whether Ctrl-C let nothing more start."""
+        self._session = session
+        self._first = options.first
+        self._prompter = TerminalPrompter()
+        self._question: anyio.CancelScope | None = None
+        can_ask = not (session.json or session.invocation.batch) and self._prompter.usable()
+        if self._first is not None and not can_ask:
+            raise click.UsageError(
+                "--first asks at the terminal whether to continue: without one, or with --json or --batch, use"
+                " --rolling N --max-fail N"
+            )
+
+    def interrupt(self, fleet: Fleet) -> None:
+        """Start nothing more, and print how many hosts still run."""
+        self.interrupted = True
+        running = fleet.stop_starting("interrupted")
+        if self._question is not None:
+            self._question.cancel()
+        still = f"; {running} {'host' if running == 1 else 'hosts'} still run{'s' if running == 1 else ''}"
+        more = f"{still} (Ctrl-C again to interrupt {'it' if running == 1 else 'them'})" if running else ""
+        warn(f"nothing more starts{more}", as_json_document=self._session.json)
+
+    async def before_wave(self, fleet: Fleet, show: Callable[[], None]) -> None:
+        """Ask after the first hosts whether to continue; anything but yes starts nothing more.
+
+        Args:
+            fleet: The fleet.
+            show: Prints the results so far.
+        """
+        if self._first is None:
+            return
+        others, self._first = len(fleet) - self._first, None
+        show()
+        question = f"harness: continue on the other {others} {'host' if others == 1 else 'hosts'}? [y/N] "
+        answer: str | None = None
+        with anyio.CancelScope() as self._question, suppress(OSError):  # OSError: the terminal was closed
+            answer = await self._prompter.answer(LoginQuestion("other", question, False, ""))
+        self._question = None
+        if (answer or "").strip().lower() not in {"y", "yes"}:
+            fleet.stop_starting("interrupted" if self.interrupted else "declined at the terminal")
