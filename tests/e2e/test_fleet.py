@@ -218,6 +218,24 @@ def test_json_is_one_object_per_host_and_a_summary(ops: Program) -> None:
     assert done.returncode == 125
 
 
+def test_several_ssh_options_are_many_hosts(ops: Program, named: SshServer) -> None:
+    done = ops.run("--ssh", "web1", "run", "--ssh", "web2", "--ssh", "web1", "--", "echo up")
+    assert (done.returncode, done.stdout) == (0, b"== web[1-2] (2)\nup\n"), done.stderr
+    user = f"{named.user}@web1"
+    done = ops.run("run", "--ssh", user, "--ssh", "down", "--each", "--", "echo up")
+    assert (done.returncode, done.stdout) == (125, f"{user}: up\n".encode())
+    done = ops.run("--json", "run", "--ssh", "web1", "--ssh", "web2", "--forks", "1", "--", "true")
+    assert [json.loads(line).get("host") for line in done.stdout.splitlines()] == ["web1", "web2", None]
+
+
+def test_each_container_of_each_host_is_a_target(ops: Program) -> None:
+    words = ("--ssh", "web1", "--ssh", "web2", "--container", "no-a", "--container", "no-b", "--engine", "docker")
+    done = ops.run("--json", "run", *words, "--forks", "1", "--", "true")
+    hosts = [json.loads(line).get("host") for line in done.stdout.splitlines()]
+    names = [f"ssh://{host}+docker://{name}" for host in ("web1", "web2") for name in ("no-a", "no-b")]
+    assert (done.returncode, hosts) == (125, [*names, None])
+
+
 def test_each_host_gets_the_whole_standard_input(ops: Program) -> None:
     for size in (3, 3_000_000):
         done = ops.run("run", "--stdin", "--hosts", "web[1-2]", "--", "wc -c", stdin=b"x" * size)
@@ -294,6 +312,14 @@ def test_commands_in_panes(ops: Program) -> None:
     ("words", "message"),
     [
         (("--ssh", "web1", "run", "--hosts", "web1", "--", "true"), b"contradict"),
+        (("--ssh", "web1", "run", "--ssh", "web2", "--hosts", "web3", "--", "true"), b"contradict"),
+        (("--ssh", "web1", "--ssh", "web2", "read", "/etc/hosts"), b"one target at a time; 'run' takes several --ssh"),
+        (("--ssh", "web1", "--ssh", "web2", "jobs"), b"one target at a time"),
+        (("--ssh", "web1", "--ssh", "web2"), b"one target at a time"),
+        (("run", "--ssh", "web1", "--ssh", "", "--", "true"), b"empty name"),
+        (("run", "--ssh", "web1", "--ssh", "web2", "--image", "x", "--", "true"), b"--image works on one target"),
+        (("run", "--target", "ssh://web1", "--target", "ssh://web2", "--", "true"), b"one target at a time"),
+        (("run", "--ssh", "web1", "--ssh", "web2", "--target", "local:", "--", "true"), b"contradict"),
         (("run", "--forks", "2", "--", "true"), b"need --hosts"),
         (("run", "--hosts", "web1", "--rolling", "0", "--", "true"), b"not a number of hosts"),
         (("run", "--hosts", "web1", "--max-fail", "0%", "--", "true"), b"not a number of hosts"),

@@ -14,7 +14,7 @@ import click
 
 from ..errors import HarnessError
 from .exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
-from .options import Invocation, LazyGroup, invocation_of, report_renamed
+from .options import Invocation, LazyGroup, check_invocation, invocation_of
 from .output import (
     UNWRITABLE,
     abandon_stdout,
@@ -95,7 +95,7 @@ def cli(ctx: click.Context, version: bool, model: str, plain: bool) -> int:
         _print_version(as_json_document=invocation_of(ctx).json)
         ctx.exit()
     if ctx.invoked_subcommand is None:
-        report_renamed(invocation_of(ctx))
+        check_invocation(invocation_of(ctx))
         return _prompt(ctx, model, plain=plain)
     if model or plain:  # before a command they would be ignored, and another model than intended would respond
         ctx.fail(f"{'--model' if model else '--plain'} must come after {ctx.invoked_subcommand}")

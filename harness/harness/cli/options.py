@@ -27,11 +27,11 @@ __all__ = [
     "Size",
     "Spec",
     "TimeLimit",
+    "check_invocation",
     "command",
     "group",
     "invocation_of",
     "pause_option",
-    "report_renamed",
     "shared_options",
     "spec_of",
     "split_tmux_option",
@@ -64,6 +64,8 @@ LISTS = frozenset({"ssh_options", "image_mounts"})
 """Options whose values accumulate."""
 ONCE = frozenset({"ssh", "container", "target", "image", "engine", "pane"})
 """Options that choose where a command runs; two different values are an error, as one would be ignored."""
+MANY = frozenset({"ssh", "container"})
+"""Those of :data:`ONCE` that name many hosts where a command takes many."""
 
 
 @dataclass(slots=True)
@@ -79,6 +81,8 @@ class Invocation:
     """The file to which an agent's trace is written; empty for none."""
     passes_codes: bool = False
     """Whether the exit code is that of a command on the target, so that 1 would be ambiguous."""
+    several: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The different values of an option of :data:`MANY` that was given more than once; ``choices`` has the first."""
     renamed: list[str] = field(default_factory=list)
     """Warnings about old option spellings that were given, until they are printed."""
 
@@ -193,8 +197,15 @@ class RenamedOption(click.Option):
         return super().consume_value(ctx, opts)
 
 
-def report_renamed(invocation: Invocation) -> None:
-    """Print a warning for each old spelling of an option, when all options are known."""
+def check_invocation(invocation: Invocation, *, many_hosts: bool = False) -> None:
+    """Check the options when all of them are known, and print a warning for each old spelling.
+
+    Raises:
+        click.UsageError: Several hosts were given, and the command takes one.
+    """
+    if not many_hosts:
+        for name, values in invocation.several.items():
+            raise _more_than_one(f"--{name}", values)
     while invocation.renamed:
         warn(invocation.renamed.pop(0), as_json_document=invocation.json)
 
@@ -205,7 +216,7 @@ def _record(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         return
     invocation = invocation_of(ctx)
     if name in ONCE:
-        value = _the_one_value(param.opts[0], getattr(invocation.choices, name), value)
+        value = _first_value(invocation, name, value)
     if name in TARGET_FIELDS:
         invocation.choices = replace(invocation.choices, **{name: value})
     elif name == "tmux":
@@ -223,20 +234,27 @@ def _record(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         setattr(invocation, name, value)
 
 
-def _the_one_value(option: str, before: str | None, given: Sequence[str]) -> str:
-    """Return the value of an option of :data:`ONCE`.
+def _first_value(invocation: Invocation, name: str, given: Sequence[str]) -> str:
+    """Return the first value of an option of :data:`ONCE`, and record several ones of :data:`MANY`.
 
     Raises:
-        click.UsageError: The option was given with different values.
+        click.UsageError: Another option was given with different values.
     """
-    values = list(dict.fromkeys([*([] if before is None else [before]), *given]))
+    before: str | None = getattr(invocation.choices, name)
+    known = invocation.several.get(name, () if before is None else (before,))
+    values = tuple(dict.fromkeys([*known, *given]))
     if len(values) > 1:
-        several = f"; for several hosts: run --hosts {','.join(values)}" if option == "--ssh" else ""
-        raise click.UsageError(
-            f"{option} was given {len(values)} times ({', '.join(values)}):"
-            f" harness works on one target at a time{several}"
-        )
+        if name not in MANY:
+            raise _more_than_one(f"--{name}", values)
+        invocation.several[name] = values
     return values[0]
+
+
+def _more_than_one(option: str, values: Sequence[str]) -> click.UsageError:
+    several = f"; 'run' takes several {option}" if option.removeprefix("--") in MANY else ""
+    return click.UsageError(
+        f"{option} was given {len(values)} times ({', '.join(values)}): harness works on one target at a time{several}"
+    )
 
 
 def _complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -365,16 +383,18 @@ EPILOG = "The options of 'harness --help' (--ssh, --tmux, --json, ...) work here
 class HarnessCommand(click.Command):
     """A command that takes the shared options."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, many_hosts: bool = False, **kwargs: Any) -> None:
         kwargs.setdefault("epilog", EPILOG)
         super().__init__(*args, **kwargs)
+        self.many_hosts = many_hosts
+        """Whether the command takes several hosts."""
         self.params += shared_options(hidden=True)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, split_tmux_option(args, spec_of(self, ctx)))
 
     def invoke(self, ctx: click.Context) -> Any:
-        report_renamed(invocation_of(ctx))
+        check_invocation(invocation_of(ctx), many_hosts=self.many_hosts)
         return super().invoke(ctx)
 
 
@@ -434,7 +454,7 @@ def group(name: str, default: str, commands: Sequence[click.Command], text: str)
     def run_default(ctx: click.Context) -> int | None:
         if ctx.invoked_subcommand is not None:
             return None
-        report_renamed(invocation_of(ctx))
+        check_invocation(invocation_of(ctx))
         chosen = next(item for item in commands if item.name == default)
         return cast("int | None", ctx.invoke(chosen))
 

@@ -66,8 +66,12 @@ def fold_names(names: Iterable[str]) -> str:
     """Return names in short: ``web[1-3,5],db1``."""
     known = list(names)
     try:
-        return str(_node_set()(",".join(known), resolver=_no_groups()))
-    except _mistakes():  # names that are no patterns, such as IPv6 addresses
+        node_set, no_groups, mistakes = _node_set(), _no_groups(), _mistakes()
+    except ImportError:  # without the extra, several --ssh work
+        return ",".join(known)
+    try:
+        return str(node_set(",".join(known), resolver=no_groups))
+    except mistakes:  # names that are no patterns, such as IPv6 addresses
         return ",".join(known)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -194,3 +195,8 @@ def test_wildcards_match_the_ssh_configuration(tmp_path: Path) -> None:
 def test_names_are_folded() -> None:
     assert fold_names(["web1", "web3", "web2", "db1"]) == "db1,web[1-3]"
     assert fold_names(["ssh://[::1]:22"]) == "ssh://[::1]:22"
+
+
+def test_names_are_listed_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ClusterShell.NodeSet", None)
+    assert fold_names(["web1", "web2"]) == "web1,web2"

@@ -7,8 +7,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,7 @@ import click
 from ...errors import ConnectError, ConnectionLost, HarnessError
 from ...results import ShellResult, Status
 from ..exits import FAILED, HARNESS_FAILED, INTERRUPTED
-from ..options import command
+from ..options import Invocation, command
 from ..output import error_json, escape_line, note, print_json, readable, result_json, table
 from ..runtime import CliSession, session_of
 from ..streams import Interruption, StreamWriter, run_async
@@ -84,9 +85,33 @@ def _hosts_of_options(session: CliSession, options: FleetOptions) -> tuple[Host,
         click.UsageError: No hosts were given, or a single target as well.
         ConfigError: A pattern or the inventory is wrong.
     """
-    if not options.patterns and not options.inventory:
-        raise click.UsageError("the options for many hosts, such as --forks and --each, need --hosts or --inventory")
-    return _hosts(session, options.patterns, options.inventory)
+    if options.patterns or options.inventory:
+        return _hosts(session, options.patterns, options.inventory)
+    if session.invocation.several:
+        return _hosts_of_choices(session.invocation)
+    raise click.UsageError(
+        "the options for many hosts, such as --forks and --each, need --hosts, --inventory or several --ssh"
+    )
+
+
+def _hosts_of_choices(invocation: Invocation) -> tuple[Host, ...]:
+    """Return the hosts of several ``--ssh``, or each ``--container`` on each of them.
+
+    Raises:
+        click.UsageError: They are combined with ``--image``.
+        HarnessError: One is not a target.
+    """
+    from ...fleets import Host
+    from ...settings import load_settings
+
+    choices, several = invocation.choices, invocation.several
+    if choices.image is not None:
+        raise click.UsageError("--image works on one target at a time")
+    found = []
+    for ssh, container in product(several.get("ssh", (choices.ssh,)), several.get("container", (choices.container,))):
+        target = load_settings(replace(choices, ssh=ssh, container=container)).target
+        found.append(Host(ssh if ssh is not None and container is None else str(target), target))
+    return tuple(found)
 
 
 def _hosts(session: CliSession, patterns: Sequence[str], inventory: str | None) -> tuple[Host, ...]:

@@ -111,11 +111,11 @@ Without --timeout there is no time limit, unless the setting timeout gives one: 
 command keeps running as a job. With --timeout, the command is killed when the timeout expires; with --on-timeout keep,
 and by default with --tmux, it keeps running. In a container of --image it is always killed with the container.
 
-With --hosts 'web[1-20],db1,!web7' or --inventory FILE it runs on each of these hosts, at most --forks at a time. Equal
-outputs are printed once, with the hosts' names; --each prints lines as they come, --json one object per host and a
-summary. The exit code is 0 if every command ended with 0, 125 if a host could not be reached or an outcome is unknown,
-else 1. Logins ask nothing. 'harness hosts' lists the hosts of a pattern. The first Ctrl-C starts nothing more and waits
-for what runs; the second one interrupts it.
+With --hosts 'web[1-20],db1,!web7', --inventory FILE or several --ssh it runs on each host, at most --forks at a time.
+Equal outputs are printed once, with the hosts' names; --each prints lines as they come, --json one object per host and
+a summary. The exit code is 0 if every command ended with 0, 125 if a host could not be reached or an outcome is
+unknown, else 1. Logins ask nothing. 'harness hosts' lists the hosts of a pattern. The first Ctrl-C starts nothing more
+and waits for what runs; the second one interrupts it.
 
 Exit codes other than the command's own: 124 the timeout expired, 125 harness failed or the outcome is unknown, 126
 denied by a policy, 130 interrupted. Ctrl-C interrupts the command.
@@ -127,7 +127,7 @@ def command_text(words: tuple[str, ...]) -> str:
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
-@command("run", help=HELP, context_settings={"allow_interspersed_args": False})
+@command("run", help=HELP, many_hosts=True, context_settings={"allow_interspersed_args": False})
 @time_limit_option("--timeout", help="Stop the command after TIME: 90, 30s, 10m, 1h, none.")
 @click.option(
     "--on-timeout", type=click.Choice(["keep", "kill"]), help="Keep or kill the command when the timeout expires."
@@ -171,11 +171,11 @@ def run(
         "user": user,
         "max_output": max_output,
     }
-    if fleet.given:
+    if fleet.given or session.invocation.several:
         from .fleet import run_on_fleet
 
         if no_wait:
-            raise click.UsageError("--no-wait does not work with --hosts")
+            raise click.UsageError("--no-wait does not work on several hosts")
         with spool_stdin(read=stdin) as given:
             return run_on_fleet(session, fleet, text, how | {"stdin": given if stdin else None})
 
