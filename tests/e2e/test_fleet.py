@@ -368,9 +368,10 @@ def test_a_login_without_an_answer_ends_at_the_connect_timeout(ops: Program) -> 
 # -- at a terminal
 
 
-def at_terminal(program: Program, *words: str) -> pexpect.spawn[bytes]:
+def at_terminal(program: Program, *words: str, term: str = "dumb") -> pexpect.spawn[bytes]:
+    """Run a command at a terminal; other than a dumb one has a line with counts."""
     arguments = [*program.always, "run", *words]
-    environ: Any = program.environ | {"TERM": "dumb"}
+    environ: Any = program.environ | {"TERM": term}
     return pexpect.spawn(program.path, arguments, env=environ, cwd=str(program.home), timeout=30, dimensions=(24, 200))
 
 
@@ -397,6 +398,28 @@ def test_the_operator_is_asked_after_the_first_hosts(ops: Program, answer: str, 
     status, text = ended(child)
     assert status == code
     assert ends in text
+
+
+def test_a_failure_of_the_first_hosts_is_the_operators_to_judge(ops: Program) -> None:
+    child = at_terminal(ops, "--hosts", "web[1-2],down", "--first", "2", "--", "false")
+    child.expect_exact("harness: down (1): connect to host")
+    child.expect_exact("continue on the other 1 host? [y/N] ")
+    child.send("y\n")
+    status, text = ended(child)
+    assert status == 125
+    assert b"3 hosts: 2 failed, 1 unreachable" in text
+
+
+def test_an_interrupt_at_a_terminal_removes_the_line_with_counts(ops: Program, tmp_path: Path) -> None:
+    command = f"echo x >> {tmp_path}/x; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    child = at_terminal(ops, "--hosts", "web[1-2]", "--forks", "1", "--", command, term="xterm")
+    wait_for_lines(tmp_path / "x", 1)
+    child.sendintr()
+    child.expect_exact("\r\x1b[Kharness: nothing more starts; 1 host still runs (Ctrl-C again to interrupt it)\r\n")
+    (tmp_path / "go").touch()
+    status, text = ended(child)
+    assert status == 130
+    assert b"2 hosts: 1 ok, 1 not started" in text
 
 
 def test_the_limit_of_failed_hosts_holds_for_the_first_ones(ops: Program) -> None:

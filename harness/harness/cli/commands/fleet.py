@@ -58,7 +58,7 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, call: Ma
         report = _Report(session, options, chosen, interruption)
         try:
             async with fleet(chosen, tmux=settings.tmux, pane=settings.pane, config=settings.config) as opened:
-                interrupt = partial(control.interrupt, opened)
+                interrupt = partial(control.interrupt, opened, report.clear)
                 with interruption.reaches(), interruption.first_interrupt(interrupt):
                     outcomes = opened.run_shell(
                         text,
@@ -173,10 +173,14 @@ class _Report:
                 note(f"{_label(outcome.host)}: {_how(outcome)}")
         self._show_counts()
 
-    def show(self) -> None:
-        """Print what was not printed yet: merged outputs, errors and notices."""
+    def clear(self) -> None:
+        """Remove the line with counts, before another line is printed."""
         if self.live:
             click.echo("\r\033[K", nl=False, err=True)
+
+    def show(self) -> None:
+        """Print what was not printed yet: merged outputs, errors and notices."""
+        self.clear()
         outcomes = sorted(self.unshown, key=lambda outcome: self.order[outcome.host])
         self.unshown.clear()
         if self.session.json:

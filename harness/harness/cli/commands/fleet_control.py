@@ -111,14 +111,20 @@ class FleetControl:
                 " --rolling N --max-fail N"
             )
 
-    def interrupt(self, fleet: Fleet) -> None:
-        """Start nothing more, and print how many hosts still run."""
+    def interrupt(self, fleet: Fleet, clear: Callable[[], None]) -> None:
+        """Start nothing more, and print how many hosts still run.
+
+        Args:
+            fleet: The fleet.
+            clear: Removes the line with counts.
+        """
         self.interrupted = True
         running = fleet.stop_starting("interrupted")
         if self._question is not None:
             self._question.cancel()
         still = f"; {running} {'host' if running == 1 else 'hosts'} still run{'s' if running == 1 else ''}"
         more = f"{still} (Ctrl-C again to interrupt {'it' if running == 1 else 'them'})" if running else ""
+        clear()
         warn(f"nothing more starts{more}", as_json_document=self._session.json)
 
     async def before_wave(self, fleet: Fleet, show: Callable[[], None]) -> None:
