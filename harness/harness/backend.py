@@ -27,7 +27,9 @@ __all__ = [
     "Finding",
     "Jobs",
     "Level",
+    "NotStarted",
     "Progress",
+    "Reservation",
     "WriteMode",
     "fail",
     "ok",
@@ -110,6 +112,21 @@ class Capabilities:
         return any(name == tool for name, _ in self.tools)
 
 
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The job that a key stands for.
+
+    ``ours``: the caller may start it. ``started``: an earlier call has. ``pending``: an earlier call may be about to.
+    """
+
+    job_id: str
+    state: Literal["ours", "started", "pending"]
+
+
+class NotStarted(Exception):
+    """Nothing ran, and nothing will run, under the job ID that was reserved for a command."""
+
+
 class Jobs(ABC):
     """Runner of commands without a terminal, and the records of all jobs on the target."""
 
@@ -120,6 +137,23 @@ class Jobs(ABC):
         The command never runs twice. Cancelling the caller kills the command's process group and waits, bounded, for
         its exit. A connection lost after dispatch is a result (``unknown``), before it an exception.
         """
+
+    async def reserve(self, key: str, withdraw: str | None = None) -> Reservation:
+        """Return the job of a key, or reserve a job ID for it, in one atomic step on the target.
+
+        Args:
+            key: The key.
+            withdraw: A pending reservation that is given to the caller instead: its command then never runs, and
+                :meth:`run` raises :class:`NotStarted` for it.
+
+        Raises:
+            UnsupportedOperation: The target cannot store keys.
+        """
+        raise UnsupportedOperation("commands with a key need job records on the target")
+
+    async def find_key(self, key: str) -> str | None:
+        """Return the ID of the job that a key stands for; None if no command was started with it."""
+        return None
 
     @abstractmethod
     async def list(self) -> list[Job]:

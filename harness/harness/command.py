@@ -108,6 +108,10 @@ class Command:
     max_output: int = DEFAULT_MAX_OUTPUT
     helper: bool = False
     """Whether a tool runs it for itself; its job is marked, so that lists of commands can omit it."""
+    key: str | None = None
+    """What its job is to be found by; only with ``job_id``."""
+    job_id: str | None = None
+    """The job ID that was reserved for it; None lets the backend choose one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from .config import Config
 from .deprecated_names import renamed_method
 from .discovery import open_target
 from .errors import ContextClosed, UnsupportedOperation
+from .keyed_commands import check_key, run_once
 from .results import (
     DirEntry,
     FileContent,
@@ -147,6 +148,7 @@ class ExecutionContext:
         on_output: Callable[[bytes], None] | None = None,
         on_stderr: Callable[[bytes], None] | None = None,
         max_output: int = DEFAULT_MAX_OUTPUT,
+        key: str | None = None,
     ) -> ShellResult:
         """Run a command and return its result; a failed command is a result, not an exception.
 
@@ -170,12 +172,16 @@ class ExecutionContext:
             on_output: Called with each chunk of output as it arrives; it gets every byte, regardless of ``max_output``.
             on_stderr: Called with standard error instead, if that is a separate stream.
             max_output: Beyond this many bytes only head and tail are returned; the job keeps the complete output.
+            key: Run the command once: a further call with this key on this target, from any process, waits for the
+                first one's job and returns its result. Such a call never kills the job. The target remembers keys as
+                long as jobs (``jobs_max_age``).
 
         Raises:
             ConnectionLost: The connection was lost before the command was dispatched.
             PaneBusy: The pane is held by an operator's command or an unfinished job.
             UnsupportedOperation: The target does not support one of the options.
             FileError: ``stdin`` is a file that cannot be read.
+            KeyInUse: The key was used for another command.
             ValueError: An argument is out of range.
         """
         waiting, seconds, policy = _timing(wait, timeout, on_timeout, has_terminal=self._terminal is not None)
@@ -193,13 +199,15 @@ class ExecutionContext:
             on_output=on_output,
             on_stderr=on_stderr,
             max_output=max(0, max_output),
+            key=None if key is None else check_key(key),
         )
         if self._terminal is None and request.tty:
             raise self._needs_terminal("a command with a terminal (tty=True)")
         if self._terminal is None and pane:
             raise self._needs_terminal("a pane")
         with self._use.during():
-            return await (self._backend.jobs.run(request) if self._terminal is None else self._terminal.run(request))
+            run = self._backend.jobs.run if self._terminal is None else self._terminal.run
+            return await (run(request) if key is None else run_once(self, self._backend.jobs, run, request))
 
     async def run_helper(
         self,
@@ -240,6 +248,11 @@ class ExecutionContext:
     async def job(self, job_id: str) -> Job:
         """Return one job; raises :class:`JobNotFound`."""
         return await self._backend.jobs.get(job_id)
+
+    async def job_with_key(self, key: str) -> Job | None:
+        """Return the job that :meth:`run_shell` started with this key, in any process; None if there is none."""
+        job_id = await self._backend.jobs.find_key(check_key(key))
+        return None if job_id is None else await self.job(job_id)
 
     async def wait(
         self, job_id: str, *, timeout: float = DEFAULT_TIMEOUT, max_output: int = DEFAULT_MAX_OUTPUT

@@ -15,6 +15,7 @@
     │   ├── PaneGone                    the pane, its session or its server no longer exists
     │   └── ShellNotReady               the pane's shell did not respond in time
     ├── JobNotFound                     no job with that ID on the target
+    ├── KeyInUse                        the key stands for another command's job, so nothing ran
     ├── OutputDropped                   part of a job's output reached the log limit before it was read
     ├── FileError                       (its subclasses are also the matching builtins)
     │   ├── FileNotFound, FileExists, PermissionDenied, IsADirectory, NotADirectory, NoSpace
@@ -43,6 +44,7 @@ __all__ = [
     "HostKeyError",
     "IsADirectory",
     "JobNotFound",
+    "KeyInUse",
     "NoSpace",
     "NotADirectory",
     "OutputDropped",
@@ -126,6 +128,10 @@ class ShellNotReady(TerminalError):
 
 class JobNotFound(HarnessError):
     """The target has no job with that ID."""
+
+
+class KeyInUse(HarnessError):
+    """The key of a command stands for the job of another command."""
 
 
 class OutputDropped(HarnessError):

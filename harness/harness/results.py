@@ -101,6 +101,8 @@ class Job:
     cwd: str | None = None
     helper: bool = False
     """Whether it is a helper command, which a tool ran for itself."""
+    key: str | None = None
+    """The ``key`` of the call that started it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ LAYERS = (
     ),
     ("transport", "terminal", "settings_schema", "renamed_settings", "settings"),
     ("backend",),
-    ("discovery",),
+    ("discovery", "keyed_commands"),
     ("context",),
     ("fleets",),
     ("toolkit",),

@@ -108,7 +108,16 @@ NAMES = {
             "ContextClosed",
             "FileError",
         ),
-        *("FileExists", "FileNotFound", "HarnessError", "HostKeyError", "IsADirectory", "JobNotFound", "NoSpace"),
+        *(
+            "FileExists",
+            "FileNotFound",
+            "HarnessError",
+            "HostKeyError",
+            "IsADirectory",
+            "JobNotFound",
+            "KeyInUse",
+            "NoSpace",
+        ),
         *(
             "NotADirectory",
             "OutputDropped",
@@ -137,6 +146,7 @@ NAMES = {
 CONTEXT = {
     *("run_shell", "read_file", "write_file", "capture_pane", "send_keys", "follow", "wait", "jobs", "job", "kill"),
     "read_job",
+    "job_with_key",
     "run_helper",
     "run_beside",  # deprecated
     *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session", "operators"),

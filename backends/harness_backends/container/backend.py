@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
-from harness.backend import Backend, Capabilities, Files, Jobs
+from harness.backend import Backend, Capabilities, Files, Jobs, Reservation
 from harness.command import Command
 from harness.config import Config
 from harness.errors import UnsupportedOperation
@@ -34,7 +34,15 @@ class ContainerJobs(Jobs):
         except (
             UnsupportedOperation
         ):  # nothing ran: the image cannot change the user or start a process group, but the engine can
+            if command.key is not None:  # the engine stores no keys
+                raise
             return await self._direct.run(command)
+
+    async def reserve(self, key: str, withdraw: str | None = None) -> Reservation:
+        return await self._kept.reserve(key, withdraw)
+
+    async def find_key(self, key: str) -> str | None:
+        return await self._kept.find_key(key)
 
     def _of(self, job_id: str) -> Jobs:
         return self._direct if self._direct.knows(job_id) else self._kept

@@ -7,6 +7,7 @@ Layout below the root (mode 0700, owned by the target's user)::
     jobs/N.exit   "CODE [STATUS [SECRET]]", once the job has ended
     jobs/N.void   the job was queried before it was recorded, and reported as never started
     jobs/N.*      streams and process group of jobs without a terminal
+    keys/         which job a key stands for; see :mod:`.job_keys`
     panes/        the logs of panes
     run/          files of running persistent shells
 """
@@ -37,6 +38,7 @@ __all__ = [
     "JobStore",
     "RemoteLogStore",
     "StateDirectoryUnavailable",
+    "field_text",
     "keep_job_store",
     "open_job_store",
     "pane_uid",
@@ -204,6 +206,7 @@ class JobRecord:
     helper: bool = False
     proof: str = ""
     """The digest of the secret in the end marker and in the exit record; see :mod:`.end_proof`."""
+    key: str = ""
 
 
 def render_record(record: JobRecord, shown: str = "") -> str:
@@ -225,8 +228,9 @@ def render_record(record: JobRecord, shown: str = "") -> str:
         ("user", record.user),
         ("host", record.host),
         ("helper", "yes" if record.helper else ""),
+        ("key", record.key),
     )
-    lines = [f"#% {key}: {_encode(value)}" for key, value in fields if value]
+    lines = [field_text(key, value) for key, value in fields if value]
     header = " ".join(lines)  # a shell reads this file: a one-line header keeps its line numbers meaningful
     if record.kind == "pane":
         return f"hxc {header} {PANE_SHOWN}{shown} #%%\n{record.command}"
@@ -266,7 +270,13 @@ def _record(fields: dict[str, str], command: str) -> JobRecord:
         user=fields.get("user", ""),
         host=fields.get("host", ""),
         helper=fields.get("helper") == "yes",
+        key=fields.get("key", ""),
     )
+
+
+def field_text(name: str, value: str) -> str:
+    """Return a field as it stands in the header of a record, between spaces."""
+    return f"#% {name}: {_encode(value)}"
 
 
 def pane_uid(record: JobRecord) -> str:

@@ -245,6 +245,7 @@ def _record(setup: Setup, owner: str, pane: Pane, job: PaneJob) -> JobRecord:
         offset=job.offset,
         nonce=job.nonce,
         proof=job.proof,
+        key=job.command.key or "",
     )
 
 

@@ -11,6 +11,7 @@ from functools import partial
 
 import anyio
 
+from harness.backend import NotStarted
 from harness.command import Command
 from harness.errors import ConnectError, ConnectionLost, HarnessError, PaneBusy, TargetGone, TerminalError
 from harness.results import ShellResult, Status
@@ -167,13 +168,16 @@ class FallbackRunner:
         self, known: FallbackPane, command: Command, on_job: Callable[[FallbackPane, PaneJob], None]
     ) -> PaneJob:
         while True:
-            with suppress(_DispatchCancelledError):  # the id was queried before it was used: use another one
+            try:
                 return await self._dispatch_once(known, command, on_job)
+            except _DispatchCancelledError:  # the id was queried before it was used: use another one
+                if command.job_id is not None:
+                    raise NotStarted from None
 
     async def _dispatch_once(
         self, known: FallbackPane, command: Command, on_job: Callable[[FallbackPane, PaneJob], None]
     ) -> PaneJob:
-        job_id, pane = await self.store.claim(), known.pane
+        job_id, pane = command.job_id or await self.store.claim(), known.pane
         collector = collector_for(command)
         offset, nonce = known.facts.logged or 0, known.facts.nonce
         job = PaneJob(job_id, command, pane.name, pane.log, offset, nonce, collector, new_secret())
@@ -212,6 +216,7 @@ class FallbackRunner:
             offset=job.offset,
             nonce=job.nonce,
             proof=job.proof,
+            key=job.command.key or "",
         )
         files = command_files(self.store, record, known.pane.shell.kind, body)
         slot = f"{self.tmux.setup.pane_dir(known.row.uid)}/next.{job.job_id}"
@@ -446,6 +451,8 @@ class FallbackRunner:
             why = await self.shell.call(self.store.reading(job.job_id, "why"))
             fault, (_, _, secret) = entered(why.text.strip()), why.text.strip().partition(";")
             if fault and proves_end(secret, job.proof):
+                if job.command.key is not None:  # it is free again
+                    await self._forget(job.job_id)
                 raise cwd_error(fault, job.command.cwd, self._target)
         if job.command.tty is not False:
             return job.result()

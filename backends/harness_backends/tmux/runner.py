@@ -11,6 +11,7 @@ from functools import partial
 
 import anyio
 
+from harness.backend import NotStarted
 from harness.command import Command
 from harness.errors import (
     ConnectError,
@@ -21,6 +22,7 @@ from harness.errors import (
     ShellNotReady,
     TargetGone,
     TerminalError,
+    UnsupportedOperation,
 )
 from harness.results import ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
@@ -105,10 +107,15 @@ class PaneRunner:
             notices += await self._prepare(pane)
             try:
                 job = await self._dispatch(pane, command, on_job)
-            except _ReplacedError:
-                continue  # the preparation waits for the new shell, or raises an error that names the program
+            except _ReplacedError:  # the preparation waits for the new shell, or raises an error that names the program
+                if command.job_id is not None:
+                    raise NotStarted from None
+                continue
             job.notices[:0], notices = [*notices, *_news(pane)], []
             result = await (self._await(pane, job) if command.wait else self._begun(job))
+            if job.unsent and command.job_id is not None:
+                await self._forget(job)
+                raise NotStarted
             if not job.unsent or anyio.current_time() > deadline:
                 told = self.store.take_notices()
                 return replace(result, notices=(*told, *result.notices)) if told else result
@@ -127,12 +134,18 @@ class PaneRunner:
             with anyio.move_on_after(REPORT_TIMEOUT):
                 while job.entered is None and not job.done.is_set():
                     await job.active.wait()
-            self._check_entered(job)
+            await self._check_entered(job)
         return job.result()
 
-    def _check_entered(self, job: PaneJob) -> None:
+    async def _check_entered(self, job: PaneJob) -> None:
         if job.entered and job.command.cwd:
+            await self._free_key(job)
             raise cwd_error(job.entered, job.command.cwd, self._target)
+
+    async def _free_key(self, job: PaneJob) -> None:
+        """Delete the record of a job that did not run if it has a key, which is free again then."""
+        if job.command.key is not None:
+            await self._forget(job)
 
     @property
     def _target(self) -> object:
@@ -248,7 +261,13 @@ class PaneRunner:
     # -- dispatch
 
     async def _dispatch(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> PaneJob:
-        job_id = await self.store.claim()
+        if command.key is not None and not pane.shell.files:
+            raise UnsupportedOperation(
+                "a command with a key cannot run in a nested shell, which cannot check whether it may start",
+                target=self._target,
+                hint="exit the nested shell, or use another pane (--pane NAME)",
+            )
+        job_id = command.job_id or await self.store.claim()
         job = PaneJob(
             job_id=job_id,
             command=command,
@@ -332,7 +351,8 @@ class PaneRunner:
         refusal = _refusal(blocks)
         if refusal is None:
             self.tasks.start_soon(self._release_after, pane, job, action)
-            await keep_limit(self.shell, job, self.link.setup.config.job_log_max_bytes)
+            with anyio.CancelScope(shield=True), anyio.move_on_after(REPORT_TIMEOUT):  # its record must stay
+                await keep_limit(self.shell, job, self.link.setup.config.job_log_max_bytes)
             self.tasks.start_soon(report_streams, self.shell, self.store, job)
             return None
         pane.held = ""
@@ -657,8 +677,9 @@ class PaneRunner:
             NoSpace: the target's disk was full, so that the command could not be stored, and nothing ran.
             FileError: its directory could not be entered, and nothing ran.
         """
-        self._check_entered(job)
+        await self._check_entered(job)
         if job.unstored:
+            await self._free_key(job)
             raise no_space(self._target)
         return await self.output_so_far(job)
 

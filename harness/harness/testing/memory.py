@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from ..backend import ANY, AnyVersion, Backend, Capabilities, Files, Jobs, Progress, WriteMode
+from ..backend import ANY, AnyVersion, Backend, Capabilities, Files, Jobs, Progress, Reservation, WriteMode
 from ..command import Command
 from ..config import Config
 from ..context import ExecutionContext
@@ -302,6 +302,15 @@ class _MemoryJobs(Jobs):
         self._reply = reply
         self._results: dict[str, ShellResult] = {}
         self._helpers: set[str] = set()
+        self._keys: dict[str, str] = {}
+
+    async def reserve(self, key: str, withdraw: str | None = None) -> Reservation:
+        if key in self._keys:
+            return Reservation(self._keys[key], "started")
+        return Reservation(str(len(self._results) + 1), "ours")
+
+    async def find_key(self, key: str) -> str | None:
+        return self._keys.get(key)
 
     async def run(self, command: Command) -> ShellResult:
         reply = self._reply(command)
@@ -314,6 +323,8 @@ class _MemoryJobs(Jobs):
         self._results[job_id] = result
         if command.helper:
             self._helpers.add(job_id)
+        if command.key is not None:
+            self._keys[command.key] = job_id
         if not command.wait:
             return replace(result, status=Status.RUNNING, exit_code=None, stdout_bytes=b"", stderr_bytes=b"")
         if command.on_output is not None and stdout:

@@ -14,7 +14,7 @@ from functools import partial
 import anyio
 
 from harness.account import account_name
-from harness.backend import Jobs
+from harness.backend import Jobs, NotStarted, Reservation
 from harness.command import Command
 from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost, HarnessError, NoSpace, OutputDropped, UnsupportedOperation
@@ -23,6 +23,7 @@ from harness.system.background_tasks import BackgroundTasks, open_background_tas
 from harness.transport import Transport
 
 from ..end_proof import TWICE
+from ..job_keys import find_key, reserve_key
 from ..log_limit import MIN_LOG_LIMIT
 from ..markers import ANSWERED, answered, from_keyboard
 from ..pane_kill_script import PaneKill, type_interrupt
@@ -76,6 +77,7 @@ CLEAN_AFTER = 10.0
 FOLLOW_AFTER = 0.03
 """Seconds: a faster command gets no separate reader for ``on_output``."""
 UNWRITTEN = "the command has ended, but its exit code could not be stored: the target's disk was full"
+TRIMMED = "the job's output was removed, as the stored jobs were larger than jobs_max_bytes"
 LINK_LOST_NOTICE = (ConnectionLost, ConnectError)
 """Errors that mean an unknown outcome once a command was sent; ConnectError is raised by a reconnect."""
 
@@ -128,6 +130,12 @@ class PosixJobs(Jobs):
 
     # -- running
 
+    async def reserve(self, key: str, withdraw: str | None = None) -> Reservation:
+        return await reserve_key(self._shell, self._store, key, withdraw)
+
+    async def find_key(self, key: str) -> str | None:
+        return await find_key(self._shell, key)
+
     async def run(self, command: Command) -> ShellResult:
         remade = self._store.remade
         try:
@@ -135,6 +143,8 @@ class PosixJobs(Jobs):
         except NoSpace:  # nothing ran
             if not await self._store.remake() and self._store.remade == remade:
                 raise
+            if command.job_id is not None:
+                raise NotStarted from None
             result = await self._run(command)
         notices = self._store.take_notices()
         return replace(result, notices=(*notices, *result.notices)) if notices else result
@@ -148,11 +158,14 @@ class PosixJobs(Jobs):
         if command.user is not None and self._changes_user(command):
             await self._check_user(command.user)
         while True:
-            with suppress(NotAcceptedError):  # the id was queried before it was used: retry with another one
+            try:
                 return await self._run_cold(command)
+            except NotAcceptedError:  # the id was queried before it was used: retry with another one
+                if command.job_id is not None:
+                    raise NotStarted from None
 
     async def _run_cold(self, command: Command) -> ShellResult:
-        job_id = await self._store.claim()
+        job_id = command.job_id or await self._store.claim()
         try:
             launch = await self._prepare(job_id, command)
         except HarnessError:
@@ -200,6 +213,7 @@ class PosixJobs(Jobs):
         order = order_text(command.env, self._directory(command.cwd))
         return (
             command.wait
+            and command.job_id is None
             and not self._changes_user(command)
             and len(order.encode("utf-8", "surrogateescape")) <= MAX_COMMAND_BYTES
         )
@@ -252,6 +266,7 @@ class PosixJobs(Jobs):
             cwd=command.cwd or "",
             user=command.user or "",
             helper=command.helper,
+            key=command.key or "",
         )
 
     def _directory(self, cwd: str | None) -> str:
@@ -447,7 +462,9 @@ class PosixJobs(Jobs):
         notices = (gone,) if job.status is Status.UNKNOWN else ()
         if kept.record.kind == "pane" and answered(output.stdout.data):
             notices = (*notices, ANSWERED)
-        if lacking:
+        if kept.trimmed:
+            notices = (*notices, TRIMMED)
+        if lacking and not kept.trimmed:
             notices = (*notices, lacking)
         if not (output.stdout.data or self._follower.can_read(kept.record)):
             notices = (

@@ -78,12 +78,14 @@ hx_facts() {
     FNR == 1 {
       n = FILENAME; sub(/\.cmd$/, "", n); sub(/ #[|] .*/, ""); log_ = "-"
       if (match($0, / #% log: panes\/[A-Za-z0-9]+\/log\.[0-9]+ /)) log_ = substr($0, RSTART + 15, RLENGTH - 16)
-      print "R", n, log_, ($0 ~ /^hxc /) ? "pane" : "plain"
+      print "R", n, log_, ($0 ~ /^hxc /) ? "pane" : "plain", ($0 ~ / #% key: /) ? "key" : "-"
     }' /dev/null | sort -k2,2rn
 }
 """
 
-# Prints what to remove: "job n", "log path", "dir uid". Logs of stored jobs and the newest log of a live pane are kept.
+# Prints what to remove: "job n", "output n", "log path", "dir uid". A job with a key keeps its record and its exit code
+# until it is old, as a further call with the key must find it. Logs of stored jobs and the newest log of a live pane
+# are kept.
 _JUDGE = r"""
 function uid_of(path) { sub(/\/.*/, "", path); return path }
 function number_of(path) { sub(/.*log\./, "", path); return path + 0 }
@@ -105,7 +107,8 @@ $1 == "R" {
   if (path != "-" && !(path in counted)) { counted[path] = 1; total += log_[path] }
   if (!(n in ended) && (n in oldcmd))
     lost = ($4 == "pane") ? (path != "-" && !(uid_of(path) in alive)) : !(n in going)
-  if (lost || ((n in ended) && ((n in old) || total > limit || count > most))) print "job", n
+  if (lost || ((n in ended) && ((n in old) || count > most))) print "job", n
+  else if ((n in ended) && total > limit) print (($5 == "key") ? "output" : "job"), n
   else if (path != "-") { wanted[path] = 1; wantdir[uid_of(path)] = 1 }
 }
 END {
@@ -123,6 +126,23 @@ END {
 """
 
 _CLEAN = r"""
+hx_drop_output() {
+  rm -f "$1.sh" "$1.run" "$1.out" "$1.err" "$1.in" "$1.pid" "$1.why" "$1.cap" "$1.seen" "$1.outgap" "$1.errgap" \
+    "$1.size"
+}
+# Set hx_n to the number of links in a key's directory, and hx_job to the job of the last one; true if it is stored.
+hx_key_job() {
+  hx_n=0 hx_job=
+  while [ -L "$1/$hx_n" ]; do hx_job=$(readlink "$1/$hx_n"); hx_n=$((hx_n + 1)); done
+  [ -n "$hx_job" ] && [ -e "$hx_jobs/$hx_job.cmd" ]
+}
+hx_forget_key() {
+  hx_key_job "$1" && return
+  hx_before=$hx_n hx_aside=${1%/*}/old.$$.${1##*/}
+  mv "$1" "$hx_aside" || return  # from here on nobody can add a link
+  hx_key_job "$hx_aside"
+  if [ "$hx_n" = "$hx_before" ]; then rm -rf "$hx_aside"; else mv "$hx_aside" "$1"; fi
+}
 cd "$hx_jobs" || exit 0
 hx_socket=__SOCKET__
 hx_top=$(ls | sed -n 's/^\([0-9][0-9]*\)\.cmd$/\1/p' | sort -n | tail -n 1)
@@ -131,17 +151,18 @@ hx_last=0
 case $hx_last in ''|*[!0-9]*) hx_last=0 ;; esac
 [ "${hx_top:-0}" -le "$hx_last" ] || (umask 077; printf '%s\n' "$hx_top" >last)
 find . -name '[0-9]*.cmd' -size 0 -mtime +1 -exec rm -f {} +
-find . -name '[0-9]*.void' -mtime +1 -exec rm -f {} +
+find . -name '[0-9]*.void' -mtime +__DAYS__ -exec rm -f {} +
 hx_conclude_all
 hx_facts | awk -v limit=__KILOBYTES__ -v most=__JOBS__ '__JUDGE__' | while read -r kind name; do
   case $kind in
-    job)
-      rm -f "$name.cmd" "$name.sh" "$name.run" "$name.out" "$name.err" "$name.in" "$name.pid" "$name.why" \
-        "$name.cap" "$name.seen" "$name.outgap" "$name.errgap" "$name.size" "$name.exit" && printf 'x' ;;
+    job) hx_drop_output "$name" && rm -f "$name.cmd" "$name.trimmed" "$name.exit" && printf 'x' ;;
+    output) (umask 077; : >"$name.trimmed") && hx_drop_output "$name" ;;
     log) rm -f "$hx_panes/$name" ;;
     dir) rm -rf "$hx_panes/$name" ;;
   esac
 done
+find "$hx_root/keys" ! -name keys -prune -type d -mtime +__DAYS__ 2>/dev/null |
+while read -r f; do hx_forget_key "$f" 2>/dev/null; done
 for f in "$hx_root/run/"*.*; do
   case ${f##*.} in *[!0-9]*) ;; *) kill -0 "${f##*.}" 2>/dev/null || rm -f "$f" ;; esac
 done
@@ -206,6 +227,7 @@ hx_each() {
   for hx_f in $hx_names; do
     [ -s "$hx_f" ] || continue
     hx_state_of "${hx_f%.cmd}"
+    [ ! -e "${hx_f%.cmd}.trimmed" ] || printf 'trimmed %s\n' "${hx_f%.cmd}"
   done
 }
 hx_panes() {
@@ -240,11 +262,15 @@ _RECORDS = (
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """A job and its record; ``exit_code_lost``: it has ended, but the disk was too full for its exit code."""
+    """A job and its record; ``exit_code_lost``: it has ended, but the disk was too full for its exit code.
+
+    ``trimmed``: a cleanup has removed its output.
+    """
 
     job: Job
     record: JobRecord
     exit_code_lost: bool = False
+    trimmed: bool = False
 
 
 def list_script(socket: str, job_id: str | None = None) -> str:
@@ -277,6 +303,7 @@ class _JobListing:
         self.times: dict[str, float] = {}
         self.panes: set[str] = set()
         self.records: dict[str, list[str]] = {}
+        self.trimmed: set[str] = set()
         self._record: list[str] = []
 
     def line(self, line: str) -> None:
@@ -293,6 +320,8 @@ class _JobListing:
             case "time":
                 name, _, seconds = rest.rpartition(" ")
                 self.times[name] = float(seconds) if seconds.isdecimal() else 0.0
+            case "trimmed":
+                self.trimmed.add(rest)
             case "pane":
                 self.panes.update(rest.split()[:1])  # an unmanaged pane has no uid
 
@@ -302,7 +331,7 @@ class _JobListing:
             record = parse_record("\n".join(self.records.get(job_id, [])))
             if record is not None:
                 job = self._job(job_id, words, record)
-                found.append(StoredJob(job, record, words[:1] == ["unwritten"]))
+                found.append(StoredJob(job, record, words[:1] == ["unwritten"], job_id in self.trimmed))
         return found
 
     def _job(self, job_id: str, words: list[str], record: JobRecord) -> Job:
@@ -321,6 +350,7 @@ class _JobListing:
             owner=record.owner or None,
             cwd=record.cwd or None,
             helper=record.helper,
+            key=record.key or None,
         )
 
     def _unended(self, state: list[str], record: JobRecord) -> Status:

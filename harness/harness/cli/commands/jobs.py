@@ -249,6 +249,7 @@ def _print_facts(job: Job) -> None:
         "directory": job.cwd or "",
         "owner": job.owner or "",
         "for": "the work of a tool" if job.helper else "",
+        "key": job.key or "",
     }
     for name, value in facts.items():
         if value:

@@ -111,6 +111,10 @@ Without --timeout there is no time limit, unless the setting timeout gives one: 
 command keeps running as a job. With --timeout, the command is killed when the timeout expires; with --on-timeout keep,
 and by default with --tmux, it keeps running. In a container of --image it is always killed with the container.
 
+With --key KEY the command runs once per target: if a run with this key was started there before, by any process, its
+job is waited for and its output printed again, also after harness or this machine was stopped. A key is kept as long as
+jobs are.
+
 With --hosts 'web[1-20],db1,!web7', --inventory FILE or several --ssh it runs on each host, at most --forks at a time.
 Equal outputs are printed once, with the hosts' names; --each prints lines as they come, --json one object per host and
 a summary. The exit code is 0 if every command ended with 0, 125 if a host could not be reached or an outcome is
@@ -140,6 +144,7 @@ def command_text(words: tuple[str, ...]) -> str:
 @click.option(
     "--max-output", type=Size(), metavar="BYTES", default="1M", show_default=True, help="Truncate the output in --json."
 )
+@click.option("--key", metavar="KEY", help="Run once: a further run with KEY on this target returns the same job.")
 @fleet_options
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
@@ -153,6 +158,7 @@ def run(
     user: str | None,
     stdin: bool,
     max_output: int,
+    key: str | None,
     fleet: FleetOptions,
     words: tuple[str, ...],
 ) -> int:
@@ -170,6 +176,7 @@ def run(
         "env": environment,
         "user": user,
         "max_output": max_output,
+        "key": key,
     }
     if fleet.given or session.invocation.several:
         from .fleet import run_on_fleet

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
+
 import anyio
 
 from ...context import ExecutionContext
-from ...errors import JobNotFound
+from ...errors import FileNotFound, JobNotFound, KeyInUse, UnsupportedOperation
 from ...results import Status
 from ._commands import completed, usable
 from ._limits import gate, open_gate
@@ -148,3 +150,79 @@ async def unknown_jobs_are_refused(ctx: ExecutionContext) -> None:
                 assert str(ctx.target) in str(error), error
             else:
                 raise AssertionError(f"{operation.__name__}({job_id!r}) did not raise JobNotFound")
+
+
+# -- keys
+
+
+async def _takes_keys(ctx: ExecutionContext, key: str) -> bool:
+    """Return whether the target can store keys."""
+    try:
+        completed(await ctx.run_shell("true", key=f"{key}-first"))
+    except UnsupportedOperation:
+        return False
+    return True
+
+
+@check("A command with a key runs once per target, and every call with the key gives the first one's job.")
+async def keys_run_a_command_once(ctx: ExecutionContext) -> None:
+    key = secrets.token_hex(8)
+    if not await _takes_keys(ctx, key):
+        return
+    async with scratch(ctx) as directory:
+        command, results = f"echo line >>{directory}/lines; echo said; (exit 7)", []
+        assert await ctx.job_with_key(key) is None
+
+        async def call() -> None:
+            results.append(await ctx.run_shell(command, key=key, timeout=60))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(call)
+        results.append(await ctx.run_shell(command, key=key))
+        assert {(done.status, done.exit_code, done.stdout) for done in results} == {(Status.COMPLETED, 7, "said\n")}
+        assert len({done.job_id for done in results}) == 1, results
+        assert (await ctx.read_file(f"{directory}/lines")).text == "line\n"
+        job = await ctx.job_with_key(key)
+        assert job is not None
+        assert (job.job_id, job.key, job.exit_code) == (results[0].job_id, key, 7), job
+
+
+@check("A call with the key of a running job waits for it, and gets its output from the beginning.")
+async def keys_find_a_running_job(ctx: ExecutionContext) -> None:
+    key, seen = secrets.token_hex(8), bytearray()
+    if not await _takes_keys(ctx, key):
+        return
+    async with scratch(ctx) as directory:
+        command = f"echo first; {gate(directory)}; echo last"
+        started = await ctx.run_shell(command, key=key, wait=False)
+        early = await ctx.run_shell(command, key=key, timeout=0.5, on_timeout="kill")
+        assert (early.status, early.job_id) == (Status.RUNNING, started.job_id), early
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(open_gate, ctx, directory)
+            done = await ctx.run_shell(command, key=key, timeout=60, on_output=seen.extend)
+        assert (done.exit_code, done.stdout, done.job_id) == (0, "first\nlast\n", started.job_id), done
+        assert bytes(seen) == b"first\nlast\n", seen
+
+
+@check("A key is refused for another command, and is free again if nothing ran.")
+async def keys_stand_for_one_command(ctx: ExecutionContext) -> None:
+    key = secrets.token_hex(8)
+    if not await _takes_keys(ctx, key):
+        return
+    async with scratch(ctx) as directory:
+        try:
+            await ctx.run_shell("echo ran", key=key, cwd=f"{directory}/missing")
+        except FileNotFound:
+            pass
+        else:
+            raise AssertionError("a missing directory is an error")
+        assert completed(await ctx.run_shell("echo ran", key=key)).stdout == "ran\n"
+        try:
+            await ctx.run_shell(f"echo x >{directory}/other", key=key)
+        except KeyInUse:
+            pass
+        else:
+            raise AssertionError("the key belongs to another command")
+        assert not await ctx.glob("*", root=directory)
+    await usable(ctx)
