@@ -77,6 +77,15 @@ async def test_a_function_is_called_with_each_context(named: SshServer, tmp_path
     assert sorted(found) == sorted(path.name for path in tmp_path.iterdir()) == ["web1", "web3"]
 
 
+async def test_a_function_gets_the_name_of_the_host_too(named: SshServer) -> None:
+    async def describe(name: str, context: harness.ExecutionContext) -> str:
+        return f"{name} is {context.target}"
+
+    async with harness.fleet("web[1-2],down", config=named.config()) as fleet:
+        found = {host: outcome.result async for host, outcome in fleet.map_named(describe)}
+    assert found == {"web1": "web1 is ssh://web1", "web2": "web2 is ssh://web2", "down": None}
+
+
 async def test_no_more_than_forks_work_at_a_time(named: SshServer) -> None:
     working, most, two = 0, 0, anyio.Event()
 

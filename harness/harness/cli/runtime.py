@@ -118,15 +118,19 @@ class CliSession:
     @asynccontextmanager
     async def open(self, needs: TargetRequirements) -> AsyncIterator[ExecutionContext]:
         """Connect to the target as the command needs it."""
-        tmux = self.settings.tmux
-        if needs.terminal is not None:
-            tmux = (tmux or True) if needs.terminal else False
-        pane = self.settings.pane if needs.pane and tmux is not False else None
+        tmux, pane = self.terminal_of(needs)
         target, config = self.settings.target, self.settings.config
         with self.questions():
             async with connect(target, tmux=tmux, pane=pane, config=config, create=needs.create) as ctx:
                 logging.getLogger("harness").info("connected: %s", ctx.describe())
                 yield ctx
+
+    def terminal_of(self, needs: TargetRequirements) -> tuple[bool | str, str | None]:
+        """Return the arguments ``tmux`` and ``pane`` of :func:`harness.connect` for a command."""
+        tmux = self.settings.tmux
+        if needs.terminal is not None:
+            tmux = (tmux or True) if needs.terminal else False
+        return tmux, self.settings.pane if needs.pane and tmux is not False else None
 
     @asynccontextmanager
     async def open_sessions(self) -> AsyncIterator[Sessions]:

@@ -142,6 +142,29 @@ class Fleet:
             async for outcome in outcomes:
                 yield outcome.host, outcome
 
+    async def map_named(
+        self,
+        function: Callable[[str, ExecutionContext], Awaitable[T]],
+        *,
+        hosts: Sequence[str] | None = None,
+        forks: int = DEFAULT_FORKS,
+        max_fail: Count | None = None,
+        rolling: Count | Sequence[Count] | None = None,
+        retry_unreachable: int = 0,
+        on_start: Callable[[str], None] | None = None,
+        on_wave: Callable[[Sequence[str]], Awaitable[None]] | None = None,
+    ) -> AsyncGenerator[tuple[str, HostOutcome[T]], None]:
+        """Call an async function with the name and the context of each host, as :meth:`map`.
+
+        Args:
+            function: As for :meth:`map`, but called with the host's name first.
+            hosts: As for :meth:`map`, like all further arguments.
+        """
+        start = _Start(forks, max_fail, rolling, retry_unreachable, on_start, on_wave)
+        async with aclosing(self._each(function, hosts, start)) as outcomes:
+            async for outcome in outcomes:
+                yield outcome.host, outcome
+
     async def run_shell(
         self,
         command: str,
@@ -417,6 +440,7 @@ async def fleet(
     pane: str | None = None,
     config: Config | None = None,
     inventory: Inventory | None = None,
+    create: bool = True,
 ) -> AsyncIterator[Fleet]:
     """Open a fleet; each host is connected when it is first used, and logins ask nothing.
 
@@ -425,6 +449,7 @@ async def fleet(
         tmux: As for :func:`harness.connect`, like ``pane``.
         config: The settings; the defaults if None.
         inventory: The hosts, groups and addresses of a file.
+        create: As for :func:`harness.connect`.
 
     Raises:
         ConfigError: A pattern is wrong or matches no host.
@@ -437,7 +462,9 @@ async def fleet(
         known += resolve_hosts(patterns, inventory, ssh_config=settings.ssh_config or None)
     closing = anyio.Event()
     connections = {
-        host.name: _Connection(host, partial(connect, host.target, tmux=tmux, pane=pane, config=settings), closing)
+        host.name: _Connection(
+            host, partial(connect, host.target, tmux=tmux, pane=pane, config=settings, create=create), closing
+        )
         for host in known
     }
     failure: Exception | None = None

@@ -3,48 +3,60 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from difflib import unified_diff
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from ..errors import HarnessError
 from ..results import ShellResult
 from .calls import HostOutcome
 
-__all__ = ["OutcomeGroup", "difference", "error_text", "merge_outcomes"]
+__all__ = ["OutcomeGroup", "difference", "error_text", "hide_names", "merge_outcomes"]
+
+T = TypeVar("T")
 
 MAX_COMPARED = 200_000
 """Bytes of the longest output that is compared line by line: the time grows with the square of the lines."""
 
 
 @dataclass(slots=True)
-class OutcomeGroup:
+class OutcomeGroup(Generic[T]):
     """Hosts with the same outcome; ``outcome`` is the first one's."""
 
     hosts: list[str]
-    outcome: HostOutcome[ShellResult]
+    outcome: HostOutcome[T]
 
 
-def merge_outcomes(outcomes: Iterable[HostOutcome[ShellResult]]) -> list[OutcomeGroup]:
+def merge_outcomes(
+    outcomes: Iterable[HostOutcome[T]], key: Callable[[T], Hashable] | None = None
+) -> list[OutcomeGroup[T]]:
     """Group equal outcomes, the largest group first, each group's hosts in the given order.
 
-    Results are equal if their output, status and exit code are. Errors are equal if their kinds and texts are, without
-    the host's name.
+    Errors are equal if their kinds and texts are, without the host's name.
+
+    Args:
+        outcomes: The outcomes of any call.
+        key: Returns what equal results have in common. The default takes results as they are, and of commands their
+            output, status and exit code.
     """
-    groups: dict[Hashable, OutcomeGroup] = {}
+    groups: dict[Hashable, OutcomeGroup[T]] = {}
     for outcome in outcomes:
-        group = groups.setdefault(_key(outcome), OutcomeGroup([], outcome))
+        group = groups.setdefault(_key(outcome, key or _result_key), OutcomeGroup([], outcome))
         group.hosts.append(outcome.host)
     return sorted(groups.values(), key=lambda group: -len(group.hosts))
 
 
-def _key(outcome: HostOutcome[ShellResult]) -> Hashable:
+def _key(outcome: HostOutcome[T], key: Callable[[T], Hashable]) -> Hashable:
     if outcome.error is not None:
         return type(outcome.error), error_text(outcome)
-    result = outcome.result
-    assert result is not None
-    return result.status, result.exit_code, result.stdout_bytes, result.stderr_bytes, result.truncated
+    return key(cast("T", outcome.result))
+
+
+def _result_key(result: object) -> Hashable:
+    if isinstance(result, ShellResult):
+        return result.status, result.exit_code, result.stdout_bytes, result.stderr_bytes, result.truncated
+    return result
 
 
 def error_text(outcome: HostOutcome[Any], *, named: bool = False) -> str:
@@ -57,8 +69,11 @@ def error_text(outcome: HostOutcome[Any], *, named: bool = False) -> str:
     error = outcome.error
     assert isinstance(error, HarnessError)
     text = f"{error.message} ({error.hint})" if error.hint else error.message
-    if named:
-        return text
+    return text if named else hide_names(text, outcome)
+
+
+def hide_names(text: str, outcome: HostOutcome[Any]) -> str:
+    """Replace the name and the target of an outcome's host by ``HOST``, so that the texts of several are equal."""
     names = sorted({outcome.target, outcome.host, _address(outcome.target)}, key=len, reverse=True)
     whole_words = rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w-])"
     return re.sub(whole_words, "HOST", text)
@@ -68,15 +83,19 @@ def _address(target: str) -> str:
     return target.rpartition("//")[2].rpartition("@")[2]
 
 
-def difference(most: ShellResult, other: ShellResult) -> list[str] | None:
+def difference(most: bytes, other: bytes) -> list[str] | None:
     """Return the lines in which an output differs from the most frequent one, as ``diff -u`` shows them.
 
+    Args:
+        most: The whole of the most frequent output.
+        other: The whole of the other one.
+
     Returns:
-        Lines that begin with a space, ``-`` or ``+``; None where the whole output is shorter or was cut.
+        Lines that begin with a space, ``-`` or ``+``; None where the whole output is shorter.
     """
-    sizes = (len(most.stdout_bytes), len(other.stdout_bytes))
-    if not min(sizes) or max(sizes) > MAX_COMPARED or most.truncated or other.truncated:
+    sizes = (len(most), len(other))
+    if not min(sizes) or max(sizes) > MAX_COMPARED:
         return None
-    before, after = most.stdout.splitlines(), other.stdout.splitlines()
+    before, after = (data.decode("utf-8", "surrogateescape").splitlines() for data in (most, other))
     lines = list(unified_diff(before, after, lineterm="", n=1))[2:]
     return lines if len(lines) < len(after) else None

@@ -38,11 +38,15 @@ def test_only_whole_names_are_left_out_of_an_error() -> None:
 
 def test_a_difference_is_shown_where_it_is_shorter() -> None:
     lines = [f"line {number}" for number in range(20)]
-    most, other = ended("a", "\n".join(lines)).result, ended("b", "\n".join([*lines[:10], "new", *lines[11:]])).result
-    assert most is not None
-    assert other is not None
+    most, other = "\n".join(lines).encode(), "\n".join([*lines[:10], "new", *lines[11:]]).encode()
     assert difference(most, other) == ["@@ -10,3 +10,3 @@", " line 9", "-line 10", "+new", " line 11"]
-    short = ended("c", "x\n").result
-    assert short is not None
-    assert difference(most, short) is None
-    assert difference(short, most) is None
+    assert difference(most, b"x\n") is None
+    assert difference(b"x\n", most) is None
+
+
+def test_results_of_any_kind_are_grouped_by_what_they_have_in_common() -> None:
+    outcomes = [HostOutcome(name, f"ssh://{name}", [name, size]) for name, size in (("a", 1), ("b", 2), ("c", 2))]
+    groups = merge_outcomes(outcomes, key=lambda result: result[1])
+    assert [group.hosts for group in groups] == [["b", "c"], ["a"]]
+    numbers = [HostOutcome("a", "ssh://a", 1), HostOutcome("b", "ssh://b", 1)]
+    assert [group.hosts for group in merge_outcomes(numbers)] == [["a", "b"]]

@@ -1,0 +1,154 @@
+"""One call on many hosts: the hosts of a command's options, and the call with its report and its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ...context import ExecutionContext
+from ..exits import INTERRUPTED
+from ..options import Invocation
+from ..runtime import CliSession, TargetRequirements
+from ..streams import Interruption, run_async
+from .fleet_control import FleetControl, FleetOptions
+from .fleet_report import FleetReport
+
+if TYPE_CHECKING:
+    from ...fleets import Fleet, Host, HostOutcome
+
+__all__ = ["call_on_hosts", "hosts_of_options", "hosts_of_patterns", "map_on_hosts"]
+
+T = TypeVar("T")
+_Outcomes = AsyncGenerator[tuple[str, "HostOutcome[T]"], None]
+
+
+def call_on_hosts(
+    session: CliSession,
+    options: FleetOptions,
+    needs: TargetRequirements,
+    make_report: Callable[[Sequence[Host], Interruption], FleetReport[T]],
+    call: Callable[..., _Outcomes[T]],
+) -> int:
+    """Make one call on the hosts of a command's options, print the report, and return the exit code.
+
+    Args:
+        session: The program's settings.
+        options: The hosts, and how many at a time.
+        needs: What the command needs of each host.
+        make_report: Returns the report for the hosts.
+        call: Makes the call; gets the fleet, the report, and the arguments of :meth:`Fleet.map` as keywords.
+
+    Raises:
+        click.UsageError: No hosts were given, or a single target as well.
+        ConfigError: A pattern or the inventory is wrong.
+
+    Returns:
+        0 if every host is ok; 125 if a host could not be reached or its outcome is unknown; else 1.
+    """
+    from ...fleets import fleet
+
+    chosen = hosts_of_options(session, options)
+    control = FleetControl(session, options)
+    tmux, pane = session.terminal_of(needs)
+
+    async def main(interruption: Interruption) -> int:
+        report = make_report(chosen, interruption)
+        try:
+            config = session.settings.config
+            async with fleet(chosen, tmux=tmux, pane=pane, config=config, create=needs.create) as opened:
+                interrupt = partial(control.interrupt, opened, report.clear)
+                with interruption.reaches(), interruption.first_interrupt(interrupt):
+                    arguments = options.start_arguments() | {
+                        "on_start": report.start,
+                        "on_wave": lambda names: control.before_wave(opened, report.show),
+                    }
+                    async with aclosing(call(opened, report, **arguments)) as outcomes:
+                        async for _, outcome in outcomes:
+                            report.add(outcome)
+        finally:
+            report.finish()
+        return INTERRUPTED if control.interrupted and report.has_left_out else report.exit_code
+
+    return run_async(main)
+
+
+def map_on_hosts(
+    session: CliSession,
+    options: FleetOptions,
+    needs: TargetRequirements,
+    make_report: Callable[[Sequence[Host], Interruption], FleetReport[T]],
+    work: Callable[[Any, str, ExecutionContext], Awaitable[T]],
+) -> int:
+    """Call a function with the context of each host, as :func:`call_on_hosts`.
+
+    Args:
+        session: The program's settings.
+        options: The hosts, and how many at a time.
+        needs: What the command needs of each host.
+        make_report: Returns the report for the hosts.
+        work: Gets the report, the host's name and its context.
+    """
+
+    def call(opened: Fleet, report: FleetReport[T], **arguments: Any) -> _Outcomes[T]:
+        return opened.map_named(partial(work, report), **arguments)
+
+    return call_on_hosts(session, options, needs, make_report, call)
+
+
+def hosts_of_options(session: CliSession, options: FleetOptions) -> tuple[Host, ...]:
+    """Return the hosts of a command's options.
+
+    Raises:
+        click.UsageError: No hosts were given, or a single target as well.
+        ConfigError: A pattern or the inventory is wrong.
+    """
+    if options.patterns or options.inventory:
+        return hosts_of_patterns(session, options.patterns, options.inventory)
+    if session.invocation.several:
+        return _hosts_of_choices(session.invocation)
+    raise click.UsageError(
+        "the options for many hosts, such as --forks and --each, need --hosts, --inventory or several --ssh"
+    )
+
+
+def _hosts_of_choices(invocation: Invocation) -> tuple[Host, ...]:
+    """Return the hosts of several ``--ssh``, or each ``--container`` on each of them.
+
+    Raises:
+        click.UsageError: They are combined with ``--image``.
+        HarnessError: One is not a target.
+    """
+    from ...fleets import Host
+    from ...settings import load_settings
+
+    choices, several = invocation.choices, invocation.several
+    if choices.image is not None:
+        raise click.UsageError("--image works on one target at a time")
+    found = []
+    for ssh, container in product(several.get("ssh", (choices.ssh,)), several.get("container", (choices.container,))):
+        target = load_settings(replace(choices, ssh=ssh, container=container)).target
+        found.append(Host(ssh if ssh is not None and container is None else str(target), target))
+    return tuple(found)
+
+
+def hosts_of_patterns(session: CliSession, patterns: Sequence[str], inventory: str | None) -> tuple[Host, ...]:
+    """Return the chosen hosts.
+
+    Raises:
+        click.UsageError: A single target was chosen as well.
+        ConfigError: A pattern or the inventory is wrong.
+    """
+    from ...fleets import read_inventory, resolve_hosts
+
+    choices = session.invocation.choices
+    for name in ("ssh", "target", "container", "image"):
+        if getattr(choices, name) is not None:
+            raise click.UsageError(f"a pattern of hosts and --{name} contradict each other: give one of them")
+    read = read_inventory(inventory) if inventory else None
+    return resolve_hosts(patterns, read, ssh_config=session.settings.config.ssh_config or None)

@@ -1,0 +1,260 @@
+"""The report of a call on many hosts: a line with counts, merged results, errors, a summary and the exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+import click
+
+from ...errors import ConnectError, ConnectionLost, HarnessError
+from ..exits import FAILED, HARNESS_FAILED, failure_code
+from ..output import error_json, escape_line, note, print_json, readable
+from ..runtime import CliSession
+from ..streams import Interruption, StreamWriter
+
+if TYPE_CHECKING:
+    from ...fleets import Host, HostOutcome
+
+__all__ = ["FleetReport", "MergedText", "host_label"]
+
+T = TypeVar("T")
+KINDS = ("ok", "failed", "unreachable", "error", "unknown", "not_started")
+"""How a host's outcome is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedText:
+    """A result as it is printed once for all hosts that have it."""
+
+    output: bytes
+    stderr: bytes = b""
+    ending: str = ""
+    """How it ended, if that is not a success."""
+    truncated: bool = False
+
+
+class FleetReport(Generic[T]):
+    """Prints the outcomes of one call: as JSON when they come, else merged at the end.
+
+    A subclass decides what depends on the kind of the results.
+
+    Args:
+        session: The program's settings.
+        hosts: All hosts of the call.
+        interruption: The end of the program.
+        live: Whether a line with counts is shown at a terminal.
+    """
+
+    def __init__(
+        self, session: CliSession, hosts: Sequence[Host], interruption: Interruption, *, live: bool = True
+    ) -> None:
+        self.session = session
+        self.hosts = hosts
+        self.outcomes: list[HostOutcome[T]] = []
+        self.running: set[str] = set()
+        self.started_at = time.monotonic()
+        self.writers = {number: StreamWriter(number, interruption) for number in (1, 2)}
+        self.order = {host.name: place for place, host in enumerate(hosts)}
+        self._unshown: list[HostOutcome[T]] = []
+        self._live = live and not session.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    # -- what depends on the results
+
+    def result_kind(self, result: T) -> str:
+        """Return how a result is counted, one of :data:`KINDS`."""
+        return "ok"
+
+    def result_json(self, result: T) -> Mapping[str, object]:
+        """Return the members of a result's JSON object."""
+        raise NotImplementedError
+
+    def merged_text(self, result: T) -> MergedText | None:
+        """Return what is printed once for equal results; None prints nothing."""
+        return None
+
+    def result_key(self, result: T) -> Hashable:
+        """Return what equal results have in common."""
+        return self.merged_text(result)
+
+    def result_notices(self, result: T) -> Iterable[str]:
+        """Return what is unusual about a result."""
+        return ()
+
+    def print_results(self, outcomes: Sequence[HostOutcome[T]]) -> None:
+        """Print results: those of equal hosts once."""
+        self._print_merged(outcomes)
+
+    def print_ended(self, outcome: HostOutcome[T]) -> None:
+        """Print an outcome when it comes; the default waits for the others."""
+
+    def progress_text(self) -> str:
+        """Return what the line with counts adds to them."""
+        return ""
+
+    # -- what happens
+
+    def start(self, name: str) -> None:
+        """Count a host as running."""
+        self.running.add(name)
+        self.show_counts()
+
+    def add(self, outcome: HostOutcome[T]) -> None:
+        """Take a host's outcome."""
+        self.running.discard(outcome.host)
+        self.outcomes.append(outcome)
+        self._unshown.append(outcome)
+        if self.session.json:
+            print_json(self._outcome_json(outcome))
+        else:
+            self.print_ended(outcome)
+        self.show_counts()
+
+    def clear(self) -> None:
+        """Remove the line with counts, before another line is printed."""
+        if self._live:
+            click.echo("\r\033[K", nl=False, err=True)
+
+    def show(self) -> None:
+        """Print what was not printed yet: results, errors and notices."""
+        self.clear()
+        outcomes = sorted(self._unshown, key=lambda outcome: self.order[outcome.host])
+        self._unshown.clear()
+        if self.session.json:
+            return
+        self.print_results([outcome for outcome in outcomes if outcome.error is None])
+        self._print_problems(outcomes)
+
+    def finish(self) -> None:
+        """Print what is left, and the summary."""
+        self._add_left_out()
+        self.show()
+        if self.session.json:
+            print_json({"summary": self._counts()})
+        else:
+            self._print_summary()
+
+    def _add_left_out(self) -> None:
+        from ...fleets import HostOutcome
+
+        begun = self.running | {outcome.host for outcome in self.outcomes}
+        for host in self.hosts:
+            if host.name not in begun:
+                error = HarnessError("not started")
+                self.add(HostOutcome(host.name, str(host.target), error=error, started=False))
+
+    @property
+    def has_left_out(self) -> bool:
+        """Whether a host was not started."""
+        return not all(outcome.started for outcome in self.outcomes)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if every host is ok; 125 if one was not reached, or its outcome is unknown; else 1."""
+        kinds = {self._kind(outcome) for outcome in self.outcomes}
+        return HARNESS_FAILED if kinds & {"unreachable", "error", "unknown"} else FAILED if kinds - {"ok"} else 0
+
+    # -- lines
+
+    def write_lines(self, stream: int, prefix: bytes, data: bytes) -> None:
+        """Write lines with a prefix: exact bytes, but to a terminal with control characters escaped."""
+        lines = data.removesuffix(b"\n").split(b"\n") if data else []
+        if os.isatty(stream):
+            lines = [escape_line(line) for line in lines]
+        self.writers[stream].write(b"".join(prefix + line + b"\n" for line in lines))
+
+    def _print_merged(self, outcomes: Sequence[HostOutcome[T]]) -> None:
+        from ...fleets.hosts import fold_names
+        from ...fleets.merging import difference, merge_outcomes
+
+        most: MergedText | None = None
+        for group in merge_outcomes(outcomes, self.result_key):
+            text = self.merged_text(cast("T", group.outcome.result))
+            if text is None:
+                continue
+            changed = None
+            if most is None:
+                most = text if len(group.hosts) > 1 else MergedText(b"")
+            elif not (most.truncated or text.truncated):
+                changed = difference(most.output, text.output)
+            names = readable(fold_names(group.hosts))
+            ending = f": {text.ending}" if text.ending else ""
+            title = f"== {names} ({len(group.hosts)}){ending}{', changes to the first output' if changed else ''}"
+            body = "\n".join(changed).encode("utf-8", "surrogateescape") if changed else text.output
+            self.writers[1].write(title.encode() + b"\n")
+            self.write_lines(1, b"", body)
+            self.write_lines(2, f"{names.removesuffix(':')}: ".encode(), text.stderr)
+
+    def _print_problems(self, outcomes: Sequence[HostOutcome[T]]) -> None:
+        from ...fleets.hosts import fold_names
+        from ...fleets.merging import error_text, merge_outcomes
+
+        for group in merge_outcomes(outcome for outcome in outcomes if outcome.error is not None):
+            text = error_text(group.outcome, named=len(group.hosts) == 1)
+            note(f"{fold_names(group.hosts)} ({len(group.hosts)}): {text}")
+        for text, names in self._notices(outcomes).items():
+            note(f"{fold_names(names)} ({len(names)}): {text.partition(chr(10))[0]}")
+
+    def _notices(self, outcomes: Sequence[HostOutcome[T]]) -> dict[str, list[str]]:
+        """Return what is unusual about results, with the hosts that it is true of."""
+        found: dict[str, list[str]] = {}
+        for outcome in outcomes:
+            if outcome.error is None:
+                for text in self.result_notices(cast("T", outcome.result)):
+                    found.setdefault(text, []).append(outcome.host)
+        return found
+
+    # -- counts
+
+    def _kind(self, outcome: HostOutcome[T]) -> str:
+        if not outcome.started:
+            return "not_started"
+        if outcome.error is None:
+            return self.result_kind(cast("T", outcome.result))
+        if isinstance(outcome.error, ConnectError | ConnectionLost):
+            return "unreachable"
+        code = failure_code(outcome.error, passes_codes=self.session.invocation.passes_codes)
+        return "failed" if code == FAILED else "error"
+
+    def _counts(self) -> dict[str, int]:
+        kinds = Counter(self._kind(outcome) for outcome in self.outcomes)
+        return {"hosts": len(self.hosts), **{kind: kinds[kind] for kind in KINDS}, "interrupted": len(self.running)}
+
+    def _print_summary(self) -> None:
+        from ...fleets.hosts import fold_names
+
+        if self.running:
+            names = fold_names(sorted(self.running, key=self.order.__getitem__))
+            note(f"{names} ({len(self.running)}): interrupted")
+        counts = self._counts()
+        shown = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count and kind != "hosts"]
+        number = f"{counts['hosts']} {'host' if counts['hosts'] == 1 else 'hosts'}"
+        note(f"{number}: {', '.join(shown)}, {time.monotonic() - self.started_at:.1f} s")
+
+    def show_counts(self) -> None:
+        """Show the line with counts, if standard error is a terminal."""
+        if not self._live:
+            return
+        done, failed = len(self.outcomes), sum(self._kind(outcome) != "ok" for outcome in self.outcomes)
+        text = f"{done}/{len(self.hosts)} done, {failed} failed, {len(self.running)} running{self.progress_text()}"
+        if 0 < done < len(self.hosts):
+            left = (time.monotonic() - self.started_at) / done * (len(self.hosts) - done)
+            text += f", about {left:.0f} s left"
+        click.echo(f"\r\033[K{text}", nl=False, err=True)
+
+    def _outcome_json(self, outcome: HostOutcome[T]) -> dict[str, object]:
+        about: dict[str, object] = {"host": outcome.host, "target": outcome.target, "started": outcome.started}
+        if outcome.error is None:
+            return {**about, **self.result_json(cast("T", outcome.result))}
+        error = outcome.error
+        return about | error_json(type(error).__name__, error.message, error.target, error.hint)
+
+
+def host_label(name: str) -> str:
+    """Return a host's name as it is printed before a colon."""
+    return readable(name.removesuffix(":"))
