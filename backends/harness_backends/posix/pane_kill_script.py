@@ -28,6 +28,7 @@ ANSWER_TIMEOUT = 5.0
 """Seconds that the answer may take in addition to the grace periods."""
 
 # Variables: exit, home, nested, status; age in hundredths of a second, first and again in tenths; is_running is 0 or 1.
+# earlier: tenths that an earlier kill may still need until it records its proof; 0 without an earlier one.
 # Arguments: SIGNAL TENTHS ... Prints "before 0 RECORD", "ended STOPPED RECORD", "left STOPPED" or "gone": STOPPED is 1
 # when the shell was killed before its program. hx_alone: only the program that the command names in $word is running; a
 # function, an alias or a sourced file has another name than the program. hx_type types C-c and prints the pane's first
@@ -37,7 +38,17 @@ hx_ended() { [ -s "$exit" ] && { [ -r "$exit" ] || chmod u+rw "$exit"; }; }
 """
 _UNLESS_BEFORE = r"""
 hx_conclude "" "$job"
-if hx_ended; then read -r hx_code hx_rest <"$exit"; echo "before 0 $hx_code $hx_rest"; exit 0; fi
+if hx_ended; then
+  read -r hx_code hx_rest <"$exit"
+  while [ "$earlier" -gt 0 ]; do
+    case $hx_rest in timed_out | interrupted) break ;; esac
+    earlier=$((earlier - 1))
+    hx_nap 0.1
+    read -r hx_code hx_rest <"$exit"
+  done
+  echo "before 0 $hx_code $hx_rest"
+  exit 0
+fi
 """
 _FUNCTIONS = (
     _ENDED
@@ -83,6 +94,17 @@ hx_alone() {
   done
   return 1
 }
+hx_record() {
+  umask 077
+  echo "$hx_code $1" >"$exit.new" && mv -f "$exit.new" "$exit"
+}
+hx_prove() {
+  read -r hx_code hx_rest <"$exit"
+  case $hx_code in '' | *[!0-9]*) hx_code=128 ;; esac
+  hx_record "$status"
+  echo "ended $stopped $hx_code $status"
+  exit 0
+}
 hx_first_process() {
   hx_shell=
   { read -r hx_shell <"$home"; } 2>/dev/null
@@ -113,23 +135,21 @@ while [ "$#" -ge 2 ]; do
     case $1$goes_on in KILL* | *1) stop=1 stopped=1 ;; esac
   fi
   hx_send "$1" "$stop"
-  if hx_await_gone "$2" "$1"; then
-    read -r hx_code hx_rest <"$exit"
-    case $hx_code in '' | *[!0-9]*) hx_code=128 ;; esac
-    umask 077
-    echo "$hx_code $status" >"$exit.new" && mv -f "$exit.new" "$exit"
-    echo "ended $stopped $hx_code $status"
-    exit 0
-  fi
+  if hx_await_gone "$2" "$1"; then hx_prove; fi
   shift 2
 done
 if [ -z "$known" ]; then # nothing of it is left, and its shell says nothing of it
   hx_conclude any "$job"
   if hx_ended; then
     read -r hx_code hx_rest <"$exit"
+    [ "$hx_rest" = unknown ] || hx_prove
     echo "before $stopped $hx_code $hx_rest"
     exit 0
   fi
+fi
+if hx_ended; then # its shell has recorded an end of its own, but processes of it are left
+  read -r hx_code hx_rest <"$exit"
+  case $hx_rest in '' | completed* | shell_exited*) hx_record unknown ;; esac
 fi
 echo "left $stopped"
 exit 7
@@ -170,7 +190,7 @@ class PaneKill:
 
     ``exit_path`` is its record; ``pane_dir`` its pane's state directory on the machine of its shell. ``tmux`` is the
     command line of tmux for typing C-c on the same machine, or empty. ``age`` is the job's, in seconds; ``nested`` is
-    the process id of a shell nested in the pane's own, or 0.
+    the process id of a shell nested in the pane's own, or 0. ``again``: an earlier kill may have reached the target.
     """
 
     exit_path: str
@@ -180,6 +200,7 @@ class PaneKill:
     age: float
     tmux: str = ""
     nested: int = 0
+    again: bool = False
 
     def script(self, status: Status, signal: str, grace: float, *, interrupt: bool = True, typed: bool = False) -> str:
         """Return the script that terminates the job and prints input for :func:`parse_end`.
@@ -195,6 +216,7 @@ class PaneKill:
             "age": str(int(self.age * 100)),
             "nested": str(self.nested),
             "status": str(status),
+            "earlier": self._earlier(grace),
             "word": next(iter(self.command.split()), "").rpartition("/")[2],
             "goes_on": str(int(is_running(self.command))),
             "first": str(round(first * 10)),
@@ -206,6 +228,9 @@ class PaneKill:
         steps = [signal, str(round(grace * 10)), "KILL", str(round(KILL_GRACE * 10))]
         before = "" if typed else _UNLESS_BEFORE
         return f"{_values(fields)}\nset -- {shlex.join(steps)}\n{typing}{_FUNCTIONS}{before}{_KILL}"
+
+    def _earlier(self, grace: float) -> str:
+        return str(round(_duration(grace) * 10) if self.again else 0)
 
     @property
     def _job(self) -> str:
@@ -220,10 +245,12 @@ class PaneKill:
         *,
         interrupt: bool = True,
         type_there: Callable[[], Awaitable[None]] | None = None,
+        on_sent: Callable[[], None] = lambda: None,
     ) -> PaneJobEnd:
         """Terminate the job on the target, even if this call is cancelled, and wait for the proof within bounds.
 
-        ``type_there`` types C-c where tmux runs, if that is not the job's machine. Whether the job has already ended is
+        ``type_there`` types C-c where tmux runs, if that is not the job's machine. ``on_sent`` is called once something
+        that may end the job has been or will be sent. Whether the job has already ended is
         checked first: an end caused by the C-c is not the job's own, and its remaining processes are killed too.
 
         Raises:
@@ -231,22 +258,36 @@ class PaneKill:
         """
         typed = interrupt and type_there is not None
         if interrupt and type_there is not None:
-            before = await self._ended_before(shell)
+            before = await self.ended_before(shell, status, grace)
             if before.before:
                 return before
+            on_sent()
             await type_there()
         line = background_line(self.script(status, signal, grace, interrupt=interrupt, typed=typed))
         ticket = await shell.submit(line)
+        on_sent()
         try:
-            with anyio.move_on_after(2 * INTERRUPT_GRACE + grace + KILL_GRACE + ANSWER_TIMEOUT):
+            with anyio.move_on_after(_duration(grace) + ANSWER_TIMEOUT):
                 return parse_end((await ticket.reply()).text)
             return PaneJobEnd()
         finally:
             ticket.forget()
 
-    async def _ended_before(self, shell: PersistentShell) -> PaneJobEnd:
-        values = _values({"exit": self.exit_path, "job": self._job})
-        return parse_end((await shell.call(f"{values}\n{_ENDED}{_UNLESS_BEFORE}")).text)
+    async def ended_before(self, shell: PersistentShell, status: Status, grace: float) -> PaneJobEnd:
+        """Check the job's record without signalling; after an earlier kill, wait until that has recorded its proof.
+
+        Raises:
+            ConnectionLost: there is no answer.
+        """
+        earlier = self._earlier(grace)
+        values = _values({"exit": self.exit_path, "job": self._job, "status": str(status), "earlier": earlier})
+        line = background_line(f"{values}\n{_ENDED}{_UNLESS_BEFORE}")
+        return parse_end((await shell.request(line, timeout=_duration(grace) + ANSWER_TIMEOUT)).text)
+
+
+def _duration(grace: float) -> float:
+    """Return the maximum seconds that a kill takes on the target."""
+    return 2 * INTERRUPT_GRACE + grace + KILL_GRACE
 
 
 def _values(fields: dict[str, str]) -> str:

@@ -56,9 +56,10 @@ class PaneJob:
     """When it ended, by the monotonic clock."""
     status: Status = Status.RUNNING
     exit_code: int | None = None
+    """The exit code; before the end, that of its shell, which exited while the job was being terminated."""
     cwd: str | None = None
     ending: Status | None = None
-    """The status that it gets when it ends, while it is being terminated."""
+    """The status that it gets when it ends, while it is being terminated; unknown if that may have ended it."""
     unsent: bool = False
     """True if it is proved that it did not run: the connection was lost first, or its id was cancelled."""
     unstored: bool = False
@@ -173,6 +174,20 @@ class PaneJob:
         self.done.set()
         self.touch()
 
+    def finish_as_told(self, told: Status, exit_code: int | None, cwd: str | None = None) -> None:
+        """Record an end that its shell or the target's record reported, unless its termination must prove it.
+
+        An end marker proves that the command has ended. The exit of its shell does not, as a termination may kill the
+        shell before the program: then :class:`~.job_killing.JobKiller` finishes the job.
+        """
+        ended = told in (Status.COMPLETED, Status.SHELL_EXITED)
+        status = self.ending if self.ending is not None and ended else told
+        if told is Status.SHELL_EXITED and status in (Status.TIMED_OUT, Status.INTERRUPTED):
+            self.exit_code = exit_code
+            self.touch()
+        else:
+            self.finish(status, None if status is Status.UNKNOWN else exit_code, cwd)
+
     def withdraw(self) -> None:
         """Record that it is proved that the job did not and will not run, so that it can be sent again."""
         self.unsent = True
@@ -183,7 +198,7 @@ class PaneJob:
         return ShellResult(
             command=self.command.command,
             status=self.status,
-            exit_code=self.exit_code,
+            exit_code=self.exit_code if self.done.is_set() else None,
             stdout_bytes=self.collector.data if stdout is None else stdout,
             stderr_bytes=stderr,
             truncated=self.collector.truncated,

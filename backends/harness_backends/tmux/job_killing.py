@@ -14,6 +14,8 @@ import anyio
 from harness.errors import HarnessError
 from harness.results import Status
 
+from ..posix.jobs.launch import Outcome
+from ..posix.markers import from_keyboard
 from ..posix.pane_kill_script import KILL_GRACE, PaneJobEnd, PaneKill
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
@@ -38,6 +40,83 @@ NOT_STARTED = "the command was withdrawn before the pane's shell read it; it did
 BEHIND = "the command has ended, but the end of its output has not arrived yet; get it with: harness jobs wait {}"
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """One termination of a job, which finishes the job by what is proved.
+
+    ``again``: another one came before or is in progress, so an end that the target has recorded may be caused by that.
+    """
+
+    pane: Pane
+    job: PaneJob
+    status: Status
+    again: bool
+    is_sent: bool = False
+
+    def sent(self) -> None:
+        """Record that the target has, or may have, received a signal."""
+        self.is_sent = True
+
+    def give_up(self) -> None:
+        """Stop without a proof: a job whose shell has exited is unknown, as is one that ends later."""
+        job = self.job
+        job.ending = Status.UNKNOWN if self.is_sent or self.again else None
+        if job.done.is_set() or not _is_reported(self.pane, job):
+            return
+        if job.ending is None:
+            job.finish(Status.SHELL_EXITED, job.exit_code)
+        else:
+            self._set_unproved()
+
+    def conclude(self, end: PaneJobEnd) -> None:
+        """Finish the job by the target's answer, or replace an end that its shell reported meanwhile."""
+        if end.stopped:
+            self.job.notices.append(SHELL_ENDED)
+        recorded = end.outcome.status if end.outcome is not None else None
+        if end.gone:
+            self._set_proved(end, self.status)
+        elif end.before and self.again and recorded in (Status.TIMED_OUT, Status.INTERRUPTED):
+            self._set_proved(end, recorded)
+        elif end.before and not self.again:
+            self._set_own(end.outcome)
+        else:
+            self._set_unproved()
+
+    def _set_unproved(self) -> None:
+        if NO_PROOF not in self.job.notices:
+            self.job.notices.append(NO_PROOF)
+        self.job.finish(Status.UNKNOWN)
+        self.job.status, self.job.exit_code = Status.UNKNOWN, None
+
+    def _set_proved(self, end: PaneJobEnd, status: Status) -> None:
+        job = self.job
+        code = end.outcome.exit_code if end.outcome is not None else None
+        if not _is_reported(self.pane, job):
+            job.notices.append(BEHIND.format(job.job_id))
+        job.finish(status, code)
+        if NO_PROOF in job.notices:  # of an earlier attempt
+            job.notices.remove(NO_PROOF)
+        code = code if job.exit_code is None else job.exit_code
+        job.status, job.exit_code = status, code if status is Status.INTERRUPTED else None
+
+    def _set_own(self, outcome: Outcome | None) -> None:
+        """Give a job that had ended before the first signal its own end.
+
+        Unless it was missed, its end marker may still follow.
+        """
+        job = self.job
+        job.ending = None
+        own = outcome if outcome is not None else Outcome(Status.UNKNOWN)
+        if job.done.is_set():
+            if job.status is self.status and outcome is not None:
+                by_keys = own.status is Status.COMPLETED and from_keyboard(own.exit_code, job.collector.data)
+                job.status, job.exit_code = Status.INTERRUPTED if by_keys else own.status, own.exit_code
+        elif _is_reported(self.pane, job):  # a shell that exited has recorded that, and no end of the command
+            job.finish(Status.UNKNOWN if own.status is Status.COMPLETED else own.status, own.exit_code)
+        elif outcome is not None and own.status is Status.UNKNOWN:
+            job.finish(Status.UNKNOWN)
+
+
 @dataclass(frozen=True, slots=True)
 class JobKiller:
     """A killer of jobs; a shell continues after a killed program, unless a C-c ended it."""
@@ -51,15 +130,30 @@ class JobKiller:
     ) -> None:
         """Terminate a job with ``status``, or as unknown if its exit is not confirmed.
 
+        A job that has ended as unknown gets ``status`` if an earlier attempt has recorded the proof meanwhile.
+
         Raises:
             ConnectionLost: the connection was lost meanwhile.
         """
-        job.ending = status
-        await _started(job)
-        setup = self.link.setup
-        if not job.started and await self._take_back(pane, job, status):
+        attempt = _Attempt(pane, job, status, again=job.ending is not None)
+        if job.done.is_set():
+            await self._look_again(attempt, grace)
             return
-        kill = PaneKill(
+        job.ending = status
+        try:
+            await self._terminate(attempt, signal, grace, interrupt=interrupt)
+        except BaseException:  # a cancelled caller too
+            attempt.give_up()
+            raise
+
+    async def _look_again(self, attempt: _Attempt, grace: float) -> None:
+        """Upgrade an unknown end if its record proves it by now."""
+        if attempt.job.status is Status.UNKNOWN:
+            attempt.conclude(await self._kill(attempt).ended_before(self.shell, attempt.status, grace))
+
+    def _kill(self, attempt: _Attempt) -> PaneKill:
+        pane, job, setup = attempt.pane, attempt.job, self.link.setup
+        return PaneKill(
             exit_path=self.store.path(job.job_id, "exit"),
             pane_dir=setup.pane_dir(pane.uid),
             uid=pane.uid,
@@ -67,19 +161,37 @@ class JobKiller:
             age=time.monotonic() - job.began,
             tmux="" if setup.here else setup.tmux,
             nested=_nested(pane, job),
+            again=attempt.again,
         )
-        type_there = partial(self._interrupt, pane) if setup.here else None
+
+    async def _terminate(self, attempt: _Attempt, signal: str, grace: float, *, interrupt: bool) -> None:
+        pane, job, status = attempt.pane, attempt.job, attempt.status
+        await _started(job)
+        if not job.started and await self._take_back(pane, job, status):
+            return
+        kill = self._kill(attempt)
+        type_there = partial(self._interrupt, pane) if self.link.setup.here else None
         problem: HarnessError | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._record_end, job, status)
+            tasks.start_soon(self._record_end, pane, job)
             try:
-                end = await kill.run(self.shell, status, signal, grace, interrupt=interrupt, type_there=type_there)
+                end = await kill.run(
+                    self.shell,
+                    status,
+                    signal,
+                    grace,
+                    interrupt=interrupt,
+                    type_there=type_there,
+                    on_sent=attempt.sent,
+                )
             except HarnessError as error:  # raised outside of the task group, to avoid an exception group
                 problem = error
             tasks.cancel_scope.cancel()
         if problem is not None:
             raise problem
-        await self._conclude(job, status, end)
+        with anyio.move_on_after(STREAM_LAG if end.before or end.gone else 0):
+            await _until_reported(pane, job)
+        attempt.conclude(end)
 
     async def _take_back(self, pane: Pane, job: PaneJob, status: Status) -> bool:
         """Withdraw a job that its shell has not read yet; return False if the shell has read it."""
@@ -100,42 +212,24 @@ class JobKiller:
         typed = type_text(self.link.setup.version, pane.pane_id, INTERRUPT)
         await self.link.request(unlock(pane.pane_id), *typed)
 
-    async def _record_end(self, job: PaneJob, status: Status) -> None:
+    async def _record_end(self, pane: Pane, job: PaneJob) -> None:
         """Record an exit code that the shell may not record: in nested shells, and in dash after a C-c."""
-        await job.done.wait()
+        await _until_reported(pane, job)
+        status = job.status if job.done.is_set() else Status.UNKNOWN
         path = shlex.quote(self.store.path(job.job_id, "exit"))
         code = 128 if job.exit_code is None else job.exit_code
         with suppress(HarnessError):
             record = f"echo {code} {status} >{path}.new && mv -f {path}.new {path}"
             await self.shell.call(f"umask 077\n[ -s {path} ] || {{ {record}; }}")
 
-    @staticmethod
-    async def _conclude(job: PaneJob, status: Status, end: PaneJobEnd) -> None:
-        if end.stopped:
-            job.notices.append(SHELL_ENDED)
-        with anyio.move_on_after(STREAM_LAG if end.before or end.gone else 0):
-            await job.done.wait()
-        if end.before:  # it ended by itself: its own end marker follows, unless it was missed
-            job.ending = None
-            if end.outcome is not None and end.outcome.status is Status.UNKNOWN:
-                job.finish(Status.UNKNOWN)
-            return
-        code = end.outcome.exit_code if end.outcome is not None else None
-        if end.gone:
-            if not job.done.is_set():
-                job.notices.append(BEHIND.format(job.job_id))
-            job.finish(status, code)
-            job.status = status
-            job.exit_code = job.exit_code if status is Status.INTERRUPTED else None
-        else:
-            job.notices.append(NO_PROOF)
-            job.finish(Status.UNKNOWN)
-            job.status = Status.UNKNOWN
-
 
 async def end_unless_ended(pane: Pane, job: PaneJob, end: Callable[[], Awaitable[None]]) -> None:
-    """Terminate a job, possibly after a delay; the target does nothing if its end is already recorded."""
-    if not (job.done.is_set() or pane.gone):
+    """Terminate a job, possibly after a delay; the target does nothing if its end is already recorded.
+
+    A job that ended as unknown during an earlier attempt gets the status that this attempt has proved meanwhile.
+    """
+    unproved = job.ending is Status.UNKNOWN and job.status is Status.UNKNOWN
+    if not pane.gone and (unproved or not job.done.is_set()):
         await end()
 
 
@@ -149,6 +243,16 @@ def no_answer(job: PaneJob, *, is_up: bool) -> str:
 def _nested(pane: Pane, job: PaneJob) -> int:
     """Return the process id of the nested shell in which the job runs, or 0; it may be on another machine."""
     return next((shell.pid for shell in pane.shells[1:] if shell.nonce == job.nonce), 0)
+
+
+def _is_reported(pane: Pane, job: PaneJob) -> bool:
+    """Return whether an end of the job, or the exit of its shell, has been reported."""
+    return job.done.is_set() or job not in pane.jobs
+
+
+async def _until_reported(pane: Pane, job: PaneJob) -> None:
+    while not _is_reported(pane, job):
+        await job.active.wait()
 
 
 async def _started(job: PaneJob) -> None:

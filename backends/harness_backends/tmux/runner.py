@@ -657,7 +657,7 @@ class PaneRunner:
             return
         pane.jobs.remove(job)
         job.notices.append(UNSEEN)
-        job.finish(record.status, record.exit_code)
+        job.finish_as_told(record.status, record.exit_code)
 
     @staticmethod
     async def _end_unproved(pane: Pane, job: PaneJob) -> None:

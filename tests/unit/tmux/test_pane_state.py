@@ -155,6 +155,93 @@ async def test_a_job_that_is_being_ended_ends_as_what_it_is_ended_for(ending: St
     assert (job.status, job.exit_code) == (ending, code)
 
 
+def held(job: PaneJob, pane: Pane) -> bool:
+    """Whether the job waits for the proof of its termination, and shows no end before."""
+    result = job.result()
+    return not job.done.is_set() and job not in pane.jobs and (result.status, result.exit_code) == ("running", None)
+
+
+TERMINATIONS = [Status.TIMED_OUT, Status.INTERRUPTED]
+
+
+@pytest.mark.parametrize("ending", TERMINATIONS)
+async def test_a_shell_that_exits_while_its_job_is_being_ended_proves_nothing(ending: Status) -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(start(7))
+    job.ending = ending
+    active = job.active
+    pane.feed(mark(f"X;137;{OWN}"))
+    assert held(job, pane)
+    assert active.is_set(), "what ends it learns of that"
+    assert job.notices == ["the shell exited; a new shell was started"]
+    job.finish(ending, 137)
+    assert (job.status, job.exit_code) == (ending, 137 if ending is Status.INTERRUPTED else None)
+
+
+@pytest.mark.parametrize("ending", TERMINATIONS)
+async def test_a_nested_shell_that_exits_while_its_job_is_being_ended_proves_nothing(ending: Status) -> None:
+    outer, inner = new_job(1), new_job(2, nonce=INNER, secret="")
+    pane = pane_with(outer)
+    pane.feed(start(1))
+    pane.push_shell(NestedShell(INNER, "bash"))
+    pane.jobs.append(inner)
+    inner.ending = ending
+    pane.feed(mark(f"C;{INNER};2") + end(1, 137))
+    assert held(inner, pane)
+    assert (outer.status, outer.exit_code) == (Status.COMPLETED, 137), "it was not the one that was ended"
+
+
+async def test_a_shell_that_exits_after_an_ending_without_proof_leaves_its_job_unknown() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(start(7))
+    job.ending = Status.UNKNOWN
+    pane.feed(mark(f"X;137;{OWN}"))
+    assert (job.status, job.exit_code) == (Status.UNKNOWN, None)
+
+
+async def test_an_operator_who_restarts_the_pane_makes_an_ending_job_unknown() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.wrapper = "10:/dev/pts/1"
+    pane.feed(start(7))
+    job.ending = Status.TIMED_OUT
+    pane.feed(fact("tty=11:/dev/pts/1"))
+    assert (job.status, job.exit_code) == (Status.UNKNOWN, None)
+
+
+@pytest.mark.parametrize(
+    ("told", "ending", "status", "code"),
+    [
+        (Status.COMPLETED, None, Status.COMPLETED, 137),
+        (Status.COMPLETED, Status.TIMED_OUT, Status.TIMED_OUT, None),
+        (Status.COMPLETED, Status.INTERRUPTED, Status.INTERRUPTED, 137),
+        (Status.COMPLETED, Status.UNKNOWN, Status.UNKNOWN, None),
+        (Status.SHELL_EXITED, None, Status.SHELL_EXITED, 137),
+        (Status.SHELL_EXITED, Status.UNKNOWN, Status.UNKNOWN, None),
+    ],
+)
+async def test_a_reported_end_counts_as_far_as_it_is_a_proof(
+    told: Status, ending: Status | None, status: Status, code: int | None
+) -> None:
+    job = new_job(7)
+    job.ending = ending
+    job.finish_as_told(told, 137)
+    assert (job.status, job.exit_code) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("told", "code"), [(Status.TIMED_OUT, None), (Status.INTERRUPTED, 130), (Status.UNKNOWN, None)]
+)
+async def test_a_reported_end_that_is_not_the_commands_own_stays_as_reported(told: Status, code: int | None) -> None:
+    for ending in (None, Status.TIMED_OUT, Status.INTERRUPTED):
+        job = new_job(7)
+        job.ending = ending
+        job.finish_as_told(told, 130)
+        assert (job.status, job.exit_code) == (told, code)
+
+
 async def test_a_later_end_changes_nothing_of_an_ended_job() -> None:
     job = new_job(7)
     pane = pane_with(job)
