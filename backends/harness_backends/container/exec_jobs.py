@@ -74,8 +74,11 @@ class _ExecJob:
     stdout: HeadTail = field(default_factory=lambda: HeadTail(MAX_OUTPUT_BYTES))
     stderr: HeadTail = field(default_factory=lambda: HeadTail(MAX_OUTPUT_BYTES))
     ending: Status | None = None
-    """The final status once the job is being terminated."""
-    survived: bool = False
+    """The final status once the job is being terminated, if it is proved that no process of it is left."""
+    is_gone: bool = False
+    """True once that is proved."""
+    killing: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while the job is being terminated; it ends afterwards."""
     error: Exception | None = None
     """The exception of a caller's callback."""
     done: anyio.Event = field(default_factory=anyio.Event)
@@ -145,12 +148,13 @@ class ExecJobs(Jobs):
             except ConnectionLost:
                 job.status = Status.UNKNOWN
             tasks.cancel_scope.deadline = anyio.current_time() + STREAM_CLOSE_TIMEOUT
-        self._end(job)
+        async with job.killing:  # the exit of the shell does not prove that of the processes that it started
+            self._end(job)
 
     def _end(self, job: _ExecJob) -> None:
         if job.ending is not None:
-            job.status = Status.UNKNOWN if job.survived else job.ending
-            job.exit_code = None if job.status is Status.TIMED_OUT else job.exit_code
+            job.status = job.ending if job.is_gone else Status.UNKNOWN
+            job.exit_code = job.exit_code if job.status is Status.INTERRUPTED else None
         job.ended = time.time()
         job.done.set()
         job.more.set()
@@ -193,10 +197,11 @@ class ExecJobs(Jobs):
 
     async def _kill(self, job: _ExecJob, why: Status, *ladder: tuple[str, float]) -> None:
         """End its process group, and what descends from it."""
-        if job.done.is_set():
-            return
-        job.ending = why
-        job.survived = not await job.process.end((*ladder, *ENDING), tree=True)
+        async with job.killing:
+            if not job.done.is_set():
+                if job.status is Status.RUNNING:  # else it ended by itself, and only its streams are still open
+                    job.ending = why
+                job.is_gone = await job.process.end((*ladder, *ENDING), tree=True)
         await job.process.aclose()
         await job.done.wait()
 
@@ -213,7 +218,7 @@ class ExecJobs(Jobs):
             duration=(job.ended or time.time()) - job.started,
             cwd=job.command.cwd,
             job_id=job.job_id,
-            notices=(NOT_KEPT, *((SURVIVED,) if job.survived else ())),
+            notices=(NOT_KEPT, *((SURVIVED,) if job.status is Status.UNKNOWN and job.ending is not None else ())),
         )
 
     # -- by id

@@ -1,0 +1,118 @@
+"""Jobs by exec end with what their termination has proved: real shells here, whose kill is answered by the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import anyio
+import pytest
+from tests.support.desk import until
+
+from harness.command import Command
+from harness.errors import ConnectionLost
+from harness.results import Status
+from harness.system.background_tasks import open_background_tasks
+from harness.target import Target
+from harness_backends.container.exec_jobs import ExecJobs
+from harness_backends.container.process import ContainerProcess, GroupLeader, new_nonce, wrapped_argv
+from harness_backends.container.transport import ContainerTransport
+from harness_backends.local import LocalTransport
+
+pytestmark = pytest.mark.usefixtures("needs_process")
+
+
+class Engine:
+    """Runs execs on this machine; each kill ends the group, and ``answer`` says what is proved of that."""
+
+    target = "container://here"
+
+    def __init__(self) -> None:
+        self.answer: Callable[[], bool] = lambda: True
+        self.asked, self.ended = anyio.Event(), anyio.Event()
+
+    async def open_process(self, argv: Sequence[str]) -> ContainerProcess:
+        nonce = new_nonce()
+        raw = await LocalTransport(Target.parse("local:")).open_process(wrapped_argv(argv, nonce))
+        process = ContainerProcess(raw, nonce, self._kill, self._verdict)
+        assert await process.wait_for_start()
+        return process
+
+    async def _kill(self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], tree: bool) -> bool:
+        self.asked.set()
+        with suppress(ProcessLookupError):
+            os.killpg(leader.pid, signal.SIGKILL)
+        if not tree:
+            return True
+        await self.ended.wait()
+        return self.answer()
+
+    async def _verdict(self, raw: Any) -> int:
+        await raw.wait()
+        raise ConnectionLost("the exec is lost", target=self.target)
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[tuple[ExecJobs, Engine]]:
+    engine = Engine()
+    async with open_background_tasks() as tasks:
+        with anyio.fail_after(20):
+            yield ExecJobs(cast(ContainerTransport, engine), tasks), engine
+
+
+def command(text: str) -> Command:
+    return Command(text, timeout=0.2, on_timeout="kill")
+
+
+async def killed(jobs: ExecJobs, engine: Engine) -> list[Any]:
+    """What a caller gets whose command reaches its time limit, and whose shell has exited before the proof."""
+    results: list[Any] = []
+
+    async def run() -> None:
+        try:
+            results.append(await jobs.run(command("sleep 31.1")))
+        except ConnectionLost as error:
+            results.append(error)
+
+    async with anyio.create_task_group() as callers:
+        callers.start_soon(run)
+        await engine.asked.wait()
+        await until(lambda: jobs._jobs["d1"].status is not Status.RUNNING)
+        for _ in range(3):  # its end is awaited by this process alone
+            await anyio.wait_all_tasks_blocked()
+        assert (await jobs.get("d1")).ended is None, "the exit of the shell proves nothing"
+        engine.ended.set()
+    return results
+
+
+@pytest.mark.parametrize(("proved", "status"), [(True, Status.TIMED_OUT), (False, Status.UNKNOWN)])
+async def test_a_killed_command_is_timed_out_only_if_that_is_proved(proved: bool, status: Status) -> None:
+    async with opened() as (jobs, engine):
+        engine.answer = lambda: proved
+        (result,) = await killed(jobs, engine)
+        assert (result.status, result.exit_code) == (status, None), result
+        assert (await jobs.get("d1")).status is status
+        assert any("may still be running" in notice for notice in result.notices) is not proved
+
+
+async def test_a_kill_whose_answer_is_lost_leaves_the_command_unknown() -> None:
+    async with opened() as (jobs, engine):
+
+        def lost() -> bool:
+            raise ConnectionLost("no answer", target=engine.target)
+
+        engine.answer = lost
+        (error,) = await killed(jobs, engine)
+        assert isinstance(error, ConnectionLost)
+        ended = await jobs.wait("d1", 10, 1000)
+        assert (ended.status, ended.exit_code) == (Status.UNKNOWN, None), ended
+
+
+async def test_a_command_that_ended_by_itself_is_completed_if_only_its_streams_are_killed() -> None:
+    async with opened() as (jobs, engine):
+        engine.ended.set()
+        result = await jobs.run(command("sleep 31.2 & exit 3"))
+        assert (result.status, result.exit_code) == (Status.COMPLETED, 3), result
