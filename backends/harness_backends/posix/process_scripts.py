@@ -103,8 +103,14 @@ hx_climb() {
 }
 """
 
-# hx_end JOB WHY SIGNAL TENTHS ...: kill a job's processes; 0 if none is left, else 7. Zombies that their new parent has
-# not reaped do not count. Where other users' processes are hidden, a group exists if it accepts signals.
+# hx_end JOB WHY SIGNAL TENTHS ...: kill a job's processes and print why they were killed, which is another reason than
+# WHY if a kill came before; 0 if none is left, 6 if the command had ended by itself, and nothing was killed, else 7.
+# Zombies that their new parent has not reaped do not count. Where other users' processes are hidden, a group exists if
+# it accepts signals.
+# hx_decide JOB WHY: decide whether the kill or the command's own end comes first; 1 if it had ended. While this is
+# undecided, N.why exists and is empty, and the keeper, which has seen the end, waits for that before it writes N.exit.
+# The command is looked at after N.why is created and just before it is signalled: an end that the keeper concluded
+# without N.why is seen here. Without a keeper, what the command has left behind is killed.
 # hx_halt: processes that keep starting sessions are stopped while the last of them are searched; not under pdksh, which
 # takes a stopped child for an exited one.
 _END = r"""
@@ -138,16 +144,46 @@ hx_halt() {
 hx_strike() {
   for hx_p in $2; do hx_kill "-$1" "${hx_p%%:*}"; done
 }
+hx_runs() {
+  hx_alive "$1" || return 1
+  hx_since "$hx_pg"
+  if [ -n "$hx_stat" ]; then
+    case ${hx_stat##*) } in [ZX]*) return 1 ;; esac
+  else
+    hx_kill -0 "$hx_pg"
+  fi
+}
+hx_has_ended() {
+  [ ! -e "$hx_jobs/$1.exit" ] || return 0
+  ! hx_runs "$1" || return 1
+  [ -n "$hx_keeper" ] || return 0
+  hx_since "$hx_keeper"
+  [ -n "$hx_began" ] && [ "$hx_began" = "$hx_kept" ]
+}
+hx_decide() {
+  hx_left=50
+  until (umask 077; set -C; command : >"$hx_jobs/$1.why") 2>/dev/null; do
+    { read -r hx_why <"$hx_jobs/$1.why"; } 2>/dev/null && return 0
+    [ -e "$hx_jobs/$1.why" ] && [ "$hx_left" -gt 0 ] || break
+    hx_left=$((hx_left - 1)); hx_nap 0.1
+  done
+  if hx_has_ended "$1"; then rm -f "$hx_jobs/$1.why"; return 1; fi
+  hx_why=$2
+  printf '%s\n' "$2" >"$hx_jobs/$1.why" || rm -f "$hx_jobs/$1.why"
+}
 hx_end() {
-  [ -s "$hx_jobs/$1.cmd" ] || [ -s "$hx_jobs/$1.pid" ] || return 0
-  hx_job=$1 hx_left=40 hx_tree=
+  [ -s "$hx_jobs/$1.cmd" ] || [ -s "$hx_jobs/$1.pid" ] || return 6
+  hx_job=$1 hx_reason=$2 hx_left=40 hx_tree= hx_why=
   while [ ! -s "$hx_jobs/$1.pid" ] && [ ! -s "$hx_jobs/$1.exit" ] && [ "$hx_left" -gt 0 ]; do
     hx_left=$((hx_left - 1)); hx_nap 0.05
   done
-  [ -s "$hx_jobs/$1.exit" ] || { umask 077; printf '%s\n' "$2" >"$hx_jobs/$1.why"; }
   shift 2
   while [ "$#" -ge 2 ]; do
-    hx_left_over "$hx_job" || return 0
+    hx_left_over "$hx_job" || [ -z "$hx_why" ] || return 0
+    if [ -z "$hx_why" ]; then
+      hx_decide "$hx_job" "$hx_reason" || return 6
+      echo "$hx_why"
+    fi
     [ "$1" != KILL ] || hx_halt
     hx_signal "$1"
     hx_nap 0.01

@@ -20,6 +20,7 @@ from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost, HarnessError, NoSpace, OutputDropped, UnsupportedOperation
 from harness.results import Job, JobOutput, ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks, open_background_tasks
+from harness.system.waiting import wait_within
 from harness.transport import Transport
 
 from ..end_proof import TWICE
@@ -60,7 +61,7 @@ from .launch import (
 )
 from .output import INLINE, HeadTail, StoredStream, cut, not_kept, read_output
 from .output import StoredOutput as Streams
-from .shell_library import PROLOGUE
+from .shell_library import ENDED_BEFORE, PROLOGUE
 from .table import JobTable, StoredJob
 from .termination import JobCanceller
 
@@ -290,8 +291,7 @@ class PosixJobs(Jobs):
                 reply = await self._reply(run)
                 return await self._completed(run, reply)
             if run.command.on_timeout == "keep":
-                self._ends.expect(run.job_id, run.ticket)
-                return await self._partial(run, Outcome(Status.RUNNING))
+                return await self._keep(run)
             return await self._time_out(run)
         except LINK_LOST_NOTICE:
             return self._lost(run)
@@ -377,12 +377,28 @@ class PosixJobs(Jobs):
 
     # -- ending
 
+    async def _keep(self, run: _RunningCommand) -> ShellResult:
+        """Return the output so far, or the whole result if the target reported the exit before its answer."""
+        result = await self._partial(run, Outcome(Status.RUNNING))
+        if run.ticket.done:
+            return await self._completed(run, await run.ticket.reply())
+        self._ends.expect(run.job_id, run.ticket)
+        return result
+
     async def _time_out(self, run: _RunningCommand) -> ShellResult:
-        run.ticket.forget()
-        gone = await self._end(run.job_id, Status.TIMED_OUT, ("TERM", TERM_GRACE), ("KILL", KILL_GRACE))
+        """Kill the command, unless the target finds that it had ended: the report of its exit may only be late here."""
+        try:
+            end = await self._end(run.job_id, Status.TIMED_OUT, ("TERM", TERM_GRACE), ("KILL", KILL_GRACE))
+            if end.exit_code == ENDED_BEFORE:
+                if await wait_within(END_TIMEOUT, run.ticket.reply):
+                    return await self._completed(run, await run.ticket.reply())
+                notice = f"the command's exit was not reported; check it with: harness jobs show {run.job_id}"
+                return await self._partial(run, Outcome(Status.UNKNOWN), notice)
+        finally:
+            run.ticket.forget()
         await self._follower.deliver_rest(run.job_id, callbacks_of(run.command), run.delivered, None)
-        if gone:
-            return await self._partial(run, Outcome(Status.TIMED_OUT))
+        if end.exit_code == 0:
+            return await self._partial(run, Outcome(Status(end.text.strip())))
         return await self._partial(
             run, Outcome(Status.RUNNING), "the command was killed at its deadline, but is still running"
         )
@@ -391,20 +407,19 @@ class PosixJobs(Jobs):
         """Wait for pending terminations of cancelled commands."""
         await self._cancelling.finish()
 
-    async def _interrupt(self, job_id: str) -> bool:
+    async def _interrupt(self, job_id: str) -> None:
         ladder = ("INT", INT_GRACE), ("TERM", TERM_GRACE), ("KILL", KILL_GRACE)
-        return await self._end(job_id, Status.INTERRUPTED, *ladder)
+        await self._end(job_id, Status.INTERRUPTED, *ladder)
 
-    async def _end(self, job_id: str, why: Status, *ladder: tuple[str, float]) -> bool:
-        """Terminate a job's process group; return True if no process is left."""
+    async def _end(self, job_id: str, why: Status, *ladder: tuple[str, float]) -> ShellReply:
+        """Terminate a job's process group, unless its command has ended; return the reply of ``hx_end``."""
         steps = " ".join(f"{signal} {max(0, round(grace * 10))}" for signal, grace in ladder)
         bound = sum(grace for _, grace in ladder) + END_TIMEOUT
         ticket = await self._shell.submit(background_line(f"hx_end {job_id} {why} {steps}"))
         try:
-            with anyio.fail_after(bound):
-                return (await ticket.reply()).exit_code == 0
-        except TimeoutError:
-            raise ConnectionLost(f"the exit of job {job_id} could not be confirmed", target=self._target) from None
+            if await wait_within(bound, ticket.reply):
+                return await ticket.reply()
+            raise ConnectionLost(f"the exit of job {job_id} could not be confirmed", target=self._target)
         finally:
             ticket.forget()
 

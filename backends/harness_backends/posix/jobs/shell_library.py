@@ -13,7 +13,7 @@ from ..log_limit import LIMITER
 from ..pane_job_records import SETTLE
 from ..process_scripts import END, SINCE
 
-__all__ = ["GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]
+__all__ = ["ENDED_BEFORE", "GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]
 
 # The shell that becomes the command. $1 job, $2 directory, $3 umask; the command sees no positional parameters.
 _CHILD = 'umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.sh; set --; . "$hx_cmd"'
@@ -177,8 +177,10 @@ hx_note() {
   printf '%s %s %s\n' "$hx_pid" "${hx_boot:--}" "${hx_began:--} $hx_keeper" >"$hx_jobs/$1.pid"
 }
 hx_finish() {
-  hx_why=
-  [ -e "$hx_jobs/$2.why" ] && read -r hx_why <"$hx_jobs/$2.why"
+  hx_why= hx_left=100
+  while [ -e "$hx_jobs/$2.why" ] && ! read -r hx_why <"$hx_jobs/$2.why" && [ "$hx_left" -gt 0 ]; do
+    hx_left=$((hx_left - 1)); hx_nap 0.05
+  done
   [ ! -s "$hx_jobs/$2.exit" ] || hx_why=unknown
   printf '%s\n' "$hx_code${hx_why:+ $hx_why}" >"$hx_jobs/$2.exit"
   case $hx_why in
@@ -356,7 +358,7 @@ hx_wait() {
 WATCH = SINCE + _PROCESS + SETTLE + _WATCH + END
 """The functions ``hx_wait`` and ``hx_end``, which need ``hx_jobs`` and ``hx_boot``."""
 
-STILL_RUNNING, GONE, NOT_ENDED = 8, 9, 7
+STILL_RUNNING, GONE, NOT_ENDED, ENDED_BEFORE = 8, 9, 7, 6
 """Exit codes of ``hx_wait`` and ``hx_end``."""
 
 PROLOGUE = "".join(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
 
 from harness.errors import HarnessError, PaneGone, TargetGone
 from harness.system.background_tasks import BackgroundTasks
+from harness.system.waiting import wait_within
 
 from ..persistent_shell import PersistentShell
 from ..state_directory import JobStore
@@ -39,20 +41,20 @@ class JobCanceller:
 
     async def cancel(self, job_id: str, end: Callable[[], Awaitable[object]]) -> None:
         """Terminate a command with ``end``; wait for its exit only if the target is responsive."""
-        ended = anyio.Event()
-        self.tasks.start_soon(self._end_when_back, job_id, end, ended)
-        answers = False
-        with anyio.move_on_after(UNRESPONSIVE_AFTER):
-            try:
-                await self.shell.call(":")
-                answers = True
-            except HarnessError:  # a new connection may already be available
-                await ended.wait()
-        if answers:
-            with anyio.move_on_after(self.bound):
-                await ended.wait()
+        ended, answered = anyio.Event(), anyio.Event()
+        asking = anyio.CancelScope()
+        self.tasks.start_soon(self._end_when_back, job_id, end, ended, answered)
+        self.tasks.start_soon(self._ask, asking, answered)
+        if await wait_within(UNRESPONSIVE_AFTER, answered.wait):
+            await wait_within(self.bound, ended.wait)
+        asking.cancel()
         if not ended.is_set():
             self.store.add_notice(f"job {job_id} may still be running: its exit could not be confirmed in time")
+
+    async def _ask(self, asking: anyio.CancelScope, answered: anyio.Event) -> None:
+        with asking, suppress(HarnessError):  # a new connection may already be available for the termination
+            await self.shell.call(":")
+            answered.set()
 
     async def finish(self) -> None:
         """Wait briefly for pending terminations."""
@@ -62,7 +64,9 @@ class JobCanceller:
         for job_id in self._endings.values():
             log.warning("job %s was signalled, but its exit is not confirmed: harness jobs show %s", job_id, job_id)
 
-    async def _end_when_back(self, job_id: str, end: Callable[[], Awaitable[object]], ended: anyio.Event) -> None:
+    async def _end_when_back(
+        self, job_id: str, end: Callable[[], Awaitable[object]], ended: anyio.Event, answered: anyio.Event
+    ) -> None:
         self._endings[ended] = job_id
         while not ended.is_set():
             try:
@@ -72,4 +76,5 @@ class JobCanceller:
                 ended.set()
             except HarnessError:
                 await anyio.sleep(RETRY)
+        answered.set()
         del self._endings[ended]
