@@ -223,7 +223,7 @@ def test_json_is_one_object_per_host_and_a_summary(ops: Program) -> None:
     assert by_name["web1"]["stdout"] == "up\n"
     assert by_name["down"]["error"]["type"] == "ConnectError"
     others = dict.fromkeys(("failed", "error", "unknown", "not_started", "interrupted"), 0)
-    assert summary["summary"] == {"hosts": 2, "ok": 1, "unreachable": 1, **others}
+    assert summary["summary"] == {"run": 1, "hosts": 2, "ok": 1, "unreachable": 1, **others}
     assert done.returncode == 125
 
 
@@ -393,8 +393,12 @@ def ended(child: pexpect.spawn[bytes]) -> tuple[int | None, bytes]:
 @pytest.mark.parametrize(
     ("answer", "code", "ends"),
     [
-        ("y\n", 0, b"== web[3-4] (2)\r\nup\r\nharness: 4 hosts: 4 ok, "),
-        ("n\n", 1, b"web[3-4] (2): not started: declined at the terminal\r\nharness: 4 hosts: 2 ok, 2 not started, "),
+        ("y\n", 0, b"== web[3-4] (2)\r\nup\r\nharness: run 1, 4 hosts: 4 ok, "),
+        (
+            "n\n",
+            1,
+            b"web[3-4] (2): not started: declined at the terminal\r\nharness: run 1, 4 hosts: 2 ok, 2 not started, ",
+        ),
         ("\x04", 1, b"not started: declined at the terminal"),
         ("\x03", 130, b"not started: interrupted"),
     ],

@@ -45,6 +45,10 @@ class Program(LazyGroup):
         "capture": (".commands.terminal:capture", "Print a pane's screen or scrollback."),
         "keys": (".commands.terminal:keys", "Type into a pane."),
         "hosts": (".commands.fleet:hosts", "List the hosts that a pattern of run --hosts means."),
+        "fleet": (
+            ".commands.fleet_runs:fleet",
+            "List, show, wait for, resume, retry and cancel runs on many hosts.",
+        ),
         "panes": (".commands.terminal:panes", "List, create and kill the session's panes."),
         "sessions": (".commands.terminal:sessions", "List, create and kill tmux sessions."),
         "jobs": (".commands.jobs:jobs", "List, show, follow, wait for and kill jobs on the target."),

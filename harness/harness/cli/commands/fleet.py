@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Hashable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from ...context import ExecutionContext
+from ...errors import HarnessError
 from ...results import ShellResult, Status
 from ..options import command
-from ..output import note, print_json, readable, result_json, table
+from ..output import note, print_json, readable, result_json, table, warn
 from ..runtime import CliSession, TargetRequirements, session_of
 from ..streams import Interruption
-from .fleet_calls import call_on_hosts, hosts_of_patterns
+from .fleet_calls import call_on_hosts, hosts_of_options, hosts_of_patterns
 from .fleet_control import FleetOptions
 from .fleet_report import FleetReport, MergedText, host_label
 
 if TYPE_CHECKING:
     from ...fleets import Fleet, Host, HostOutcome
+    from ...fleets.kept_runs import KeptRun, OnOutput
 
-__all__ = ["hosts", "run_on_fleet"]
+__all__ = ["Ask", "ask_hosts", "hosts", "run_on_fleet"]
+
+log = logging.getLogger(__name__)
 
 MAX_LINE = 1 << 16
 """Bytes of a line without an end after which --each prints it anyway."""
@@ -42,26 +48,132 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, how: Map
     Returns:
         0 if every command ended with 0; 125 if a host could not be reached or its outcome is unknown; else 1.
     """
+    chosen = hosts_of_options(session, options)
+    kept = _keep(session, text, chosen, how)
+    if kept is None:
+        return ask_hosts(session, options, chosen, partial(_run_once, text, how))
+    from ...fleets.kept_runs import start_command
+
+    with kept.held():
+        return ask_hosts(session, options, chosen, partial(start_command, kept), kept)
+
+
+class Ask(Protocol):
+    """What is asked of each host, by name."""
+
+    async def __call__(
+        self, name: str, context: ExecutionContext, *, on_output: OnOutput | None, on_stderr: OnOutput | None
+    ) -> ShellResult: ...
+
+
+def ask_hosts(
+    session: CliSession,
+    options: FleetOptions,
+    chosen: Sequence[Host],
+    ask: Ask,
+    kept: KeptRun | None = None,
+    *,
+    starts: bool = True,
+) -> int:
+    """Ask each host for a command's result, print the outcomes, and return the exit code.
+
+    Args:
+        session: The program's settings.
+        options: How many hosts at a time, and how to print the outcomes.
+        chosen: The hosts.
+        ask: Called with each host.
+        kept: Where the outcomes are stored.
+        starts: Whether it starts commands, which a cancelled run must not.
+    """
     needs = TargetRequirements(create=True)
-    make_report = partial(_CommandReport, session, each=options.each)
+    make_report = partial(_CommandReport, session, each=options.each, kept=kept)
 
     def call(
-        opened: Fleet, report: _CommandReport, **arguments: Any
+        opened: Fleet, report: _CommandReport, on_start: Callable[[str], None], **arguments: Any
     ) -> AsyncGenerator[tuple[str, HostOutcome[ShellResult]], None]:
-        if options.each:
-            arguments |= {"on_output": report.output, "on_stderr": report.stderr}
-        return opened.run_shell(text, **arguments, **how)
+        def start(name: str) -> None:
+            on_start(name)
+            if starts and kept is not None and kept.cancelled:
+                opened.stop_starting("the run was cancelled")
 
-    return call_on_hosts(session, options, needs, make_report, call)
+        outputs = (report.output, report.stderr) if options.each else (None, None)
+        work = partial(ask, on_output=outputs[0], on_stderr=outputs[1])
+        return opened.map_named(work, on_start=start, **arguments)
+
+    terminal = None if kept is None else (kept.tmux, kept.pane)
+    return call_on_hosts(session, options, needs, make_report, call, chosen=chosen, terminal=terminal)
+
+
+def _keep(session: CliSession, text: str, chosen: Sequence[Host], how: Mapping[str, Any]) -> KeptRun | None:
+    """Store the run before it starts; None, with a warning, if that is not possible."""
+    from ...fleets.kept_runs import RunStore
+
+    tmux, pane = session.terminal_of(TargetRequirements(create=True))
+    call = {name: value for name, value in how.items() if name not in {"stdin", "key"}}
+    try:
+        return RunStore(keep=session.settings.config.jobs_max_age).create(
+            text, chosen, call=call, stdin=how.get("stdin"), tmux=tmux, pane=pane, key=how.get("key")
+        )
+    except HarnessError as error:
+        warn(f"this run cannot be resumed: {error}", as_json_document=session.json)
+        return None
+
+
+async def _run_once(
+    text: str,
+    how: Mapping[str, Any],
+    name: str,
+    context: ExecutionContext,
+    *,
+    on_output: OnOutput | None,
+    on_stderr: OnOutput | None,
+) -> ShellResult:
+    """Run the command of a run that is not kept."""
+    return await context.run_shell(
+        text,
+        on_output=on_output and partial(on_output, name),
+        on_stderr=on_stderr and partial(on_stderr, name),
+        **how,
+    )
 
 
 class _CommandReport(FleetReport[ShellResult]):
     """The report of a command; with --each, lines are printed as they come."""
 
-    def __init__(self, session: CliSession, hosts: Sequence[Host], interruption: Interruption, *, each: bool) -> None:
+    def __init__(
+        self,
+        session: CliSession,
+        hosts: Sequence[Host],
+        interruption: Interruption,
+        *,
+        each: bool,
+        kept: KeptRun | None,
+    ) -> None:
         super().__init__(session, hosts, interruption, live=not each)
+        self.run = None if kept is None else kept.number
+        self._kept = kept
         self._each = each
         self._partial: dict[tuple[str, int], bytes] = {}
+
+    def add(self, outcome: HostOutcome[ShellResult]) -> None:
+        super().add(outcome)
+        if self._kept is None or not outcome.started:
+            return
+        try:
+            self._kept.record(outcome)
+        except OSError as error:  # asking the host again gives the same answer
+            log.warning("run %d: what %s answered cannot be stored: %s", self._kept.number, outcome.host, error)
+
+    def finish(self) -> None:
+        super().finish()
+        kept = self._kept
+        if kept is not None and not self.session.json and not kept.cancelled and kept.unfinished():
+            note(f"harness fleet resume {kept.number} asks the other hosts again; nothing runs twice")
+
+    def kind_of(self, outcome: HostOutcome[ShellResult]) -> str:
+        from ...fleets.kept_runs import RunCancelled
+
+        return "not_started" if isinstance(outcome.error, RunCancelled) else super().kind_of(outcome)
 
     def result_kind(self, result: ShellResult) -> str:
         if result.status is Status.UNKNOWN:

@@ -34,6 +34,9 @@ def call_on_hosts(
     needs: TargetRequirements,
     make_report: Callable[[Sequence[Host], Interruption], FleetReport[T]],
     call: Callable[..., _Outcomes[T]],
+    *,
+    chosen: Sequence[Host] | None = None,
+    terminal: tuple[bool | str, str | None] | None = None,
 ) -> int:
     """Make one call on the hosts of a command's options, print the report, and return the exit code.
 
@@ -43,6 +46,8 @@ def call_on_hosts(
         needs: What the command needs of each host.
         make_report: Returns the report for the hosts.
         call: Makes the call; gets the fleet, the report, and the arguments of :meth:`Fleet.map` as keywords.
+        chosen: The hosts, if they are not those of the options.
+        terminal: The tmux session and the pane, if they are not those of the settings.
 
     Raises:
         click.UsageError: No hosts were given, or a single target as well.
@@ -53,15 +58,15 @@ def call_on_hosts(
     """
     from ...fleets import fleet
 
-    chosen = hosts_of_options(session, options)
+    hosts = hosts_of_options(session, options) if chosen is None else chosen
     control = FleetControl(session, options)
-    tmux, pane = session.terminal_of(needs)
+    tmux, pane = session.terminal_of(needs) if terminal is None else terminal
 
     async def main(interruption: Interruption) -> int:
-        report = make_report(chosen, interruption)
+        report = make_report(hosts, interruption)
         try:
             config = session.settings.config
-            async with fleet(chosen, tmux=tmux, pane=pane, config=config, create=needs.create) as opened:
+            async with fleet(hosts, tmux=tmux, pane=pane, config=config, create=needs.create) as opened:
                 interrupt = partial(control.interrupt, opened, report.clear)
                 with interruption.reaches(), interruption.first_interrupt(interrupt):
                     arguments = options.start_arguments() | {

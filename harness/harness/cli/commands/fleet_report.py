@@ -56,6 +56,8 @@ class FleetReport(Generic[T]):
     ) -> None:
         self.session = session
         self.hosts = hosts
+        self.run: int | None = None
+        """The number of the run, if it is kept."""
         self.outcomes: list[HostOutcome[T]] = []
         self.running: set[str] = set()
         self.started_at = time.monotonic()
@@ -135,7 +137,8 @@ class FleetReport(Generic[T]):
         self._add_left_out()
         self.show()
         if self.session.json:
-            print_json({"summary": self._counts()})
+            run = {} if self.run is None else {"run": self.run}
+            print_json({"summary": run | self._counts()})
         else:
             self._print_summary()
 
@@ -156,7 +159,7 @@ class FleetReport(Generic[T]):
     @property
     def exit_code(self) -> int:
         """0 if every host is ok; 125 if one was not reached, or its outcome is unknown; else 1."""
-        kinds = {self._kind(outcome) for outcome in self.outcomes}
+        kinds = {self.kind_of(outcome) for outcome in self.outcomes}
         return HARNESS_FAILED if kinds & {"unreachable", "error", "unknown"} else FAILED if kinds - {"ok"} else 0
 
     # -- lines
@@ -211,7 +214,8 @@ class FleetReport(Generic[T]):
 
     # -- counts
 
-    def _kind(self, outcome: HostOutcome[T]) -> str:
+    def kind_of(self, outcome: HostOutcome[T]) -> str:
+        """Return how an outcome is counted, one of :data:`KINDS`."""
         if not outcome.started:
             return "not_started"
         if outcome.error is None:
@@ -222,7 +226,7 @@ class FleetReport(Generic[T]):
         return "failed" if code == FAILED else "error"
 
     def _counts(self) -> dict[str, int]:
-        kinds = Counter(self._kind(outcome) for outcome in self.outcomes)
+        kinds = Counter(self.kind_of(outcome) for outcome in self.outcomes)
         return {"hosts": len(self.hosts), **{kind: kinds[kind] for kind in KINDS}, "interrupted": len(self.running)}
 
     def _print_summary(self) -> None:
@@ -234,13 +238,14 @@ class FleetReport(Generic[T]):
         counts = self._counts()
         shown = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count and kind != "hosts"]
         number = f"{counts['hosts']} {'host' if counts['hosts'] == 1 else 'hosts'}"
-        note(f"{number}: {', '.join(shown)}, {time.monotonic() - self.started_at:.1f} s")
+        run = "" if self.run is None else f"run {self.run}, "
+        note(f"{run}{number}: {', '.join(shown)}, {time.monotonic() - self.started_at:.1f} s")
 
     def show_counts(self) -> None:
         """Show the line with counts, if standard error is a terminal."""
         if not self._live:
             return
-        done, failed = len(self.outcomes), sum(self._kind(outcome) != "ok" for outcome in self.outcomes)
+        done, failed = len(self.outcomes), sum(self.kind_of(outcome) != "ok" for outcome in self.outcomes)
         text = f"{done}/{len(self.hosts)} done, {failed} failed, {len(self.running)} running{self.progress_text()}"
         if 0 < done < len(self.hosts):
             left = (time.monotonic() - self.started_at) / done * (len(self.hosts) - done)

@@ -1,0 +1,422 @@
+"""Runs on many hosts that survive the death of their controller: what was asked, and how each host answered.
+
+A run is a directory of this user: ``run.json``, written before anything starts; ``outcomes.jsonl``, a line for each
+answer; ``stdin``; ``lock``, which its controller holds; ``cancelled``. Whether a host has started is never read here:
+the host knows the job by its key, so that asking again runs nothing twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from ..context import ExecutionContext
+from ..errors import ConfigError, ConnectError, ConnectionLost, HarnessError, KeyInUse
+from ..keyed_commands import MAX_KEY_BYTES
+from ..results import ShellResult, Status
+from ..system.private_files import make_private, state_home
+from ..target import Target
+from .calls import HostOutcome
+from .hosts import Host
+
+__all__ = [
+    "Answer",
+    "KeptRun",
+    "RunCancelled",
+    "RunStore",
+    "cancel_command",
+    "runs_directory",
+    "start_command",
+    "wait_for_command",
+]
+
+CANCELLED = ": cancelled by harness fleet cancel"
+"""The command that takes the key of a host that must not start any more."""
+FINAL = frozenset({Status.COMPLETED, Status.TIMED_OUT, Status.INTERRUPTED, Status.SHELL_EXITED})
+DAY = 86_400.0
+
+
+class RunCancelled(HarnessError):
+    """The command of a run did not start on a host, and never will."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a host answered last: a status of its job, or an error."""
+
+    host: str
+    status: str | None = None
+    exit_code: int | None = None
+    job_id: str | None = None
+    error: str | None = None
+    unreachable: bool = False
+    cancelled: bool = False
+    started: bool = True
+
+    @property
+    def final(self) -> bool:
+        """Whether the command has ended, so that the host need not be asked again."""
+        return self.status in {status.value for status in FINAL}
+
+    @property
+    def ok(self) -> bool:
+        """Whether the command ended with 0."""
+        return self.status == Status.COMPLETED.value and self.exit_code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRun:
+    """A run that is kept; :class:`RunStore` creates and finds it.
+
+    ``call`` has the arguments of ``run_shell``; ``created`` is a Unix time; ``origin`` is the run that it repeats;
+    ``given_key`` replaces the key that is made of the run and the host.
+    """
+
+    number: int
+    directory: Path
+    token: str
+    command: str
+    hosts: tuple[Host, ...]
+    call: Mapping[str, Any] = field(default_factory=dict)
+    tmux: bool | str = False
+    pane: str | None = None
+    created: float = 0.0
+    origin: int | None = None
+    given_key: str | None = None
+
+    def key(self, host: str) -> str:
+        """Return the key of the command on a host."""
+        if self.given_key is not None:
+            return self.given_key
+        key = f"fleet/{self.token}/{host}"
+        if len(key.encode("utf-8", "surrogateescape")) <= MAX_KEY_BYTES:
+            return key
+        return f"fleet/{self.token}/{sha256(host.encode('utf-8', 'surrogateescape')).hexdigest()}"
+
+    @property
+    def stdin(self) -> Path | None:
+        """The file with the standard input of the commands, if they have one."""
+        path = self.directory / "stdin"
+        return path if path.exists() else None
+
+    # -- answers
+
+    def record(self, outcome: HostOutcome[ShellResult]) -> None:
+        """Store what a host answered.
+
+        Raises:
+            OSError: The file cannot be written. Nothing depends on it but what ``show`` prints.
+        """
+        line = json.dumps(asdict(_answer(outcome))) + "\n"
+        descriptor = os.open(self.directory / "outcomes.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+
+    def answers(self) -> dict[str, Answer]:
+        """Return the last answer of each host that has answered."""
+        try:
+            lines = (self.directory / "outcomes.jsonl").read_text().split("\n")
+        except FileNotFoundError:
+            return {}
+        found: dict[str, Answer] = {}
+        for line in lines[:-1]:  # the last one is empty, or was cut off by a crash
+            try:
+                answer = Answer(**json.loads(line))
+            except (ValueError, TypeError):
+                continue
+            found[answer.host] = answer
+        return found
+
+    def unfinished(self) -> tuple[Host, ...]:
+        """Return the hosts whose command has not ended, as far as is known here."""
+        answers = self.answers()
+        return tuple(host for host in self.hosts if host.name not in answers or not answers[host.name].final)
+
+    # -- control
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the controller of the run.
+
+        Raises:
+            HarnessError: Another process is.
+        """
+        descriptor = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                owner = os.read(descriptor, 20).decode("ascii", "replace").strip()
+                raise HarnessError(
+                    f"run {self.number} is still going on, in process {owner or '(unknown)'}",
+                    hint=f"harness fleet wait {self.number} waits for it, harness fleet cancel {self.number} ends it",
+                ) from None
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, b"%d\n" % os.getpid())
+            yield
+        finally:
+            os.close(descriptor)
+
+    @property
+    def controlled(self) -> bool:
+        """Whether a process controls the run now."""
+        try:
+            with self.held():
+                return False
+        except HarnessError:
+            return True
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether :meth:`cancel` was called, in any process."""
+        return (self.directory / "cancelled").exists()
+
+    def cancel(self) -> None:
+        """Let the controller, if there is one, start nothing more."""
+        (self.directory / "cancelled").touch(0o600)
+
+
+def _answer(outcome: HostOutcome[ShellResult]) -> Answer:
+    result, error = outcome.result, outcome.error
+    if result is not None:
+        return Answer(outcome.host, result.status.value, result.exit_code, result.job_id)
+    unreachable = isinstance(error, ConnectError | ConnectionLost)
+    cancelled = isinstance(error, RunCancelled)
+    return Answer(
+        outcome.host, error=str(error or ""), unreachable=unreachable, cancelled=cancelled, started=outcome.started
+    )
+
+
+# -- the directory of the runs
+
+
+def runs_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Return ``$XDG_STATE_HOME/harness/fleets``, or ``~/.local/state/harness/fleets``."""
+    return state_home(environ) / "fleets"
+
+
+class RunStore:
+    """The runs of this user, by number.
+
+    Args:
+        directory: The default is :func:`runs_directory`.
+        keep: Seconds that a run is kept: not longer than the hosts keep its keys (``jobs_max_age``).
+    """
+
+    def __init__(self, directory: Path | None = None, *, keep: float = 13 * DAY) -> None:
+        self.directory = directory or runs_directory()
+        self._keep = keep
+
+    def create(
+        self,
+        command: str,
+        hosts: Sequence[Host],
+        *,
+        call: Mapping[str, Any] | None = None,
+        stdin: bytes | Path | None = None,
+        tmux: bool | str = False,
+        pane: str | None = None,
+        origin: int | None = None,
+        key: str | None = None,
+    ) -> KeptRun:
+        """Store a new run before it starts, and remove old ones.
+
+        Args:
+            command: Shell text.
+            hosts: The hosts.
+            call: Further arguments of ``run_shell``, as JSON values.
+            stdin: The standard input of the commands; a copy is stored.
+            tmux: As for :func:`harness.fleet`, like ``pane``.
+            origin: The run that this one repeats.
+            key: The key of the command on every host; None chooses one that no other run has.
+
+        Raises:
+            HarnessError: It cannot be stored.
+        """
+        try:
+            make_private(self.directory, failure=self._failure)
+            self._prune()
+            number, directory = self._new_directory()
+            token = secrets.token_hex(8)
+            run = KeptRun(
+                number, directory, token, command, tuple(hosts), call or {}, tmux, pane, time.time(), origin, key
+            )
+            if stdin is not None:
+                _copy(stdin, directory / "stdin")
+            _write(directory / "run.json", json.dumps(_document(run), indent=1))
+        except OSError as error:
+            raise self._failure(f"the run cannot be stored: {error.strerror}", "free some space there") from error
+        return run
+
+    def open(self, number: int) -> KeptRun:
+        """Return a run.
+
+        Raises:
+            ConfigError: There is none with this number.
+        """
+        run = _load(self.directory / str(number))
+        if run is None:
+            raise ConfigError(f"no run {number}", hint="list the runs with: harness fleet list")
+        return run
+
+    def runs(self) -> list[KeptRun]:
+        """Return all runs, oldest first."""
+        return [run for number in self._numbers() if (run := _load(self.directory / str(number))) is not None]
+
+    def check_fresh(self, run: KeptRun) -> None:
+        """Refuse a run that is so old that a host may have forgotten what it ran.
+
+        Raises:
+            HarnessError: It is older than the runs that are kept.
+        """
+        if time.time() - run.created > self._keep:
+            raise HarnessError(
+                f"run {run.number} is older than {self._keep / DAY:.0f} days, so a host may have forgotten its job",
+                hint=f"harness fleet show {run.number} prints what is known; start a new run for the other hosts",
+            )
+
+    def _numbers(self) -> list[int]:
+        try:
+            return sorted(int(name) for name in os.listdir(self.directory) if name.isdecimal())
+        except FileNotFoundError:
+            return []
+
+    def _new_directory(self) -> tuple[int, Path]:
+        number = max(self._numbers(), default=0)
+        while True:
+            number += 1
+            try:
+                (self.directory / str(number)).mkdir(0o700)
+            except FileExistsError:
+                continue
+            return number, self.directory / str(number)
+
+    def _prune(self) -> None:
+        """Remove runs beyond the age; the newest one stays, so that numbers are not used again."""
+        for number in self._numbers()[:-1]:
+            path = self.directory / str(number)
+            if time.time() - path.stat().st_mtime > 2 * self._keep:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _failure(self, message: str, hint: str) -> HarnessError:
+        return HarnessError(f"{self.directory}: {message}", hint=hint)
+
+
+def _document(run: KeptRun) -> dict[str, Any]:
+    return {
+        "number": run.number,
+        "token": run.token,
+        "command": run.command,
+        "hosts": [{"name": host.name, "target": str(host.target)} for host in run.hosts],
+        "call": dict(run.call),
+        "tmux": run.tmux,
+        "pane": run.pane,
+        "created": run.created,
+        "origin": run.origin,
+        "given_key": run.given_key,
+    }
+
+
+def _load(directory: Path) -> KeptRun | None:
+    """Return a run; None if it is missing or was not stored completely, so that nothing of it has started."""
+    try:
+        values = json.loads((directory / "run.json").read_text())
+        hosts = tuple(Host(host["name"], Target.parse(host["target"])) for host in values.pop("hosts"))
+        return KeptRun(directory=directory, hosts=hosts, **values)
+    except (OSError, ValueError, TypeError, KeyError, HarnessError):
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file at once, and durably: what it describes starts next."""
+    beside = path.with_suffix(".new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    beside.replace(path)
+
+
+def _copy(source: bytes | Path, path: Path) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        if isinstance(source, bytes):
+            file.write(source)
+            return
+        with source.open("rb") as given:
+            shutil.copyfileobj(given, file)
+
+
+# -- what is asked of a host
+
+OnOutput = Callable[[str, bytes], None]
+"""Called with a host's name and a chunk of its output."""
+
+
+async def start_command(
+    run: KeptRun, name: str, context: ExecutionContext, *, on_output: OnOutput | None, on_stderr: OnOutput | None
+) -> ShellResult:
+    """Run the command of a run on a host, or wait for the job that did.
+
+    Raises:
+        RunCancelled: The run was cancelled before this host started.
+    """
+    try:
+        return await context.run_shell(
+            run.command,
+            key=run.key(name),
+            stdin=run.stdin,
+            on_output=on_output and partial(on_output, name),
+            on_stderr=on_stderr and partial(on_stderr, name),
+            **run.call,
+        )
+    except KeyInUse:
+        raise RunCancelled("not started: the run was cancelled") from None
+
+
+async def wait_for_command(
+    run: KeptRun, name: str, context: ExecutionContext, *, on_output: OnOutput | None, on_stderr: OnOutput | None
+) -> ShellResult:
+    """Wait for the job of a run on a host, without starting it.
+
+    Raises:
+        HarnessError: It has not started.
+    """
+    job = await context.job_with_key(run.key(name))
+    if job is None:
+        raise HarnessError("not started")
+    return await start_command(run, name, context, on_output=on_output, on_stderr=on_stderr)
+
+
+async def cancel_command(
+    run: KeptRun, name: str, context: ExecutionContext, *, on_output: OnOutput | None, on_stderr: OnOutput | None
+) -> ShellResult:
+    """End the job of a run on a host; if it has not started, it never will.
+
+    Raises:
+        RunCancelled: It had not started.
+    """
+    try:
+        await context.run_shell(CANCELLED, key=run.key(name), tty=False)
+    except KeyInUse:
+        job = await context.job_with_key(run.key(name))
+        if job is None:
+            raise
+        if job.status is Status.RUNNING:
+            await context.kill(job.job_id)
+        return await context.wait(job.job_id, timeout=1.0)
+    raise RunCancelled("not started: the run was cancelled")
