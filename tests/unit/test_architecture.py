@@ -27,7 +27,7 @@ MAY_IMPORT = {"harness": {"harness"}, "harness_backends": {"harness"}, "harness_
 OWNERS = {
     "asyncssh": ("backends/harness_backends/ssh/asyncssh_", "harness/harness/testing/_sshd.py"),
     "pexpect": ("backends/harness_backends/ssh/login.py",),
-    "docker": ("backends/harness_backends/container/",),
+    "docker": ("backends/harness_backends/container/docker_",),
     "libtmux": ("backends/harness_backends/tmux/",),
     "click": ("harness/harness/cli/",),
     "rich": ("harness/harness/cli/",),

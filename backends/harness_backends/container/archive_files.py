@@ -20,7 +20,7 @@ from ..posix.files.search import Search, glob_paths, list_entries, search
 from ..posix.files.shell_library import PATH_LIBRARY, Refusal, call
 from ..posix.files.transfer import Sink
 from ..posix.persistent_shell import PersistentShell, open_held_shell
-from .http import EngineError
+from .engine import EngineError
 from .information import hidden_by
 from .tarentry import EntryReader, TarEntry, TarError
 from .transport import ContainerTransport

@@ -12,9 +12,8 @@ from harness.errors import HarnessError
 from harness.target import Target
 from harness.transport import Transport
 
-from .engine import Engine
+from .engine import Engine, EngineError
 from .finding import engine_places, open_engine
-from .http import EngineError
 from .information import ContainerInfo, refusal
 from .maker import running_processes, this_machine
 from .temporary_container import orphaned, parse_maker

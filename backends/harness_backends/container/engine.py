@@ -1,6 +1,6 @@
 """The interface of a container engine: inspect containers, and start processes in them.
 
-One implementation uses the engine's API, the other runs the engine's program on any transport.
+One implementation uses the engine's socket, the other runs the engine's program on any transport.
 """
 
 from __future__ import annotations
@@ -14,7 +14,19 @@ from harness.transport import Process
 from .information import ContainerInfo
 from .temporary_container import TemporaryContainer
 
-__all__ = ["Engine", "ExecRequest"]
+__all__ = ["PULL_TIMEOUT", "Engine", "EngineError", "ExecRequest", "exec_options"]
+
+PULL_TIMEOUT = 3600.0
+"""Seconds that pulling an image may take."""
+
+
+class EngineError(Exception):
+    """The engine refused a request with this HTTP ``status`` (0: invalid response, or an error of its program)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +37,13 @@ class ExecRequest:
     argv: tuple[str, ...]
     user: str = ""
     directory: str = ""
+
+
+def exec_options(request: ExecRequest) -> list[str]:
+    """Return the options of the engines' programs for an exec request."""
+    user = ["--user", request.user] if request.user else []
+    directory = ["--workdir", request.directory] if request.directory else []
+    return [*user, *directory]
 
 
 class Engine(ABC):

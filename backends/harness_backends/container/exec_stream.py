@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
@@ -15,6 +17,7 @@ from harness.transport import Process
 __all__ = [
     "AttachedProcess",
     "Demultiplexer",
+    "ExecSocket",
 ]
 
 
@@ -73,6 +76,69 @@ class Demultiplexer:
         return data[missing:]
 
 
+# -- The connection of an exec: a socket of the ``docker`` package, read and written by the event loop.
+
+
+class ExecSocket(ByteStream):
+    """A non-blocking socket; one task may receive while another sends.
+
+    anyio's stream of a Unix socket has a race: a receiver that is cancelled when data arrives leaves a callback that
+    fails with ``InvalidStateError``.
+
+    Args:
+        sock: the socket.
+        early: received bytes that come first.
+        release: closes what else uses the socket.
+    """
+
+    def __init__(self, sock: socket.socket, early: bytes = b"", release: Callable[[], None] = lambda: None) -> None:
+        self._socket = sock
+        self._early = early
+        self._release = release
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        if self._early:
+            data, self._early = self._early[:max_bytes], self._early[max_bytes:]
+            return data
+        while True:
+            try:
+                data = self._receive_ready(max_bytes)
+            except BlockingIOError:
+                await anyio.wait_readable(self._socket)
+                continue
+            except OSError as error:
+                raise anyio.BrokenResourceError from error
+            if not data:
+                raise anyio.EndOfStream
+            return data
+
+    def _receive_ready(self, max_bytes: int) -> bytes:
+        return self._socket.recv(max_bytes)
+
+    async def send(self, item: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+        rest = memoryview(item)
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
+            except OSError as error:
+                raise anyio.BrokenResourceError from error
+
+    async def send_eof(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    async def aclose(self) -> None:
+        if self._socket.fileno() >= 0:
+            anyio.notify_closing(self._socket)
+            self._release()
+            self._socket.close()
+        await anyio.lowlevel.checkpoint()
+
+
 # -- A process behind an engine's attached connection, with both output streams in one direction, the input in the
 # other.
 
@@ -115,11 +181,10 @@ class AttachedProcess(Process):
 
     Args:
         stream: the connection; the process closes it.
-        early: bytes of the stream that arrived with the response's head.
         status: queries the engine for the exit status, once the streams have ended.
     """
 
-    def __init__(self, stream: ByteStream, early: bytes, status: Callable[[], Awaitable[int]]) -> None:
+    def __init__(self, stream: ByteStream, status: Callable[[], Awaitable[int]]) -> None:
         self._stream = stream
         self._status = status
         self._demultiplexer = Demultiplexer()
@@ -128,7 +193,6 @@ class AttachedProcess(Process):
         self._turn = anyio.Lock()
         self._ended = False
         self._input_open = True
-        self._deliver(early)
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         return await self._receive(1, max_bytes)

@@ -6,20 +6,21 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
 from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost, HarnessError
+from harness.extras import install_extra
 from harness.target import Target
 from harness.transport import Transport
 
 from ..local import LocalTransport
-from .api import open_api_engine
 from .endpoints import Endpoint, EngineName, candidates, program, read_snapshot
-from .engine import Engine
-from .http import EngineError
+from .engine import Engine, EngineError
 from .information import ContainerInfo, create_failed, not_found, refusal
 from .maker import this_process
 from .program_engine import open_cli_engine
@@ -194,7 +195,14 @@ async def open_engine(place: Endpoint, target: Target, base: Transport | None, c
     """
     if place.scheme == "program":
         return await open_cli_engine(place.engine, target, base or LocalTransport(Target.parse("local:")), base is None)
-    return await open_api_engine(place, target, config.connect_timeout)
+    try:
+        await anyio.to_thread.run_sync(import_module, "docker")  # takes longer than a command
+        from .docker_engine import open_docker_engine
+    except ImportError:
+        raise ConnectError(
+            f"engines behind a socket need the docker package: {place}", target=target, hint=install_extra("docker")
+        ) from None
+    return await open_docker_engine(place, target, config.connect_timeout)
 
 
 @asynccontextmanager

@@ -14,10 +14,8 @@ from harness.target import Target
 from harness.transport import Process, Transport
 
 from ..posix.files.transfer import drain
-from .api import PULL_TIMEOUT, exec_options
 from .endpoints import EngineName
-from .engine import Engine, ExecRequest
-from .http import EngineError
+from .engine import PULL_TIMEOUT, Engine, EngineError, ExecRequest, exec_options
 from .information import ContainerInfo, parse_info
 from .temporary_container import LABEL, TemporaryContainer, program_words
 

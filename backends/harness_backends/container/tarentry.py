@@ -1,4 +1,8 @@
-"""An incremental parser of a tar archive's first entry. Pure; it buffers one or two blocks."""
+"""An incremental parser of a tar archive's first entry. Pure; it buffers one or two blocks.
+
+``tarfile`` parses the headers but not their extended records: with it, an invalid size is 0, and one record of 64 KB of
+digits takes 4 s (Python 3.11.7).
+"""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ from harness.errors import ConnectError, ConnectionLost, HarnessError, Unsupport
 from harness.target import Target
 from harness.transport import Process, Transport
 
-from .engine import Engine, ExecRequest
-from .http import EngineError
+from .engine import Engine, EngineError, ExecRequest
 from .information import ContainerInfo, container_removed, no_shell, refusal, replaced
 from .process import ENDED, REMAINS, ContainerProcess, GroupLeader, kill_argv, new_nonce, wrapped_argv
 

@@ -7,12 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.target import Target
-from harness_backends.container.api import choose_version
+from harness_backends.container.docker_engine import choose_version
 from harness_backends.container.endpoints import (
     DockerContext,
     EngineName,
@@ -21,7 +19,6 @@ from harness_backends.container.endpoints import (
     candidates,
     read_snapshot,
 )
-from harness_backends.container.http import ChunkedDecoder, EngineError, parse_head
 from harness_backends.container.information import parse_info, refusal
 
 TARGET = Target.parse("docker://app")
@@ -127,36 +124,6 @@ def test_a_broken_configuration_is_named(tmp_path: Path) -> None:
 )
 def test_a_version_is_spoken_that_the_engine_understands(newest: str, oldest: str, expected: str) -> None:
     assert choose_version(newest, oldest) == expected
-
-
-def test_heads_are_parsed_when_they_are_whole() -> None:
-    head = b"HTTP/1.1 101 UPGRADED\r\nContent-Type: x\r\nUpgrade: tcp\r\n\r\n"
-    assert all(parse_head(head[:size]) is None for size in range(len(head)))
-    parsed = parse_head(head + b"rest")
-    assert parsed is not None
-    assert (parsed[0].status, parsed[0].header("upgrade"), parsed[1]) == (101, "tcp", b"rest")
-
-
-@pytest.mark.parametrize("data", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1\r\n\r\n", b"HTTP/x y z\r\n\r\n"])
-def test_another_protocol_is_refused(data: bytes) -> None:
-    with pytest.raises(EngineError, match="HTTP"):
-        parse_head(data)
-
-
-@given(st.lists(st.binary(min_size=1, max_size=50), max_size=10), st.integers(1, 70))
-def test_chunks_are_joined_however_they_come(chunks: list[bytes], step: int) -> None:
-    data = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
-    decoder, taken = ChunkedDecoder(), b""
-    for start in range(0, len(data) - 5, step):
-        taken += decoder.feed(data[start : min(start + step, len(data) - 5)])
-    assert (taken, decoder.ended) == (b"".join(chunks), False)
-    assert (decoder.feed(data[-5:]), decoder.ended) == (b"", True)
-
-
-@pytest.mark.parametrize("data", [b"zz\r\n", b"-1\r\n", b"\r\n", b"3\r\nabcd\r\n", b"1" * 2000, b"1" * 17 + b"\r\n"])
-def test_what_is_not_chunked_is_refused(data: bytes) -> None:
-    with pytest.raises(EngineError, match="HTTP"):
-        ChunkedDecoder().feed(data)
 
 
 def inspected(**state: object) -> object:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-import socket
 import tarfile
 import tempfile
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,10 +19,8 @@ from tests.support.file_targets import BASH, DASH, Flavour, FlavouredTransport
 from harness.backend import Capabilities
 from harness.errors import FileError, HarnessError
 from harness_backends.container.archive_files import builtin_library, find_script, parse_place
-from harness_backends.container.http import open_body
 from harness_backends.container.information import hidden_by
 from harness_backends.container.tarentry import EntryReader, TarError
-from harness_backends.container.unixsocket import UnixStream
 from harness_backends.posix.files.calls import FileCalls
 from harness_backends.posix.files.files import PosixFiles
 from harness_backends.posix.files.search import Search, glob_paths, list_entries, search
@@ -249,35 +245,6 @@ def test_records_beyond_reason_are_refused() -> None:
     record.type, record.size = tarfile.XHDTYPE, 1 << 30
     with pytest.raises(TarError):
         EntryReader().feed(record.tobuf(tarfile.GNU_FORMAT))
-
-
-# -- responses
-
-HEAD = b"HTTP/1.1 200 OK\r\n"
-
-
-@pytest.mark.parametrize(
-    ("data", "whole"),
-    [
-        (HEAD + b"Content-Length: 4\r\n\r\nbody, and more", True),
-        (HEAD + b"Content-Length: 5\r\n\r\nbody", False),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n", True),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n", False),
-        (HEAD + b"\r\nbody", True),
-    ],
-)
-async def test_a_body_that_ends_too_early_is_never_a_whole_one(data: bytes, whole: bool) -> None:
-    here, there = socket.socketpair()
-    here.setblocking(False)
-    there.sendall(data)
-    there.shutdown(socket.SHUT_WR)
-    with there, anyio.fail_after(30):
-        async with UnixStream(here) as stream:
-            body, taken = await open_body(stream, "GET", "/"), b""
-            with pytest.raises(anyio.EndOfStream) if not whole else nullcontext():
-                while part := await body.receive():
-                    taken += part
-    assert taken == b"body"
 
 
 # -- mounts
