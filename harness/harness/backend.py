@@ -258,8 +258,13 @@ class Files(ABC):
         """Copy a file from this machine to the target, atomically, without loading it into memory."""
 
     @abstractmethod
-    async def download(self, path: str, local: str, progress: Progress | None = None, *, force: bool = False) -> int:
-        """Copy a file from the target to this machine, atomically, and return its size."""
+    async def download(
+        self, path: str, local: str, progress: Progress | None = None, *, force: bool = False, overwrite: bool = True
+    ) -> int:
+        """Copy a file from the target to this machine, atomically, and return its size.
+
+        With ``overwrite`` False a file of this machine that exists is :class:`FileExists`.
+        """
 
 
 class Backend(ABC):

@@ -516,13 +516,31 @@ class ExecutionContext:
         """Copy a file from this machine to the target, atomically; a read-only file needs ``force``."""
         return await self._backend.files.upload(local, path, progress, force=force)
 
-    async def download(self, path: str, local: str, *, force: bool = False, progress: Progress | None = None) -> int:
+    async def download(
+        self,
+        path: str,
+        local: str,
+        *,
+        force: bool = False,
+        overwrite: bool = True,
+        progress: Progress | None = None,
+    ) -> int:
         """Copy a file from the target to this machine, atomically; a read-only file needs ``force``.
+
+        Args:
+            path: The file on the target.
+            local: The file on this machine.
+            force: Replace even a read-only file.
+            overwrite: Replace a file that exists.
+            progress: Called with bytes received and total bytes, None if they are unknown.
+
+        Raises:
+            FileExists: ``local`` exists, and ``overwrite`` is False.
 
         Returns:
             Its size in bytes.
         """
-        return await self._backend.files.download(path, local, progress, force=force)
+        return await self._backend.files.download(path, local, progress, force=force, overwrite=overwrite)
 
     # -- about
 

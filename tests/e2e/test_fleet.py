@@ -322,8 +322,11 @@ def test_commands_in_panes(ops: Program) -> None:
     [
         (("--ssh", "web1", "run", "--hosts", "web1", "--", "true"), b"contradict"),
         (("--ssh", "web1", "run", "--ssh", "web2", "--hosts", "web3", "--", "true"), b"contradict"),
-        (("--ssh", "web1", "--ssh", "web2", "read", "/etc/hosts"), b"one target at a time; 'run' takes several --ssh"),
-        (("--ssh", "web1", "--ssh", "web2", "jobs"), b"one target at a time"),
+        (
+            ("--ssh", "web1", "--ssh", "web2", "keys", "x"),
+            b"one target at a time; commands with --hosts, such as 'run', take several --ssh",
+        ),
+        (("--ssh", "web1", "--ssh", "web2", "panes"), b"one target at a time"),
         (("--ssh", "web1", "--ssh", "web2"), b"one target at a time"),
         (("run", "--ssh", "web1", "--ssh", "", "--", "true"), b"empty name"),
         (("run", "--ssh", "web1", "--ssh", "web2", "--image", "x", "--", "true"), b"--image works on one target"),

@@ -268,7 +268,9 @@ class ArchiveFiles(Files):
         entry = await self._content(path, place, check, keep)
         return FileContent(part.getvalue(), entry.size, entry.mode, hasher.version(), place.real)
 
-    async def download(self, path: str, local: str, progress: Progress | None = None, *, force: bool = False) -> int:
+    async def download(
+        self, path: str, local: str, progress: Progress | None = None, *, force: bool = False, overwrite: bool = True
+    ) -> int:
         """Copy a file to this machine with its permissions, up to its size when the engine opened it."""
         place = await self._readable(path)
         done = total = 0
@@ -277,7 +279,7 @@ class ArchiveFiles(Files):
             nonlocal total
             total = entry.size
 
-        async with replace_local(local, force=force) as replacement:
+        async with replace_local(local, force=force, overwrite=overwrite) as replacement:
 
             async def keep(data: bytes) -> None:
                 nonlocal done

@@ -42,9 +42,11 @@ class Program(LazyGroup):
         "resume": (".commands.resume:resume", "Resume, list, export and import stored conversations."),
         "read": (".commands.files:read", "Print a file on the target."),
         "write": (".commands.files:write", "Write stdin to a file on the target, atomically."),
+        "upload": (".commands.transfers:upload", "Copy a file of this machine to the target, atomically."),
+        "download": (".commands.transfers:download", "Copy a file of the target to this machine."),
         "capture": (".commands.terminal:capture", "Print a pane's screen or scrollback."),
         "keys": (".commands.terminal:keys", "Type into a pane."),
-        "hosts": (".commands.fleet:hosts", "List the hosts that a pattern of run --hosts means."),
+        "hosts": (".commands.fleet:hosts", "List the hosts that a pattern of --hosts means."),
         "fleet": (
             ".commands.fleet_runs:fleet",
             "List, show, wait for, resume, retry and cancel runs on many hosts.",

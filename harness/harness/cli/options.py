@@ -251,7 +251,7 @@ def _first_value(invocation: Invocation, name: str, given: Sequence[str]) -> str
 
 
 def _more_than_one(option: str, values: Sequence[str]) -> click.UsageError:
-    several = f"; 'run' takes several {option}" if option.removeprefix("--") in MANY else ""
+    several = f"; commands with --hosts, such as 'run', take several {option}" if option[2:] in MANY else ""
     return click.UsageError(
         f"{option} was given {len(values)} times ({', '.join(values)}): harness works on one target at a time{several}"
     )

@@ -13,12 +13,13 @@ from typing import Any, Final, TextIO
 import click
 
 from ..errors import HarnessError
-from ..results import ShellResult
+from ..results import FileContent, ShellResult
 
 __all__ = [
     "UNWRITABLE",
     "abandon_stdout",
     "as_json",
+    "content_json",
     "error_json",
     "escape_line",
     "finish_stderr",
@@ -166,6 +167,12 @@ def result_json(result: ShellResult) -> dict[str, object]:
         "pane": result.pane,
         "notices": result.notices,
     }
+
+
+def content_json(content: FileContent) -> dict[str, object]:
+    """Return a :class:`FileContent` as a JSON object."""
+    facts = {"path": content.path, "size": content.size, "mode": f"{content.mode:04o}"}
+    return {**facts, "version": content.version, **with_base64("text", content.data)}
 
 
 def error_json(kind: str, message: str, target: str = "", hint: str = "") -> dict[str, object]:

@@ -169,9 +169,15 @@ class MemoryFiles(Files):
         data = await to_thread.run_sync(Path(local).read_bytes)
         return await self.write(path, data, progress=progress, force=force)
 
-    async def download(self, path: str, local: str, progress: Progress | None = None, *, force: bool = False) -> int:
+    async def download(
+        self, path: str, local: str, progress: Progress | None = None, *, force: bool = False, overwrite: bool = True
+    ) -> int:
         content = await self.read(path, progress=progress)
-        return await to_thread.run_sync(Path(local).write_bytes, content.data)
+        try:
+            with await to_thread.run_sync(Path(local).open, "wb" if overwrite else "xb") as file:
+                return await to_thread.run_sync(file.write, content.data)
+        except FileExistsError as error:
+            raise FileExists(f"{local}: already exists", target="this machine") from error
 
     def _real(self, path: str) -> str:
         if "\0" in path:

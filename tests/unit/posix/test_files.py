@@ -422,6 +422,31 @@ async def test_upload_and_download_keep_content_and_permissions(target: FileTarg
     assert leftovers(tmp_path) == []
 
 
+async def test_a_download_replaces_nothing_without_overwrite(target: FileTarget, tmp_path: Path) -> None:
+    (target.home / "f").write_bytes(b"new")
+    local, link = tmp_path / "local", tmp_path / "link"
+    assert await target.files.download("f", str(local), overwrite=False) == 3
+    assert local.read_bytes() == b"new"
+    local.write_bytes(b"old")
+    link.symlink_to("nowhere")
+    for path in (local, link):
+        with pytest.raises(FileExists, match="this machine"):
+            await target.files.download("f", str(path), overwrite=False)
+    assert (local.read_bytes(), link.exists()) == (b"old", False)
+    assert leftovers(tmp_path) == []
+
+
+async def test_a_file_that_appears_during_a_download_is_kept(target: FileTarget, tmp_path: Path) -> None:
+    (target.home / "f").write_bytes(bytes(700_000))
+    local = tmp_path / "local"
+    with pytest.raises(FileExists, match="this machine"):
+        await target.files.download(
+            "f", str(local), lambda done, whole: local.write_bytes(b"other") and None, overwrite=False
+        )
+    assert local.read_bytes() == b"other"
+    assert leftovers(tmp_path) == []
+
+
 async def test_transfers_name_the_side_that_failed(target: FileTarget, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(FileNotFound, match="this machine"):

@@ -38,10 +38,13 @@ class ReadOnlyError(PermissionError):
 
 
 class AtomicFile:
-    """A hidden file that replaces a path when :meth:`commit` is called."""
+    """A hidden file that becomes a path, or replaces it, when :meth:`commit` is called."""
 
-    def __init__(self, path: str, *, force: bool = False) -> None:
+    def __init__(self, path: str, *, force: bool = False, overwrite: bool = True) -> None:
+        if not overwrite and os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, "exists")
         self.path = path
+        self._overwrite = overwrite
         self._real = Path(os.path.realpath(path))
         self._stage = self._real.parent / f"{STAGE_PREFIX}{secrets.token_hex(12)}"
         if self._real.is_dir():
@@ -61,7 +64,11 @@ class AtomicFile:
             await anyio.to_thread.run_sync(self._flush)
 
     async def commit(self, mode: int) -> None:
-        """Replace the path, with these permissions."""
+        """Replace the path, with these permissions.
+
+        Raises:
+            FileExistsError: It exists, and ``overwrite`` is False.
+        """
         await anyio.to_thread.run_sync(self._commit, mode)
 
     def _flush(self) -> None:
@@ -74,6 +81,10 @@ class AtomicFile:
         self._flush()
         self._file.close()
         self._stage.chmod(mode)
+        if (
+            not self._overwrite
+        ):  # unlike a rename, this fails if the path exists by now; links need a file system for it
+            os.close(os.open(self._real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         self._stage.replace(self._real)
         _remove_leftovers(self._real.parent, int(time.monotonic() / _SWEEP_EVERY))
 
@@ -107,17 +118,18 @@ def _is_read_only(path: Path) -> bool:
 
 
 @asynccontextmanager
-async def replace_local(path: str, *, force: bool = False) -> AsyncIterator[AtomicFile]:
+async def replace_local(path: str, *, force: bool = False, overwrite: bool = True) -> AsyncIterator[AtomicFile]:
     """Provide a replacement for a file of this machine, which changes nothing unless it is committed.
 
     Args:
         force: also replace a read-only file.
+        overwrite: False is an error if the file exists.
 
     Raises:
         FileError: the file or its directory cannot be written.
     """
     try:
-        replacement = AtomicFile(path, force=force)
+        replacement = AtomicFile(path, force=force, overwrite=overwrite)
     except ReadOnlyError as error:
         raise file_error(path, Refusal.READ_ONLY, b"", "this machine") from error
     except OSError as error:

@@ -135,10 +135,12 @@ class PosixFiles(Files):
             hasher = await self._writer.hasher()
             return await self._writer.stream(request, source.chunks(hasher.update), hasher, progress)
 
-    async def download(self, path: str, local: str, progress: Progress | None = None, *, force: bool = False) -> int:
+    async def download(
+        self, path: str, local: str, progress: Progress | None = None, *, force: bool = False, overwrite: bool = True
+    ) -> int:
         """Copy a file of the target to this machine with its permissions; as large as it was when it was opened."""
         opened = await open_file(self._calls, path, inline=0)
-        async with replace_local(local, force=force) as replacement:
+        async with replace_local(local, force=force, overwrite=overwrite) as replacement:
             length = opened.stat.size if opened.sized else None
             size = 0
             if not (opened.sized and length == 0):

@@ -117,9 +117,7 @@ def hosts_of_options(session: CliSession, options: FleetOptions) -> tuple[Host, 
         return hosts_of_patterns(session, options.patterns, options.inventory)
     if session.invocation.several:
         return _hosts_of_choices(session.invocation)
-    raise click.UsageError(
-        "the options for many hosts, such as --forks and --each, need --hosts, --inventory or several --ssh"
-    )
+    raise click.UsageError("the options for many hosts, such as --forks, need --hosts, --inventory or several --ssh")
 
 
 def _hosts_of_choices(invocation: Invocation) -> tuple[Host, ...]:

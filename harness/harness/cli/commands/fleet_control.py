@@ -12,7 +12,7 @@ import anyio
 import click
 
 from ...login import LoginQuestion, TerminalPrompter
-from ..options import HostCount
+from ..options import HostCount, Invocation
 from ..output import warn
 from ..runtime import CliSession
 
@@ -40,6 +40,10 @@ class FleetOptions:
         """Whether any of them was given."""
         return self != FleetOptions()
 
+    def used_by(self, invocation: Invocation) -> bool:
+        """Return whether a command works on many hosts, by these options or by several ``--ssh``."""
+        return self.given or bool(invocation.several)
+
     def start_arguments(self) -> dict[str, Any]:
         """Return the arguments of a fleet's call that decide which hosts start when."""
         from ...fleets.calls import DEFAULT_FORKS
@@ -54,36 +58,48 @@ class FleetOptions:
 
 
 _COUNT: dict[str, Any] = {"type": HostCount(), "metavar": "N|N%"}
-_OPTIONS = (
+_HOST_OPTIONS = (
     click.option("--hosts", "patterns", metavar="PATTERN", multiple=True, help="Use each of these hosts; repeatable."),
     click.option(
         "--inventory", metavar="FILE", help="Take hosts and groups from FILE: a list, or Ansible's INI or YAML."
     ),
     click.option("--forks", type=click.IntRange(min=1), metavar="N", help="Hosts at the same time (default: 64)."),
-    click.option("--rolling", **_COUNT, help="Start N hosts when the N before have ended without a failure."),
-    click.option("--first", type=click.IntRange(min=1), metavar="N", help="Ask whether to continue after N hosts."),
-    click.option("--max-fail", **_COUNT, help="When N hosts failed, start no further one."),
     click.option(
         "--retry-unreachable",
         type=click.IntRange(min=0),
         metavar="N",
         help="Try N times more to log in to a host that was not reached.",
     ),
-    click.option("--each", is_flag=True, help="Print the hosts' lines as they come, with the host's name."),
 )
+_START_OPTIONS = (
+    click.option("--rolling", **_COUNT, help="Start N hosts when the N before have ended without a failure."),
+    click.option("--first", type=click.IntRange(min=1), metavar="N", help="Ask whether to continue after N hosts."),
+    click.option("--max-fail", **_COUNT, help="When N hosts failed, start no further one."),
+)
+_EACH = click.option("--each", is_flag=True, help="Print the hosts' lines as they come, with the host's name.")
+_Function = Callable[..., int | None]
 
 
-def fleet_options(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Declare the options for many hosts; the command gets them as ``fleet``, a :class:`FleetOptions`."""
+def fleet_options(*, changes: bool = False, each: bool = False) -> Callable[[_Function], _Function]:
+    """Declare the options for many hosts; the command gets them as ``fleet``, a :class:`FleetOptions`.
 
-    @wraps(function)
-    def collected(*args: Any, **values: Any) -> int | None:
-        chosen = {item.name: values.pop(item.name) for item in fields(FleetOptions)}
-        return function(*args, fleet=FleetOptions(**chosen), **values)
+    Args:
+        changes: Whether the command changes hosts, so that it takes the options that start few of them first.
+        each: Whether it prints lines as they come.
+    """
 
-    for option in reversed(_OPTIONS):
-        option(collected)
-    return collected
+    def declare(function: _Function) -> _Function:
+        @wraps(function)
+        def collected(*args: Any, **values: Any) -> int | None:
+            chosen = {item.name: values.pop(item.name) for item in fields(FleetOptions) if item.name in values}
+            return function(*args, fleet=FleetOptions(**chosen), **values)
+
+        options = (*_HOST_OPTIONS, *(_START_OPTIONS if changes else ()), *((_EACH,) if each else ()))
+        for option in reversed(options):
+            option(collected)
+        return collected
+
+    return declare
 
 
 class FleetControl:

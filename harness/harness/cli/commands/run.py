@@ -145,7 +145,7 @@ def command_text(words: tuple[str, ...]) -> str:
     "--max-output", type=Size(), metavar="BYTES", default="1M", show_default=True, help="Truncate the output in --json."
 )
 @click.option("--key", metavar="KEY", help="Run once: a further run with KEY on this target returns the same job.")
-@fleet_options
+@fleet_options(changes=True, each=True)
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def run(
@@ -178,7 +178,7 @@ def run(
         "max_output": max_output,
         "key": key,
     }
-    if fleet.given or session.invocation.several:
+    if fleet.used_by(session.invocation):
         from .fleet import run_on_fleet
 
         if no_wait:

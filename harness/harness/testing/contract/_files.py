@@ -346,6 +346,7 @@ async def uploads_and_downloads(ctx: ExecutionContext) -> None:
             assert steps[-1] == len(data), steps[-3:]
             assert await ctx.download(f"{directory}/f", str(copy)) == len(data)
             await refused(ctx.download(f"{directory}/none", str(copy)), FileNotFound)
+            await refused(ctx.download(f"{directory}/f", str(copy), overwrite=False), FileExists)
         assert await anyio.Path(copy).read_bytes() == data
 
 
