@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import Literal
 
-__all__ = ["Capture", "Command", "Keys", "LiveView", "OnTimeout", "check_text", "check_type", "parse_duration"]
+__all__ = [
+    "Capture",
+    "Command",
+    "Keys",
+    "LiveView",
+    "OnTimeout",
+    "check_text",
+    "check_type",
+    "observe_jobs",
+    "parse_duration",
+]
 
 OnTimeout = Literal["keep", "kill"]
 OutputCallback = Callable[[bytes], None]
@@ -84,6 +96,22 @@ class LiveView:
         self.show(data)
 
 
+_job_observer: ContextVar[Callable[[str], None] | None] = ContextVar("job_observer", default=None)
+
+
+@contextmanager
+def observe_jobs(observer: Callable[[str], None]) -> Iterator[None]:
+    """Call a function with the job ID of every command inside, before the command is sent.
+
+    A caller that is cancelled gets no result, and finds the command by this ID.
+    """
+    token = _job_observer.set(observer)
+    try:
+        yield
+    finally:
+        _job_observer.reset(token)
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """One command to run; with ``wait`` False the call returns once it is dispatched, ``timeout`` is in seconds.
@@ -112,6 +140,13 @@ class Command:
     """What its job is to be found by; only with ``job_id``."""
     job_id: str | None = None
     """The job ID that was reserved for it; None lets the backend choose one."""
+    on_job: Callable[[str], None] | None = field(default_factory=_job_observer.get, compare=False, repr=False)
+    """Called by the backend with the job ID before the command is sent; set by :func:`observe_jobs`."""
+
+    def announce(self, job_id: str) -> None:
+        """Report the job ID, which the command is about to get."""
+        if self.on_job is not None:
+            self.on_job(job_id)
 
 
 @dataclass(frozen=True, slots=True)

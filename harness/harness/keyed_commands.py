@@ -103,6 +103,7 @@ async def _result_of(context: StoredJobs, job_id: str, command: Command) -> Shel
             target=context.target,
             hint="use a new key for a new command",
         )
+    command.announce(job_id)
     limit = command.timeout if command.wait else AT_ONCE
     began = anyio.current_time()
     if command.on_output is not None and command.wait:

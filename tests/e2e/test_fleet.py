@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import time
@@ -272,9 +273,9 @@ def test_a_second_interrupt_ends_what_runs(ops: Program, tmp_path: Path, signals
             line = process.stderr.readline()
             assert line == b"harness: nothing more starts; 2 hosts still run (Ctrl-C again to interrupt them)\n"
         process.send_signal(last)
-        _, stderr = process.communicate(timeout=30)
+        stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 128 + last
-    assert b"web[1-2] (2): interrupted\n" in stderr
+    assert re.fullmatch(rb"== web\[1-2\] \(2\): interrupted \(web1: job \d+, web2: job \d+\)\n", stdout)
     assert b"web3 (1): not started" in stderr
     assert b"3 hosts: 1 not started, 2 interrupted" in stderr
     assert len((tmp_path / "pids").read_text().split()) == 2

@@ -103,6 +103,7 @@ class ExecJobs(Jobs):
         job_id = f"d{self._count}"
         process = await transport.open_process(["sh", "-c", _START, "sh"])
         job = self._jobs[job_id] = _ExecJob(job_id, command, process)
+        command.announce(job_id)
         self._forget_old()
         self._tasks.start_soon(self._drive, job)
         self._tasks.start_soon(self._feed, job, order_line(command, job_id))

@@ -188,6 +188,7 @@ class FallbackRunner:
             if body.stdin is not None:
                 await store_input(self.tmux.transport, self.store.path(job_id, "in"), body.stdin)
             pane.jobs.append(job)
+            command.announce(job_id)
             on_job(known, job)
             action = self._action(known, job)
             with anyio.CancelScope(shield=True):  # the answer is needed to know whether it was typed

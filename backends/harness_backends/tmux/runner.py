@@ -285,6 +285,7 @@ class PaneRunner:
             await store_input(self.shell.transport, self.store.path(job_id, "in"), body.stdin)
         action, files = plan(self.link.setup, self.store, self.owner, pane, job, body, self._target)
         pane.jobs.append(job)
+        command.announce(job_id)
         on_job(pane, job)
         try:
             deadline = anyio.current_time() + command.timeout

@@ -177,7 +177,11 @@ def on_target(
 
 def _set_up_logging(verbose: int) -> None:
     level = LEVELS[min(verbose, len(LEVELS) - 1)]
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="harness: %(name)s: %(message)s")
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.WARNING,
+        format="harness: %(name)s: %(message)s" if verbose else "harness: %(message)s",
+    )
     for name in ("harness", "harness_backends"):
         logging.getLogger(name).setLevel(level)
     logging.captureWarnings(True)  # warnings of libraries are for developers, so they need -v

@@ -41,6 +41,8 @@ class Interruption:
         self.error: OSError | None = None
         self._scopes: list[anyio.CancelScope] = []
         self._on_interrupt: Callable[[], None] | None = None
+        self._on_stop: Callable[[], None] | None = None
+        self._last_line: Callable[[], str] = str
         self._interrupted = False
         self._wake, self._waiter = socket.socketpair()
         self._wake.setblocking(False)
@@ -85,8 +87,22 @@ class Interruption:
         finally:
             self._on_interrupt = None
 
+    @contextmanager
+    def stopped_by(self, call: Callable[[], None], last_line: Callable[[], str]) -> Iterator[None]:
+        """Let a reason to stop call a function in the event loop, instead of cancelling the code inside.
+
+        Args:
+            call: Called once; the code inside then has to end.
+            last_line: Returns what to print on stderr if a further signal ends the process before that.
+        """
+        self._on_stop, self._last_line = call, last_line
+        try:
+            yield
+        finally:
+            self._on_stop, self._last_line = None, str
+
     async def watch(self) -> None:
-        """Cancel the innermost reachable scope when there is a reason to stop."""
+        """Cancel the innermost reachable scope when there is a reason to stop, or call what replaces that."""
         while not self.tripped:
             await anyio.wait_readable(self._waiter)
             with suppress(BlockingIOError):
@@ -94,7 +110,9 @@ class Interruption:
             if self._interrupted and self._on_interrupt is not None and not self.tripped:
                 call, self._on_interrupt = self._on_interrupt, None
                 call()
-        if self._scopes:
+        if self._on_stop is not None:
+            self._on_stop()
+        elif self._scopes:
             self._scopes[-1].cancel()
 
     def close(self) -> None:
@@ -105,6 +123,8 @@ class Interruption:
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: trip the interruption, or end the process if it is tripped already."""
         if self.tripped:
+            with suppress(OSError):  # of standard error
+                os.write(2, self._last_line().encode("utf-8", "replace"))
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         if number == signal.SIGINT and self._on_interrupt is not None and not self._interrupted:
@@ -142,24 +162,32 @@ class StreamWriter:
         self._interruption = interruption
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
+        self._to_the_end = False
+        self._broken = False
         self.written = 0
 
     def write(self, data: bytes) -> None:
-        """Write everything, waiting for a slow reader; after an interruption, drop the rest."""
+        """Write everything, waiting for a slow reader; after an interruption, keep the rest for :meth:`finish`."""
         if self._held:
             self._held.append(data)
-        else:
+        elif not self._broken:
             self._write(memoryview(data))
 
-    def finish(self) -> None:
-        """Write the data that was kept back, without a timeout."""
+    def finish(self, *, interrupted: bool = False) -> None:
+        """Write the data that was kept back, without a timeout.
+
+        Args:
+            interrupted: Write it, and all later data, after an interruption as well; a further signal ends the process.
+        """
         held, self._held, self._until = b"".join(self._held), [], math.inf
+        self._to_the_end = interrupted
         self._write(memoryview(held))
 
     def _write(self, view: memoryview) -> None:
         try:
-            while view and not self._interruption.tripped:
-                if time.monotonic() > self._until:
+            while view:
+                interrupted = self._interruption.tripped and not self._to_the_end
+                if interrupted or time.monotonic() > self._until:
                     self._held.append(bytes(view))
                     return
                 if self._poll.poll(POLL * 1000):
@@ -167,10 +195,12 @@ class StreamWriter:
                     self.written += done
                     view = view[done:]
         except BrokenPipeError:
+            self._broken = True
             self._interruption.trip(signal.SIGPIPE)
         except BlockingIOError:
             self._write(view)
         except OSError as error:
+            self._broken = True
             self._interruption.trip(signal.SIGPIPE, error)
 
 

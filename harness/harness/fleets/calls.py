@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
 
+from ..command import DEFAULT_MAX_OUTPUT
 from ..config import Config
 from ..context import ExecutionContext, connect
 from ..errors import (
@@ -26,10 +27,11 @@ from ..errors import (
     TargetGone,
 )
 from ..login import use_prompter
-from ..results import ShellResult
+from ..results import ShellResult, Status
 from .hosts import Host, resolve_hosts
+from .interrupted import result_of_interrupted
 from .inventory import Inventory
-from .starting import Count, Starting, resolve_count, split_into_waves
+from .starting import Count, HostInterrupted, HostNotStarted, Starting, resolve_count, split_into_waves
 
 __all__ = ["DEFAULT_FORKS", "Fleet", "HostOutcome", "fleet"]
 
@@ -37,6 +39,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 FIRST_PAUSE, MAX_PAUSE = 1.0, 30.0
 """Seconds before the second login to a host that was not reached, and before any later one."""
+NOT_SENT = (ConnectError, ConnectionLost, HostNotStarted)
+"""The errors of a command that was not sent."""
 DEFAULT_FORKS = 64
 """The default maximum number of hosts that work at the same time."""
 
@@ -50,12 +54,24 @@ class HostOutcome(Generic[T]):
     result: T | None = None
     error: HarnessError | None = None
     started: bool = True
-    """False if the host was left out: the limit of failed hosts, or :meth:`Fleet.stop_starting`."""
+    """Whether the command was sent, or may have been; for :meth:`Fleet.map`, whether the function was called."""
 
     @property
     def failed(self) -> bool:
         """Whether there is an error, or a command's result that is not a success."""
         return self.error is not None or (isinstance(self.result, ShellResult) and not self.result.ok)
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the host was not even tried: the limit of failed hosts, or :meth:`Fleet.stop_starting`."""
+        return isinstance(self.error, HostNotStarted)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether :meth:`Fleet.interrupt` ended what ran; of a command, whether it was ended by anybody's interrupt."""
+        if isinstance(self.result, ShellResult):
+            return self.result.status is Status.INTERRUPTED
+        return isinstance(self.error, HostInterrupted)
 
 
 class Fleet:
@@ -153,15 +169,18 @@ class Fleet:
         retry_unreachable: int = 0,
         on_start: Callable[[str], None] | None = None,
         on_wave: Callable[[Sequence[str]], Awaitable[None]] | None = None,
+        salvage: Callable[[ExecutionContext, str | None], Awaitable[T]] | None = None,
     ) -> AsyncGenerator[tuple[str, HostOutcome[T]], None]:
         """Call an async function with the name and the context of each host, as :meth:`map`.
 
         Args:
             function: As for :meth:`map`, but called with the host's name first.
-            hosts: As for :meth:`map`, like all further arguments.
+            hosts: As for :meth:`map`, like all arguments up to ``on_wave``.
+            salvage: Returns the result so far of a host that :meth:`interrupt` has ended, from its context and the job
+                ID of its newest command (None: none was sent). Only for functions that run one command.
         """
         start = _Start(forks, max_fail, rolling, retry_unreachable, on_start, on_wave)
-        async with aclosing(self._each(function, hosts, start)) as outcomes:
+        async with aclosing(self._each(function, hosts, start, salvage)) as outcomes:
             async for outcome in outcomes:
                 yield outcome.host, outcome
 
@@ -198,8 +217,10 @@ class Fleet:
                 **options,
             )
 
+        max_output = options.get("max_output", DEFAULT_MAX_OUTPUT)
+        salvage = partial(result_of_interrupted, command=command, max_output=max_output)
         start = _Start(forks, max_fail, rolling, retry_unreachable, on_start, on_wave)
-        async with aclosing(self._each(work, hosts, start)) as outcomes:
+        async with aclosing(self._each(work, hosts, start, salvage)) as outcomes:
             async for outcome in outcomes:
                 yield outcome.host, outcome
 
@@ -227,7 +248,23 @@ class Fleet:
         """
         for call in self._calls:
             call.starting.stop(reason)
-        return sum(call.starting.running for call in self._calls)
+        return len(self.running)
+
+    @property
+    def running(self) -> dict[str, str | None]:
+        """The hosts on which calls run, each with the job ID of its command; None before the command is sent."""
+        return {name: run.job_id for call in self._calls for name, run in call.starting.running.items()}
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        """Start no further host and interrupt what runs; the loops still get an outcome of every host.
+
+        A command's outcome is then its result so far: ``interrupted``, or ``unknown`` where its end is not confirmed.
+
+        Args:
+            reason: Why, for the outcomes of the hosts that do not start.
+        """
+        for call in self._calls:
+            call.starting.interrupt(reason)
 
     def cancel(self) -> None:
         """Cancel every call that still runs, as if its loop had been left."""
@@ -235,10 +272,16 @@ class Fleet:
             call.cancel()
 
     async def _each(
-        self, work: Callable[[str, ExecutionContext], Awaitable[T]], hosts: Sequence[str] | None, start: _Start
+        self,
+        work: Callable[[str, ExecutionContext], Awaitable[T]],
+        hosts: Sequence[str] | None,
+        start: _Start,
+        salvage: Callable[[ExecutionContext, str | None], Awaitable[T]] | None = None,
     ) -> AsyncGenerator[HostOutcome[T], None]:
         chosen = [self._connections[name] for name in (self.names if hosts is None else hosts)]
-        call = _Call(work, start, Starting(start.failure_limit(len(chosen))), self._tasks)
+        if any(connection.closing.is_set() for connection in chosen):
+            raise ContextClosed("the fleet has been left")
+        call = _Call(work, start, Starting(start.failure_limit(len(chosen))), self._tasks, salvage)
         self._calls.add(call)
         try:
             async with aclosing(call.run(split_into_waves(chosen, start.rolling))) as outcomes:
@@ -324,6 +367,8 @@ class _Call(Generic[T]):
     start: _Start
     starting: Starting
     tasks: TaskGroup
+    salvage: Callable[[ExecutionContext, str | None], Awaitable[T]] | None
+    """Returns the result of a host that was interrupted, from its context and job ID."""
     failure: Exception | None = None
     """The exception that ended the call."""
     _cancelled: bool = False
@@ -376,21 +421,34 @@ class _Call(Generic[T]):
                 self.failure = self.failure or error
                 self._scope.cancel()
                 return
-            if outcome.failed and outcome.started:
+            if outcome.failed and not outcome.left_out:
                 self.starting.record_failure()
             await send.send(outcome)
 
     async def _outcome_of(self, connection: _Connection) -> HostOutcome[T]:
-        host = connection.host
+        host, reached = connection.host, False
         try:
             context = await self._reach(connection)
             if context is None:
-                refusal = HarnessError(f"not started: {self.starting.refusal}")
-                return HostOutcome(host.name, str(host.target), error=refusal, started=False)
-            with self.starting.run():
-                return HostOutcome(host.name, str(host.target), await self.work(host.name, context))
+                raise HostNotStarted(f"not started: {self.starting.refusal}")
+            reached = True
+            return HostOutcome(host.name, str(host.target), await self._work_on(host.name, context))
         except HarnessError as error:
-            return HostOutcome(host.name, str(host.target), error=error)
+            sent = reached and not (self.salvage is not None and isinstance(error, NOT_SENT))
+            return HostOutcome(host.name, str(host.target), error=error, started=sent)
+
+    async def _work_on(self, name: str, context: ExecutionContext) -> T:
+        """Return what the work returns; if it is interrupted, its result so far.
+
+        Raises:
+            HarnessError: The work raised it, or was interrupted without a result.
+        """
+        with self.starting.run(name) as run:
+            with run.scope:
+                return await self.work(name, context)
+            if self.salvage is None:
+                raise HostInterrupted("interrupted")
+            return await self.salvage(context, run.job_id)
 
     async def _reach(self, connection: _Connection) -> ExecutionContext | None:
         """Return the context of a host; None if it may not start.

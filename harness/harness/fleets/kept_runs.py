@@ -195,9 +195,8 @@ def _answer(outcome: HostOutcome[ShellResult]) -> Answer:
         return Answer(outcome.host, result.status.value, result.exit_code, result.job_id)
     unreachable = isinstance(error, ConnectError | ConnectionLost)
     cancelled = isinstance(error, RunCancelled)
-    return Answer(
-        outcome.host, error=str(error or ""), unreachable=unreachable, cancelled=cancelled, started=outcome.started
-    )
+    started = not outcome.left_out
+    return Answer(outcome.host, error=str(error or ""), unreachable=unreachable, cancelled=cancelled, started=started)
 
 
 # -- the directory of the runs

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeVar
 
 import anyio
 
-__all__ = ["Count", "Starting", "resolve_count", "split_into_waves"]
+from ..command import observe_jobs
+from ..errors import HarnessError
+
+__all__ = ["Count", "HostInterrupted", "HostNotStarted", "HostRun", "Starting", "resolve_count", "split_into_waves"]
 
 T = TypeVar("T")
 Count = int | str
@@ -60,6 +64,27 @@ def split_into_waves(items: Sequence[T], sizes: Count | Sequence[Count] | None) 
     return waves
 
 
+class HostNotStarted(HarnessError):
+    """A host was left out: nothing was sent to it, though it may be reachable."""
+
+
+class HostInterrupted(HarnessError):
+    """What ran on a host was interrupted, and has no result."""
+
+
+@dataclass(eq=False)
+class HostRun:
+    """What runs on one host."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    job_id: str | None = None
+    """The newest command's job; None before a command is sent."""
+
+    def set_job(self, job_id: str) -> None:
+        """Store the job ID of the command that is about to be sent."""
+        self.job_id = job_id
+
+
 class Starting:
     """Whether a call may start a further host.
 
@@ -71,8 +96,8 @@ class Starting:
         self._max_fail = max_fail
         self._failed = 0
         self._logins: set[anyio.CancelScope] = set()
-        self.running = 0
-        """The number of hosts that have started and not ended."""
+        self.running: dict[str, HostRun] = {}
+        """The hosts that have started and not ended."""
         self.refusal = ""
         """Why nothing more starts; empty while hosts may start."""
 
@@ -92,14 +117,25 @@ class Starting:
             finally:
                 self._logins.discard(scope)
 
+    def interrupt(self, reason: str) -> None:
+        """Start nothing more, and cancel what runs on each host."""
+        self.stop(reason)
+        for run in self.running.values():
+            run.scope.cancel()
+
     @contextmanager
-    def run(self) -> Iterator[None]:
-        """Count a host as running inside."""
-        self.running += 1
+    def run(self, name: str) -> Iterator[HostRun]:
+        """Count a host as running inside.
+
+        Yields:
+            What runs there, with the job of the newest command; :meth:`interrupt` cancels its scope.
+        """
+        run = self.running[name] = HostRun()
         try:
-            yield
+            with observe_jobs(run.set_job):
+                yield run
         finally:
-            self.running -= 1
+            del self.running[name]
 
     def record_failure(self) -> None:
         """Count a host that started and failed; at the limit, start nothing more."""

@@ -321,6 +321,7 @@ class _MemoryJobs(Jobs):
     async def run(self, command: Command) -> ShellResult:
         reply = self._reply(command)
         job_id = str(len(self._results) + 1)
+        command.announce(job_id)
         stdout, stderr = _bytes(reply.stdout), _bytes(reply.stderr)
         ended = reply.status in (Status.COMPLETED, Status.SHELL_EXITED)
         result = ShellResult(

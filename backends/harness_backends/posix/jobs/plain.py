@@ -173,6 +173,7 @@ class PosixJobs(Jobs):
             self._store.give_back(job_id)
             raise
         began = time.monotonic()
+        command.announce(job_id)
         async with self._ended_on_error(job_id):
             ticket = await self._shell.submit(launch_line(launch), acknowledged=launch.acknowledge)
             running = _new_run(job_id, command, ticket, began)
@@ -190,6 +191,7 @@ class PosixJobs(Jobs):
                 await self._cancelling.cancel(warm.job_id, partial(self._interrupt, warm.job_id))
             raise
         running = _new_run(warm.job_id, command, warm.ticket, time.monotonic())
+        command.announce(warm.job_id)
         async with self._ended_on_error(warm.job_id):
             await self._shell.add(warm.ticket, start_line(launch, warm.slot))
             try:

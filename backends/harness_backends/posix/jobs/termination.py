@@ -61,8 +61,10 @@ class JobCanceller:
         with anyio.move_on_after(SHUTDOWN_GRACE, shield=True):
             for ended in list(self._endings):
                 await ended.wait()
+        target = self.shell.transport.target
         for job_id in self._endings.values():
-            log.warning("job %s was signalled, but its exit is not confirmed: harness jobs show %s", job_id, job_id)
+            text = "%s: job %s was signalled, but its exit is not confirmed: harness --target %s jobs show %s"
+            log.warning(text, str(target).removesuffix(":"), job_id, target, job_id)
 
     async def _end_when_back(
         self, job_id: str, end: Callable[[], Awaitable[object]], ended: anyio.Event, answered: anyio.Event

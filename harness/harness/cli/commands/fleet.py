@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from ...command import DEFAULT_MAX_OUTPUT
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...results import ShellResult, Status
@@ -18,7 +19,8 @@ from ..runtime import CliSession, TargetRequirements, session_of
 from ..streams import Interruption
 from .fleet_calls import call_on_hosts, hosts_of_options, hosts_of_patterns
 from .fleet_control import FleetOptions
-from .fleet_report import FleetReport, MergedText, host_label
+from .fleet_report import FleetReport, MergedText
+from .fleet_texts import ending_of, host_label
 
 if TYPE_CHECKING:
     from ...fleets import Fleet, Host, HostOutcome
@@ -51,7 +53,7 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, how: Map
     chosen = hosts_of_options(session, options)
     kept = _keep(session, text, chosen, how)
     if kept is None:
-        return ask_hosts(session, options, chosen, partial(_run_once, text, how))
+        return ask_hosts(session, options, chosen, partial(_run_once, text, how), text=text)
     from ...fleets.kept_runs import start_command
 
     with kept.held():
@@ -73,6 +75,7 @@ def ask_hosts(
     ask: Ask,
     kept: KeptRun | None = None,
     *,
+    text: str = "",
     starts: bool = True,
 ) -> int:
     """Ask each host for a command's result, print the outcomes, and return the exit code.
@@ -83,8 +86,11 @@ def ask_hosts(
         chosen: The hosts.
         ask: Called with each host.
         kept: Where the outcomes are stored.
+        text: The command, if the run is not kept.
         starts: Whether it starts commands, which a cancelled run must not.
     """
+    from ...fleets.interrupted import result_of_interrupted
+
     needs = TargetRequirements(create=True)
     make_report = partial(_CommandReport, session, each=options.each, kept=kept)
 
@@ -98,8 +104,10 @@ def ask_hosts(
 
         outputs = (report.output, report.stderr) if options.each else (None, None)
         work = partial(ask, on_output=outputs[0], on_stderr=outputs[1])
-        return opened.map_named(work, on_start=start, **arguments)
+        return opened.map_named(work, on_start=start, salvage=salvage, **arguments)
 
+    command, how = (text, {}) if kept is None else (kept.command, kept.call)
+    salvage = partial(result_of_interrupted, command=command, max_output=how.get("max_output", DEFAULT_MAX_OUTPUT))
     terminal = None if kept is None else (kept.tmux, kept.pane)
     return call_on_hosts(session, options, needs, make_report, call, chosen=chosen, terminal=terminal)
 
@@ -157,7 +165,7 @@ class _CommandReport(FleetReport[ShellResult]):
 
     def add(self, outcome: HostOutcome[ShellResult]) -> None:
         super().add(outcome)
-        if self._kept is None or not outcome.started:
+        if self._kept is None or outcome.left_out:
             return
         try:
             self._kept.record(outcome)
@@ -187,8 +195,13 @@ class _CommandReport(FleetReport[ShellResult]):
         return result.status, result.exit_code, result.stdout_bytes, result.stderr_bytes, result.truncated
 
     def merged_text(self, result: ShellResult) -> MergedText:
-        ending = "" if result.ok else _ending(result)
-        return MergedText(result.stdout_bytes, result.stderr_bytes, ending, truncated=bool(result.truncated))
+        return MergedText(result.stdout_bytes, result.stderr_bytes, truncated=bool(result.truncated))
+
+    def ending_text(self, results: Mapping[str, ShellResult]) -> str:
+        return ending_of(results)
+
+    def result_job(self, result: ShellResult) -> str | None:
+        return result.job_id
 
     def result_notices(self, result: ShellResult) -> Iterable[str]:
         cut = result.truncated and not self._each
@@ -208,7 +221,7 @@ class _CommandReport(FleetReport[ShellResult]):
             if (outcome.host, stream) in self._partial:
                 self._lines(outcome.host, stream, b"\n")
         if outcome.result is not None and not outcome.result.ok:  # errors are in the summary
-            note(f"{host_label(outcome.host)}: {_ending(outcome.result)}")
+            note(f"{host_label(outcome.host)}: {ending_of({outcome.host: outcome.result})}")
 
     def output(self, name: str, data: bytes) -> None:
         """Print the complete lines of a host's output."""
@@ -226,13 +239,6 @@ class _CommandReport(FleetReport[ShellResult]):
             self._partial[name, stream] = rest
         if lines:
             self.write_lines(stream, f"{host_label(name)}: ".encode(), b"\n".join(lines))
-
-
-def _ending(result: ShellResult) -> str:
-    """Return how a failed command ended, in a few words."""
-    if result.exit_code is not None:
-        return f"exit code {result.exit_code}"
-    return result.status.value.replace("_", " ") + (f" as job {result.job_id}" if result.job_id else "")
 
 
 # -- ``harness hosts``

@@ -64,20 +64,19 @@ def call_on_hosts(
 
     async def main(interruption: Interruption) -> int:
         report = make_report(hosts, interruption)
-        try:
-            config = session.settings.config
-            async with fleet(hosts, tmux=tmux, pane=pane, config=config, create=needs.create) as opened:
-                interrupt = partial(control.interrupt, opened, report.clear)
-                with interruption.reaches(), interruption.first_interrupt(interrupt):
-                    arguments = options.start_arguments() | {
-                        "on_start": report.start,
-                        "on_wave": lambda names: control.before_wave(opened, report.show),
-                    }
+        config = session.settings.config
+        async with fleet(hosts, tmux=tmux, pane=pane, config=config, create=needs.create) as opened:
+            arguments = options.start_arguments() | {
+                "on_start": report.start,
+                "on_wave": lambda names: control.before_wave(opened, report.show),
+            }
+            with control.signals(interruption, opened, report.clear):
+                try:
                     async with aclosing(call(opened, report, **arguments)) as outcomes:
                         async for _, outcome in outcomes:
                             report.add(outcome)
-        finally:
-            report.finish()
+                finally:  # before the connections are closed, which an unresponsive host delays
+                    report.finish()
         return INTERRUPTED if control.interrupted and report.has_left_out else report.exit_code
 
     return run_async(main)

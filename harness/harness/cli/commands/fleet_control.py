@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -15,6 +16,7 @@ from ...login import LoginQuestion, TerminalPrompter
 from ..options import HostCount, Invocation
 from ..output import warn
 from ..runtime import CliSession
+from ..streams import Interruption
 
 if TYPE_CHECKING:
     from ...fleets import Fleet
@@ -127,6 +129,30 @@ class FleetControl:
                 " --rolling N --max-fail N"
             )
 
+    @contextmanager
+    def signals(self, interruption: Interruption, fleet: Fleet, clear: Callable[[], None]) -> Iterator[None]:
+        """Let the first Ctrl-C inside start nothing more, and the second one, or another signal, end what runs.
+
+        Args:
+            interruption: The program's signals.
+            fleet: The fleet.
+            clear: Removes the line with counts.
+        """
+        first, stop = partial(self.interrupt, fleet, clear), partial(self._stop, interruption, fleet, clear)
+        with interruption.first_interrupt(first), interruption.stopped_by(stop, partial(_left_running, fleet)):
+            yield
+
+    def _stop(self, interruption: Interruption, fleet: Fleet, clear: Callable[[], None]) -> None:
+        """Interrupt what runs; print that, as an unresponsive host takes some seconds."""
+        running = len(fleet.running)
+        if self._question is not None:
+            self._question.cancel()
+        if running and interruption.signal != signal.SIGPIPE:
+            clear()
+            text = f"interrupting {running} {'host' if running == 1 else 'hosts'}"
+            warn(text, as_json_document=self._session.json)
+        fleet.interrupt()
+
     def interrupt(self, fleet: Fleet, clear: Callable[[], None]) -> None:
         """Start nothing more, and print how many hosts still run.
 
@@ -161,3 +187,9 @@ class FleetControl:
         self._question = None
         if (answer or "").strip().lower() not in {"y", "yes"}:
             fleet.stop_starting("interrupted" if self.interrupted else "declined at the terminal")
+
+
+def _left_running(fleet: Fleet) -> str:
+    """Return the line about the hosts whose commands may run on when the process is ended at once."""
+    jobs = [f"{name}: job {job}" if job else name for name, job in fleet.running.items()]
+    return f"\nharness: may still be running: {', '.join(jobs)}\n" if jobs else ""

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import click
 
-from ...errors import ConnectError, ConnectionLost, HarnessError
+from ...errors import ConnectError, ConnectionLost
 from ..exits import FAILED, HARNESS_FAILED, failure_code
-from ..output import error_json, escape_line, note, print_json, readable
+from ..output import as_json, error_json, escape_line, note, readable
 from ..runtime import CliSession
 from ..streams import Interruption, StreamWriter
+from .fleet_texts import HostNotices
 
 if TYPE_CHECKING:
     from ...fleets import Host, HostOutcome
 
-__all__ = ["FleetReport", "MergedText", "host_label"]
+__all__ = ["FleetReport", "MergedText"]
 
 T = TypeVar("T")
-KINDS = ("ok", "failed", "unreachable", "error", "unknown", "not_started")
+KINDS = ("ok", "failed", "unreachable", "error", "unknown", "not_started", "interrupted")
 """How a host's outcome is counted."""
 
 
@@ -34,8 +35,6 @@ class MergedText:
 
     output: bytes
     stderr: bytes = b""
-    ending: str = ""
-    """How it ended, if that is not a success."""
     truncated: bool = False
 
 
@@ -80,6 +79,14 @@ class FleetReport(Generic[T]):
         """Return what is printed once for equal results; None prints nothing."""
         return None
 
+    def ending_text(self, results: Mapping[str, T]) -> str:
+        """Return how the equal results of these hosts ended; empty for a success."""
+        return ""
+
+    def result_job(self, result: T) -> str | None:
+        """Return the job ID of a result, which notices name."""
+        return None
+
     def result_key(self, result: T) -> Hashable:
         """Return what equal results have in common."""
         return self.merged_text(result)
@@ -112,7 +119,7 @@ class FleetReport(Generic[T]):
         self.outcomes.append(outcome)
         self._unshown.append(outcome)
         if self.session.json:
-            print_json(self._outcome_json(outcome))
+            self._write_json(self._outcome_json(outcome))
         else:
             self.print_ended(outcome)
         self.show_counts()
@@ -133,28 +140,31 @@ class FleetReport(Generic[T]):
         self._print_problems(outcomes)
 
     def finish(self) -> None:
-        """Print what is left, and the summary."""
+        """Print what is left, and the summary, after an interrupt too."""
         self._add_left_out()
+        for writer in self.writers.values():
+            writer.finish(interrupted=True)
         self.show()
         if self.session.json:
             run = {} if self.run is None else {"run": self.run}
-            print_json({"summary": run | self._counts()})
+            self._write_json({"summary": run | self._counts()})
         else:
             self._print_summary()
 
     def _add_left_out(self) -> None:
         from ...fleets import HostOutcome
+        from ...fleets.starting import HostNotStarted
 
         begun = self.running | {outcome.host for outcome in self.outcomes}
         for host in self.hosts:
             if host.name not in begun:
-                error = HarnessError("not started")
+                error = HostNotStarted("not started")
                 self.add(HostOutcome(host.name, str(host.target), error=error, started=False))
 
     @property
     def has_left_out(self) -> bool:
         """Whether a host was not started."""
-        return not all(outcome.started for outcome in self.outcomes)
+        return any(outcome.left_out for outcome in self.outcomes)
 
     @property
     def exit_code(self) -> int:
@@ -163,6 +173,9 @@ class FleetReport(Generic[T]):
         return HARNESS_FAILED if kinds & {"unreachable", "error", "unknown"} else FAILED if kinds - {"ok"} else 0
 
     # -- lines
+
+    def _write_json(self, value: object) -> None:
+        self.writers[1].write(as_json(value).encode() + b"\n")
 
     def write_lines(self, stream: int, prefix: bytes, data: bytes) -> None:
         """Write lines with a prefix: exact bytes, but to a terminal with control characters escaped."""
@@ -175,6 +188,7 @@ class FleetReport(Generic[T]):
         from ...fleets.hosts import fold_names
         from ...fleets.merging import difference, merge_outcomes
 
+        by_name = {outcome.host: cast("T", outcome.result) for outcome in outcomes}
         most: MergedText | None = None
         for group in merge_outcomes(outcomes, self.result_key):
             text = self.merged_text(cast("T", group.outcome.result))
@@ -186,10 +200,10 @@ class FleetReport(Generic[T]):
             elif not (most.truncated or text.truncated):
                 changed = difference(most.output, text.output)
             names = readable(fold_names(group.hosts))
-            ending = f": {text.ending}" if text.ending else ""
-            title = f"== {names} ({len(group.hosts)}){ending}{', changes to the first output' if changed else ''}"
+            ending = self.ending_text({name: by_name[name] for name in group.hosts})
+            more = f"{ending and f': {ending}'}{', changes to the first output' if changed else ''}"
             body = "\n".join(changed).encode("utf-8", "surrogateescape") if changed else text.output
-            self.writers[1].write(title.encode() + b"\n")
+            self.writers[1].write(f"== {names} ({len(group.hosts)}){more}\n".encode())
             self.write_lines(1, b"", body)
             self.write_lines(2, f"{names.removesuffix(':')}: ".encode(), text.stderr)
 
@@ -201,23 +215,26 @@ class FleetReport(Generic[T]):
             text = error_text(group.outcome, named=len(group.hosts) == 1)
             note(f"{fold_names(group.hosts)} ({len(group.hosts)}): {text}")
         for text, names in self._notices(outcomes).items():
-            note(f"{fold_names(names)} ({len(names)}): {text.partition(chr(10))[0]}")
+            note(f"{fold_names(names)} ({len(names)}): {text}")
 
     def _notices(self, outcomes: Sequence[HostOutcome[T]]) -> dict[str, list[str]]:
         """Return what is unusual about results, with the hosts that it is true of."""
-        found: dict[str, list[str]] = {}
+        found = HostNotices()
         for outcome in outcomes:
             if outcome.error is None:
-                for text in self.result_notices(cast("T", outcome.result)):
-                    found.setdefault(text, []).append(outcome.host)
-        return found
+                result = cast("T", outcome.result)
+                for text in self.result_notices(result):
+                    found.add(outcome.host, outcome.target, self.result_job(result), text)
+        return found.merged()
 
     # -- counts
 
     def kind_of(self, outcome: HostOutcome[T]) -> str:
         """Return how an outcome is counted, one of :data:`KINDS`."""
-        if not outcome.started:
+        if outcome.left_out:
             return "not_started"
+        if outcome.interrupted:
+            return "interrupted"
         if outcome.error is None:
             return self.result_kind(cast("T", outcome.result))
         if isinstance(outcome.error, ConnectError | ConnectionLost):
@@ -226,8 +243,8 @@ class FleetReport(Generic[T]):
         return "failed" if code == FAILED else "error"
 
     def _counts(self) -> dict[str, int]:
-        kinds = Counter(self.kind_of(outcome) for outcome in self.outcomes)
-        return {"hosts": len(self.hosts), **{kind: kinds[kind] for kind in KINDS}, "interrupted": len(self.running)}
+        kinds = Counter([self.kind_of(outcome) for outcome in self.outcomes] + ["interrupted"] * len(self.running))
+        return {"hosts": len(self.hosts), **{kind: kinds[kind] for kind in KINDS}}
 
     def _print_summary(self) -> None:
         from ...fleets.hosts import fold_names
@@ -258,8 +275,3 @@ class FleetReport(Generic[T]):
             return {**about, **self.result_json(cast("T", outcome.result))}
         error = outcome.error
         return about | error_json(type(error).__name__, error.message, error.target, error.hint)
-
-
-def host_label(name: str) -> str:
-    """Return a host's name as it is printed before a colon."""
-    return readable(name.removesuffix(":"))

@@ -1,0 +1,67 @@
+"""Texts about the hosts of a fleet: how their commands ended, and notices that name each host's job."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from ...results import ShellResult, Status
+from ..output import readable
+
+__all__ = ["HostNotices", "ending_of", "host_label"]
+
+
+def host_label(name: str) -> str:
+    """Return a host's name as it is printed before a colon."""
+    return readable(name.removesuffix(":"))
+
+
+def ending_of(results: Mapping[str, ShellResult]) -> str:
+    """Return how equal results of hosts ended, in a few words; empty for a success.
+
+    Without an exit code, each host's job is named: the IDs of equal commands differ.
+    """
+    first = next(iter(results.values()))
+    if first.ok:
+        return ""
+    if first.exit_code is not None and first.status is not Status.INTERRUPTED:
+        return f"exit code {first.exit_code}"
+    status = "still running" if first.status is Status.RUNNING else first.status.value.replace("_", " ")
+    jobs = {host: result.job_id for host, result in results.items() if result.job_id}
+    if len(results) == 1 and jobs:
+        return f"{status} (job {first.job_id})"
+    named = ", ".join(f"{host_label(host)}: job {job_id}" for host, job_id in jobs.items())
+    return f"{status} ({named})" if named else status
+
+
+class HostNotices:
+    """Notices about results of hosts, merged where they differ in the host and the job only."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[tuple[str, str]]] = {}
+
+    def add(self, host: str, target: str, job_id: str | None, notice: str) -> None:
+        """Add a notice's first line, as it is true of one host; commands in it get the host's option."""
+        line = notice.partition("\n")[0]
+        key = line.replace("harness jobs", "harness --ssh HOST jobs")
+        if job_id:
+            key = re.sub(rf"\b(job|show|wait) {re.escape(job_id)}\b", r"\1 JOB", key)
+        command = f"harness{_target_option(target)} jobs"
+        self._found.setdefault(key, []).append((host, line.replace("harness jobs", command)))
+
+    def merged(self) -> dict[str, list[str]]:
+        """Return the notices, each with the hosts that it is true of."""
+        return {
+            entries[0][1] if len(entries) == 1 else text: [host for host, _ in entries]
+            for text, entries in self._found.items()
+        }
+
+
+def _target_option(target: str) -> str:
+    """Return the option of the program that chooses a target, with a space before it."""
+    if target == "local:":
+        return ""
+    if target.startswith("ssh://") and "+" not in target:
+        return f" --ssh {shlex.quote(target.removeprefix('ssh://'))}"
+    return f" --target {shlex.quote(target)}"
