@@ -24,7 +24,7 @@ from .deprecated_names import renamed_fields, renamed_names
 from .errors import ConfigError, TargetNotFound
 from .renamed_settings import both_given, rename_settings, rename_variable
 from .settings_schema import ENGINE_KEYS, GENERAL_KEYS, check_name, parse_variable, suggest, validate
-from .target import Target
+from .target import Target, mask_password
 
 __all__ = [
     "DEFAULT_ORIGIN",
@@ -506,11 +506,14 @@ def _compose(ssh: str | None, container: str | None, engine: str | None) -> Targ
 
 def _ssh_url(text: str) -> str:
     url = text if text.startswith("ssh://") else f"ssh://{text}"
+    shown = mask_password(text)
     if "+" in url:
-        raise TargetNotFound(f"{text!r} is not an SSH host", hint="use --container for a container on the host")
+        raise TargetNotFound(f"{shown!r} is not an SSH host", hint="use --container for a container on the host")
     try:
         return str(Target.parse(url))
     except TargetNotFound as error:
+        if shown != text:
+            raise
         host = text.rpartition("@")[2]
         hint = f"write an IPv6 address as [{host}]" if host.count(":") > 1 and "[" not in host else error.hint
-        raise TargetNotFound(f"{text!r} is not an SSH host", hint=hint or "write [user@]host[:port]") from None
+        raise TargetNotFound(f"{shown!r} is not an SSH host", hint=hint or "write [user@]host[:port]") from None

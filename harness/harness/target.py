@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .errors import TargetNotFound
 
-__all__ = ["Hop", "Target"]
+__all__ = ["Hop", "Target", "mask_password"]
 
 _HOP = re.compile(
     r"(?P<scheme>[a-z][a-z0-9]*):(?://)?"
@@ -15,6 +15,13 @@ _HOP = re.compile(
     r"(?P<host>\[[^\]\s]+\]|[^:/@+\s]*)"
     r"(?::(?P<port>\d{1,5}))?/?"
 )
+_PASSWORD = re.compile(r"(?P<before>^|//|[+,!&])(?P<user>[^:@/+,\s]*):(?!//)[^,\s]*@")
+"""A user with a password, as some programs take it in a URL."""
+
+
+def mask_password(text: str) -> str:
+    """Return a text about targets without what looks like a password: ``ssh://root:***@h01``."""
+    return _PASSWORD.sub(r"\g<before>\g<user>:***@", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +75,22 @@ class Target:
 
 def _parse_hop(part: str, whole: str) -> Hop:
     match = _HOP.fullmatch(part)
+    shown = mask_password(whole)
+    if part.startswith("ssh:") and (":" in (match["user"] or "") if match else shown != whole):
+        raise TargetNotFound(
+            f"{shown!r} holds a password, and other users of this machine can read it in the list of processes",
+            hint="leave it out: use a key or an agent, or type it when the login asks",
+        )
     if match is None:
         raise TargetNotFound(
-            f"{whole!r} is not a target", hint="write local:, ssh://user@host:port, docker://name, joined with +"
+            f"{shown!r} is not a target", hint="write local:, ssh://user@host:port, docker://name, joined with +"
         )
     host = match["host"].strip("[]")
     port = int(match["port"]) if match["port"] else None
     if match["scheme"] != "local" and (not host or host.startswith("-")):
-        raise TargetNotFound(f"{whole!r} names no host", hint="for example ssh://deploy@web1")
+        raise TargetNotFound(f"{shown!r} names no host", hint="for example ssh://deploy@web1")
     if port is not None and not 0 < port < 65536:
-        raise TargetNotFound(f"{whole!r}: port {port} is out of range", hint="use 1 to 65535")
+        raise TargetNotFound(f"{shown!r}: port {port} is out of range", hint="use 1 to 65535")
     if (match["user"] or "").startswith("-"):
-        raise TargetNotFound(f"{whole!r}: a user name may not start with '-'")
+        raise TargetNotFound(f"{shown!r}: a user name may not start with '-'")
     return Hop(match["scheme"], host, match["user"], port)

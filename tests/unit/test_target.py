@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import Hop, Target, TargetNotFound
+from harness.target import mask_password
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,42 @@ def test_what_is_no_target_is_refused_with_a_hint_or_a_reason(text: str) -> None
     with pytest.raises(TargetNotFound) as caught:
         Target.parse(text)
     assert repr(text) in str(caught.value) or caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ssh://root:secret@h01",
+        "ssh:root:secret@h01",
+        "ssh://root:sec@ret@h01:22",
+        "ssh://root:se/cret@h01",
+        "ssh://root:secret@h01:x",
+        "ssh://a+ssh://root:secret@h01",
+        "ssh://:secret@h01",
+    ],
+)
+def test_a_password_is_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(TargetNotFound, match="holds a password") as caught:
+        Target.parse(text)
+    assert "cret" not in str(caught.value)
+    assert "h01" in str(caught.value)
+
+
+def test_the_user_and_group_of_a_container_are_no_password() -> None:
+    assert Target.parse("docker://1000:1000@app").last == Hop("docker", "app", "1000:1000")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ssh://root:secret@h01", "ssh://root:***@h01"),
+        ("root:secret@h01", "root:***@h01"),
+        ("ssh://root@h01:22+docker://u@app", "ssh://root@h01:22+docker://u@app"),
+        ("root@[::1]:22,a:22,b@c", "root@[::1]:22,a:22,b@c"),
+    ],
+)
+def test_a_password_is_masked(text: str, shown: str) -> None:
+    assert mask_password(text) == shown
 
 
 def test_a_target_passes_through_parse_unchanged() -> None:

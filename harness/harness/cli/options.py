@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from ..command import parse_duration
 from ..settings import CommandLineChoices
+from ..target import mask_password
 from .output import warn
 
 __all__ = [
@@ -251,9 +252,10 @@ def _first_value(invocation: Invocation, name: str, given: Sequence[str]) -> str
 
 
 def _more_than_one(option: str, values: Sequence[str]) -> click.UsageError:
+    shown = mask_password(", ".join(values))
     several = f"; commands with --hosts, such as 'run', take several {option}" if option[2:] in MANY else ""
     return click.UsageError(
-        f"{option} was given {len(values)} times ({', '.join(values)}): harness works on one target at a time{several}"
+        f"{option} was given {len(values)} times ({shown}): harness works on one target at a time{several}"
     )
 
 
