@@ -113,12 +113,16 @@ class Settings:
     trusted_dirs: tuple[str, ...] = ()
     targets: tuple[tuple[str, str], ...] = ()
     """Named targets and their URLs."""
+    target_settings: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Named targets with the names of the settings in their tables that do not only say where they are."""
     files: tuple[str, ...] = ()
     """The settings files that were read."""
     origins: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
 
 
+LOCATION_KEYS = frozenset({"url", "ssh", "container", "engine"})
+"""The keys of a table ``[targets.NAME]`` that say where the target is."""
 TOOLKIT_TABLES = frozenset({"agent", "audit", "hooks", "mcp", "models", "permissions", "tools", "web"})
 """Tables of the same files for the toolkit and the agent, which read them with :func:`load_tables` on start."""
 
@@ -193,6 +197,9 @@ def load_settings(
         timeout=_value(merged, "timeout", None),
         trusted_dirs=tuple(_value(merged, "trusted_dirs", ())),
         targets=tuple((key, str(_table_target(layer))) for key, layer in sorted(targets.items())),
+        target_settings=tuple(
+            (key, tuple(sorted(layer.values.keys() - LOCATION_KEYS))) for key, layer in targets.items()
+        ),
         files=tuple(layer.origin for layer in files),
         origins=tuple((key, merged[key][1] if key in merged else DEFAULT_ORIGIN) for key in _all_keys()),
         warnings=tuple(text for layer in (*files, variables) for text in layer.warnings),

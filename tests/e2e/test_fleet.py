@@ -418,7 +418,7 @@ def test_the_operator_is_asked_after_the_first_hosts(ops: Program, answer: str, 
 
 
 def test_a_failure_of_the_first_hosts_is_the_operators_to_judge(ops: Program) -> None:
-    child = at_terminal(ops, "--hosts", "web[1-2],down", "--first", "2", "--", "false")
+    child = at_terminal(ops, "--hosts", "down,web[1-2]", "--first", "2", "--", "false")
     child.expect_exact("harness: down (1): connect to host")
     child.expect_exact("continue on the other 1 host? [y/N] ")
     child.send("y\n")
@@ -478,9 +478,62 @@ def test_this_machine_is_named_without_a_second_colon(ops: Program) -> None:
     assert b"::" not in ops.run("run", "--hosts", "local:", "--", "echo b >&2").stderr
 
 
+def test_hosts_start_in_the_order_in_which_they_are_named(ops: Program, tmp_path: Path) -> None:
+    command = f"echo x >> {tmp_path}/x; wc -l < {tmp_path}/x"
+    done = ops.run("run", "--hosts", "web3,web[1-2]", "--hosts", "!web1", "--forks", "1", "--each", "--", command)
+    assert done.stdout == b"web3: 1\nweb2: 2\n"
+
+
+def test_an_inventory_decides_which_port_is_reached(ops: Program, tmp_path: Path, named: SshServer) -> None:
+    """Of two groups of the same depth, Ansible takes the one whose name comes later."""
+    file = tmp_path / "hosts.ini"
+    good, bad = f"ansible_host=127.0.0.1\nansible_port={named.port}\n", f"ansible_port={CLOSED_PORT}\n"
+    file.write_text(f"[web]\nh1\n[db]\nh1\n[web:vars]\n{good}[db:vars]\n{bad}")
+    done = ops.run("run", "--inventory", str(file), "--hosts", f"{named.user}@h1", "--each", "--", "echo up")
+    assert (done.returncode, done.stdout) == (0, f"{named.user}@h1: up\n".encode()), done.stderr
+
+
+def test_who_the_command_runs_as_is_asked_for(ops: Program, tmp_path: Path, named: SshServer) -> None:
+    file = tmp_path / "hosts.ini"
+    file.write_text("web1 ansible_become=true\n")
+    done = ops.run("run", "--inventory", str(file), "--", f"touch {tmp_path}/x")
+    assert done.returncode == 125
+    assert b"hosts.ini, line 1: web1 has ansible_become" in done.stderr
+    assert not (tmp_path / "x").exists()
+    done = ops.run("run", "--inventory", str(file), "--user", named.user, "--", "echo up")
+    assert (done.returncode, done.stdout) == (0, b"== web1 (1)\nup\n"), done.stderr
+    assert ops.run("hosts", "--inventory", str(file)).stdout.split()[-1] == b"ssh://web1"
+
+
+def test_a_target_of_the_settings_is_used_or_refused(ops: Program, tmp_path: Path, named: SshServer) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[targets.lab]\nssh = "web1"\n[targets.web2]\nssh = "web3"\ntmux = true\n')
+    done = ops.run("--config", str(file), "run", "--hosts", "lab", "--", "echo up")
+    assert (done.returncode, done.stdout) == (0, b"== lab (1)\nup\n"), done.stderr
+    done = ops.run("--config", str(file), "run", "--hosts", "web[1-2]", "--", f"touch {tmp_path}/x")
+    assert done.returncode == 125
+    assert b"web2 is a target with settings of its own (tmux)" in done.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_password_in_a_target_is_refused_and_not_shown(ops: Program) -> None:
+    for words in (
+        ("hosts", "ssh://root:secret@web1"),
+        ("run", "--hosts", "root:secret@web1", "--", "true"),
+        ("--target", "ssh://root:secret@web1", "run", "--", "true"),
+        ("--ssh", "root:secret@web1", "run", "--", "true"),
+        ("--ssh", "root:secret@web1", "run", "--ssh", "web2", "--", "true"),
+        ("--ssh", "root:secret@web1", "--ssh", "web2", "read", "/etc/hosts"),
+    ):
+        done = ops.run(*words)
+        assert done.returncode in {2, 125}
+        assert b"root:***@web1" in done.stderr
+        assert b"secret" not in done.stdout + done.stderr
+
+
 def test_hosts_lists_what_a_pattern_means(ops: Program) -> None:
     assert ops.run("hosts", "web[1-2],deploy@db1:22").stdout.decode().split() == [
-        *("HOST", "TARGET", "deploy@db1:22", "ssh://deploy@db1:22", "web1", "ssh://web1", "web2", "ssh://web2"),
+        *("HOST", "TARGET", "web1", "ssh://web1", "web2", "ssh://web2", "deploy@db1:22", "ssh://deploy@db1:22"),
     ]
     assert ops.run("hosts", "--fold").stdout == b"down,down2,web[1-6]\n"
     assert json.loads(ops.run("--json", "hosts", "web1").stdout) == [{"host": "web1", "target": "ssh://web1"}]

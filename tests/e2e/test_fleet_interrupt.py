@@ -190,7 +190,7 @@ def frozen_run(
 
 def test_a_host_that_does_not_answer_an_interrupt_is_unknown(frozen_run: subprocess.Popen[bytes]) -> None:
     stdout, stderr = interrupt(frozen_run, [signal.SIGTERM])
-    assert re.fullmatch(rb"== db1 \(1\): unknown \(job \d+\)\n== web1 \(1\)\nup\n", stdout), stdout
+    assert re.fullmatch(rb"== web1 \(1\)\nup\n== db1 \(1\): unknown \(job \d+\)\n", stdout), stdout
     assert b"harness: interrupting " in stderr
     assert re.search(
         rb"harness: db1 \(1\): interrupted, but the end of the command is not confirmed;"
@@ -262,8 +262,8 @@ async def test_a_host_that_was_not_reached_was_not_started(sshd: SshServer) -> N
     async with harness.fleet("web1,down", config=sshd.config()) as fleet:
         outcomes = await fleet.gather("true")
     assert [(name, outcome.started, outcome.left_out) for name, outcome in outcomes.items()] == [
-        ("down", False, False),
         ("web1", True, False),
+        ("down", False, False),
     ]
 
 

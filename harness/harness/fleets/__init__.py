@@ -2,15 +2,20 @@
 
 >>> import harness
 >>> async with harness.fleet("web[1-20],db1") as fleet:  # doctest: +SKIP
-...     async for outcome in fleet.run_shell("uptime"):
-...         print(outcome.host, outcome.result or outcome.error)
+...     async for host, outcome in fleet.run_shell("uptime"):
+...         print(host, outcome.result or outcome.error)
+>>> from harness.fleets import read_inventory
+>>> inventory = read_inventory("hosts.ini")  # doctest: +SKIP
+>>> async with harness.fleet("@web,!web7", inventory=inventory) as fleet:  # doctest: +SKIP
+...     outcomes = await fleet.gather("uptime")
 """
 
 from __future__ import annotations
 
 from .calls import Fleet, HostOutcome, fleet
-from .hosts import Host, resolve_hosts
-from .inventory import Inventory, read_inventory
+from .hosts import Host, NamedTarget, resolve_hosts
+from .inventory import Inventory
+from .inventory_file import read_inventory
 from .merging import OutcomeGroup, merge_outcomes
 
 __all__ = [
@@ -18,6 +23,7 @@ __all__ = [
     "Host",
     "HostOutcome",
     "Inventory",
+    "NamedTarget",
     "OutcomeGroup",
     "fleet",
     "merge_outcomes",

@@ -1,209 +1,183 @@
-"""Inventories: files that name hosts and groups, as a plain list or in Ansible's static INI and YAML formats.
-
-Of Ansible's format this reads hosts with ranges, groups, ``:children`` and the variables ``ansible_host``,
-``ansible_user`` and ``ansible_port`` of hosts and groups; other variables are ignored. Programs that print an inventory
-are not run.
-"""
+"""The hosts, groups and variables of an inventory, with Ansible's order of precedence."""
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from functools import cached_property
+from typing import NamedTuple
 
 from ..errors import ConfigError
+from .host_names import HostName, parse_host_name
 
-__all__ = ["MAX_HOSTS", "Inventory", "read_inventory"]
+__all__ = ["ALL", "MAX_HOSTS", "UNGROUPED", "Inventory", "Variable"]
 
 MAX_HOSTS = 100_000
 """The maximum number of hosts of a fleet and of an inventory: a mistyped range must not fill the memory."""
-ADDRESS_VARIABLES = ("ansible_host", "ansible_user", "ansible_port")
-"""The variables that say how to reach a host."""
-_RANGE = re.compile(r"\[(\w+):(\w+)(?::(\d+))?\]")
-_SECTION = re.compile(r"\[(?P<name>[^\]:]+)(?::(?P<kind>\w+))?\]")
+ALL, UNGROUPED = "all", "ungrouped"
+"""Ansible's group of all hosts, and its group of the hosts without another group."""
+DEFAULT_PRIORITY = 1
+"""Ansible's ``ansible_group_priority`` of a group that has none."""
+
+
+class Variable(NamedTuple):
+    """The value of a variable, and where it was set: ``hosts.ini, line 3``."""
+
+    value: object
+    where: str
+
+
+Variables = dict[str, Variable]
 
 
 @dataclass
 class Inventory:
-    """Hosts with their address variables, and groups of hosts, in the order of the file."""
+    """Hosts, groups of hosts and Ansible's variables about connections, in the order of the file."""
 
     source: str
-    hosts: dict[str, dict[str, str]] = field(default_factory=dict)
-    groups: dict[str, dict[str, None]] = field(default_factory=dict)
-    children: dict[str, list[str]] = field(default_factory=dict)
-    group_variables: dict[str, dict[str, str]] = field(default_factory=dict)
+    hosts: dict[str, Variables] = field(default_factory=dict)
+    """The hosts with their own variables."""
+    groups: dict[str, dict[str, None]] = field(default_factory=lambda: {ALL: {}, UNGROUPED: {}})
+    """The groups with the hosts that are directly in them."""
+    children: dict[str, dict[str, None]] = field(default_factory=dict)
+    """The groups that are directly in a group."""
+    group_variables: dict[str, Variables] = field(default_factory=dict)
+    group_files: dict[str, Variables] = field(default_factory=dict)
+    """The variables of the files in ``group_vars``, which override all of the inventory's groups."""
+    host_files: dict[str, Variables] = field(default_factory=dict)
+    """The variables of the files in ``host_vars``."""
 
     def members(self, group: str) -> list[str]:
         """Return the hosts of a group and of the groups below it, each once."""
+        if group == ALL:
+            return list(self.hosts)
+        if group == UNGROUPED:
+            return [host for host in self.hosts if UNGROUPED in self._groups_of(host)]
         found: dict[str, None] = {}
         for name in self._below(group):
             found.update(self.groups.get(name, {}))
         return list(found)
 
-    def addresses(self) -> dict[str, dict[str, str]]:
-        """Return each host's address variables: its own, else those of its group with the fewest groups below it."""
-        merged: dict[str, dict[str, str]] = {host: {} for host in self.hosts}
-        widest_first = sorted(self.group_variables, key=lambda name: len(self._below(name)), reverse=True)
-        for group in widest_first:
-            for host in self.members(group):
-                merged[host].update(self.group_variables[group])
-        return {host: merged[host] | own for host, own in self.hosts.items()}
-
     def names_of_groups(self) -> list[str]:
-        """Return the names of all groups."""
-        return list(dict.fromkeys([*self.groups, *self.children]))
+        """Return the names of the groups of the file."""
+        return [name for name in self.groups if name not in {ALL, UNGROUPED}]
 
-    def _below(self, group: str) -> list[str]:
-        """Return a group and all groups below it; a group may not be below itself."""
-        if group == "all":
-            return ["all", *self.names_of_groups()]
-        found, waiting = [], [group]
+    def variables(self, host: str) -> Variables:
+        """Return the variables that Ansible uses for a host of the inventory.
+
+        A host's own variable overrides those of its groups. Of the groups, a deeper one overrides a higher one, then
+        the higher ``ansible_group_priority`` and then the name that comes later in the alphabet wins.
+        """
+        merged: Variables = {}
+        groups = self._groups_of(host)
+        for layer in (self.group_variables, self.group_files):
+            for group in (ALL, *groups):
+                merged.update(layer.get(group, {}))
+        return merged | self.hosts[host] | self.host_files.get(host, {})
+
+    def find(self, name: HostName) -> str | None:
+        """Return the inventory's own name of a host, whatever user and port it is given with.
+
+        Raises:
+            ConfigError: Several of its hosts have this name.
+        """
+        if name.text in self.hosts:
+            return name.text
+        found = self._by_host.get(name.host, [])
+        if len(found) > 1:
+            raise ConfigError(f"{name.text!r} is ambiguous: {self.source} has {', '.join(found)}")
+        return found[0] if found else None
+
+    def check(self) -> None:
+        """Check what can only be seen in the whole file.
+
+        Raises:
+            ConfigError: A group is in itself, its priority is not a number, or a name is both a host's and a group's.
+        """
+        for name in self.hosts.keys() & self.groups.keys():
+            if own := next(iter(self.hosts[name].values()), None):
+                raise ConfigError(
+                    f"{own.where}: {name!r} is also the name of a group, and Ansible gives the variables to the group",
+                    hint="rename the group or the host",
+                )
+        assert self._order is not None
+
+    # -- precedence
+
+    def _groups_of(self, host: str) -> list[str]:
+        """Return the groups of a host except ``all``, in the order in which their variables apply."""
+        found: set[str] = set()
+        waiting = list(self._direct_groups.get(host, ()))
         while waiting:
-            name = waiting.pop(0)
-            if name not in found:
-                found.append(name)
-                waiting += self.children.get(name, ())
+            group = waiting.pop()
+            if group not in found:
+                found.add(group)
+                waiting += self._parents.get(group, ())
+        found.discard(ALL)
+        others = found - {UNGROUPED}
+        return sorted(others, key=self._order.__getitem__) if others else [UNGROUPED]
+
+    @cached_property
+    def _by_host(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.hosts:
+            found.setdefault(parse_host_name(name).host, []).append(name)
         return found
 
-    def add(self, host: str, group: str, variables: Mapping[str, str]) -> None:
-        """Add a host to a group, or add to its variables."""
-        self.hosts.setdefault(host, {}).update(variables)
-        self.groups.setdefault(group, {})[host] = None
+    @cached_property
+    def _direct_groups(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for group, hosts in self.groups.items():
+            for host in hosts:
+                found.setdefault(host, []).append(group)
+        return found
 
+    @cached_property
+    def _parents(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for group, children in self.children.items():
+            for child in children:
+                found.setdefault(child, []).append(group)
+        return found
 
-def read_inventory(path: str | Path) -> Inventory:
-    """Read an inventory file.
+    @cached_property
+    def _order(self) -> Mapping[str, tuple[int, int, str]]:
+        """The sort key of each group: its depth, its priority, its name."""
+        depths = dict(self._depths())
+        if loop := [name for name in self.groups if name not in depths]:
+            raise ConfigError(f"{self.source}: a group is in itself: {', '.join(loop)}")
+        return {name: (depth, self._priority(name), name) for name, depth in depths.items()}
 
-    Args:
-        path: The file; ``.yaml`` and ``.yml`` are read as YAML, others as INI. A plain list is INI without sections.
+    def _depths(self) -> Iterator[tuple[str, int]]:
+        """Yield each group that is not in itself with the length of the longest path to it from ``all``."""
+        missing = {name: len(self._parents.get(name, ())) for name in self.groups}
+        depths = {name: int(name != ALL) for name, count in missing.items() if not count}
+        waiting = list(depths)
+        while waiting:
+            name = waiting.pop()
+            yield name, depths[name]
+            for child in self.children.get(name, ()):
+                depths[child] = max(depths.get(child, 0), depths[name] + 1)
+                missing[child] -= 1
+                if not missing[child]:
+                    waiting.append(child)
 
-    Raises:
-        ConfigError: The file cannot be read, or a line of it is not understood.
-    """
-    path = Path(path).expanduser()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read the inventory {path}: {why.lower()}") from error
-    inventory = Inventory(str(path))
-    if path.suffix in {".yaml", ".yml"}:
-        _read_yaml(inventory, text)
-    else:
-        _read_ini(inventory, text)
-    return inventory
-
-
-# -- INI
-
-
-def _read_ini(inventory: Inventory, text: str) -> None:
-    group, kind = "ungrouped", "hosts"
-    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
-        if not line or line[0] in "#;":
-            continue
-        if match := _SECTION.fullmatch(line.partition(" #")[0].strip()):
-            group, kind = match["name"], match["kind"] or "hosts"
-            if kind not in {"hosts", "children", "vars"}:
-                raise _mistake(inventory, number, f"[{group}:{kind}] is not hosts, children or vars")
-            inventory.groups.setdefault(group, {})
-            continue
+    def _priority(self, group: str) -> int:
+        found = self.group_variables.get(group, {}).get("ansible_group_priority")
+        if found is None:
+            return DEFAULT_PRIORITY
         try:
-            words = shlex.split(line, comments=True)
-        except ValueError as error:
-            raise _mistake(inventory, number, str(error).lower()) from None
-        _ini_line(inventory, number, group, kind, line, words)
+            return int(str(found.value))
+        except ValueError:
+            raise ConfigError(f"{found.where}: ansible_group_priority {found.value!r} is not a number") from None
 
-
-def _ini_line(inventory: Inventory, number: int, group: str, kind: str, line: str, words: list[str]) -> None:
-    if kind == "children":
-        inventory.children.setdefault(group, []).append(words[0])
-    elif kind == "vars":
-        name, separator, value = line.partition("=")
-        if not separator:
-            raise _mistake(inventory, number, f"{line!r} is not NAME=VALUE")
-        inventory.group_variables.setdefault(group, {}).update(_address([(name.strip(), value.strip().strip("'\""))]))
-    else:
-        variables = _address((name, value) for name, _, value in (word.partition("=") for word in words[1:]))
-        for host in _expand(inventory, words[0]):
-            inventory.add(host, group, variables)
-
-
-def _mistake(inventory: Inventory, number: int, what: str) -> ConfigError:
-    return ConfigError(f"{inventory.source}, line {number}: {what}")
-
-
-def _address(pairs: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    return {name: str(value) for name, value in pairs if name in ADDRESS_VARIABLES}
-
-
-def _expand(inventory: Inventory, name: str) -> Iterator[str]:
-    """Return the names of Ansible's ranges: ``web[01:20]``, ``rack[a:d]``, ``db[1:9:2]``.
-
-    Raises:
-        ConfigError: A range is empty, or there are too many hosts.
-    """
-    match = _RANGE.search(name)
-    if match is None:
-        if len(inventory.hosts) >= MAX_HOSTS:
-            raise ConfigError(f"{inventory.source}: more than {MAX_HOSTS:,} hosts")
-        yield name
-        return
-    first, last, step = match[1], match[2], int(match[3] or 1)
-    if first.isdecimal() and last.isdecimal():
-        values = (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1, step or 1))
-        valid = int(first) <= int(last)
-    else:
-        values = (chr(code) for code in range(ord(first[0]), ord(last[0]) + 1, step or 1))
-        valid = len(first) == len(last) == 1 and first.isalpha() and last.isalpha() and first <= last
-    if not valid or step < 1:
-        raise ConfigError(f"{inventory.source}: {match[0]} in {name!r} is not a range")
-    for value in values:
-        yield from _expand(inventory, name[: match.start()] + value + name[match.end() :])
-
-
-# -- YAML
-
-
-def _read_yaml(inventory: Inventory, text: str) -> None:
-    try:
-        import yaml
-    except ImportError as error:
-        from ..extras import install_extra
-
-        raise ConfigError(
-            f"{inventory.source}: reading YAML needs the extra fleet", hint=install_extra("fleet")
-        ) from error
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{inventory.source}: invalid YAML: {' '.join(str(error).split())}") from error
-    for group, body in _mapping(inventory, content, "the file").items():
-        _yaml_group(inventory, str(group), body)
-
-
-def _yaml_group(inventory: Inventory, group: str, body: object) -> None:
-    parts = _mapping(inventory, body, group)
-    inventory.groups.setdefault(group, {})
-    inventory.group_variables.setdefault(group, {}).update(
-        _address(_mapping(inventory, parts.get("vars"), f"{group}: vars").items())
-    )
-    for name, variables in _mapping(inventory, parts.get("hosts"), f"{group}: hosts").items():
-        own = _address(_mapping(inventory, variables, f"{group}: {name}").items())
-        for host in _expand(inventory, str(name)):
-            inventory.add(host, group, own)
-    for child, inner in _mapping(inventory, parts.get("children"), f"{group}: children").items():
-        if group != "all":
-            inventory.children.setdefault(group, []).append(str(child))
-        _yaml_group(inventory, str(child), inner)
-
-
-def _mapping(inventory: Inventory, value: object, where: str) -> Mapping[Any, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{inventory.source}: {where} is not a mapping")
-    return value
+    def _below(self, group: str) -> list[str]:
+        """Return a group and all groups below it."""
+        found = {group: None}
+        waiting = [group]
+        while waiting:
+            for child in self.children.get(waiting.pop(0), ()):
+                if child not in found:
+                    found[child] = None
+                    waiting.append(child)
+        return list(found)

@@ -1,4 +1,4 @@
-"""Which hosts a pattern means, with groups and addresses of inventories."""
+"""Which hosts a pattern means, and in which order."""
 
 from __future__ import annotations
 
@@ -8,37 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError
-from harness.fleets import read_inventory, resolve_hosts
+from harness.fleets import NamedTarget, resolve_hosts
 from harness.fleets.hosts import fold_names, ssh_config_hosts
-
-INI = """\
-# machines
-web[01:03].example.org ansible_user=deploy
-db1 ansible_host=10.0.0.7 ansible_port=2222
-[web]
-web[01:03].example.org
-[db]
-db1
-[eu:children]
-web
-db
-[eu:vars]
-ansible_user = "ops"
-[db:vars]
-ansible_port=22
-"""
-YAML = """\
-all:
-  vars: {ansible_user: root}
-  hosts:
-    bastion: {ansible_host: 192.0.2.1}
-  children:
-    web:
-      hosts: {"web[1:2]": {}, web9: {ansible_port: 2022}}
-      vars: {ansible_user: www}
-    site:
-      children: {web: {}}
-"""
 
 
 def names(pattern: str | list[str], **more: object) -> list[str]:
@@ -48,7 +19,15 @@ def names(pattern: str | list[str], **more: object) -> list[str]:
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
-        ("web[1-3],db1,!web2", ["db1", "web1", "web3"]),
+        ("web[1-3],db1,!web2", ["web1", "web3", "db1"]),
+        ("h05,h01,h02", ["h05", "h01", "h02"]),
+        ("h[5,1-2]", ["h5", "h1", "h2"]),
+        ("r[2,1]n[1-2]", ["r2n1", "r2n2", "r1n1", "r1n2"]),
+        ("h[1-5/2]", ["h1", "h3", "h5"]),
+        (" h1 , h2 ,! h1", ["h2"]),
+        ("2001:db8::1,root@::1,[::2]:22,deploy@[::3]:22", ["2001:db8::1", "root@::1", "[::2]:22", "deploy@[::3]:22"]),
+        ("2001:db8::[1-2]", ["2001:db8::1", "2001:db8::2"]),
+        ("ssh://[::1]+docker://app[1-2]", ["ssh://[::1]+docker://app1", "ssh://[::1]+docker://app2"]),
         ("web[1-3]!web2", ["web1", "web3"]),
         ("web[01-03]", ["web01", "web02", "web03"]),
         ("web[1-5]&web[4-9]", ["web4", "web5"]),
@@ -84,10 +63,25 @@ def test_targets() -> None:
         ("web[1-3", "not a pattern"),
         ("web[3-1]", "not a pattern"),
         ("web1!web1", "leaves no host"),
+        ("web1&web2", "leaves no host"),
+        ("web[a-c]", "not a pattern"),
+        ("web]", "a bracket is missing"),
+        ("web[1:3]", r"not a pattern.*write a range as \[1-20\]"),
+        ("web1,,web2", "empty part"),
+        ("web1,", "empty part"),
+        ("web1,!", "empty part after '!'"),
+        ("web1,!!web2", "empty part after '!'"),
+        ("web1^web2", "operator '\\^' is not supported"),
+        ("!web1", "no hosts were given"),
+        ("ssh://web*", "wildcards match names"),
+        ("a:b", "not a target"),
+        ("2001:db8::zz", "not a target"),
+        ("web1:99999", "port 99999 is out of range"),
+        ("web\u200b1", "not a host name"),
         ("web[1-9999999]", "at most 100,000"),
         ("web[1-999],db[1-999]-[1-999]", "at most 100,000"),
         ("-oProxyCommand=x", "names no host"),
-        ("web 1", "not a target"),
+        ("web 1", "has a space.*separate hosts with ','"),
         ("http//x", "not a target"),
         ("web1+docker://app", "not a target"),
     ],
@@ -99,87 +93,79 @@ def test_mistakes(pattern: str, message: str, tmp_path: Path) -> None:
         resolve_hosts(pattern, ssh_config=str(empty))
 
 
-def test_no_pattern_is_no_host() -> None:
-    with pytest.raises(ConfigError, match="no hosts were given"):
-        resolve_hosts([])
-
-
-@pytest.fixture
-def inventory(tmp_path: Path) -> Path:
-    path = tmp_path / "hosts.ini"
-    path.write_text(INI)
-    return path
-
-
-def test_an_inventory_of_ansible(inventory: Path) -> None:
-    read = read_inventory(inventory)
-    assert {host.name: str(host.target) for host in resolve_hosts("@eu", read)} == {
-        "db1": "ssh://ops@10.0.0.7:2222",
-        "web01.example.org": "ssh://deploy@web01.example.org",
-        "web02.example.org": "ssh://deploy@web02.example.org",
-        "web03.example.org": "ssh://deploy@web03.example.org",
-    }
-    assert len(names("@all", inventory=read)) == 4
-    assert names("@eu!@db", inventory=read) == [f"web0{number}.example.org" for number in (1, 2, 3)]
-    assert names("web*,!web02.example.org", inventory=read) == ["web01.example.org", "web03.example.org"]
-    assert len(names([], inventory=read)) == 4
-    with pytest.raises(ConfigError, match="no host matches '@nope'") as caught:
-        resolve_hosts("@nope", read)
-    assert "@eu" in caught.value.hint
-
-
-def test_an_inventory_in_yaml(tmp_path: Path) -> None:
-    path = tmp_path / "hosts.yml"
-    path.write_text(YAML)
-    read = read_inventory(path)
-    assert {host.name: str(host.target) for host in resolve_hosts([], read)} == {
-        "bastion": "ssh://root@192.0.2.1",
-        "web1": "ssh://www@web1",
-        "web2": "ssh://www@web2",
-        "web9": "ssh://www@web9:2022",
-    }
-    assert names("@site", inventory=read) == ["web1", "web2", "web9"]
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ("root@h[01-03],!h02", ["root@h01", "root@h03"]),
+        ("h[01-03],!root@h02", ["h01", "h03"]),
+        ("h[01-03],!ssh://root@h02", ["h01", "h03"]),
+        ("h[01-03],!h02,h0[1-4]", ["h01", "h03", "h04"]),
+        ("!h02,h[01-03]", ["h01", "h03"]),
+        (["h[01-02]", "!h02"], ["h01"]),
+        (["!h02", "h01,h02"], ["h01"]),
+        ("h[01-03],!h0[2-9]", ["h01"]),
+        ("h[01-03],!*2", ["h01", "h03"]),
+        ("a:1,a:2,!a:2", ["a:1"]),
+        ("a:1,a:2,b,!a", ["b"]),
+        ("docker://root@a,docker://b,!docker://a", ["docker://b"]),
+        ("::1,::2,![::2]", ["::1"]),
+        ("a,b,c&b,c", ["b"]),
+        ("a&b,b", ["b"]),
+        (["h[1-5]", "&h[4-9],!h5"], ["h4"]),
+    ],
+)
+def test_exclusions_hold_wherever_they_are_written(patterns: str | list[str], expected: list[str]) -> None:
+    assert names(patterns) == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("pattern", "message", "hint"),
     [
-        ("a", "web1\n[x:what]\n", "line 2.*not hosts, children or vars"),
-        ("a", "web1 'x\n", "line 1"),
-        ("a", "[x:vars]\nuser\n", "line 2.*NAME=VALUE"),
-        ("a", "web[3:1]\n", r"\[3:1\] in .* is not a range"),
-        ("a", "web[a:10]\n", "is not a range"),
-        ("a", "web[1:9:0]\n", "is not a range"),
-        ("a", "web[1:999999999]\n", "more than 100,000 hosts"),
-        ("a.yml", "a: [", "invalid YAML"),
-        ("a.yml", "[a, b]", "not a mapping"),
-        ("a.yml", "all: {hosts: [a]}", "not a mapping"),
+        ("h[1-3],!h02", "'!h02' excludes no host", "h2 is another name than h02: leading zeros count"),
+        ("h1,!nope", "'!nope' excludes no host", ""),
+        ("h1,!h1:22", "'!h1:22' excludes no host", ""),
+        ("h1,!x*", "'!x\\*' excludes no host", ""),
     ],
 )
-def test_mistakes_in_an_inventory(tmp_path: Path, name: str, text: str, message: str) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(ConfigError, match=message):
-        read_inventory(tmp_path / name)
+def test_an_exclusion_without_effect_is_an_error(pattern: str, message: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        resolve_hosts(pattern)
+    assert caught.value.hint == hint
 
 
-def test_a_group_may_not_hang_on_itself(tmp_path: Path) -> None:
-    path = tmp_path / "hosts"
-    path.write_text("[a]\nweb1\n[a:children]\nb\n[b:children]\na\n")
-    assert names("@a", inventory=read_inventory(path)) == ["web1"]
+def test_a_password_is_refused_and_not_shown() -> None:
+    for pattern in ("ssh://root:secret@h01", "root:secret@h01", "a,root:secret@h[01-02]", "root:sec@ret@h01:x"):
+        with pytest.raises(ConfigError, match="password") as caught:
+            resolve_hosts(pattern)
+        assert "secret" not in str(caught.value)
+        assert "ret@" not in str(caught.value)
 
 
-def test_a_wrong_port_names_its_host(tmp_path: Path) -> None:
-    path = tmp_path / "hosts"
-    path.write_text("web1 ansible_port=ssh\n")
-    with pytest.raises(ConfigError, match="web1: ansible_port 'ssh'"):
-        resolve_hosts([], read_inventory(path))
+# -- named targets
 
 
-def test_an_address_of_an_inventory_is_checked(tmp_path: Path) -> None:
-    path = tmp_path / "hosts"
-    path.write_text("web1 ansible_host=-oProxyCommand=x\n")
-    with pytest.raises(ConfigError, match="names no host"):
-        resolve_hosts([], read_inventory(path))
+def test_a_named_target_is_used() -> None:
+    targets = {"web1": NamedTarget("ssh://deploy@web1.example:22"), "app": NamedTarget("ssh://a+docker://app")}
+    found = resolve_hosts("web1,root@web1,app,web2,ssh://web1", targets=targets)
+    assert [str(host.target) for host in found] == [
+        *("ssh://deploy@web1.example:22", "ssh://root@web1.example:22", "ssh://a+docker://app"),
+        *("ssh://web2", "ssh://web1"),
+    ]
+    with pytest.raises(ConfigError, match=r"root@app: .* takes no user"):
+        resolve_hosts("root@app", targets=targets)
+
+
+def test_a_named_target_with_settings_is_an_error() -> None:
+    targets = {"web1": NamedTarget("ssh://web1", ("ssh_options", "tmux"))}
+    with pytest.raises(ConfigError, match=r"web1 is a target with settings of its own \(ssh_options, tmux\)") as caught:
+        resolve_hosts("web[1-2]", targets=targets)
+    assert "--target web1" in caught.value.hint
+    assert names("web[1-2],!web1", targets=targets) == ["web2"]
+
+
+def test_no_pattern_is_no_host() -> None:
+    with pytest.raises(ConfigError, match="no hosts were given"):
+        resolve_hosts([])
 
 
 def test_wildcards_match_the_ssh_configuration(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, how: Map
     Returns:
         0 if every command ended with 0; 125 if a host could not be reached or its outcome is unknown; else 1.
     """
-    chosen = hosts_of_options(session, options)
+    chosen = hosts_of_options(session, options, ignore_become=how.get("user") is not None)
     kept = _keep(session, text, chosen, how)
     if kept is None:
         return ask_hosts(session, options, chosen, partial(_run_once, text, how), text=text)

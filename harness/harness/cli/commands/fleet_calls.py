@@ -105,15 +105,20 @@ def map_on_hosts(
     return call_on_hosts(session, options, needs, make_report, call)
 
 
-def hosts_of_options(session: CliSession, options: FleetOptions) -> tuple[Host, ...]:
+def hosts_of_options(session: CliSession, options: FleetOptions, *, ignore_become: bool = True) -> tuple[Host, ...]:
     """Return the hosts of a command's options.
+
+    Args:
+        session: The program's settings.
+        options: The hosts.
+        ignore_become: As for ``resolve_hosts``; False if it matters as which account commands run.
 
     Raises:
         click.UsageError: No hosts were given, or a single target as well.
         ConfigError: A pattern or the inventory is wrong.
     """
     if options.patterns or options.inventory:
-        return hosts_of_patterns(session, options.patterns, options.inventory)
+        return hosts_of_patterns(session, options.patterns, options.inventory, ignore_become=ignore_become)
     if session.invocation.several:
         return _hosts_of_choices(session.invocation)
     raise click.UsageError("the options for many hosts, such as --forks, need --hosts, --inventory or several --ssh")
@@ -139,18 +144,28 @@ def _hosts_of_choices(invocation: Invocation) -> tuple[Host, ...]:
     return tuple(found)
 
 
-def hosts_of_patterns(session: CliSession, patterns: Sequence[str], inventory: str | None) -> tuple[Host, ...]:
-    """Return the chosen hosts.
+def hosts_of_patterns(
+    session: CliSession, patterns: Sequence[str], inventory: str | None, *, ignore_become: bool = True
+) -> tuple[Host, ...]:
+    """Return the hosts that patterns and an inventory mean, with the named targets of the settings.
 
     Raises:
         click.UsageError: A single target was chosen as well.
         ConfigError: A pattern or the inventory is wrong.
     """
-    from ...fleets import read_inventory, resolve_hosts
+    from ...fleets import NamedTarget, read_inventory, resolve_hosts
 
     choices = session.invocation.choices
     for name in ("ssh", "target", "container", "image"):
         if getattr(choices, name) is not None:
             raise click.UsageError(f"a pattern of hosts and --{name} contradict each other: give one of them")
     read = read_inventory(inventory) if inventory else None
-    return resolve_hosts(patterns, read, ssh_config=session.settings.config.ssh_config or None)
+    settings = session.settings
+    own = dict(settings.target_settings)
+    return resolve_hosts(
+        patterns,
+        read,
+        ssh_config=settings.config.ssh_config or None,
+        targets={name: NamedTarget(url, own[name]) for name, url in settings.targets},
+        ignore_become=ignore_become,
+    )
