@@ -450,17 +450,41 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]],
     return click.command(name, cls=HarnessCommand, **settings)
 
 
+class _DefaultGroup(HarnessGroup):
+    """A group that runs its command ``default``, with the given options, if no command is named."""
+
+    def __init__(self, *args: Any, default: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = split_tmux_option(args, spec_of(self, ctx))
+        place = None if ctx.resilient_parsing else self._place_of_default(ctx, words)
+        return super().parse_args(ctx, words if place is None else [*words[:place], self.default, *words[place:]])
+
+    def _place_of_default(self, ctx: click.Context, words: Sequence[str]) -> int | None:
+        """Return where the default command belongs: before the first option that the group does not take.
+
+        Returns:
+            The number of a word; None if a word may be a command's name, or the group's help is requested.
+        """
+        own = {name for param in self.get_params(ctx) for name in (*param.opts, getattr(param, "old", ""))}
+        with_value = spec_of(self, ctx).with_value | spec_of(self.commands[self.default], ctx).with_value
+        place, number = None, 0
+        while number < len(words):
+            word = words[number]
+            if not word.startswith("-") or word in {"--", "-", *ctx.help_option_names}:
+                return None
+            name = word.partition("=")[0] if word.startswith("--") else word[:2]
+            if place is None and name not in own:
+                place = number
+            number += 2 if _wants_next(word, with_value) else 1
+        return len(words) if place is None else place
+
+
 def group(name: str, default: str, commands: Sequence[click.Command], text: str) -> click.Group:
     """Create a group of commands that runs ``default`` if no command is named."""
-
-    def run_default(ctx: click.Context) -> int | None:
-        if ctx.invoked_subcommand is not None:
-            return None
-        check_invocation(invocation_of(ctx))
-        chosen = next(item for item in commands if item.name == default)
-        return cast("int | None", ctx.invoke(chosen))
-
-    made = HarnessGroup(name, callback=click.pass_context(run_default), invoke_without_command=True, help=text)
+    made = _DefaultGroup(name, default=default, help=text)
     for item in commands:
         made.add_command(item)
     return made

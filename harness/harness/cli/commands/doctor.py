@@ -11,9 +11,11 @@ from ...backend import Finding
 from ...errors import UnsupportedOperation
 from ..exits import FAILED
 from ..options import command
-from ..output import print_json, readable
+from ..output import print_json
 from ..runtime import session_of
 from ..streams import Interruption, run_async
+from .doctor_findings import print_finding
+from .fleet_control import FleetOptions, fleet_options
 
 __all__ = [
     "disconnect",
@@ -53,22 +55,26 @@ def disconnect(ctx: click.Context, every: bool) -> int:
 # -- ``harness doctor``.
 
 
-COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
-
-
-@command("doctor")
+@command("doctor", many_hosts=True)
 @click.option(
     "--clean",
     is_flag=True,
     help="Remove finished jobs beyond the limits, and leftovers of closed panes and connections.",
 )
+@fleet_options()
 @click.pass_context
-def doctor(ctx: click.Context, clean: bool) -> int:
+def doctor(ctx: click.Context, clean: bool, fleet: FleetOptions) -> int:
     """Check the target and the settings, and suggest fixes.
 
     The exit code is 1 if a check fails. It runs 'sudo -n true' on the target, which the target may log.
+
+    With --hosts, --inventory or several --ssh, equal findings of hosts are one line, and failures come first.
     """
     session = session_of(ctx)
+    if fleet.used_by(session.invocation):
+        from .fleet_views import examine_fleet
+
+        return examine_fleet(session, fleet, clean=clean)
 
     async def main(interruption: Interruption) -> int:
         from ...operate.doctor import examine
@@ -88,7 +94,4 @@ def doctor(ctx: click.Context, clean: bool) -> int:
 def _print(findings: Sequence[Finding]) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
-        level = click.style(f"{finding.level:4}", fg=COLORS[finding.level])
-        click.echo(f"{level}  {finding.check:{width}}  {readable(finding.message)}")
-        if finding.fix:
-            click.echo(f"      {'':{width}}  fix: {readable(finding.fix)}")
+        print_finding(finding, width)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import click
 
@@ -16,6 +17,7 @@ from ..options import command, group, pause_option, time_limit_option
 from ..output import as_json, note, print_json, readable, result_json, table, with_base64
 from ..runtime import PLAIN, on_target, session_of
 from ..streams import Interruption, StreamWriter, run_async
+from .fleet_control import FleetOptions, fleet_options
 from .run import brief, explain
 
 __all__ = [
@@ -80,27 +82,47 @@ SIGNALS = ("TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "STOP", "CONT")
 WHOLE = 1 << 30
 
 
-@command("list")
+JOB_COLUMNS = ("ID", "STATUS", "CODE", "STARTED", "PANE", "COMMAND")
+SHOWN_JOBS = 20
+
+
+@command("list", many_hosts=True)
 @click.option("--all", "every", is_flag=True, help="Include finished jobs and helper commands run by tools.")
 @click.option(
-    "-n", "--last", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="Show the last N."
+    "-n",
+    "--last",
+    type=click.IntRange(1),
+    metavar="N",
+    help=f"Show the last N (default: {SHOWN_JOBS}; none on many hosts).",
 )
+@fleet_options()
 @click.pass_context
-def list_jobs(ctx: click.Context, every: bool, last: int) -> int:
+def list_jobs(ctx: click.Context, every: bool, last: int | None, fleet: FleetOptions) -> int:
     """List the target's jobs, oldest first: the running ones and the last N.
 
     --all includes helper commands, which tools run for themselves, such as a search; --json marks them "helper": true.
+
+    With --hosts, --inventory or several --ssh, one table has the running jobs of all hosts, with --last the last N of
+    each, too.
     """
     session = session_of(ctx)
 
+    def choose(found: Sequence[Job], last: int) -> list[Job]:
+        found = without_helpers(found, helpers=every)
+        recent = {job.job_id for job in found[len(found) - min(last, len(found)) :]}
+        return [job for job in found if every or job.status is Status.RUNNING or job.job_id in recent]
+
+    if fleet.used_by(session.invocation):
+        from .fleet_views import list_jobs_of_fleet
+
+        return list_jobs_of_fleet(session, fleet, partial(choose, last=last or 0), JOB_COLUMNS, _row)
+
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
-        found = without_helpers(await target.jobs(), helpers=every)
-        recent = {job.job_id for job in found[-last:]}
-        shown = [job for job in found if every or job.status is Status.RUNNING or job.job_id in recent]
+        shown = choose(await target.jobs(), last or SHOWN_JOBS)
         if session.json:
             print_json(shown)
         else:
-            table(("ID", "STATUS", "CODE", "STARTED", "PANE", "COMMAND"), [_row(job) for job in shown])
+            table(JOB_COLUMNS, [_row(job) for job in shown])
 
     return on_target(session, work, PLAIN)
 

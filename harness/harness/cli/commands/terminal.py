@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -19,6 +19,7 @@ from ..options import RenamedOption, command, group, pause_option
 from ..output import print_json, read_stdin, table
 from ..runtime import LOOKS, CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter, run_async
+from .fleet_control import FleetOptions, fleet_options
 
 __all__ = [
     "attach",
@@ -173,7 +174,7 @@ class Line(click.ParamType[object]):
             self.fail(f"{text!r} is not a line number: write a number, or '-' for the first or last line", param, ctx)
 
 
-@command("capture")
+@command("capture", many_hosts=True)
 @click.option(
     "--job", "job_id", metavar="ID", help="Print this job's output, found in the scrollback by its prompt tags."
 )
@@ -201,6 +202,7 @@ class Line(click.ParamType[object]):
     help="Capture the main screen that a full-screen program hides.",
 )
 @pause_option("--delay", default=None, help="Wait this long first.")
+@fleet_options()
 @click.pass_context
 def capture(
     ctx: click.Context,
@@ -213,24 +215,34 @@ def capture(
     no_join: bool,
     alternate: bool,
     delay: float | None,
+    fleet: FleetOptions,
 ) -> int:
-    """Print the pane's screen, or lines of its scrollback."""
+    """Print the pane's screen, or lines of its scrollback.
+
+    With --hosts, --inventory or several --ssh, equal screens are printed once, with the hosts' names.
+    """
     session = session_of(ctx)
+    how: dict[str, Any] = {
+        "job_id": job_id,
+        "start": start,
+        "end": end,
+        "include_escape_sequences": escapes,
+        "escape_non_printable": visible_controls,
+        "preserve_trailing_spaces": keep_spaces,
+        "join_wrapped_lines": not no_join,
+        "include_alternate_screen": alternate,
+        "delay": delay or 0.0,
+    }
+    facts = {"pane": session.settings.pane, "job_id": job_id}
+    if fleet.used_by(session.invocation):
+        from .fleet_views import capture_on_fleet
+
+        return capture_on_fleet(session, fleet, how, facts=facts)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
-        text = await target.capture_pane(
-            job_id=job_id,
-            start=start,
-            end=end,
-            include_escape_sequences=escapes,
-            escape_non_printable=visible_controls,
-            preserve_trailing_spaces=keep_spaces,
-            join_wrapped_lines=not no_join,
-            include_alternate_screen=alternate,
-            delay=delay or 0.0,
-        )
+        text = await target.capture_pane(**how)
         if session.json:
-            print_json({"text": text, "pane": session.settings.pane, "job_id": job_id})
+            print_json({"text": text, **facts})
         else:
             ending = "" if text.endswith("\n") or not text else "\n"
             StreamWriter(1, interruption).write((text + ending).encode("utf-8", "surrogateescape"))
