@@ -19,6 +19,8 @@ from .inventory import MAX_HOSTS, Inventory
 
 __all__ = ["HostPatterns"]
 
+MAX_NAMES_SHOWN = 5
+"""The maximum number of names in a hint."""
 _COMMA = re.compile(r",(?![^\[]*\])")
 _OPERATOR = re.compile(r"([!&])(?![^\[]*\])")
 """An operator outside brackets."""
@@ -273,10 +275,13 @@ def _clustershell_group(text: str) -> list[str]:
         from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
     except ImportError as error:
         raise _missing_extra() from error
+    hint = "name a group of --inventory, or of ClusterShell's groups.conf"
     try:
         return [str(name) for name in NodeSet(text, resolver=std_group_resolver())]
-    except (NodeSetException, GroupResolverError, GroupSourceError) as error:
-        raise ConfigError(f"{_shown(text)} is not a pattern of hosts: {error}") from error
+    except GroupSourceError as error:  # its text is only the name of the source
+        raise ConfigError(f"no host matches {_shown(text)}: ClusterShell has no such group", hint=hint) from error
+    except (NodeSetException, GroupResolverError) as error:
+        raise ConfigError(f"no host matches {_shown(text)}: {error}", hint=hint) from error
 
 
 def _missing_extra() -> ConfigError:
@@ -297,7 +302,9 @@ def _exclusion_hint(text: str, names: Sequence[HostName]) -> str:
         host = part.rpartition("@")[2].partition(":")[0]
         if hint := _zeros_hint(host, [name.host for name in names]):
             return hint
-    return ""
+    shown = [name.text for name in names[:MAX_NAMES_SHOWN]]
+    more = f" and {len(names) - len(shown):,} others" if len(names) > len(shown) else ""
+    return f"remove it, or name one of the chosen hosts: {', '.join(shown)}{more}"
 
 
 def _zeros_hint(host: str, names: Iterable[str]) -> str:

@@ -60,6 +60,8 @@ def test_targets() -> None:
     [
         ("", "empty"),
         ("web1,nope*", "no host matches"),
+        ("@nope", "no host matches '@nope'.*--inventory"),
+        ("web1,!@nope", "no host matches '@nope'.*--inventory"),
         ("web[1-3", "not a pattern"),
         ("web[3-1]", "not a pattern"),
         ("web1!web1", "leaves no host"),
@@ -122,9 +124,13 @@ def test_exclusions_hold_wherever_they_are_written(patterns: str | list[str], ex
     ("pattern", "message", "hint"),
     [
         ("h[1-3],!h02", "'!h02' excludes no host", "h2 is another name than h02: leading zeros count"),
-        ("h1,!nope", "'!nope' excludes no host", ""),
-        ("h1,!h1:22", "'!h1:22' excludes no host", ""),
-        ("h1,!x*", "'!x\\*' excludes no host", ""),
+        ("h1,!nope", "'!nope' excludes no host", "remove it, or name one of the chosen hosts: h1"),
+        ("h1,!h1:22", "'!h1:22' excludes no host", "remove it, or name one of the chosen hosts: h1"),
+        (
+            "h[1-7],!x*",
+            r"'!x\*' excludes no host",
+            "remove it, or name one of the chosen hosts: h1, h2, h3, h4, h5 and 2 others",
+        ),
     ],
 )
 def test_an_exclusion_without_effect_is_an_error(pattern: str, message: str, hint: str) -> None:
