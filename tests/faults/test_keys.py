@@ -17,7 +17,7 @@ from tests.faults.rig import Place, lines
 from tests.support.program import Program
 
 from harness import ExecutionContext, connect
-from harness.backend import NotStarted
+from harness.backend import NotStarted, Reservation
 from harness.command import Command
 from harness.config import Config
 from harness.errors import UnsupportedOperation
@@ -131,6 +131,17 @@ async def test_a_reserved_id_that_another_command_got_does_not_take_the_key(home
         job_id = await reserved(ctx, "k")
         assert (await ctx._backend.jobs.run(Command("echo other", job_id=job_id))).ok
         assert (await ctx.run_shell("echo mine", key="k")).stdout == "mine\n"
+
+
+async def test_a_record_that_is_being_written_keeps_the_key_for_a_while(home: Path) -> None:
+    async with connect("local:") as ctx:
+        job_id = await reserved(ctx, "k")
+        record = home / f".local/state/harness/jobs/{job_id}.cmd"
+        record.write_text(f"#% job: {job_id} #% started: 1")
+        assert await ctx._backend.jobs.reserve("k") == Reservation(job_id, "pending")
+        done = await ctx.run_shell("echo mine", key="k")
+        assert (done.stdout, done.job_id != job_id) == ("mine\n", True)
+        assert record.with_suffix(".void").exists()
 
 
 @pytest.mark.usefixtures("needs_tmux")

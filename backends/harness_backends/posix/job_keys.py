@@ -2,9 +2,9 @@
 
 ``keys/DIGEST/0``, ``keys/DIGEST/1``, ... are symbolic links whose text is a job ID; the last one counts. ``ln -s``
 creates a link with its text or fails if it exists, so that of two callers one adds the next link. That is allowed only
-if the last job did not run and never will: its record is missing or of another key (its ID was given back), or it is
-empty and ``N.void`` exists, which the shells of jobs look for after they have written the record. The cleanup removes a
-key after its last job (see :mod:`.jobs.table`).
+if the last job did not run and never will: its record is of another key (its ID was given back), or it is missing or
+not complete and ``N.void`` exists, which the shells of jobs look for after they have written the record. The cleanup
+removes a key after its last job (see :mod:`.jobs.table`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_ATTEMPTS = 1000
 """Jobs of one key that did not start."""
 
 # hx_last: set hx_n to the number of links of the key, hx_job to the job of the last one.
-# hx_has JOB: its record has the key.
+# hx_has JOB: its record has the key. hx_whole is empty if the record's first line is not complete.
 _LAST = r"""
 cd "$hx_root" || exit 3
 hx_last() {
@@ -36,8 +36,9 @@ hx_last() {
   done
 }
 hx_has() {
-  hx_head=
-  { IFS= read -r hx_head <"jobs/$1.cmd"; } 2>/dev/null
+  hx_head= hx_whole=
+  { IFS= read -r hx_head <"jobs/$1.cmd"; } 2>/dev/null && hx_whole=1
+  [ -n "$hx_whole" ] || return 1
   case "${hx_head%%' #| '*} " in *" "__FIELD__" "*) return 0 ;; esac
   return 1
 }
@@ -53,14 +54,15 @@ while :; do
   mkdir -p keys/__DIGEST__ || exit 4
   hx_last
   if [ -n "$hx_job" ]; then
-    if [ ! -s "jobs/$hx_job.cmd" ]; then
+    if hx_has "$hx_job"; then echo "started $hx_job"; exit 0; fi
+    if [ -z "$hx_whole" ]; then
       if [ -e "jobs/$hx_job.cmd" ] && [ ! -e "jobs/$hx_job.void" ] && [ "$hx_job" != "__WITHDRAW__" ]; then
         echo "pending $hx_job"
         exit 0
       fi
       : >"jobs/$hx_job.void" || exit 4
+      if hx_has "$hx_job"; then echo "started $hx_job"; exit 0; fi
     fi
-    if hx_has "$hx_job"; then echo "started $hx_job"; exit 0; fi
   fi
   ln -s __JOB__ "keys/__DIGEST__/$hx_n" 2>/dev/null && { echo ours __JOB__; exit 0; }
   [ -L "keys/__DIGEST__/$hx_n" ] || [ ! -d keys/__DIGEST__ ] || exit 4
