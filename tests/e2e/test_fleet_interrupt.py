@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -211,6 +212,54 @@ def test_a_further_signal_names_what_may_be_running(frozen_run: subprocess.Popen
     assert re.fullmatch(
         rb"\nharness: may still be running: (?:web1: job \d+, )?db1: job \d+(?:, web1: job \d+)?\n", stderr
     )
+
+
+# -- outputs that cannot be written
+
+
+@pytest.mark.parametrize("words", [("--json", "run"), ("run",), ("run", "--each")])
+def test_a_full_output_is_one_line_and_ends_the_run(ops: Program, tmp_path: Path, words: tuple[str, ...]) -> None:
+    *before, name = words if words[-1] == "run" else words[:1]
+    each = words[1:] if words[0] == "run" else ()
+    command = f"echo up; mkdir {tmp_path}/first 2>/dev/null || exec sleep 300"
+    hosts = "web[1-3]" if words != ("run",) else "web1"  # merged outputs are written when all hosts have ended
+    with Path("/dev/full").open("wb") as full:
+        process = ops.start(*before, name, "--hosts", hosts, *each, "--", command, stdout=full)
+        with process:
+            _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 125
+    assert b"cannot write the output: no space left on device" in stderr.splitlines()[-1]
+    assert b"Traceback" not in stderr
+    assert b"asyncio" not in stderr
+
+
+@pytest.mark.parametrize("words", [("--json", "run"), ("run", "--each")])
+def test_a_closed_output_ends_the_run(ops: Program, tmp_path: Path, words: tuple[str, ...]) -> None:
+    command = f"echo up; mkdir {tmp_path}/first 2>/dev/null && exit; echo $$ >> {tmp_path}/pids; exec sleep 300"
+    *before, name = words if words[-1] == "run" else words[:1]
+    each = words[1:] if words[0] == "run" else ()
+    with ops.start(*before, name, "--hosts", "web[1-3]", *each, "--", command) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        stderr = process.stderr.read()
+        assert process.wait(30) == 141
+    assert b"Traceback" not in stderr
+    assert stderr == b"" or b"--json" not in words
+    for pid in (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else ():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
+
+
+@pytest.mark.parametrize("words", [("--json", "run"), ("run",), ("--verbose", "run", "--each")])
+def test_a_full_or_closed_standard_error_changes_nothing(ops: Program, words: tuple[str, ...]) -> None:
+    argv = [*ops.always, *words[: words.index("run") + 1], "--hosts", "web[1-2]", *words[words.index("run") + 1 :]]
+    text = shlex.join([ops.path, *argv, "--", "echo up"])
+    for redirection in ("2>/dev/full", "2>&-"):
+        done = subprocess.run(
+            ["sh", "-c", f"{text} {redirection}"], capture_output=True, env=ops.environ, cwd=ops.home, timeout=60
+        )
+        assert (done.returncode, b"up" in done.stdout) == (0, True), redirection
 
 
 # -- as a library

@@ -86,9 +86,10 @@ def _abandon(number: int) -> None:
 
 
 def note(*lines: str) -> None:
-    """Print lines on stderr."""
-    for line in lines:
-        click.echo(f"harness: {readable(line)}", err=True)
+    """Print lines on stderr; ignore it if stderr cannot be written, as the result does not depend on it."""
+    with suppress(OSError):
+        for line in lines:
+            click.echo(f"harness: {readable(line)}", err=True)
 
 
 def read_stdin(most: int = -1) -> bytes:
@@ -181,8 +182,9 @@ def error_json(kind: str, message: str, target: str = "", hint: str = "") -> dic
 
 
 def warn(text: str, *, as_json_document: bool) -> None:
-    """Print a warning on stderr: one line, or one JSON document."""
-    click.echo(as_json({"warning": {"message": text}}).encode(), err=True) if as_json_document else note(text)
+    """Print a warning on stderr, as a line or a JSON document; ignore it if stderr cannot be written."""
+    with suppress(OSError):
+        click.echo(as_json({"warning": {"message": text}}).encode(), err=True) if as_json_document else note(text)
 
 
 def report(error: HarnessError, *, as_json_document: bool) -> None:
