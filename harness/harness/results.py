@@ -54,7 +54,8 @@ class ShellResult:
 
     ``stdout_bytes`` and ``stderr_bytes`` are exact; ``stdout`` and ``stderr`` are the same as UTF-8 text with
     ``surrogateescape``. With a terminal both streams are one and ``stderr_bytes`` is empty, unless ``tty=False``.
-    ``truncated`` counts the bytes of stdout and stderr that were omitted between head and tail (0: none).
+    ``truncated`` counts the bytes of stdout and stderr that were omitted between head and tail (0: none);
+    ``stdout_gap`` and ``stderr_gap`` are the places where they are missing in the bytes, and their number (None: none).
     ``duration`` is in seconds. ``notices`` are sentences for the caller about anything unusual.
     """
 
@@ -69,6 +70,8 @@ class ShellResult:
     job_id: str | None = None
     pane: str | None = None
     notices: tuple[str, ...] = ()
+    stdout_gap: tuple[int, int] | None = None
+    stderr_gap: tuple[int, int] | None = None
 
     @property
     def stdout(self) -> str:

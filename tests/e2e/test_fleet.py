@@ -255,7 +255,12 @@ def test_each_host_gets_the_whole_standard_input(ops: Program) -> None:
 def test_output_that_is_not_shown_is_counted(ops: Program) -> None:
     done = ops.run("run", "--hosts", "web[1-2]", "--max-output", "20", "--", "seq 1 1000")
     assert done.stdout.startswith(b"== web[1-2] (2)\n1\n")
+    assert done.stdout.endswith(b"\n5\n[... 3,873 bytes are not shown ...]\n\n999\n1000\n")
     assert b"web[1-2] (2): 3,873 bytes in the middle of the output are not shown\n" in done.stderr
+    as_json = ops.run("--json", "run", "--hosts", "web1", "--max-output", "20", "--", "seq 1 1000; seq 1 100 >&2")
+    result = json.loads(as_json.stdout.splitlines()[0])
+    assert (result["stdout_gap"], result["stderr_gap"]) == ([10, 3873], [10, 272])
+    assert result["truncated"] == 3873 + 272
     whole = ops.run("run", "--hosts", "web1", "--max-output", "20", "--each", "--", "seq 1 1000")
     assert whole.stdout == b"".join(b"web1: %d\n" % number for number in range(1, 1001))
     assert b"not shown" not in whole.stderr

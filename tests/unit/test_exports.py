@@ -169,7 +169,7 @@ CONTEXT = {
 
 RESULT = {
     *("command", "status", "exit_code", "stdout", "stderr", "stdout_bytes", "stderr_bytes", "truncated", "duration"),
-    *("cwd", "job_id", "pane", "notices", "ok"),
+    *("cwd", "job_id", "pane", "notices", "ok", "stdout_gap", "stderr_gap"),
 }
 
 

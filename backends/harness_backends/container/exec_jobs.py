@@ -32,7 +32,7 @@ from harness.system.background_tasks import BackgroundTasks
 
 from ..posix.jobs.input import pieces
 from ..posix.jobs.launch import MISSING, cwd_error, signal_name
-from ..posix.jobs.output import HeadTail, cut
+from ..posix.jobs.output import HeadTail, cut_kept
 from .process import ENDING, ContainerProcess
 from .transport import ContainerTransport
 
@@ -207,15 +207,16 @@ class ExecJobs(Jobs):
         await job.done.wait()
 
     def _result(self, job: _ExecJob, limit: int) -> ShellResult:
-        stdout, stderr = job.stdout.kept(), job.stderr.kept()
-        out, err = cut(stdout.data, limit), cut(stderr.data, limit)
+        out, err = (cut_kept(stream.kept(), limit) for stream in (job.stdout, job.stderr))
         return ShellResult(
             command=job.command.command,
             status=job.status,
             exit_code=job.exit_code,
             stdout_bytes=out.data,
             stderr_bytes=err.data,
-            truncated=out.omitted + err.omitted + stdout.omitted + stderr.omitted,
+            truncated=out.omitted + err.omitted,
+            stdout_gap=out.omission,
+            stderr_gap=err.omission,
             duration=(job.ended or time.time()) - job.started,
             cwd=job.command.cwd,
             job_id=job.job_id,

@@ -202,6 +202,7 @@ class PaneJob:
             stdout_bytes=self.collector.data if stdout is None else stdout,
             stderr_bytes=stderr,
             truncated=self.collector.truncated,
+            stdout_gap=self.collector.omission if stdout is None else None,
             duration=self.seconds or time.monotonic() - self.began,
             cwd=self.cwd,
             job_id=self.job_id,

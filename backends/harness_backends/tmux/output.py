@@ -118,6 +118,11 @@ class OutputCollector:
         return len(self._head) + len(self._tail)
 
     @property
+    def omission(self) -> tuple[int, int] | None:
+        """The position of the omitted bytes in :attr:`data` and their number; None if nothing is omitted."""
+        return (len(self._head), self.truncated) if self.truncated else None
+
+    @property
     def truncated(self) -> int:
         """The number of bytes that are not in :attr:`data`."""
         return self.total - len(self._head) - min(len(self._tail), self._tail_limit)

@@ -46,7 +46,13 @@ async def with_streams(shell: PersistentShell, store: JobStore, job: PaneJob) ->
     result = job.result(stdout=found.stdout.data, stderr=found.stderr.data)
     omitted = found.stdout.omitted + found.stderr.omitted
     notices = (*not_kept(found.stdout.gap, "stdout"), *not_kept(found.stderr.gap, "stderr"))
-    return replace(result, truncated=omitted, notices=(*result.notices, *notices))
+    return replace(
+        result,
+        truncated=omitted,
+        stdout_gap=found.stdout.omission,
+        stderr_gap=found.stderr.omission,
+        notices=(*result.notices, *notices),
+    )
 
 
 async def keep_limit(shell: PersistentShell, job: PaneJob, limit: int) -> None:

@@ -162,6 +162,8 @@ def result_json(result: ShellResult) -> dict[str, object]:
         **with_base64("stdout", result.stdout_bytes),
         **with_base64("stderr", result.stderr_bytes),
         "truncated": result.truncated,
+        "stdout_gap": result.stdout_gap,
+        "stderr_gap": result.stderr_gap,
         "duration": round(result.duration, 6),
         "cwd": result.cwd,
         "job_id": result.job_id,

@@ -399,4 +399,5 @@ def _cut(result: ShellResult, max_output: int) -> ShellResult:
         return result
     head, tail = max_output - max_output // 2, max_output // 2
     kept = data[:head] + (data[-tail:] if tail else b"")
-    return replace(result, stdout_bytes=kept, truncated=len(data) - len(kept))
+    omitted = len(data) - len(kept)
+    return replace(result, stdout_bytes=kept, truncated=omitted, stdout_gap=(head, omitted))

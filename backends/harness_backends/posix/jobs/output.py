@@ -25,6 +25,7 @@ __all__ = [
     "StoredStream",
     "ThrottledStream",
     "cut",
+    "cut_kept",
     "not_kept",
     "parse_output",
     "read_gap",
@@ -176,6 +177,13 @@ class StoredStream:
     data: bytes = b""
     size: int = 0
     gap: Gap = Gap()
+    head: int = 0
+    """The bytes of ``data`` before the omitted ones, if there are any."""
+
+    @property
+    def omission(self) -> tuple[int, int] | None:
+        """The position of the omitted bytes in ``data`` and their number; None if nothing is omitted."""
+        return (self.head, self.omitted) if self.omitted else None
 
     @property
     def omitted(self) -> int:
@@ -201,7 +209,13 @@ def cut(data: bytes, limit: int) -> StoredStream:
     if len(data) <= limit:
         return StoredStream(data, len(data))
     tail = limit // 2
-    return StoredStream(data[: limit - tail] + data[len(data) - tail :], len(data))
+    return StoredStream(data[: limit - tail] + data[len(data) - tail :], len(data), head=limit - tail)
+
+
+def cut_kept(kept: StoredStream, limit: int) -> StoredStream:
+    """Return head and tail of a stream of which the middle may be omitted already; ``limit`` is as for :func:`cut`."""
+    shorter = cut(kept.data, limit)
+    return StoredStream(shorter.data, kept.size, kept.gap, shorter.head if shorter.omitted else kept.head)
 
 
 class HeadTail:
@@ -229,7 +243,7 @@ class HeadTail:
     def kept(self) -> StoredStream:
         """Return the current head and tail."""
         self._trim()
-        return StoredStream(bytes(self._head + self._tail), self.size)
+        return StoredStream(bytes(self._head + self._tail), self.size, head=len(self._head))
 
     def part(self, start: int, limit: int) -> OutputPart:
         """Return at most ``limit`` bytes from byte ``start``: up to the omitted part, or from its end on."""
@@ -260,8 +274,8 @@ def _kept(text: bytes) -> StoredStream:
     if len(words) != 3 or gap is None:
         return StoredStream()
     size, head, tail = map(int, words)
-    kept = gap.before(data[:head], 0) + gap.after(data[head:], tail)
-    return StoredStream(kept, max(size, gap.end), gap)
+    first = gap.before(data[:head], 0)
+    return StoredStream(first + gap.after(data[head:], tail), max(size, gap.end), gap, len(first))
 
 
 def split_gap(text: bytes) -> tuple[bytes, Gap | None]:

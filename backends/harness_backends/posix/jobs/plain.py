@@ -366,6 +366,8 @@ class PosixJobs(Jobs):
             stdout_bytes=stdout.data,
             stderr_bytes=stderr.data,
             truncated=stdout.omitted + stderr.omitted,
+            stdout_gap=stdout.omission,
+            stderr_gap=stderr.omission,
             duration=duration,
             cwd=cwd,
             job_id=job_id,

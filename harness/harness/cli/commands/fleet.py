@@ -20,7 +20,7 @@ from ..streams import Interruption
 from .fleet_calls import call_on_hosts, hosts_of_options, hosts_of_patterns
 from .fleet_control import FleetOptions
 from .fleet_report import FleetReport, MergedText
-from .fleet_texts import ending_of, host_label
+from .fleet_texts import ending_of, host_label, with_gap
 
 if TYPE_CHECKING:
     from ...fleets import Fleet, Host, HostOutcome
@@ -195,7 +195,11 @@ class _CommandReport(FleetReport[ShellResult]):
         return result.status, result.exit_code, result.stdout_bytes, result.stderr_bytes, result.truncated
 
     def merged_text(self, result: ShellResult) -> MergedText:
-        return MergedText(result.stdout_bytes, result.stderr_bytes, truncated=bool(result.truncated))
+        output, stderr = (
+            with_gap(result.stdout_bytes, result.stdout_gap),
+            with_gap(result.stderr_bytes, result.stderr_gap),
+        )
+        return MergedText(output, stderr, truncated=bool(result.truncated))
 
     def ending_text(self, results: Mapping[str, ShellResult]) -> str:
         return ending_of(results)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ...results import ShellResult, Status
 from ..output import readable
 
-__all__ = ["HostNotices", "ending_of", "host_label"]
+__all__ = ["HostNotices", "ending_of", "host_label", "with_gap"]
 
 
 def host_label(name: str) -> str:
@@ -33,6 +33,20 @@ def ending_of(results: Mapping[str, ShellResult]) -> str:
         return f"{status} (job {first.job_id})"
     named = ", ".join(f"{host_label(host)}: job {job_id}" for host, job_id in jobs.items())
     return f"{status} ({named})" if named else status
+
+
+def with_gap(data: bytes, gap: tuple[int, int] | None) -> bytes:
+    """Return an output with a line that says how many bytes are omitted, where they are.
+
+    Args:
+        data: The output.
+        gap: The position of the omitted bytes, and their number.
+    """
+    if gap is None:
+        return data
+    head, tail = data[: gap[0]], data[gap[0] :]
+    start = b"\n" if head and not head.endswith(b"\n") else b""
+    return head + start + f"[... {gap[1]:,} bytes are not shown ...]\n".encode() + tail
 
 
 class HostNotices:

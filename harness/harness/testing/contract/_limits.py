@@ -113,11 +113,13 @@ async def long_output_keeps_head_and_tail(ctx: ExecutionContext) -> None:
         kept = result.stdout_bytes
         assert 0 < len(kept) <= limit, (limit, len(kept))
         assert result.truncated == len(whole) - len(kept), result.truncated
+        place, omitted = result.stdout_gap or (0, 0)
+        assert whole[:place] + whole[place + omitted :] == kept, result.stdout_gap
         head = next(size for size in range(len(kept), -1, -1) if whole.startswith(kept[:size]))
         assert whole.endswith(kept[head:]), (limit, head)
         assert 0 < head < len(kept), (limit, head)
     result = completed(await ctx.run_shell("seq 1 100000", max_output=len(whole)))
-    assert (result.stdout_bytes, result.truncated) == (whole, 0)
+    assert (result.stdout_bytes, result.truncated, result.stdout_gap) == (whole, 0, None)
 
 
 @check("max_output=0 returns no output and counts all of it.")
