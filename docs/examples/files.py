@@ -1,4 +1,4 @@
-"""Read and change a file, without overwriting somebody else's change. Usage: files.py [TARGET]"""
+"""Read and change a file, without overwriting another user's change. Usage: files.py [TARGET]"""
 
 import sys
 

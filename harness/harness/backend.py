@@ -114,7 +114,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """The job that a key stands for.
+    """The job of a key.
 
     ``ours``: the caller may start it. ``started``: an earlier call has. ``pending``: an earlier call may be about to.
     """
@@ -152,7 +152,7 @@ class Jobs(ABC):
         raise UnsupportedOperation("commands with a key need job records on the target")
 
     async def find_key(self, key: str) -> str | None:
-        """Return the ID of the job that a key stands for; None if no command was started with it."""
+        """Return the ID of the job of a key; None if no command was started with it."""
         return None
 
     @abstractmethod

@@ -15,7 +15,7 @@
     │   ├── PaneGone                    the pane, its session or its server no longer exists
     │   └── ShellNotReady               the pane's shell did not respond in time
     ├── JobNotFound                     no job with that ID on the target
-    ├── KeyInUse                        the key stands for another command's job, so nothing ran
+    ├── KeyInUse                        the key belongs to the job of another command; nothing ran
     ├── OutputDropped                   part of a job's output reached the log limit before it was read
     ├── FileError                       (its subclasses are also the matching builtins)
     │   ├── FileNotFound, FileExists, PermissionDenied, IsADirectory, NotADirectory, NoSpace
@@ -131,7 +131,7 @@ class JobNotFound(HarnessError):
 
 
 class KeyInUse(HarnessError):
-    """The key of a command stands for the job of another command."""
+    """The key of a command belongs to the job of another command."""
 
 
 class OutputDropped(HarnessError):

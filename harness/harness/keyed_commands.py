@@ -1,4 +1,4 @@
-"""Commands with a key: on one target, a key stands for one job, whoever asks for it and however often."""
+"""Commands with a key: on one target, a key has one job, however many processes ask for it."""
 
 from __future__ import annotations
 

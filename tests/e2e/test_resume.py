@@ -209,7 +209,7 @@ async def test_a_conversation_moves_where_it_is_told_to_and_stays_there(seats: S
     assert moved.model is not None
     asked = json.dumps(moved.model.asked[0].body)
     assert "where are you?" in asked
-    assert "This conversation goes on on another target: it was local:" in asked
+    assert "This conversation continues on another target: it was local:" in asked
 
     again = seats.take("resume", session_id, script=[], settings=AUTO)
     await again.on_screen("»", "ssh://", "idle")

@@ -414,7 +414,7 @@ async def test_a_search_begins_at_the_directory_that_its_pattern_begins_with(
 async def test_where_rg_would_leave_out_too_much_it_is_said_how_to_search_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grep_search, "MOST_FILES", 1)
+    monkeypatch.setattr(grep_search, "MAX_FILES", 1)
     for name in ("a.txt", "b.txt", ".rgignore"):
         (tmp_path / name).write_text("a\nb\n")
     async with connect("local:") as execution:

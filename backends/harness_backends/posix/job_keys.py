@@ -1,4 +1,4 @@
-"""Keys of commands: which job a key stands for, decided by one atomic step on the target.
+"""Keys of commands: the job of each key, decided by one atomic step on the target.
 
 ``keys/DIGEST/0``, ``keys/DIGEST/1``, ... are symbolic links whose text is a job ID; the last one counts. ``ln -s``
 creates a link with its text or fails if it exists, so that of two callers one adds the next link. That is allowed only

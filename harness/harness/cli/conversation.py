@@ -153,7 +153,9 @@ def check_target(summary: ConversationSummary, target: object, tmux: bool | str,
 
 logger = logging.getLogger(__name__)
 
-MOVED = "[This conversation goes on on another target: it was {}, and now it is {}. Look before you rely on the past.]"
+MOVED = (
+    "[This conversation continues on another target: it was {}, and now it is {}. Look before you rely on the past.]"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ async def _tell_job(story: _Story) -> None:
 
 
 async def _tell_files(story: _Story) -> None:
-    story.say("\n3. Change a file, and refuse to overwrite somebody else's change.")
+    story.say("\n3. Change a file, and refuse to overwrite another user's change.")
     path = "~/logrotate.conf"
     before = await story.ctx.read_file(path)
     await story.ctx.write_file(path, before.text.replace("weekly", "daily"), expect=before.version)

@@ -37,7 +37,7 @@ PANE_CALLS = (
 )
 JOB_CALLS = ("start", "feed", "touch", "finish", "withdraw", "is_output")
 MOST_EVENTS = 1500
-MOST_BYTES = 1 << 19
+MAX_BYTES = 1 << 19
 """Where a trace ends."""
 INSIDE = ("harness_backends.", "harness.")
 
@@ -180,7 +180,7 @@ class Recorder:
     def _add(trace: Trace, event: list[Any]) -> None:
         trace.events.append(event)
         trace.size += len(str(event))
-        trace.ended = trace.ended or len(trace.events) >= MOST_EVENTS or trace.size >= MOST_BYTES
+        trace.ended = trace.ended or len(trace.events) >= MOST_EVENTS or trace.size >= MAX_BYTES
 
     # -- the end
 

@@ -223,7 +223,7 @@ async def _run(ctx: ToolContext, command: str, what: str, room: int, *, stdin: b
 KINDS: tuple[Kind, ...] = ("stdlib", "system", "external", "local", "relative")
 NAMED = 10
 """Maximum files that are named per package, and skipped directories."""
-MOST_PACKAGES = 1_000
+MAX_PACKAGES = 1_000
 SHARE = 0.7
 """Share of the text for the files; the rest is for the packages."""
 
@@ -290,8 +290,8 @@ def result_of(report: Report, limit: OutputLimit, metadata: JsonObject) -> ToolR
     packages = packages_of(report.scanned)
     head, notes = _head(report, packages), [*_notes(report, fewer)]
     rest = limit.characters - len("\n".join([head, *map(_file_text, shown), *notes])) - 200
-    some, without = fit_items(packages[:MOST_PACKAGES], _packages_text, OutputLimit(max(0, rest), 0))
-    without += len(packages) - len(packages[:MOST_PACKAGES])
+    some, without = fit_items(packages[:MAX_PACKAGES], _packages_text, OutputLimit(max(0, rest), 0))
+    without += len(packages) - len(packages[:MAX_PACKAGES])
     lines = [line for line in (head, *map(_file_text, shown), _packages_text(some)) if line]
     lines += [f"[{without} more packages omitted]"] if without else []
     data = _data(report, shown, fewer, some, without)
@@ -369,9 +369,9 @@ def _data(report: Report, shown: Sequence[Scanned], fewer: int, packages: Sequen
         "files_withheld": report.withheld,
         "packages_left_out": without,
         "listing_complete": listing.complete,
-        "skipped": list(listing.skipped[:MOST_PACKAGES]),
+        "skipped": list(listing.skipped[:MAX_PACKAGES]),
         "skipped_count": len(listing.skipped),
-        "errors": [_trouble_data(one) for one in report.troubles[:MOST_PACKAGES]],
+        "errors": [_trouble_data(one) for one in report.troubles[:MAX_PACKAGES]],
         "error_count": len(report.troubles) + len(listing.complaints),
         "complaints": list(listing.complaints[:NAMED]),
     }
@@ -388,7 +388,7 @@ def _keyed(packages: Sequence[Package]) -> dict[str, Json]:
 
 
 def _package_data(package: Package) -> Json:
-    return {"type": package.kind, "count": len(package.files), "files": list(package.files[:MOST_PACKAGES])}
+    return {"type": package.kind, "count": len(package.files), "files": list(package.files[:MAX_PACKAGES])}
 
 
 def _trouble_data(one: FileProblem) -> Json:

@@ -211,7 +211,7 @@ def _certain(holders: set[str], files: list[FileMatchCount]) -> set[str] | None:
 # -- Searching fetched files locally: if the target has no suitable program, and for multiline matches.
 
 
-MOST_FILES = 5_000
+MAX_FILES = 5_000
 """Maximum files that are fetched."""
 UNALIKE = "no_default_excludes (the target's ripgrep would read an ignore file differently than git)"
 
@@ -227,9 +227,9 @@ async def grep_locally(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Gr
     if listing.tree.refusal:
         return GrepResult("here", listing.tree, [], {})
     paths = [entry.path for entry in listing.entries if listing.is_file or wanted(entry.path)]
-    if len(paths) > MOST_FILES:
+    if len(paths) > MAX_FILES:
         text = (
-            f"{len(paths)} files would have to be fetched and searched locally, more than {MOST_FILES}: give a smaller "
+            f"{len(paths)} files would have to be fetched and searched locally, more than {MAX_FILES}: give a smaller "
         )
         more = UNALIKE if can_search(ctx, "rg") else "install ripgrep on the target"
         return ToolResult.failure("too_many_files", f"{text}path, an include or a type, or {more}")

@@ -179,7 +179,7 @@ def facts_of(found: SelectedResults, query: str, provider: str) -> Json:
 
 
 MAX_RESPONSE_BYTES = 4 << 20
-MOST_HITS = 200
+MAX_HITS = 200
 BRAVE = "https://api.search.brave.com"
 BRAVE_COUNT = 20
 """Maximum results of Brave per request."""
@@ -216,7 +216,7 @@ class _HttpEngine(SearchEngine):
             raise WebFailure("search_failed", f"the URL of {self.name} in the settings: {error}") from None
         sent = RequestHeaders({"accept": "application/json", "user-agent": "harness", **self._headers()}, url.origin)
         answer = await self._getter.get(url, sent, MAX_RESPONSE_BYTES, timeout)
-        return [hit for hit in self._hits(_json(answer, url, self.name)) if hit.url][:MOST_HITS]
+        return [hit for hit in self._hits(_json(answer, url, self.name)) if hit.url][:MAX_HITS]
 
     def _headers(self) -> Mapping[str, str]:
         return {}
@@ -282,7 +282,7 @@ class DdgsEngine(SearchEngine):
             found = await _bounded(lambda: self._ask(query, count, timeout), timeout)
         except ImportError as error:
             raise missing_extra(error) from error
-        return [_hit(item, "body", "href") for item in found if isinstance(item, dict)][:MOST_HITS]
+        return [_hit(item, "body", "href") for item in found if isinstance(item, dict)][:MAX_HITS]
 
     def _ask(self, query: str, count: int, timeout: float) -> list[Any]:
         from ddgs import DDGS

@@ -139,7 +139,7 @@ hx_key_job() {
 hx_forget_key() {
   hx_key_job "$1" && return
   hx_before=$hx_n hx_aside=${1%/*}/old.$$.${1##*/}
-  mv "$1" "$hx_aside" || return  # from here on nobody can add a link
+  mv "$1" "$hx_aside" || return  # from here on no caller can add a link
   hx_key_job "$hx_aside"
   if [ "$hx_n" = "$hx_before" ]; then rm -rf "$hx_aside"; else mv "$hx_aside" "$1"; fi
 }

@@ -127,7 +127,7 @@ _retry = click.option(
 def wait(ctx: click.Context, number: int, forks: int | None, each: bool, retry_unreachable: int | None) -> int:
     """Wait for the commands of a run and print their outputs; nothing is started.
 
-    The exit code is that of 'harness run --hosts'. It works while the run's own process goes on, and for a run that
+    The exit code is that of 'harness run --hosts'. It works while the run's own process is running, and for a run that
     ended, whose outputs are read from the hosts again.
     """
     from ...fleets.kept_runs import wait_for_command
@@ -215,7 +215,7 @@ def retry(
 @_number
 @click.pass_context
 def cancel(ctx: click.Context, number: int, forks: int | None) -> int:
-    """End the commands of a run, and start no further one, also while its own process goes on.
+    """End the commands of a run, and start no further one, also while its own process is running.
 
     The exit code is 0 if every host is known to run nothing more of it, else 125.
     """

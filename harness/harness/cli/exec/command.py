@@ -36,7 +36,7 @@ __all__ = [
 STDIN = "-"
 INPUT_LIMIT = 400_000
 """Maximum number of characters of the words, and of standard input; few models accept more."""
-MOST_BYTES = 4 * INPUT_LIMIT + 1
+MAX_BYTES = 4 * INPUT_LIMIT + 1
 """Bytes read to detect more characters than the limit: UTF-8 has up to four bytes per character."""
 DATA = """{prompt}
 
@@ -63,7 +63,7 @@ def read_prompt(words: Sequence[str]) -> str:
 
 
 def _read() -> str:
-    return _taken(read_stdin(MOST_BYTES).decode("utf-8", "replace"), "standard input has")
+    return _taken(read_stdin(MAX_BYTES).decode("utf-8", "replace"), "standard input has")
 
 
 def _taken(text: str, what: str) -> str:

@@ -161,7 +161,7 @@ async def streams_have_back_pressure(transport: Transport) -> None:
     async with await transport.open_process(["sh", "-c", "head -c 12000000 /dev/zero; echo end >&2"]) as process:
         with anyio.move_on_after(0.5) as scope:
             await process.receive_stderr()
-        assert scope.cancelled_caught, "12 MB were taken from a program that nobody reads"
+        assert scope.cancelled_caught, "12 MB were taken from a program whose output is not read"
         size = 0
         while chunk := await process.receive():
             size += len(chunk)

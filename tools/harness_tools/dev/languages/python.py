@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IMPORTS", "OUTLINE", "imports_of"]
 
-MOST_TARGETS = 20
+MAX_TARGETS = 20
 _BLOCKS = frozenset(
     [
         *("if_statement", "elif_clause", "else_clause", "try_statement", "except_clause", "finally_clause"),
@@ -86,7 +86,7 @@ def _targets(node: Node, scope: Scope) -> Iterator[DeclarationMatch]:
 def _names(assignment: Node) -> Iterator[Node]:
     """Yield the plain names that are assigned to, also in ``a, b = c = …``."""
     following: Node | None = assignment
-    for _ in range(MOST_TARGETS):
+    for _ in range(MAX_TARGETS):
         left = following.child_by_field_name("left") if following is not None else None
         if following is None or left is None:
             return

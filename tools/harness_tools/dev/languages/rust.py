@@ -32,7 +32,7 @@ _HOLDERS = [
     *("loop_expression", "for_expression", "while_expression", "unsafe_block", "async_block", "foreign_mod_item"),
 ]
 IMPORTS = NodeFilter(frozenset(["use_declaration", "extern_crate_declaration", "mod_item"]), frozenset(_HOLDERS))
-MOST_NAMES = 200
+MAX_NAMES = 200
 """Maximum paths of one ``use``."""
 
 
@@ -85,7 +85,7 @@ def imports_of(found: list[Node]) -> Iterator[Import]:
     for node in found:
         path = node.child_by_field_name("argument")
         if path is not None:
-            paths = islice(_paths(path, ""), MOST_NAMES)
+            paths = islice(_paths(path, ""), MAX_NAMES)
             yield from (Import(one, line_of(node)) for one in dict.fromkeys(paths))
         elif node.type == "extern_crate_declaration":
             yield Import(field_text(node, "name"), line_of(node))
@@ -100,7 +100,7 @@ def _paths(node: Node, prefix: str, depth: int = 0) -> Iterator[str]:
         inner = node.child_by_field_name("list")
         yield from _paths(inner, before, depth + 1) if inner is not None else ()
     elif node.type == "use_list" and depth < 20:
-        for child in node.named_children[:MOST_NAMES]:
+        for child in node.named_children[:MAX_NAMES]:
             yield from _paths(child, prefix, depth + 1)
     elif node.type == "use_as_clause":
         yield _joined(prefix, field_text(node, "path"))
