@@ -276,18 +276,27 @@ def keys(
     return on_target(session, work, LOOKS)
 
 
-@command("attach")
+@command("attach", many_hosts=True)
 @click.option("--read-only", is_flag=True, help="Watch only.")
 @click.option("--print", "print_only", is_flag=True, help="Print the command instead of running it.")
+@fleet_options()
 @click.pass_context
-def attach(ctx: click.Context, read_only: bool, print_only: bool) -> int:
+def attach(ctx: click.Context, read_only: bool, print_only: bool, fleet: FleetOptions) -> int:
     """Attach to the tmux session, to watch or to take over.
 
     The session must exist; without --tmux it is the configured one. Detach with Ctrl-b d; its processes keep running.
+
+    With --hosts, --inventory or several --ssh, each host's session is in a pane of tmux on this machine, 16 in a
+    window: in new windows of the current session inside tmux, else in a tmux server that ends when you leave it with
+    Ctrl-b d. Type Ctrl-b twice for a key of the host's tmux.
     """
     session = session_of(ctx)
     if not (print_only or session.json) and not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise UnsupportedOperation("attach needs a terminal", hint="--print prints the command to run in a terminal")
+    if fleet.used_by(session.invocation):
+        from .fleet_attach import attach_to_fleet
+
+        return attach_to_fleet(session, fleet, read_only=read_only, print_only=print_only)
     words: list[str] = []
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
