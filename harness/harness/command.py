@@ -134,6 +134,8 @@ class Command:
     on_output: OutputCallback | None = field(default=None, compare=False)
     on_stderr: OutputCallback | None = field(default=None, compare=False)
     max_output: int = DEFAULT_MAX_OUTPUT
+    receive_early: bool = False
+    """Whether to receive output while it runs, up to ``max_output``, so that it is not lost with the connection."""
     helper: bool = False
     """Whether a tool runs it for itself; its job is marked, so that lists of commands can omit it."""
     key: str | None = None

@@ -148,6 +148,7 @@ class ExecutionContext:
         on_output: Callable[[bytes], None] | None = None,
         on_stderr: Callable[[bytes], None] | None = None,
         max_output: int = DEFAULT_MAX_OUTPUT,
+        receive_early: bool = False,
         key: str | None = None,
     ) -> ShellResult:
         """Run a command and return its result; a failed command is a result, not an exception.
@@ -172,6 +173,8 @@ class ExecutionContext:
             on_output: Called with each chunk of output as it arrives; it gets every byte, regardless of ``max_output``.
             on_stderr: Called with standard error instead, if that is a separate stream.
             max_output: Beyond this many bytes only head and tail are returned; the job keeps the complete output.
+            receive_early: Receive output while the command runs, up to ``max_output`` bytes, so that a result holds it
+                if the connection is lost. ``on_output`` does so, too. It needs a second channel.
             key: Run the command once: a further call with this key on this target, from any process, waits for the
                 first one's job and returns its result. Such a call never kills the job. The target remembers keys as
                 long as jobs (``jobs_max_age``).
@@ -199,6 +202,7 @@ class ExecutionContext:
             on_output=on_output,
             on_stderr=on_stderr,
             max_output=max(0, max_output),
+            receive_early=receive_early,
             key=None if key is None else check_key(key),
         )
         if self._terminal is None and request.tty:

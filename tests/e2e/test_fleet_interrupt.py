@@ -24,6 +24,7 @@ import harness
 from harness.errors import ContextClosed
 from harness.fleets import HostOutcome
 from harness.results import ShellResult, Status
+from harness_backends.posix.jobs.output import HeadTail
 
 Outcomes = dict[str, HostOutcome[ShellResult]]
 SIGNALS = [[signal.SIGINT, signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP]]
@@ -322,3 +323,45 @@ async def test_a_fleet_that_was_left_calls_no_host(sshd: SshServer) -> None:
         pass
     with pytest.raises(ContextClosed, match="the fleet has been left"):
         await fleet.gather("true")
+
+
+@pytest.mark.parametrize("engine", ["openssh", "asyncssh"])
+async def test_output_received_before_the_connection_was_lost_is_in_the_result(
+    sshd: SshServer, monkeypatch: pytest.MonkeyPatch, engine: Any
+) -> None:
+    names_of(sshd, {"web1": sshd.port})
+    feed, fed = HeadTail.feed, 0
+
+    def feed_and_lose(self: HeadTail, data: bytes) -> None:
+        nonlocal fed
+        feed(self, data)
+        fed += len(data)
+        if fed == len("out\nerr\n"):
+            sshd.stop()
+
+    monkeypatch.setattr(HeadTail, "feed", feed_and_lose)
+    with anyio.fail_after(60):
+        async with harness.fleet("web1", config=sshd.config(ssh_engine=engine)) as fleet:
+            outcomes = await fleet.gather("echo out; echo err >&2; exec sleep 300", timeout=40)
+    result = outcomes["web1"].result
+    assert result is not None
+    assert (result.status, result.stdout, result.stderr) == (Status.UNKNOWN, "out\n", "err\n")
+    assert "there may be more" in result.notices[-1]
+
+
+async def test_no_more_is_received_early_than_is_kept(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    names_of(sshd, {"web1": sshd.port})
+    feed, fed = HeadTail.feed, 0
+
+    def count(self: HeadTail, data: bytes) -> None:
+        nonlocal fed
+        feed(self, data)
+        fed += len(data)
+
+    monkeypatch.setattr(HeadTail, "feed", count)
+    async with harness.fleet("web1", config=sshd.config()) as fleet:
+        outcomes = await fleet.gather("head -c 20000000 /dev/zero; sleep 0.5; echo end", max_output=1000)
+    result = outcomes["web1"].result
+    assert result is not None
+    assert (result.ok, result.stdout[-4:], result.truncated) == (True, "end\n", 20_000_004 - 1000)
+    assert 0 < fed < 2_000_000

@@ -206,8 +206,9 @@ class Fleet:
             hosts: As for :meth:`map`, like all arguments up to ``on_wave``.
             on_output: Called with a host's name and each chunk of its output as it arrives.
             on_stderr: The same for standard error, where that is a separate stream.
-            options: Further arguments of :meth:`ExecutionContext.run_shell`.
+            options: Further arguments of :meth:`ExecutionContext.run_shell`; ``receive_early`` is True unless given.
         """
+        options.setdefault("receive_early", True)
 
         async def work(name: str, context: ExecutionContext) -> ShellResult:
             return await context.run_shell(

@@ -213,13 +213,13 @@ class JobFollower:
         self,
         job_id: str,
         reply: Callable[[], Awaitable[ShellReply]],
-        callbacks: Callbacks,
+        callbacks: Callbacks | None,
         delivered: list[int],
         received: tuple[HeadTail, HeadTail],
     ) -> ShellReply:
         """Wait for ``reply`` and pass output to callbacks meanwhile; ``delivered`` counts it for each stream.
 
-        ``received`` stores the output.
+        ``received`` stores the output; without callbacks, only as much as it keeps.
 
         Raises:
             CallbackError: a callback raised an exception.
@@ -228,7 +228,11 @@ class JobFollower:
         problems: list[Exception] = []
         result: ShellReply | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._deliver_live, job_id, callbacks, delivered, received, problems, tasks.cancel_scope)
+            if callbacks is None:
+                tasks.start_soon(self._receive_head, job_id, received)
+            else:
+                scope = tasks.cancel_scope
+                tasks.start_soon(self._deliver_live, job_id, callbacks, delivered, received, problems, scope)
             try:
                 result = await reply()
             except ConnectionLost as error:  # raised outside of the task group, to avoid an exception group
@@ -238,6 +242,15 @@ class JobFollower:
             raise problems[0]
         assert result is not None
         return result
+
+    async def _receive_head(self, job_id: str, received: tuple[HeadTail, HeadTail]) -> None:
+        """Store output as it arrives, up to the limit of ``received``."""
+        out, err = (self._store.path(job_id, suffix) for suffix in STREAMS)
+        argv = ["sh", "-c", _FOLLOW_BOTH, "sh", out, err, "1", "1", self._store.root]
+        with suppress(ConnectError, ConnectionLost, UnsupportedOperation):  # no second channel: nothing is stored
+            async with await self._transport.open_process(argv) as process, anyio.create_task_group() as tasks:
+                for number, stream in enumerate((process.receive, process.receive_stderr)):
+                    tasks.start_soon(_store_head, stream, received[number])
 
     async def _deliver_live(
         self,
@@ -590,6 +603,13 @@ def callbacks_of(command: Command) -> Callbacks | None:
 
 def _ignore(data: bytes) -> None:
     pass
+
+
+async def _store_head(receive: Callable[[], Awaitable[bytes]], received: HeadTail) -> None:
+    """Store a stream until its end, or until as much was received as is kept."""
+    with suppress(ConnectionLost):
+        while not received.is_full and await _receive(receive, received):
+            pass
 
 
 async def _receive(receive: Callable[[], Awaitable[bytes]], received: HeadTail) -> bytes:

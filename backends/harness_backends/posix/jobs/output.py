@@ -228,6 +228,11 @@ class HeadTail:
         self._tail = bytearray()
         self.size = 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether further bytes would be omitted, or replace others."""
+        return self.size >= self._head_limit + self._tail_limit
+
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""
         self.size += len(data)

@@ -303,7 +303,7 @@ class PosixJobs(Jobs):
     async def _reply(self, run: _RunningCommand) -> ShellReply:
         """Wait for the exit; after :data:`FOLLOW_AFTER`, pass the output to callbacks meanwhile."""
         callbacks = callbacks_of(run.command)
-        if callbacks is None:
+        if callbacks is None and not run.command.receive_early:
             return await run.ticket.reply()
         with anyio.move_on_after(FOLLOW_AFTER):
             return await run.ticket.reply()
@@ -376,6 +376,7 @@ class PosixJobs(Jobs):
 
     def _lost(self, run: _RunningCommand) -> ShellResult:
         notice = f"connection lost while the command was running; check it with: harness jobs show {run.job_id}"
+        notice = f"{notice}; the output ends where the connection was lost, and there may be more"
         out, err = run.received
         return self._result(run, Outcome(Status.UNKNOWN), Streams(out.kept(), err.kept()), notice)
 

@@ -176,6 +176,7 @@ def run(
         "env": environment,
         "user": user,
         "max_output": max_output,
+        "receive_early": not no_wait,
         "key": key,
     }
     if fleet.used_by(session.invocation):
