@@ -212,7 +212,9 @@ def _write_server_files(server: SshServer) -> None:
         "PrintMotd no",
         "PrintLastLog no",
         "UseDNS no",
-        "MaxStartups 1000",
+        *(
+            [] if any(line.startswith("MaxStartups") for line in server.options) else ["MaxStartups 1000"]
+        ),  # last one wins
         *(["PerSourcePenalties no"] if _openssh_version() >= (9, 8) else []),
         *server.options[first_match:],  # a Match block lasts until the next
         f"Match User {server.user}",

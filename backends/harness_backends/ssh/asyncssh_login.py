@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +25,7 @@ from harness.target import Target
 
 from .asyncssh_process import translate, translated
 from .asyncssh_settings import HostSettings
+from .login_pacing import ThrottledError, log_in_paced
 
 __all__ = [
     "HostKeys",
@@ -187,11 +189,19 @@ class _Client(asyncssh.SSHClient):
 
     def __init__(self, login: _Login) -> None:
         self._login = login
+        self._connection: asyncssh.SSHClientConnection | None = None
         self._lost: _Lost | None = None
         self._ended = False
         self._passwords = 0
         self._rounds = 0
         self.offered: OfferedKey | None = None
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self._connection = conn
+
+    def has_exchanged_keys(self) -> bool:
+        """Return whether the connection is encrypted, so that the server may have seen an authentication."""
+        return self._connection is not None and self._connection.get_extra_info("recv_cipher") is not None
 
     def on_loss(self, lost: _Lost) -> None:
         """Report the end of the connection to ``lost``, also if it has already ended."""
@@ -312,6 +322,11 @@ async def log_in(endpoint: LoginHost, lost: _Lost) -> asyncssh.SSHClientConnecti
         ConnectError: the login failed; a subclass where the reason is known.
         ConfigError: the configuration is invalid.
     """
+    pause = endpoint.config.connect_timeout
+    return await log_in_paced(endpoint.settings.server, partial(_log_in_once, endpoint, lost), max_pause=pause)
+
+
+async def _log_in_once(endpoint: LoginHost, lost: _Lost) -> asyncssh.SSHClientConnection:
     config = endpoint.config
     with (
         anyio.move_on_after(config.login_timeout),
@@ -342,6 +357,14 @@ async def _attempts(login: _Login, lost: _Lost) -> asyncssh.SSHClientConnection:
             if client.offered is None:
                 raise translate(error, login.endpoint.target) from error
             await login.settle(client.offered)
+        except (asyncssh.ConnectionLost, ConnectionResetError) as error:
+            if client.has_exchanged_keys() or login.endpoint.settings.proxy_command:
+                raise  # a proxy command may have been refused
+            raise ThrottledError(
+                "the server closed the connection before the login",
+                target=login.endpoint.target,
+                hint="MaxStartups of its sshd, a ban or a firewall",
+            ) from error
         except asyncssh.PermissionDenied:
             if not locked:
                 raise

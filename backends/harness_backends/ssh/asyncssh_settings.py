@@ -95,6 +95,10 @@ class HostSettings:
     """The jump hosts (``ProxyJump``), as ``[user@]host[:port]``."""
     chooses_ciphers: bool = False
     """True if the user configured ciphers."""
+    server: str = ""
+    """What identifies the server that counts a login."""
+    proxy_command: bool = False
+    """True if a program makes the connection."""
 
 
 async def read_host_settings(target: Target, config: Config, files: Sequence[str]) -> HostSettings:
@@ -114,6 +118,8 @@ async def read_host_settings(target: Target, config: Config, files: Sequence[str
         known_hosts=b"#",
     )
     read = options.config.get
+    command = read("ProxyCommand")
+    place = f"{options.host} port {options.port} via {read('ProxyJump')}"
     return HostSettings(
         identities=_identities(config.identity, read("IdentityFile"), target),
         known_hosts=_paths(read("UserKnownHostsFile")),
@@ -121,6 +127,8 @@ async def read_host_settings(target: Target, config: Config, files: Sequence[str
         host_key_alias=str(read("HostKeyAlias") or ""),
         jumps=tuple(str(read("ProxyJump") or "").split(",")) if read("ProxyJump") else (),
         chooses_ciphers=bool(read("Ciphers")),
+        server=f"proxy command {command}" if command else place,
+        proxy_command=bool(command),
     )
 
 

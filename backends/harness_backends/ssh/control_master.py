@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -26,8 +27,9 @@ from harness.errors import ConfigError, ConnectError
 from harness.system.background_tasks import open_background_tasks
 from harness.target import Hop, Target
 
+from .login_pacing import log_in_paced
 from .multiplex import MuxConnection, MuxConnectionClosed, MuxError, connect_mux
-from .options import SshSettings, master_argv, master_key, master_name, master_tag, query_argv
+from .options import SshSettings, master_argv, master_key, master_name, master_tag, query_argv, server_name
 
 __all__ = [
     "MAX_PATH",
@@ -349,6 +351,12 @@ async def acquire(master: ControlMaster) -> MuxConnection:
     lease = await _lease(master.path)
     if lease is not None:
         return lease
+    server = server_name(master.settings)
+    return await log_in_paced(server, partial(_log_in, master), max_pause=master.config.connect_timeout)
+
+
+async def _log_in(master: ControlMaster) -> MuxConnection:
+    """Log in once, unless another harness process has done so meanwhile."""
     try:
         async with lock(master.path, master.config.login_timeout):
             return await _lease(master.path) or await _start(master)

@@ -22,10 +22,13 @@ from harness.errors import AuthenticationError, ConfigError, ConnectError, Harne
 from harness.login import LoginQuestion, Prompter, current_prompter
 from harness.target import Target
 
+from .login_pacing import ThrottledError
+
 __all__ = [
     "classify",
     "diagnose",
     "find_cause",
+    "is_throttled",
     "log_in",
 ]
 
@@ -155,6 +158,8 @@ _CONFIG = (
 )
 
 _REACH = "check that the host is up, its SSH port is reachable, and any jump host accepts the login"
+_DROPPED = "the server closed the connection before the login: MaxStartups, a ban or a firewall"
+_PROXY_COMMAND = "Executing proxy command"
 _CONNECTING = (
     ("Connection refused", "no server listens on that port: check the port, and that the SSH server is running"),
     ("timed out during banner exchange", "the service on that port does not speak SSH, or the host is overloaded"),
@@ -166,11 +171,8 @@ _CONNECTING = (
         "client and server have no algorithm in common: allow an older one, e.g. -o HostKeyAlgorithms=+ssh-rsa",
     ),
     ("invalid characters", "the service on that port is not SSH: check the port"),
-    ("Connection reset by peer", "the server closed the connection before the login: MaxStartups, a ban or a firewall"),
-    (
-        "Connection closed by remote host",
-        "the server closed the connection before the login: MaxStartups, a ban or a firewall",
-    ),
+    ("Connection reset by ", _DROPPED),
+    ("_identification: Connection closed by ", _DROPPED),
 )
 _KINDS = (
     (_CONFIG, ConfigError, "ssh rejects its configuration: ", "check it with: ssh -G HOST"),
@@ -202,6 +204,18 @@ def diagnose(log: str, target: object) -> HarnessError:
         if line := _first_line((sign,), lines):
             return ConnectError(_short(line), target=target, hint=hint)
     return ConnectError(_short(_why(lines)), target=target, hint=_REACH)
+
+
+def is_throttled(log: str, error: HarnessError) -> bool:
+    """Return whether the server closed the connection before the key exchange ended, so that it saw no login.
+
+    Args:
+        log: ssh's log with debug lines.
+        error: What :func:`diagnose` returned for it.
+    """
+    if type(error) is not ConnectError or error.hint != _DROPPED or _PROXY_COMMAND in log:
+        return False  # a proxy command may have been refused: its messages are not in the log
+    return "SSH2_MSG_NEWKEYS received" not in log
 
 
 def _refused(line: str, log: str, target: object) -> AuthenticationError:
@@ -283,6 +297,7 @@ async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: flo
 
     Raises:
         AuthenticationError, HostKeyError, TargetNotFound, ConnectError, ConfigError: see :mod:`harness.errors`.
+        ThrottledError: the server closed the connection before it saw a login.
     """
     prompter = current_prompter()
     with tempfile.TemporaryFile() as log:
@@ -308,6 +323,8 @@ async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: flo
 
 def _refusal(log: str, target: Target, *, asked: bool) -> HarnessError:
     error = diagnose(log, target)
+    if is_throttled(log, error):
+        return ThrottledError(error.message, target=target, hint=error.hint)
     if isinstance(error, AuthenticationError) and not asked:
         error.hint += "; no terminal was available to ask for a password or passphrase"
     return error

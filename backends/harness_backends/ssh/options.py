@@ -28,6 +28,7 @@ __all__ = [
     "master_name",
     "master_tag",
     "query_argv",
+    "server_name",
 ]
 
 NAME_LENGTH = 16
@@ -162,6 +163,17 @@ def master_key(settings: SshSettings, config: Config) -> str:
     """Return a hash of all settings that a master depends on, so that changed settings use a new master."""
     text = repr((settings.pairs, config.control_persist, config.keepalive_interval, config.keepalive_count))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:NAME_LENGTH]
+
+
+def server_name(settings: SshSettings) -> str:
+    """Return what identifies the server that a login contacts first; hosts behind one server have the same name."""
+    jump = settings.get("proxyjump", "none").partition(",")[0]
+    if jump != "none":
+        return f"jump host {jump}"
+    command = settings.get("proxycommand", "none")
+    if command != "none":
+        return f"proxy command {command}"
+    return f"{settings.get('hostname')} port {settings.get('port')}"
 
 
 def master_tag(hop: Hop) -> str:
