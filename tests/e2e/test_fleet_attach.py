@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -186,12 +187,12 @@ def test_attaching_without_a_terminal_is_an_error(ops: Program) -> None:
 
 
 @pytest.fixture
-def inside(needs_tmux: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]:
+def inside(needs_tmux: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]:
     """A session of a tmux server that this process seems to run in; yields a function that runs its commands."""
-    socket = f"hx-tiled-{uuid.uuid4().hex[:8]}"
+    directory = tempfile.mkdtemp(prefix="hx-tiled-", dir="/tmp")  # short, for the path of the socket
 
     def run(*words: str) -> list[str]:
-        argv = ["tmux", "-L", socket, "-f", "/dev/null", *words]
+        argv = ["tmux", "-S", f"{directory}/socket", "-f", "/dev/null", *words]
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
 
     run("new-session", "-d", "-x", "160", "-y", "48", "sleep", "300")
@@ -199,6 +200,7 @@ def inside(needs_tmux: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("TMUX_PANE", raising=False)
     yield run
     run("kill-server")
+    shutil.rmtree(directory)
 
 
 def sleeping(count: int) -> list[TiledPane]:

@@ -81,9 +81,8 @@ class AtomicFile:
         self._flush()
         self._file.close()
         self._stage.chmod(mode)
-        if (
-            not self._overwrite
-        ):  # unlike a rename, this fails if the path exists by now; links need a file system for it
+        # unlike a rename, this fails if the path exists by now; a hard link would need a file system that has them
+        if not self._overwrite:
             os.close(os.open(self._real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         self._stage.replace(self._real)
         _remove_leftovers(self._real.parent, int(time.monotonic() / _SWEEP_EVERY))
