@@ -30,6 +30,7 @@ __all__ = [
     "TerminalPrompter",
     "current_prompter",
     "on_sigcont",
+    "questions_forbidden",
     "use_prompter",
 ]
 
@@ -206,6 +207,11 @@ def use_prompter(prompter: Prompter | None) -> Iterator[None]:
         yield
     finally:
         _prompter.reset(token)
+
+
+def questions_forbidden() -> bool:
+    """Return whether :func:`use_prompter` forbids questions, so that a terminal would not help."""
+    return _prompter.get() is _NOBODY
 
 
 def current_prompter() -> Prompter | None:

@@ -215,6 +215,23 @@ def test_a_further_signal_names_what_may_be_running(frozen_run: subprocess.Popen
     )
 
 
+# -- hints of logins
+
+
+def test_hints_say_that_a_fleet_never_asks_and_which_configuration_it_uses(
+    make_host: Callable[..., SshServer], request: pytest.FixtureRequest
+) -> None:
+    server = make_host()
+    names_of(server, {"refused": server.port})
+    with server.ssh_config.open("a") as config:
+        config.write("  User no-such-user\n")
+        config.write(f"Host other\n  HostName 127.0.0.1\n  Port {server.port}\n  HostKeyAlias not-recorded\n")
+    stderr = program_for(server, request).run("run", "--hosts", "other,refused", "--", "true").stderr
+    assert f"connect once with ssh -F {server.ssh_config} to record it".encode() in stderr
+    assert b"logins to many hosts, and with --batch, ask for no password or passphrase" in stderr
+    assert b"no terminal" not in stderr
+
+
 # -- outputs that cannot be written
 
 

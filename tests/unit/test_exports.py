@@ -134,6 +134,7 @@ NAMES = {
         "Prompter",
         "TerminalPrompter",
         "current_prompter",
+        "questions_forbidden",
         "use_prompter",
         "on_sigcont",
     },

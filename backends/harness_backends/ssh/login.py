@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -19,7 +20,7 @@ import anyio.to_thread
 from anyio.abc import Process as AnyioProcess
 
 from harness.errors import AuthenticationError, ConfigError, ConnectError, HarnessError, HostKeyError, TargetNotFound
-from harness.login import LoginQuestion, Prompter, current_prompter
+from harness.login import LoginQuestion, Prompter, current_prompter, questions_forbidden
 from harness.target import Target
 
 from .login_pacing import ThrottledError
@@ -275,6 +276,8 @@ def _short(line: str) -> str:
 
 
 STEP = 0.25
+NO_TERMINAL = "no terminal was available to ask for a password or passphrase"
+FORBIDDEN = "logins to many hosts, and with --batch, ask for no password or passphrase: use a key or an agent"
 LOG_LIMIT = 256 * 1024
 
 # The shell becomes the leader of a session on this terminal. Job control gives ssh its own process group, so that the
@@ -318,15 +321,18 @@ async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: flo
                 f"{error.filename} is not installed", target=target, hint="install the OpenSSH client"
             ) from error
         if status != 0:
-            raise _refusal(_text(log), target, asked=prompter is not None)
+            raise _refusal(_text(log), target, argv(False), asked=prompter is not None)
 
 
-def _refusal(log: str, target: Target, *, asked: bool) -> HarnessError:
+def _refusal(log: str, target: Target, argv: list[str], *, asked: bool) -> HarnessError:
     error = diagnose(log, target)
     if is_throttled(log, error):
         return ThrottledError(error.message, target=target, hint=error.hint)
     if isinstance(error, AuthenticationError) and not asked:
-        error.hint += "; no terminal was available to ask for a password or passphrase"
+        error.hint += f"; {FORBIDDEN if questions_forbidden() else NO_TERMINAL}"
+    if isinstance(error, HostKeyError) and "-F" in argv[:-1]:
+        file = shlex.quote(argv[argv.index("-F") + 1])
+        error.hint = error.hint.replace("once with ssh to", f"once with ssh -F {file} to")
     return error
 
 
