@@ -19,10 +19,10 @@ from harness.toolkit.interfaces import (
     PermissionRequest,
     Policy,
     ReadVersions,
-    Redactor,
     ResultCacheBase,
     Verdict,
 )
+from harness.toolkit.redaction.redactor import Redactor
 from harness.toolkit.values import CallStatus, ToolCall
 
 ALLOWED = Verdict(True, "", "test")

@@ -33,9 +33,10 @@ from ..toolkit.contract import ToolContext
 from ..toolkit.events import EventBus
 from ..toolkit.executor import Executor
 from ..toolkit.hooks.dispatch import ask_hooks
-from ..toolkit.interfaces import Next, Redactor
+from ..toolkit.interfaces import Next
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.questions import ApprovalDecision, ApprovalRequest
+from ..toolkit.redaction.redactor import Redactor
 from ..toolkit.redaction.stream import StreamRedactor
 from ..toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
 from .events import AnswerCompleted, AnswerDelta, ModelRetry, ReasoningDelta, RequestStarted, TurnStatus

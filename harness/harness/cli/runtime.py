@@ -26,7 +26,7 @@ from .streams import Interruption, run_async
 if TYPE_CHECKING:
     from ..agent.settings import AgentSettings
     from ..agent.trace import Observer
-    from ..toolkit.interfaces import Redactor
+    from ..toolkit.redaction.redactor import Redactor
     from ..toolkit.values import JsonObject
 
 __all__ = [

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..deprecated_names import renamed_method
 from .arguments import parse_arguments, schema_of
 from .events import Event, EventBus, ToolCallProgress
-from .interfaces import ReadVersions, Redactor, Spawner, Verdict
+from .interfaces import ReadVersions, Spawner, Verdict
 from .values import Category, JsonObject, ShownForm, Subject, ToolResult
 from .web_settings import WebSettings
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..context import ExecutionContext
     from .compaction import Compactor
     from .executor import Executor
+    from .redaction.redactor import Redactor
     from .redaction.stream import ProgressStream
     from .registry import Registry
     from .session.notebook import Notebook

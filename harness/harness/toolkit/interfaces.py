@@ -1,4 +1,4 @@
-"""Interfaces that the executor depends on: policy, audit log, hooks, redaction, read versions, sub-agents."""
+"""Interfaces that the executor depends on: policy, audit log, hooks, read versions, sub-agents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ __all__ = [
     "PermissionRequest",
     "Policy",
     "ReadVersions",
-    "Redactor",
     "ResultCacheBase",
     "Spawner",
     "Verdict",
@@ -170,32 +169,6 @@ class Hook:
     async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
         """Return the result, changed or not. An exception leaves the result unchanged."""
         return result
-
-
-class Redactor(ABC):
-    """Removes secrets from what is shown, stored or sent."""
-
-    @abstractmethod
-    def text(self, text: str) -> str:
-        """Return the text with each secret replaced."""
-
-    def result(self, result: ToolResult) -> ToolResult:
-        """Return the result with all its texts redacted."""
-        from .redaction.redactor import redact_result
-
-        return redact_result(result, self.text)
-
-    def complete(self, text: str) -> int:
-        """Return how many characters of an unfinished text can be shown: later text cannot change their redaction."""
-        from .redaction.stream import safe_end
-
-        return safe_end(text)
-
-    def json(self, value: JsonObject) -> JsonObject:
-        """Return the object with all its texts redacted."""
-        from .redaction.redactor import redact_object
-
-        return redact_object(value, self.text)
 
 
 class ReadVersions(ABC):

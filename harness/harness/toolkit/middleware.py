@@ -16,9 +16,10 @@ import anyio
 from ..deprecated_names import renamed_names
 from .arguments import decode
 from .contract import OutputLimit, ToolContext
-from .interfaces import Next, OutputStoreBase, Redactor
+from .interfaces import Next, OutputStoreBase
 from .pipeline import refused, timed_out
 from .redaction.patterns import MARK
+from .redaction.redactor import Redactor
 from .results import cut_result
 from .values import CallOutcome, CallStatus, Image, JsonObject, ToolCall, ToolResult
 

@@ -36,10 +36,10 @@ from .interfaces import (
     OutputStoreBase,
     PermissionRequest,
     Policy,
-    Redactor,
     ResultCacheBase,
     Verdict,
 )
+from .redaction.redactor import MARK, Redactor, redact_head, redact_object
 from .results import BLOCK_LIMIT, cut_result
 from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
 from .web_settings import WebSettings
@@ -238,9 +238,6 @@ def redact_typed_input(arguments: JsonObject, panes: frozenset[str] | None) -> J
     """
     if panes is None:
         return arguments
-    from .contract import Intent
-    from .redaction.redactor import MARK, redact_object
-
     typed = {name: value for name, value in arguments.items() if name not in Intent.model_fields}
     return {**arguments, **redact_object(typed, lambda text: text if text in panes else MARK)}
 
@@ -249,8 +246,6 @@ def without_private(arguments: JsonObject, names: frozenset[str]) -> JsonObject:
     """Return the arguments with those of :meth:`Tool.private_arguments` redacted. Pure."""
     if not names:
         return arguments
-    from .redaction.redactor import MARK
-
     return {name: MARK if value and name in names else value for name, value in arguments.items()}
 
 
@@ -451,8 +446,6 @@ class Pipeline:
         return await self._finished(prepared, CallOutcome(prepared.call, result, status, error=error))
 
     async def _end(self, status: CallStatus, result: ToolResult) -> None:
-        from .redaction.redactor import redact_head
-
         summary = redact_head(self.services.redactor.text, result.text, SUMMARY)
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
             await self.services.ledger.end(self.ctx.call_id, status, summary, self.ctx.notes.job_id)

@@ -34,7 +34,7 @@ from .values import (
 
 if TYPE_CHECKING:
     from .contract import ToolContext
-    from .interfaces import Redactor
+    from .redaction.redactor import Redactor
 
 __all__ = [
     "AdaptedCall",

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from harness.toolkit.redaction.redactor import MARK, PatternRedactor, StreamRedactor
+from harness.toolkit.redaction.redactor import MARK, PatternRedactor
+from harness.toolkit.redaction.stream import StreamRedactor
 
 PLAIN = PatternRedactor()
 SECRETS = ("canary7", "Zx9-" + "kQ7vT2mWp4")

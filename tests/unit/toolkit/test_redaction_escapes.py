@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.toolkit.redaction.patterns import plain_text
-from harness.toolkit.redaction.redactor import PatternRedactor, StreamRedactor
+from harness.toolkit.redaction.redactor import PatternRedactor
+from harness.toolkit.redaction.stream import StreamRedactor
 
 RED, OFF = "\x1b[01;31m\x1b[K", "\x1b[m\x1b[K"
 SHOWN = [

@@ -21,7 +21,8 @@ from harness.errors import ToolError
 from harness.toolkit import Arguments, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.catalog import load_catalogue
 from harness.toolkit.events import ToolCallCompleted, ToolCallProgress
-from harness.toolkit.redaction.redactor import MARK, PatternRedactor, StreamRedactor
+from harness.toolkit.redaction.redactor import MARK, PatternRedactor
+from harness.toolkit.redaction.stream import StreamRedactor
 
 WIDE = "芝麻开门吧"
 LINES = st.one_of(

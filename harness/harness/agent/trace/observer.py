@@ -13,8 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ...toolkit.events import Event, EventBus
-from ...toolkit.interfaces import Redactor
-from ...toolkit.redaction.redactor import redact_object
+from ...toolkit.redaction.redactor import Redactor, redact_object
 from ...toolkit.values import Json, JsonObject
 
 if TYPE_CHECKING:

@@ -40,7 +40,6 @@ from ...toolkit.events import (
     ToolCallCompleted,
     ToolCallRequested,
 )
-from ...toolkit.interfaces import Redactor
 from ...toolkit.values import CallOutcome, CallStatus, JsonObject
 from ..events import ConversationCompacted, ModelRetry, RequestStarted, TurnCompleted, TurnStarted, UsageChanged
 from .observer import CURRENT, Observer, link_news
@@ -48,6 +47,8 @@ from .telemetry import TelemetryOptions
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
+
+    from ...toolkit.redaction.redactor import Redactor
 
 __all__ = [
     "Meters",

@@ -20,12 +20,13 @@ from anyio import to_thread
 
 from ...errors import ConfigError
 from ...extras import install_extra
-from ...toolkit.interfaces import Redactor
 from ...toolkit.values import JsonObject
 from .observer import Observer
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from ...toolkit.redaction.redactor import Redactor
 
 __all__ = ["TelemetryOptions", "open_telemetry", "telemetry_options"]
 

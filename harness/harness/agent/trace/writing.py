@@ -20,13 +20,14 @@ from anyio import to_thread
 from ...errors import HarnessError
 from ...system.background_tasks import open_background_tasks
 from ...toolkit.events import Event
-from ...toolkit.interfaces import Redactor
 from ...toolkit.values import JsonObject
 from ..events import RequestStarted
 from .observer import CURRENT, VERSION, Observer, event_fields, is_piece, line_of, link_news, type_of
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
+
+    from ...toolkit.redaction.redactor import Redactor
 
 __all__ = ["Trace", "open_trace"]
 

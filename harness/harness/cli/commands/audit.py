@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...toolkit.assembly import ToolkitSettings
     from ...toolkit.audit import AuditCall, ChainHead, Filters, Report, UnresolvedCall
-    from ...toolkit.interfaces import Redactor
+    from ...toolkit.redaction.redactor import Redactor
 
 __all__ = ["audit"]
 

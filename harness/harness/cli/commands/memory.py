@@ -19,7 +19,7 @@ from ..streams import Interruption, run_async
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...toolkit.interfaces import Redactor
+    from ...toolkit.redaction.redactor import Redactor
     from ...toolkit.session.notebook import Memory, MemoryLocation
 
 __all__ = ["memory"]

@@ -15,9 +15,9 @@ from ...deprecated_names import renamed_fields
 from ...errors import ConfigError, ToolError
 from ...settings import SettingsTable
 from ..arguments import unique_keys
-from ..interfaces import Redactor
 from ..pipeline import redact_typed_input, without_private
 from ..redaction.patterns import MARK
+from ..redaction.redactor import Redactor
 from ..values import Json, JsonObject, ToolResult
 from .dispatch import BEFORE, HookInvocation, HookResult, Matcher, RegisteredHook, event_named
 from .process import STDOUT_KEPT, HookExit, run_hook

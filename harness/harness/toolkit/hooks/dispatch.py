@@ -20,9 +20,10 @@ from ...errors import ToolError
 from ...system.background_tasks import open_background_tasks
 from ..arguments import decode
 from ..events import Event, EventBus
-from ..interfaces import Hook, PermissionRequest, Redactor
+from ..interfaces import Hook, PermissionRequest
 from ..permissions.globs import matches
 from ..pipeline import panes_typed_into
+from ..redaction.redactor import Redactor
 from ..values import Json, JsonObject, Subject, ToolCall, ToolResult
 
 if TYPE_CHECKING:

@@ -5,22 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 from urllib.parse import quote, quote_plus
 
 from ...errors import ConfigError
-from ..interfaces import Redactor
 from ..values import Block, Json, JsonObject, Text, ToolResult
-from .named_secrets import named_spans
-from .patterns import MARK, Span, is_secret_name, open_escape, plain_text, private_key_spans, token_spans
-from .stream import StreamRedactor, safe_end
+from .named_secrets import OPEN_LINE, TRIGGER, lowered, named_spans
+from .patterns import MARK, Span, compiled, is_secret_name, open_escape, plain_text, private_key_spans, token_spans
 
 __all__ = [
     "MARK",
     "PatternRedactor",
-    "StreamRedactor",
+    "Redactor",
     "forms",
     "known_spans",
     "redact_head",
@@ -28,6 +27,7 @@ __all__ = [
     "redact_result",
     "remember",
     "remembered",
+    "safe_end",
     "secrets_in",
 ]
 
@@ -101,6 +101,40 @@ def _tells(value: str) -> bool:
     return len(value) >= 12 or not (value.isdigit() or value.isalpha())
 
 
+# -- How much of an unfinished text can be shown.
+
+
+CONTEXT = 2 << 10
+"""Characters of the line that were already shown and are matched again with the text that follows."""
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff"
+_BEFORE_UNSPACED = re.compile(rf"[A-Za-z0-9_.,!?{UNSPACED}-]*[{UNSPACED}]")
+"""The start of a word up to its last character of a script without spaces, and before anything such as ``://``."""
+_OPEN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.-]*\Z")
+
+
+def safe_end(text: str) -> int:
+    """Return how much of an unfinished text can be shown: later text cannot make a secret of it. Pure.
+
+    Complete lines can, except an unfinished private key and a line that announces a secret on the next one. Of the last
+    line, all but the last word can, up to the first name of a secret. In scripts without spaces, such as Chinese and
+    Japanese, each character ends a word, because no known form of a secret contains one.
+    """
+    line = text.rfind("\n") + 1
+    tail = text[line:]
+    word = max(tail.rfind(" "), tail.rfind("\t"), tail.rfind("\r")) + 1
+    if not tail.isascii() and (unspaced := _BEFORE_UNSPACED.match(tail, word)):
+        word = unspaced.end()
+    trigger = compiled(TRIGGER).search(lowered(tail))
+    end = line + (min(word, trigger.end()) if trigger else word)
+    before = max(0, text.rfind("\n", 0, max(0, line - 1)) + 1, line - CONTEXT)
+    if line and (opened := compiled(OPEN_LINE).search(lowered(text[before:]))):
+        end = min(end, before + opened.start())
+    begin = text.rfind("-----BEGIN")
+    if begin >= 0 and (begin >= line or _OPEN_KEY.match(text, begin)):
+        end = min(end, begin)
+    return end
+
+
 # -- Redacting texts, results and objects before they are shown, stored or sent.
 
 
@@ -109,6 +143,26 @@ PASSES = 4
 """Maximum passes: replacing one secret may reveal another next to it."""
 MARGIN = 8 << 10
 """Characters that are redacted beyond a cut: a secret that the cut splits would not be recognized."""
+
+
+class Redactor(ABC):
+    """Removes secrets from what is shown, stored or sent."""
+
+    @abstractmethod
+    def text(self, text: str) -> str:
+        """Return the text with each secret replaced."""
+
+    def result(self, result: ToolResult) -> ToolResult:
+        """Return the result with all its texts redacted."""
+        return redact_result(result, self.text)
+
+    def complete(self, text: str) -> int:
+        """Return how many characters of an unfinished text can be shown: later text cannot change their redaction."""
+        return safe_end(text)
+
+    def json(self, value: JsonObject) -> JsonObject:
+        """Return the object with all its texts redacted."""
+        return redact_object(value, self.text)
 
 
 class PatternRedactor(Redactor):

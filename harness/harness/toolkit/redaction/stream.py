@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 
-from ..interfaces import Redactor
-from .named_secrets import OPEN_LINE, TRIGGER, lowered
-from .patterns import MARK, compiled
+from .patterns import MARK
+from .redactor import CONTEXT, UNSPACED, Redactor
 
 __all__ = [
     "GAP",
     "HELD",
     "ProgressStream",
     "StreamRedactor",
-    "safe_end",
 ]
 
 
@@ -24,39 +22,10 @@ HELD = 8 << 10
 """Maximum held characters of one line."""
 KEY_HELD = 64 << 10
 """Maximum held characters of an unfinished private key."""
-CONTEXT = 2 << 10
-"""Characters of the line that were already shown and are matched again with the text that follows."""
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff"
-_BEFORE_UNSPACED = re.compile(rf"[A-Za-z0-9_.,!?{_UNSPACED}-]*[{_UNSPACED}]")
-"""The start of a word up to its last character of a script without spaces, and before anything such as ``://``."""
-_BREAK = re.compile(rf"[ \t\r\n{_UNSPACED}]")
+_BREAK = re.compile(rf"[ \t\r\n{UNSPACED}]")
 """Characters that may end a word."""
 SHORT, LONG = 64, 1 << 10
 """Held characters up to which each piece is redacted, without and with the end of a word in it."""
-_OPEN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.-]*\Z")
-
-
-def safe_end(text: str) -> int:
-    """Return how much of an unfinished text can be shown: later text cannot make a secret of it. Pure.
-
-    Complete lines can, except an unfinished private key and a line that announces a secret on the next one. Of the last
-    line, all but the last word can, up to the first name of a secret. In scripts without spaces, such as Chinese and
-    Japanese, each character ends a word, because no known form of a secret contains one.
-    """
-    line = text.rfind("\n") + 1
-    tail = text[line:]
-    word = max(tail.rfind(" "), tail.rfind("\t"), tail.rfind("\r")) + 1
-    if not tail.isascii() and (unspaced := _BEFORE_UNSPACED.match(tail, word)):
-        word = unspaced.end()
-    trigger = compiled(TRIGGER).search(lowered(tail))
-    end = line + (min(word, trigger.end()) if trigger else word)
-    before = max(0, text.rfind("\n", 0, max(0, line - 1)) + 1, line - CONTEXT)
-    if line and (opened := compiled(OPEN_LINE).search(lowered(text[before:]))):
-        end = min(end, before + opened.start())
-    begin = text.rfind("-----BEGIN")
-    if begin >= 0 and (begin >= line or _OPEN_KEY.match(text, begin)):
-        end = min(end, begin)
-    return end
 
 
 class StreamRedactor:
