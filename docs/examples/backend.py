@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from harness import Config, ConnectError, Target
 from harness.backend import Backend
 from harness.transport import Process, Transport
-from harness_backends.posix.backend import open_posix_backend
+from harness_backends.composition import open_posix_backend
 
 
 class AsUser(Transport):

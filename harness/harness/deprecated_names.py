@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 MOVED = {
+    "harness_backends.posix.backend": "harness_backends.composition",
     "harness.mcp.client_config": "harness.mcp.client.configuration",
     "harness.mcp.client_files": "harness.mcp.client.configuration",
     "harness.mcp.elicitation": "harness.mcp.server.elicitation",

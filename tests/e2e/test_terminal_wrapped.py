@@ -13,7 +13,7 @@ import pytest
 from harness import Config, ExecutionContext, Target
 from harness.discovery import find_backend
 from harness.transport import Process, Transport
-from harness_backends.posix.backend import open_posix_backend
+from harness_backends.composition import open_posix_backend
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
 

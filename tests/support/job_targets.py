@@ -18,6 +18,7 @@ from harness.errors import ConnectError
 from harness.results import ShellResult
 from harness.target import Target
 from harness.transport import Process
+from harness_backends.composition import local_transport
 from harness_backends.local import LocalTransport
 from harness_backends.posix import probe, state_directory
 from harness_backends.posix.jobs import plain
@@ -102,7 +103,7 @@ async def open_job_target(shell: str, directory: Path, config: Config | None = N
         probed = probe.parse_probe(text, report.root)
         async with (
             state_directory.keep_job_store(held, report) as store,
-            open_jobs(transport, config or Config(), held, store, probed) as runner,
+            open_jobs(transport, config or Config(), held, store, probed, local_transport) as runner,
         ):
             yield JobTarget(runner, store, held, transport, probed.capabilities, home)
 

@@ -13,7 +13,7 @@ from harness.results import Job, JobOutput, ShellResult
 from harness.system.background_tasks import open_background_tasks
 from harness.terminal import Sessions, Terminal
 
-from ..posix.backend import open_posix_backend
+from ..composition import open_posix_backend
 from ..posix.state_directory import StateDirectoryUnavailable
 from .exec_jobs import ExecJobs
 from .transport import ContainerTransport

@@ -18,7 +18,7 @@ from harness.extras import install_extra
 from harness.target import Target
 from harness.transport import Transport
 
-from ..local import LocalTransport
+from ..local.transport import LocalTransport
 from .endpoints import Endpoint, EngineName, candidates, program, read_snapshot
 from .engine import Engine, EngineError
 from .information import ContainerInfo, create_failed, not_found, refusal

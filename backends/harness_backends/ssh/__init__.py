@@ -56,7 +56,7 @@ async def _open_openssh_transport(
 async def open_backend(target: Target, config: Config, transport: Transport | None) -> AsyncIterator[Backend]:
     """Open the backend of an ``ssh:`` target."""
     async with open_transport(target, config, transport) as connected:
-        from ..posix.backend import open_posix_backend  # loaded here: preloaded while connecting
+        from ..composition import open_posix_backend  # loaded here: preloaded while connecting
 
         async with open_posix_backend(connected, config) as backend:
             yield backend

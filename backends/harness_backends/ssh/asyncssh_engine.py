@@ -27,7 +27,7 @@ from harness.login import current_prompter, use_prompter
 from harness.target import Target
 from harness.transport import Process, Transport
 
-from ..local import LocalTransport
+from ..local.transport import LocalTransport
 from .remote_command import interactive_command, new_nonce, remote_command
 
 if TYPE_CHECKING:

@@ -201,7 +201,7 @@ class FallbackRunner:
         self.tasks.start_soon(self._watch, known, job)
         await keep_limit(self.shell, job, self.tmux.setup.config.job_log_max_bytes)
         self.tasks.start_soon(report_streams, self.shell, self.store, job, POLL)
-        self.tasks.start_soon(ensure_accepted, self, known, job, action)
+        self.tasks.start_soon(ensure_accepted, self.tmux, self.shell, self.store, known, job, action)
         return job
 
     def _files(self, known: FallbackPane, job: PaneJob, body: WrappedCommand) -> list[SavedFile]:

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import anyio
 
 from harness.errors import HarnessError
 
+from ..posix.persistent_shell import PersistentShell
+from ..posix.state_directory import JobStore
+from .fallback_client import FallbackClient
 from .fallback_panes import FallbackPane
+from .foreground import inspect
 from .job import PaneJob
 from .keyboard import INTERRUPT, Dispatch, type_text, unlock
 from .unstarted_commands import give_slot_back, take_slot
-
-if TYPE_CHECKING:
-    from .fallback_runner import FallbackRunner
 
 __all__ = ["WITHDRAWN", "ensure_accepted"]
 
@@ -34,46 +34,49 @@ HINDERED = (
 )
 
 
-async def ensure_accepted(runner: FallbackRunner, known: FallbackPane, job: PaneJob, action: Dispatch) -> None:
+async def ensure_accepted(
+    tmux: FallbackClient, shell: PersistentShell, store: JobStore, known: FallbackPane, job: PaneJob, action: Dispatch
+) -> None:
     """Type a command again up to three times, then withdraw it; it cannot run twice, as a slot is read once."""
+    slot = f"{tmux.setup.pane_dir(known.row.uid)}/next"
     try:
         for seconds in CHECKS:
             with anyio.move_on_after(seconds):
                 await job.done.wait()
-            if job.done.is_set() or not await _untaken(runner, known, job):
+            if job.done.is_set() or not await _untaken(shell, slot, job):
                 return
-            front = await runner.foreground(known)
-            if front.group == known.facts.pid and front.wants_input:
-                await _type_again(runner, known, job, action)
+            if await _at_prompt(shell, known):
+                await _type_again(tmux, shell, slot, known, job, action)
         await anyio.sleep(CHECKS[0])
-        front = await runner.foreground(known)
-        if front.group == known.facts.pid and front.wants_input and await _untaken(runner, known, job):
+        if await _at_prompt(shell, known) and await _untaken(shell, slot, job):
             job.notices.append(HINDERED)
-            await _withdraw(runner, known, job)
+            await _withdraw(shell, store, slot, job)
     except HarnessError:
         return  # the watch continues, and the deadline ends the wait
 
 
-def _slot(runner: FallbackRunner, known: FallbackPane) -> str:
-    return f"{runner.tmux.setup.pane_dir(known.row.uid)}/next"
+async def _at_prompt(shell: PersistentShell, known: FallbackPane) -> bool:
+    front = await inspect(shell, known.row.tty, known.row.pid)
+    return front.group == known.facts.pid and front.wants_input
 
 
-async def _untaken(runner: FallbackRunner, known: FallbackPane, job: PaneJob) -> bool:
-    slot = shlex.quote(_slot(runner, known))
-    reply = await runner.shell.call(f'read -r id rest <{slot}; [ "$id" = {job.job_id} ] && echo yes')
+async def _untaken(shell: PersistentShell, slot: str, job: PaneJob) -> bool:
+    reply = await shell.call(f'read -r id rest <{shlex.quote(slot)}; [ "$id" = {job.job_id} ] && echo yes')
     return bool(reply.stdout)
 
 
-async def _type_again(runner: FallbackRunner, known: FallbackPane, job: PaneJob, action: Dispatch) -> None:
-    pane, slot = known.row.pane_id, _slot(runner, known)
-    if not await take_slot(runner.shell, slot, job.job_id):
+async def _type_again(
+    tmux: FallbackClient, shell: PersistentShell, slot: str, known: FallbackPane, job: PaneJob, action: Dispatch
+) -> None:
+    pane = known.row.pane_id
+    if not await take_slot(shell, slot, job.job_id):
         return
-    await runner.tmux.request(unlock(pane), *type_text(runner.tmux.setup.version, pane, INTERRUPT))
+    await tmux.request(unlock(pane), *type_text(tmux.setup.version, pane, INTERRUPT))
     await anyio.sleep(PROMPT_WAIT)
-    if await give_slot_back(runner.shell, slot, job.job_id, wanted=not job.done.is_set()):
-        await runner.tmux.request(*replace(action, script="").again())
+    if await give_slot_back(shell, slot, job.job_id, wanted=not job.done.is_set()):
+        await tmux.request(*replace(action, script="").again())
 
 
-async def _withdraw(runner: FallbackRunner, known: FallbackPane, job: PaneJob) -> None:
-    path, slot = shlex.quote(runner.store.path(job.job_id, "exit")), shlex.quote(_slot(runner, known))
-    await runner.shell.call(f"umask 077; : >{slot}; [ -s {path} ] || echo {WITHDRAWN} >{path}")
+async def _withdraw(shell: PersistentShell, store: JobStore, slot: str, job: PaneJob) -> None:
+    path = shlex.quote(store.path(job.job_id, "exit"))
+    await shell.call(f"umask 077; : >{shlex.quote(slot)}; [ -s {path} ] || echo {WITHDRAWN} >{path}")

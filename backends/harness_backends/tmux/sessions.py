@@ -8,7 +8,7 @@ import shlex
 import socket
 import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,6 @@ from harness.terminal import Sessions
 from harness.transport import Transport
 from harness.withheld import child_env
 
-from ..local import LocalTransport
 from ..posix.persistent_shell import PersistentShell, ShellReply, open_held_shell
 from ..posix.state_directory import JobStore, RemoteLogStore, open_job_store
 from .naming import DEFAULT_PANE, PANE_FORMAT, check_name, listed, pane_info, parse_panes, target_label
@@ -63,8 +62,10 @@ async def open_tmux_location(
     capabilities: Capabilities,
     config: Config,
     session: str,
+    local: Callable[[], Transport],
 ) -> AsyncIterator[TmuxLocation]:
-    """Choose where tmux runs, by ``config.tmux_host`` and the target's capabilities.
+    """Choose where tmux runs, by ``config.tmux_host`` and the target's capabilities; ``local`` makes a transport to
+    this machine.
 
     Raises:
         UnsupportedOperation: tmux is unusable where it should run.
@@ -79,17 +80,17 @@ async def open_tmux_location(
     if config.tmux_host == "auto":
         found = f"tmux {version} on the target is too old" if version else "tmux is not installed on the target"
         notice = f"{found}: the session is on this machine, with its shell on the target; it ends with the connection"
-    async with _here() as (local, local_shell, root, here):
+    async with _here(local()) as (local_transport, local_shell, root, here):
         label = target_label(transport.target, transport.identity)
         name = session_here(session, label)
         known = await local_shell.call(f"tmux -L {shlex.quote(config.tmux_socket)} has-session -t ={name} 2>/dev/null")
         if known.exit_code != 0:
             await _require_terminal(transport)
-        logs = RemoteLogStore(local, local_shell, root, f"{socket.gethostname()}:{root}")
+        logs = RemoteLogStore(local_transport, local_shell, root, f"{socket.gethostname()}:{root}")
         setup = Setup(root, name, here, config, store.root, transport.interactive_argv, host=logs.name, label=label)
         store.log_places[logs.name] = logs
         try:
-            yield TmuxLocation(local, local_shell, setup, notice)
+            yield TmuxLocation(local_transport, local_shell, setup, notice)
         finally:
             del store.log_places[logs.name]
 
@@ -127,8 +128,7 @@ def session_here(session: str, label: str) -> str:
 
 
 @asynccontextmanager
-async def _here() -> AsyncIterator[tuple[Transport, PersistentShell, str, TmuxVersion]]:
-    local = LocalTransport(Target.parse("local:"))
+async def _here(local: Transport) -> AsyncIterator[tuple[Transport, PersistentShell, str, TmuxVersion]]:
     async with open_held_shell(local) as shell, open_job_store(shell) as store:
         text = (await shell.call("tmux -V")).text
         try:
@@ -244,12 +244,14 @@ async def open_sessions(
     capabilities: Capabilities,
     config: Config,
     session: str,
+    *,
+    local: Callable[[], Transport],
 ) -> AsyncIterator[Sessions]:
     """Open the managed sessions without attaching or creating one; ``session`` is the default one.
 
     Raises:
         UnsupportedOperation: tmux is unusable.
     """
-    async with open_tmux_location(transport, shell, store, capabilities, config, session) as place:
+    async with open_tmux_location(transport, shell, store, capabilities, config, session, local) as place:
         login_shell = pane_shell(config.shell, capabilities)
         yield SessionTable(place.setup, place.shell, shell, login_shell, transport.target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -303,6 +303,7 @@ async def open_terminal(
     session: str,
     *,
     create: bool = True,
+    local: Callable[[], Transport],
 ) -> AsyncIterator[Terminal]:
     """Attach to the managed session of that name; with ``create``, create it and its default pane if missing.
 
@@ -316,7 +317,7 @@ async def open_terminal(
     login_shell = pane_shell(config.shell, capabilities)
     async with AsyncExitStack() as stack:
         place = await stack.enter_async_context(
-            open_tmux_location(transport, shell, store, capabilities, config, session)
+            open_tmux_location(transport, shell, store, capabilities, config, session, local)
         )
         tasks = await stack.enter_async_context(open_background_tasks())
         cancelling = JobCanceller(shell, store, tasks, END_TIMEOUT)

@@ -16,10 +16,8 @@ from harness.command import Command, LiveView, OutputCallback
 from harness.errors import ConnectError, ConnectionLost, OutputDropped, UnsupportedOperation
 from harness.results import JobOutput, OutputPart, Status
 from harness.system.background_tasks import BackgroundTasks
-from harness.target import Target
 from harness.transport import Process, Transport
 
-from ...local import LocalTransport
 from ..log_limit import GAP, READER
 from ..panelog import LOG_LAG_TIMEOUT, PaneLog, PaneOutput, follow_trailing_output, lacks_end, read_log
 from ..persistent_shell import PendingReply, PersistentShell, ShellReply, open_held_shell
@@ -197,8 +195,10 @@ class JobFollower:
         socket: str,
         clock: Callable[[], float],
         ends: JobExitWatch,
+        local: Callable[[], Transport],
     ) -> None:
-        """``clock`` returns the target's time; ``socket`` is its tmux socket."""
+        """``clock`` returns the target's time; ``socket`` is its tmux socket; ``local`` opens this machine."""
+        self._local = local
         self._ends = ends
         self._socket = socket
         self._clock = clock
@@ -556,7 +556,7 @@ class JobFollower:
         if known is not None:
             yield known
             return
-        here = LocalTransport(Target.parse("local:"))
+        here = self._local()
         async with open_held_shell(here) as shell:
             yield RemoteLogStore(here, shell, name.partition(":")[2], name)
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -112,7 +112,9 @@ class PosixJobs(Jobs):
         store: JobStore,
         probe: Probe,
         tasks: BackgroundTasks,
+        local: Callable[[], Transport],
     ) -> None:
+        """``local`` makes a transport to this machine, for the logs of panes that are here."""
         self._transport = transport
         self._tasks = tasks
         self._config = config
@@ -126,7 +128,9 @@ class PosixJobs(Jobs):
         self._cancelling = JobCanceller(shell, store, tasks, bound)
         self._table = JobTable(transport, shell, store, config)
         self._ends = JobExitWatch(tasks)
-        self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket, self._now, self._ends)
+        self._follower = JobFollower(
+            transport, shell, store, self._table, config.tmux_socket, self._now, self._ends, local
+        )
         self._reader = JobReader(shell, store, self._table, self._follower, config.tmux_socket)
 
     # -- running
@@ -545,11 +549,16 @@ def _fault_error(fault: StartError, command: Command, target: str) -> HarnessErr
 
 @asynccontextmanager
 async def open_jobs(
-    transport: Transport, config: Config, shell: PersistentShell, store: JobStore, probe: Probe
+    transport: Transport,
+    config: Config,
+    shell: PersistentShell,
+    store: JobStore,
+    probe: Probe,
+    local: Callable[[], Transport],
 ) -> AsyncIterator[PosixJobs]:
     """Provide the jobs of a target; :data:`PROLOGUE` must be defined before the persistent shell's first call."""
     async with open_background_tasks() as tasks:
-        jobs = PosixJobs(transport, config, shell, store, probe, tasks)
+        jobs = PosixJobs(transport, config, shell, store, probe, tasks, local)
         tasks.start_soon(jobs.clean_sometimes)
         try:
             yield jobs

@@ -1,4 +1,4 @@
-"""The backend of every POSIX target: files, jobs and terminals over any transport."""
+"""Which components a POSIX target is built from: files, jobs and terminals over any transport."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from functools import cached_property
 
 from harness.backend import Backend, Capabilities, Files, Jobs
 from harness.config import Config
+from harness.target import Target
 from harness.terminal import Sessions, Terminal
 from harness.transport import Transport
 
-from . import probe, state_directory
-from .jobs import shell_library
-from .persistent_shell import PersistentShell, call_line, open_held_shell
-from .state_directory import JobStore
+from .posix import probe, state_directory
+from .posix.jobs import shell_library
+from .posix.persistent_shell import PersistentShell, call_line, open_held_shell
+from .posix.state_directory import JobStore
 
 __all__ = ["PosixBackend", "open_posix_backend"]
+
+
+def local_transport() -> Transport:
+    """Return a transport to this machine, where the panes and the logs of another target may be."""
+    from .local.transport import LocalTransport
+
+    return LocalTransport(Target.parse("local:"))
 
 
 class PosixBackend(Backend):
@@ -42,21 +50,30 @@ class PosixBackend(Backend):
 
     @cached_property
     def files(self) -> Files:  # type: ignore[override]  # read-only and created on first use: its modules load slowly
-        from .files.files import PosixFiles
+        from .posix.files.files import PosixFiles
 
         return PosixFiles(self._shell, self.transport, self.capabilities)
 
     def open_terminal(self, session: str, *, create: bool = True) -> AbstractAsyncContextManager[Terminal]:
-        from ..tmux import open_terminal
+        from .tmux import open_terminal
 
         return open_terminal(
-            self.transport, self._shell, self._store, self.capabilities, self._config, session, create=create
+            self.transport,
+            self._shell,
+            self._store,
+            self.capabilities,
+            self._config,
+            session,
+            create=create,
+            local=local_transport,
         )
 
     def open_sessions(self, session: str) -> AbstractAsyncContextManager[Sessions]:
-        from ..tmux import open_sessions
+        from .tmux import open_sessions
 
-        return open_sessions(self.transport, self._shell, self._store, self.capabilities, self._config, session)
+        return open_sessions(
+            self.transport, self._shell, self._store, self.capabilities, self._config, session, local=local_transport
+        )
 
 
 @asynccontextmanager
@@ -73,11 +90,11 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
         shell.define(state_directory.PROLOGUE)
         shell.define(shell_library.PROLOGUE)
         asked = await shell.submit(call_line(state_directory.REPORT + probe.SCRIPT))
-        from .jobs.plain import open_jobs  # loaded here while the target answers
+        from .posix.jobs.plain import open_jobs  # loaded here while the target answers
 
         text = (await shell.reply_to(asked)).text
         report = state_directory.parse_report(text, transport.target)
         probed = probe.parse_probe(text, report.root)
         store = await stack.enter_async_context(state_directory.keep_job_store(shell, report))
-        runner = await stack.enter_async_context(open_jobs(transport, config, shell, store, probed))
+        runner = await stack.enter_async_context(open_jobs(transport, config, shell, store, probed, local_transport))
         yield PosixBackend(transport, config, shell, store, probed.capabilities, runner)

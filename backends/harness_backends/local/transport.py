@@ -1,24 +1,22 @@
-"""The ``local:`` backend: processes of this machine, each in its own process group."""
+"""Processes of this machine, each in its own process group."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import Process as AnyioProcess
 
-from harness.backend import Backend
-from harness.config import Config
 from harness.errors import ConnectError
 from harness.target import Target
 from harness.transport import Process, Transport
 from harness.withheld import child_env
 
-__all__ = ["LocalTransport", "open_backend"]
+__all__ = ["LocalProcess", "LocalTransport"]
 
 TERM_GRACE = 1.0
 KILL_GRACE = 2.0
@@ -149,12 +147,3 @@ def _pipe(ours: ExitStack, theirs: ExitStack, *, reading: bool) -> tuple[PipeEnd
 def exit_status(returncode: int) -> int:
     """Return a shell's exit status for a return code: death by signal N is 128 + N."""
     return 128 - returncode if returncode < 0 else returncode
-
-
-@asynccontextmanager
-async def open_backend(target: Target, config: Config, transport: Transport | None) -> AsyncIterator[Backend]:
-    """Open the backend of a ``local:`` target."""
-    from .posix.backend import open_posix_backend
-
-    async with open_posix_backend(LocalTransport(target), config) as backend:
-        yield backend
