@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar, NoReturn
 
 import click
@@ -26,7 +27,6 @@ from .output import (
     print_json,
     report,
 )
-from .start import InterruptGuard
 
 __all__ = ["cli", "main"]
 
@@ -124,11 +124,12 @@ def _print_version(*, as_json_document: bool) -> None:
     print_json({"version": number}) if as_json_document else click.echo(f"harness {number}")
 
 
-def main(args: Sequence[str] | None = None) -> NoReturn:
+def main(args: Sequence[str] | None = None, *, interruptible: AbstractContextManager[None] | None = None) -> NoReturn:
     """Run the ``harness`` program and exit.
 
     Args:
         args: The command line without the program's name; None takes it from ``sys.argv``.
+        interruptible: Makes C-c raise ``KeyboardInterrupt`` while the command runs, if the program starts otherwise.
 
     Raises:
         SystemExit: Always, with the program's exit code.
@@ -138,7 +139,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     atexit.register(gc.freeze)  # skips the last garbage collection, a tenth of a short run
     prepare_streams()
     try:
-        code = _run(words, invocation)
+        code = _run(words, invocation, interruptible or nullcontext())
         sys.stdout.flush()
     except BrokenPipeError:
         abandon_stdout()
@@ -162,9 +163,9 @@ def _invoke(words: list[str], invocation: Invocation) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _run(words: list[str], invocation: Invocation) -> int:
+def _run(words: list[str], invocation: Invocation, interruptible: AbstractContextManager[None]) -> int:
     try:
-        with InterruptGuard():
+        with interruptible:
             return _invoke(words, invocation)
     except BrokenPipeError:
         raise

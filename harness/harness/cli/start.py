@@ -8,7 +8,7 @@ import signal
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["InterruptGuard", "main"]
+__all__ = ["main"]
 
 INTERRUPTED = 130
 COLLECTED_AFTER = 5_000
@@ -42,4 +42,4 @@ def main() -> NoReturn:
         signal.signal(signal.SIGINT, _leave)
     from .main import main as program
 
-    program()
+    program(interruptible=InterruptGuard())
