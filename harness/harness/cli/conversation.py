@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -44,6 +45,7 @@ __all__ = [
     "open_conversation",
     "stored_choices",
     "stored_model",
+    "write_new",
 ]
 
 
@@ -339,3 +341,28 @@ async def _in_flight(
         agent.notify_model(found.model)
     resume_messages(found, log, agent.events)
     return found.operator, {job.job_id: job.command for job in found.running}
+
+
+# -- Files
+
+
+def write_new(path: Path, document: str) -> None:
+    """Write a document to a new file that only its owner can read, and block until it is on disk.
+
+    Raises:
+        HarnessError: The file exists or cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(f"{document}\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:  # leave no incomplete document
+            with suppress(OSError):
+                path.unlink()
+            raise
+    except OSError as error:
+        hint = "name a new file" if isinstance(error, FileExistsError) else ""
+        raise HarnessError(f"cannot write {path}: {(error.strerror or str(error)).lower()}", hint=hint) from error

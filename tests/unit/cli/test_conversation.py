@@ -13,8 +13,7 @@ from tests.support.disks import file_limit
 
 from harness.agent.models import ModelProfile, ModelTable
 from harness.agent.storage import ConversationSummary
-from harness.cli.commands.resume import write_new
-from harness.cli.conversation import check_identity, check_target, choices_for, stored_choices, stored_model
+from harness.cli.conversation import check_identity, check_target, choices_for, stored_choices, stored_model, write_new
 from harness.errors import ConfigError, HarnessError
 from harness.settings import CommandLineChoices
 

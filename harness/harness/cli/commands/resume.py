@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import time
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...agent.storage import ConversationStore, ConversationSummary
 
-__all__ = ["resume", "write_new"]
+__all__ = ["resume"]
 
 HELP = """Resume a stored conversation, on its target and in its tmux session.
 
@@ -256,6 +255,8 @@ def _readable(summary: ConversationSummary) -> ConversationSummary:
 async def _export(store: ConversationStore, ctx: click.Context, session_id: str, path: str) -> int:
     from anyio import to_thread
 
+    from ..conversation import write_new
+
     summary = await _chosen(store, ctx, session_id)
     document = await store.exported(summary.session_id)
     if path == "-":
@@ -264,28 +265,6 @@ async def _export(store: ConversationStore, ctx: click.Context, session_id: str,
     await to_thread.run_sync(write_new, Path(path), document)  # Ctrl-C waits for the thread, so no write happens later
     _say(invocation_of(ctx), "exported", summary)
     return 0
-
-
-def write_new(path: Path, document: str) -> None:
-    """Write a document to a new file that only its owner can read, and block until it is on disk.
-
-    Raises:
-        HarnessError: The file exists or cannot be written.
-    """
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(f"{document}\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:  # leave no incomplete document
-            with suppress(OSError):
-                path.unlink()
-            raise
-    except OSError as error:
-        hint = "name a new file" if isinstance(error, FileExistsError) else ""
-        raise HarnessError(f"cannot write {path}: {(error.strerror or str(error)).lower()}", hint=hint) from error
 
 
 async def _import(store: ConversationStore, invocation: Invocation, path: str) -> int:

@@ -233,7 +233,16 @@ class _Prompt:
         await to_thread.run_sync(import_module, ".services", __package__)
         from .services import PromptSession
 
-        serving = PromptSession(self._session, self._wanted, execution, facing, self._prompter.leave)
+        wanted = self._wanted
+        serving = PromptSession(
+            self._session,
+            execution,
+            facing,
+            self._prompter.leave,
+            model=wanted.model,
+            session_id=wanted.session_id,
+            here=wanted.here,
+        )
         try:
             await serving.run()
         finally:

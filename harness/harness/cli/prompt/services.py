@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ...settings import CommandLineChoices
     from ...toolkit.assembly import Toolkit
     from ...toolkit.registry import Registry
-    from .app import PromptOptions
 
 __all__ = [
     "PromptActionsImpl",
@@ -188,18 +187,30 @@ CLOSING = 10.0
 
 
 class PromptSession:
-    """One prompt on one target; ``leaves`` is called when the operator leaves, before anything is closed."""
+    """One prompt on one target.
+
+    Args:
+        leaves: Called when the operator leaves, before anything is closed.
+        model: The name of the model profile; empty for the default.
+        session_id: The ID of the conversation to resume; empty for a new one.
+        here: Whether to resume it on this target, even if it belongs to another one.
+    """
 
     def __init__(
         self,
         session: CliSession,
-        wanted: PromptOptions,
         execution: ExecutionContext,
         facing: PromptUI,
         leaves: Callable[[], None],
+        *,
+        model: str,
+        session_id: str,
+        here: bool,
     ) -> None:
         self._session = session
-        self._wanted = wanted
+        self._model = model
+        self._session_id = session_id
+        self._here = here
         self._execution = execution
         self._settings: AgentSettings | None = None
         self._models: ModelTable | None = None
@@ -368,7 +379,7 @@ class PromptSession:
             conversation = await supplies.conversations.open(self._begun(profile))
             self._taken_up(conversation)
         except HarnessError as error:
-            if self._wanted.session_id:  # the operator asked for this conversation
+            if self._session_id:  # the operator asked for this conversation
                 raise
             self._view.note(str(error), "error")
             self._loop.set_model_ready(f"no model available: {error}")
@@ -384,7 +395,7 @@ class PromptSession:
         """
         if self._models is None:
             return None
-        name = self._wanted.model or self._models.default
+        name = self._model or self._models.default
         return self._models.profile(name) if name else None
 
     def _begun(self, profile: ModelProfile | None) -> ConversationStart:
@@ -402,8 +413,8 @@ class PromptSession:
             profile=chosen,
             settings=self._settings or AgentSettings(),
             handlers=HumanHandlers(approver, PromptQuestioner(self._surface, self._catch_up), self._timed),
-            session_id=self._wanted.session_id,
-            here=self._wanted.here,
+            session_id=self._session_id,
+            here=self._here,
             tmux=tmux,
             options=stored_choices(self._session.invocation.choices),
             observers=self._observers,

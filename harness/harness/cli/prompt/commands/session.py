@@ -101,7 +101,7 @@ class SessionCommand(SlashCommand):
         context.output.say(f"conversation {summary.session_id} is named {name!r}" if name else "name removed")
 
     async def _export(self, context: PromptContext, path: str) -> None:
-        from ...commands.resume import write_new
+        from ...conversation import write_new
 
         if not path:
             raise BadArguments("missing file: give a path on this machine")
