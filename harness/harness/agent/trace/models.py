@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,11 @@ from pydantic_ai.settings import ModelSettings
 
 from ...toolkit.values import Json, JsonObject
 from ..messages.history import dumped
-from .observer import CURRENT, json_of
-from .writing import Trace
+from .observer import CURRENT, MakeLine, json_of
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
-
-    from .open_telemetry import Telemetry
 
 __all__ = [
     "TracedModel",
@@ -38,10 +35,20 @@ __all__ = [
 
 
 class TurnSpanModel(WrapperModel):
-    """The library's own instrumentation, with the span of the turn as parent."""
+    """The library's own instrumentation, with the span of the turn as parent.
+
+    Args:
+        inside: makes spans that are started in its context children of that turn.
+    """
 
     def __init__(
-        self, wrapped: Model, spans: TracerProvider, metrics: MeterProvider, telemetry: Telemetry, *, content: bool
+        self,
+        wrapped: Model,
+        spans: TracerProvider,
+        metrics: MeterProvider,
+        inside: Callable[[str], AbstractAsyncContextManager[None]],
+        *,
+        content: bool,
     ) -> None:
         settings = InstrumentationSettings(
             tracer_provider=spans,
@@ -51,7 +58,7 @@ class TurnSpanModel(WrapperModel):
             include_model_request_parameters=False,
         )
         super().__init__(InstrumentedModel(wrapped, settings))
-        self._telemetry = telemetry
+        self._inside = inside
 
     async def request(
         self,
@@ -61,7 +68,7 @@ class TurnSpanModel(WrapperModel):
     ) -> ModelResponse:
         """See :class:`~pydantic_ai.models.Model`."""
         turn_id, _ = CURRENT.get()
-        async with self._telemetry.inside(turn_id):
+        async with self._inside(turn_id):
             return await self.wrapped.request(messages, model_settings, model_request_parameters)
 
     @asynccontextmanager
@@ -75,7 +82,7 @@ class TurnSpanModel(WrapperModel):
         """See :class:`~pydantic_ai.models.Model`."""
         turn_id, _ = CURRENT.get()
         async with (
-            self._telemetry.inside(turn_id),
+            self._inside(turn_id),
             self.wrapped.request_stream(messages, model_settings, model_request_parameters, run_context) as stream,
         ):
             yield stream
@@ -93,9 +100,10 @@ _NUMBERS = count(1)
 class TracedModel(WrapperModel):
     """A model whose requests and responses are written to a trace."""
 
-    def __init__(self, wrapped: Model, trace: Trace) -> None:
+    def __init__(self, wrapped: Model, put: Callable[[MakeLine], None]) -> None:
+        """``put`` adds a line to the trace."""
         super().__init__(wrapped)
-        self._trace = trace
+        self._put = put
         self._sent: tuple[ModelMessage, ...] = ()
         self._before = 0
         self._said = ""
@@ -171,7 +179,7 @@ class TracedModel(WrapperModel):
                 "settings": _shown(settings),
             }
 
-        self._trace.put(make)
+        self._put(make)
 
     def _response(self, number: int, began: float, response: ModelResponse, first: float | None) -> None:
         seconds = time.perf_counter() - began
@@ -188,7 +196,7 @@ class TracedModel(WrapperModel):
                 "response": json.loads(text),
             }
 
-        self._trace.put(make)
+        self._put(make)
 
     def _failed(self, number: int, began: float, error: BaseException, stream: StreamedResponse | None) -> None:
         seconds, name, text = time.perf_counter() - began, type(error).__name__, str(error)
@@ -200,7 +208,7 @@ class TracedModel(WrapperModel):
                 values["partial"] = json.loads(dumped(partial))
             return "model_failure", values
 
-        self._trace.put(make)
+        self._put(make)
 
 
 def common(before: Sequence[object], after: Sequence[object]) -> int:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CURRENT",
     "VERSION",
+    "MakeLine",
     "Observer",
     "event_fields",
     "is_piece",
@@ -51,6 +52,10 @@ VERSION = 1
 PIECES = frozenset({"AnswerDelta", "ReasoningDelta", "ToolCallProgress"})
 _BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 DEPTH = 40
+
+
+MakeLine = Callable[[], tuple[str, JsonObject]]
+"""Returns the type and the values of a line; called in the writer's thread."""
 
 
 def is_piece(event: Event) -> bool:

@@ -229,7 +229,7 @@ class Telemetry(Observer):
         """See :class:`.Observer`."""
         from .models import TurnSpanModel
 
-        return TurnSpanModel(model, *self._providers, self, content=self._content)
+        return TurnSpanModel(model, *self._providers, self.inside, content=self._content)
 
     def link_back(self, target: str, seconds: float) -> None:
         """Record a reconnect after ``seconds`` without connection."""

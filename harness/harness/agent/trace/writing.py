@@ -9,7 +9,7 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from ...system.background_tasks import open_background_tasks
 from ...toolkit.events import Event
 from ...toolkit.values import JsonObject
 from ..events import RequestStarted
-from .observer import CURRENT, VERSION, Observer, event_fields, is_piece, line_of, link_news, type_of
+from .observer import CURRENT, VERSION, MakeLine, Observer, event_fields, is_piece, line_of, link_news, type_of
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -39,9 +39,6 @@ BATCH = 500
 CLOSE_LIMIT = 5.0
 FIRST = b'{"type":"trace",'
 
-Make = Callable[[], tuple[str, JsonObject]]
-"""Returns the type and the values of a line; called in the writer's thread."""
-
 
 class Trace(Observer):
     """A trace that is being written, from :func:`open_trace`."""
@@ -50,7 +47,7 @@ class Trace(Observer):
         self._file = file
         self._path = path
         self._redactor = redactor
-        self._waiting: deque[tuple[float, Make]] = deque()
+        self._waiting: deque[tuple[float, MakeLine]] = deque()
         self._more = anyio.Event()
         self._dropped = 0
         self._broken = False
@@ -67,9 +64,9 @@ class Trace(Observer):
         """See :class:`.Observer`."""
         from .models import TracedModel
 
-        return TracedModel(model, self)
+        return TracedModel(model, self.put)
 
-    def put(self, make: Make, room: int = KEPT) -> None:
+    def put(self, make: MakeLine, room: int = KEPT) -> None:
         """Add a line to be written soon; if ``room`` lines are pending, it is dropped and counted."""
         if self._broken:
             return
@@ -119,7 +116,7 @@ class Trace(Observer):
                 self._waiting.clear()
                 log.warning("the trace in %s ends here: %s", self._path, error.strerror or error)
 
-    def _line(self, at: float, make: Make) -> bytes:
+    def _line(self, at: float, make: MakeLine) -> bytes:
         try:
             kind, values = make()
             return line_of(kind, at, values, self._redactor)
