@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...deprecated_names import renamed_fields
 from .failures import ModelFailure, model_failure, unfinished
-from .model import OpenModel, cost_of
-from .profiles import ModelProfile
+from .model import ModelProfile, OpenModel, cost_of
 from .ready import open_model
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...errors import HarnessError
 from .keys import known_keys
-from .profiles import ModelProfile
+from .model import ModelProfile
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -27,8 +27,7 @@ from pydantic_ai.settings import ModelSettings
 from ...errors import ConfigError
 from ..provider_keys import COMPATIBLE, KEY_VARIABLES, KEYLESS, local_url
 from .failures import model_failure
-from .model import OpenModel, context_limit_of
-from .profiles import ModelProfile
+from .model import ModelProfile, OpenModel, context_limit_of
 
 __all__ = [
     "StreamEndDetector",

@@ -6,75 +6,17 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
-from ...deprecated_names import renamed_fields
 from ...errors import ConfigError
 from ...settings import CommandLineChoices, SettingsTable, load_tables
 from ...settings_schema import suggest
-from ..provider_keys import KEY_VARIABLES, PROVIDERS
-from .keys import EnvironmentKey, KeySource
+from ..provider_keys import PROVIDERS
+from .model import ModelProfile
 
-if TYPE_CHECKING:
-    from decimal import Decimal
-
-__all__ = ["MODEL_VARIABLE", "ModelProfile", "ModelTable", "Price", "Reasoning", "load_models", "models_of"]
+__all__ = ["MODEL_VARIABLE", "ModelTable", "load_models", "models_of"]
 
 MODEL_VARIABLE = "HARNESS_MODEL"
-TIMEOUT = 300.0
-RETRIES = 4
 SETUP = "add a [models.NAME] table with provider, model and key to your settings, or set HARNESS_MODEL=provider:model"
-
-Reasoning = Literal["", "off", "low", "medium", "high"]
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """US dollars per million tokens. None: such tokens cost as much as other input."""
-
-    input: Decimal
-    output: Decimal
-    cache_read: Decimal | None = None
-    cache_write: Decimal | None = None
-
-
-@renamed_fields(context_limit="context_window", max_output="max_output_tokens")
-@dataclass(frozen=True, slots=True)
-class ModelProfile:
-    """A model, its address and its parameters. Zero and empty leave the choice to the provider."""
-
-    name: str
-    provider: str
-    model: str
-    base_url: str = ""
-    key: KeySource | None = None
-    """None: the provider's usual variable, or no key if ``base_url`` is set."""
-    context_window: int = 0
-    """Maximum tokens of a request and its response."""
-    max_output_tokens: int = 0
-    """Maximum tokens of one response."""
-    temperature: float | None = None
-    top_p: float | None = None
-    reasoning: Reasoning = ""
-    prices: Price | None = None
-    timeout: float = TIMEOUT
-    """Seconds without data after which a request fails."""
-    retries: int = RETRIES
-    """Maximum retries of a request after a temporary failure."""
-
-    @property
-    def label(self) -> str:
-        """``provider:model``."""
-        return f"{self.provider}:{self.model}"
-
-    @property
-    def key_sources(self) -> tuple[KeySource, ...]:
-        """The possible sources of its key, of which the first that is set is used; empty: no key is read here."""
-        if self.key is not None:
-            return (self.key,)
-        if self.base_url:
-            return ()  # a provider's usual key must not be sent to another address
-        return tuple(EnvironmentKey(name) for name in KEY_VARIABLES.get(self.provider, ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from ...errors import ConfigError
 from ...extras import install_extra
 from ..provider_keys import KEYLESS
 from .keys import EnvironmentKey, KeySource, read_key
-from .model import OpenModel
-from .profiles import ModelProfile
+from .model import ModelProfile, OpenModel
 
 __all__ = ["open_model"]
 

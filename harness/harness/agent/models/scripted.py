@@ -20,8 +20,7 @@ from pydantic_ai.settings import ModelSettings
 
 from ...deprecated_names import renamed_arguments
 from ...toolkit.values import JsonObject
-from .model import OpenModel
-from .profiles import ModelProfile
+from .model import ModelProfile, OpenModel
 
 __all__ = ["SCRIPTED", "ScriptedCall", "ScriptedModel", "Step", "open_scripted"]
 

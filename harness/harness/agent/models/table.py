@@ -16,7 +16,7 @@ from ...settings import SettingsTable
 from ...settings_schema import suggest
 from ..provider_keys import COMPATIBLE, PROVIDERS
 from .keys import CommandKey, EnvironmentKey, FileKey, KeyringKey, KeySource
-from .profiles import RETRIES, TIMEOUT, ModelProfile, Price, Reasoning
+from .model import RETRIES, TIMEOUT, ModelProfile, Price, Reasoning
 
 __all__ = ["profiles_in"]
 
