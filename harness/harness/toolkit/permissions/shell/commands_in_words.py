@@ -10,15 +10,11 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, pairwise, product
 from math import prod
-from typing import TYPE_CHECKING
 
 from ..rules.rule import blocked, may_begin_blocked
 from .read_only_programs import PROGRAMS
-from .words import Input, ParsedCommand, Redirect, Word, loose_values
+from .words import CommandClassification, Input, ParsedCommand, Redirect, SimpleCommand, Word, loose_values
 from .wrappers import is_wrapper
-
-if TYPE_CHECKING:
-    from .verdict import CommandClassification, SimpleCommand
 
 __all__ = [
     "WRITERS",

@@ -6,10 +6,8 @@ import posixpath
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .verdict import SimpleCommand
+from .words import SimpleCommand
 
 __all__ = [
     "keeps_lines",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,7 +37,7 @@ from .read_only import HARMLESS_NAME, ReadOnlyResult, examine, readable_path
 from .read_only_programs import takes_rights_away
 from .shell_state import keeps_lines, shows_values
 from .strict_text import parse_strict
-from .words import ParsedCommand, Redirect, ShellParse, Word, harmless_assignment
+from .words import CommandClassification, ParsedCommand, Redirect, ShellParse, SimpleCommand, Word, harmless_assignment
 from .wrappers import WrappedCommands, program_name, unwrap
 
 __all__ = ["CommandClassification", "SimpleCommand", "classify_command"]
@@ -60,52 +60,6 @@ _MAX_COMMANDS = 400
 _COSTLY = {"|": 500, "=(": 200, "<<": 100}
 """Maximum occurrences in one text: parse time is quadratic in them. (A parse cannot be cut short: a stopped parser
 resumes with the old text.)"""
-
-
-@dataclass(frozen=True, slots=True)
-class SimpleCommand:
-    """A program that would run; a wrapper (``sudo``, ``timeout``) and the command it runs are separate entries.
-
-    ``argv``: its words without quotes; words only known at run time are as written. Empty for what is not a program
-    (``x=1``, ``>file``, a function). ``reason``: why it is not read-only. ``paths``: the files it names, as written
-    (with ``~``, patterns and relative paths) and as an earlier ``cd`` would change them. ``writes``: the files that its
-    own ``>`` opens, as written. ``privileged``: it runs as another user, elsewhere or later; then it is never
-    read-only.
-    """
-
-    argv: tuple[str, ...]
-    text: str
-    read_only: bool
-    reason: str
-    paths: tuple[str, ...] = ()
-    privileged: bool = False
-    writes: tuple[str, ...] = ()
-    words: tuple[Word, ...] = ()
-    """The words of ``argv``, each with what is known about it."""
-    targets: tuple[Word, ...] = ()
-    """The files that its own redirections open."""
-    named: tuple[str, ...] = ()
-    """The ``paths`` whose content it neither shows nor changes."""
-    code: str = ""
-    """The program it reads as an interpreter, a script it writes, and the variables set for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandClassification:
-    """The classification of a whole command.
-
-    ``parsed``: False if it is unknown what would run; ``commands`` may then be incomplete. ``doubt``: why another shell
-    or a reader may understand it differently from bash; empty if neither would. ``read_only``: every part only reads,
-    in every shell. ``reason``: why it is not read-only; empty if it is. ``values``: the values of variables that the
-    text sets.
-    """
-
-    parsed: bool
-    read_only: bool
-    commands: tuple[SimpleCommand, ...]
-    reason: str
-    doubt: str = ""
-    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=1024)

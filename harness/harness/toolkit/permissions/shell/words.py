@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 __all__ = [
+    "CommandClassification",
     "Grammar",
     "Input",
     "Options",
     "ParsedCommand",
     "Redirect",
     "ShellParse",
+    "SimpleCommand",
     "Word",
     "grammar",
     "harmless_assignment",
@@ -122,6 +124,55 @@ class ShellParse:
     """The offset and raw words of each simple command, to compare with the strict parser."""
     targets: list[tuple[int, str]] = field(default_factory=list)
     """The offsets and words of redirection targets, for the same comparison."""
+
+
+# -- What classification says about the commands of a text.
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleCommand:
+    """A program that would run; a wrapper (``sudo``, ``timeout``) and the command it runs are separate entries.
+
+    ``argv``: its words without quotes; words only known at run time are as written. Empty for what is not a program
+    (``x=1``, ``>file``, a function). ``reason``: why it is not read-only. ``paths``: the files it names, as written
+    (with ``~``, patterns and relative paths) and as an earlier ``cd`` would change them. ``writes``: the files that its
+    own ``>`` opens, as written. ``privileged``: it runs as another user, elsewhere or later; then it is never
+    read-only.
+    """
+
+    argv: tuple[str, ...]
+    text: str
+    read_only: bool
+    reason: str
+    paths: tuple[str, ...] = ()
+    privileged: bool = False
+    writes: tuple[str, ...] = ()
+    words: tuple[Word, ...] = ()
+    """The words of ``argv``, each with what is known about it."""
+    targets: tuple[Word, ...] = ()
+    """The files that its own redirections open."""
+    named: tuple[str, ...] = ()
+    """The ``paths`` whose content it neither shows nor changes."""
+    code: str = ""
+    """The program it reads as an interpreter, a script it writes, and the variables set for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandClassification:
+    """The classification of a whole command.
+
+    ``parsed``: False if it is unknown what would run; ``commands`` may then be incomplete. ``doubt``: why another shell
+    or a reader may understand it differently from bash; empty if neither would. ``read_only``: every part only reads,
+    in every shell. ``reason``: why it is not read-only; empty if it is. ``values``: the values of variables that the
+    text sets.
+    """
+
+    parsed: bool
+    read_only: bool
+    commands: tuple[SimpleCommand, ...]
+    reason: str
+    doubt: str = ""
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 # -- Substitutions whose kind of output is known: numbers, ids, dates and host names, never an option.
