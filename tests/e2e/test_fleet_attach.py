@@ -60,6 +60,19 @@ def screens(ops: Program, socket: str) -> dict[str, str]:
     return {title: here(ops, socket, "capture-pane", "-p", "-t", pane) for pane, title in panes.items() if title}
 
 
+def wait_for_screens(ops: Program, socket: str, **texts: str) -> None:
+    """Wait until each pane, by its title, shows a text."""
+
+    def shown() -> bool:
+        found = screens(ops, socket)
+        return all(text in " ".join(found.get(title, "").split()) for title, text in texts.items())
+
+    wait_until(shown, f"not shown: {texts}")
+
+
+BOTH = {"web1": "on web1", "web2": "on web2"}
+
+
 def clients(hosts: FleetHosts, name: str) -> list[str]:
     """The read-only flag of each operator at a host; harness's own control client has no terminal."""
     lines = hosts.tmux(name, "list-clients", "-F", "#{client_tty} #{client_readonly}").splitlines()
@@ -69,13 +82,9 @@ def clients(hosts: FleetHosts, name: str) -> list[str]:
 def test_each_host_has_a_pane_with_its_session(ops: Program, fleet_hosts: FleetHosts) -> None:
     child = attached(ops, "--hosts", "web[1-3],down")
     socket = f"harness-attach-{child.pid}"
-    wait_until(
-        lambda: all(f"on {name}" in screens(ops, socket).get(name, "") for name in ("web1", "web2")), "no screens"
-    )
-    found = screens(ops, socket)
-    assert set(found) == {"web1", "web2", "web3: error", "down: error"}
-    assert "Connection refused" in " ".join(found["down: error"].split())
-    assert "session" in found["web3: error"]
+    errors = {"web3: error": "session", "down: error": "Connection refused"}
+    wait_for_screens(ops, socket, **BOTH, **errors)
+    assert set(screens(ops, socket)) == {*BOTH, *errors}
     assert len(set(here(ops, socket, "list-panes", "-a", "-F", "#{window_id}").split())) == 1
     child.sendcontrol("b")
     child.send("d")
@@ -91,7 +100,7 @@ def test_each_host_has_a_pane_with_its_session(ops: Program, fleet_hosts: FleetH
 def test_keys_reach_the_hosts_and_a_pane_can_be_left(ops: Program, fleet_hosts: FleetHosts) -> None:
     child = attached(ops, "--hosts", "web[1-2]")
     socket = f"harness-attach-{child.pid}"
-    wait_until(lambda: "on web1" in screens(ops, socket).get("web1", ""), "no screen")
+    wait_for_screens(ops, socket, **BOTH)
     child.send("\x02\x1b[A\x02\x1b[D")  # to the first pane
     child.sendline('echo "ty""ped on ${HOME##*/}"')
     wait_until(lambda: any("typed on" in text for text in screens(ops, socket).values()), "nothing was typed")
@@ -110,7 +119,7 @@ def test_a_session_on_this_machine_is_shown_too(ops: Program) -> None:
     assert done.returncode == 0, done.stderr
     child = attached(ops, "--hosts", "local:,web1")
     socket = f"harness-attach-{child.pid}"
-    wait_until(lambda: "on this machine" in screens(ops, socket).get("local:", ""), "no screen")
+    wait_for_screens(ops, socket, **{"local:": "on this machine", "web1": "on web1"})
     child.send("\x02d")
     child.expect(pexpect.EOF)
     child.close()
@@ -120,7 +129,7 @@ def test_a_session_on_this_machine_is_shown_too(ops: Program) -> None:
 def test_read_only_types_nothing(ops: Program, fleet_hosts: FleetHosts) -> None:
     child = attached(ops, "--hosts", "web[1-2]", "--read-only")
     socket = f"harness-attach-{child.pid}"
-    wait_until(lambda: "on web2" in screens(ops, socket).get("web2", ""), "no screen")
+    wait_for_screens(ops, socket, **BOTH)
     assert clients(fleet_hosts, "web1") == ["1"]
     child.close(force=True)  # the terminal is closed
     wait_until(lambda: here(ops, socket, "list-sessions") == "", "the server is left")
@@ -130,7 +139,7 @@ def test_read_only_types_nothing(ops: Program, fleet_hosts: FleetHosts) -> None:
 def test_a_lost_connection_is_shown_in_its_pane(ops: Program, fleet_hosts: FleetHosts) -> None:
     child = attached(ops, "--hosts", "web[1-2]")
     socket = f"harness-attach-{child.pid}"
-    wait_until(lambda: "on web1" in screens(ops, socket).get("web1", ""), "no screen")
+    wait_for_screens(ops, socket, **BOTH)
     fleet_hosts.servers["web1"].stop()
     text = "attaching ended with exit code 255; Enter closes this pane"
     wait_until(lambda: text in " ".join(screens(ops, socket).get("web1", "").split()), "no error is shown")
@@ -151,7 +160,7 @@ def test_inside_tmux_the_windows_are_added_to_the_current_session(ops: Program) 
     script = 'file=$1; shift; "$@"; echo $? >"$file"; exec sleep 300'
     here(ops, "mine", "respawn-pane", "-k", "-t", "work", "sh", "-c", script, "sh", str(done), *words)
     wait_until(done.exists, "the command does not end")
-    wait_until(lambda: "on web2" in screens(ops, "mine").get("web2", ""), "no screen")
+    wait_for_screens(ops, "mine", **BOTH)
     windows = here(ops, "mine", "list-windows", "-t", "work", "-F", "#{window_name} #{window_panes} #{window_active}")
     assert (windows.splitlines(), done.read_text()) == (["shell 1 0", "harness 2 1"], "0\n")
 
