@@ -97,8 +97,8 @@ async def _executor(home: Path) -> AsyncIterator[Any]:
     from harness.toolkit import ToolCall
     from harness.toolkit.assembly import ToolkitSettings, open_toolkit
     from harness.toolkit.catalog import ToolSettings
-    from harness.toolkit.compaction import Compaction, Compactor
     from harness.toolkit.delegation import SpawnRequest, SpawnResult
+    from harness.toolkit.interfaces import Compaction, Compactor
     from harness.toolkit.permissions.approver import Approver
     from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
     from harness.toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 MOVED = {
+    "harness.toolkit.compaction": "harness.toolkit.interfaces",
     "harness_backends.posix.backend": "harness_backends.composition",
     "harness.mcp.client_config": "harness.mcp.client.configuration",
     "harness.mcp.client_files": "harness.mcp.client.configuration",

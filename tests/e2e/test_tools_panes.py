@@ -16,7 +16,8 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, Status, connect
 from harness.toolkit import CallOutcome, CallStatus, Registry, Tool, ToolCall
-from harness.toolkit.interfaces import PermissionRequest, Verdict
+from harness.toolkit.contract import PermissionRequest
+from harness.toolkit.interfaces import Verdict
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.questions import ApprovalScope
 from harness_tools import background, terminal

@@ -12,9 +12,9 @@ from harness.command import Command
 from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, ScriptedReply, memory_context
 from harness.toolkit import Arguments, Category, Registry, Tool, ToolCall, ToolContext, ToolResult, Traits
-from harness.toolkit.contract import CallNotes
+from harness.toolkit.contract import CallNotes, PermissionRequest
 from harness.toolkit.events import EventBus
-from harness.toolkit.interfaces import PermissionRequest, Verdict
+from harness.toolkit.interfaces import Verdict
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope

@@ -9,19 +9,9 @@ from typing import Any
 from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import Executor, Registry, Services, Tool, ToolContext, ToolResult
+from harness.toolkit.contract import Hook, Middleware, PermissionRequest, Policy, ResultCacheBase
 from harness.toolkit.events import EventBus
-from harness.toolkit.interfaces import (
-    AuditLog,
-    CallEntry,
-    Hook,
-    Middleware,
-    OutputStoreBase,
-    PermissionRequest,
-    Policy,
-    ReadVersions,
-    ResultCacheBase,
-    Verdict,
-)
+from harness.toolkit.interfaces import AuditLog, CallEntry, OutputStoreBase, ReadVersions, Verdict
 from harness.toolkit.redaction.redactor import Redactor
 from harness.toolkit.values import CallStatus, ToolCall
 

@@ -44,7 +44,7 @@ PUBLIC = [
     "harness.toolkit.catalog",
     "harness.toolkit.declared_tools",
     "harness.toolkit.declared_tools",
-    "harness.toolkit.compaction",
+    "harness.toolkit.interfaces",
     "harness.toolkit.hooks.dispatch",
     "harness.toolkit.hooks.command",
     "harness.toolkit.hooks.dispatch",

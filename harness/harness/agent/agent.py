@@ -16,7 +16,6 @@ import anyio
 
 from ..context import ExecutionContext
 from ..errors import HarnessError
-from ..toolkit.compaction import Compaction, Compactor
 from ..toolkit.events import (
     Event,
     EventBus,
@@ -28,6 +27,7 @@ from ..toolkit.events import (
 )
 from ..toolkit.executor import Executor
 from ..toolkit.hooks.dispatch import ask_hooks, tell_hooks
+from ..toolkit.interfaces import Compaction, Compactor
 from .events import (
     AgentPaused,
     AgentResumed,

@@ -15,7 +15,8 @@ from ..deprecated_names import renamed_arguments, renamed_names
 from ..errors import ConfigError, HarnessError
 from ..extras import install_extra
 from ..toolkit.assembly import Toolkit, ToolkitSettings
-from ..toolkit.interfaces import Middleware, Spawner
+from ..toolkit.contract import Middleware
+from ..toolkit.executor import Spawner
 from ..toolkit.middleware import LoopDetector
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.remembered_answers import TimedApproval

@@ -17,8 +17,7 @@ from ..login import use_prompter
 from ..settings import CommandLineChoices, Settings, load_settings
 from ..target import Target
 from ..toolkit.delegation import SpawnRequest, SpawnResult
-from ..toolkit.executor import Executor
-from ..toolkit.interfaces import Spawner
+from ..toolkit.executor import Executor, Spawner
 from ..toolkit.permissions.rules.settings import Mode
 from .events import Notice
 from .messages.compaction import ConversationCompactor, admit_compaction, needed

@@ -29,11 +29,10 @@ from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 from pydantic_ai.tools import ToolDefinition
 
 from ..errors import HarnessError
-from ..toolkit.contract import ToolContext
+from ..toolkit.contract import Next, ToolContext
 from ..toolkit.events import EventBus
 from ..toolkit.executor import Executor
 from ..toolkit.hooks.dispatch import ask_hooks
-from ..toolkit.interfaces import Next
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.questions import ApprovalDecision, ApprovalRequest
 from ..toolkit.redaction.redactor import Redactor

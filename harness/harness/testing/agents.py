@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from ..toolkit.delegation import AgentType, SpawnRequest, SpawnResult
-from ..toolkit.executor import Executor
-from ..toolkit.interfaces import Spawner
+from ..toolkit.executor import Executor, Spawner
 from ..toolkit.values import CallOutcome, ToolCall
 
 __all__ = ["Script", "ScriptedSpawner"]

@@ -9,14 +9,24 @@ from ..lazy_names import lazy_names
 if TYPE_CHECKING:
     from .assembly import Toolkit, ToolkitSettings, load_toolkit_settings, open_executor, open_toolkit
     from .audit import open_audit_log
-    from .contract import HERE, Arguments, FunctionTool, MutatingArguments, OutputLimit, Tool, ToolContext, Traits, tool
+    from .contract import (
+        HERE,
+        Arguments,
+        FunctionTool,
+        MutatingArguments,
+        OutputLimit,
+        Services,
+        Tool,
+        ToolContext,
+        Traits,
+        tool,
+    )
     from .executor import Executor
     from .hooks.dispatch import HookInvocation, HookResult, Hooks, Matcher
     from .permissions.approver import Approver, EventApprover
     from .permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
     from .permissions.rules.settings import Mode, PermissionSettings
     from .permissions.shell.verdict import classify_command
-    from .pipeline import Services
     from .providers import provider
     from .registry import Registry
     from .session.file_versions import WriteOutcome, guarded_edit
@@ -118,10 +128,9 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "tool_profiles": ("RenderedResult", "ToolAdapter", "ToolProfile"),
     "contract": (
         *("HERE", "Arguments", "FunctionTool", "MutatingArguments", "OutputLimit"),
-        *("Tool", "ToolContext", "Traits", "tool"),
+        *("Services", "Tool", "ToolContext", "Traits", "tool"),
     ),
     "executor": ("Executor",),
-    "pipeline": ("Services",),
     "registry": ("Registry",),
 }
 """The modules that define the names."""

@@ -27,13 +27,13 @@ from ..errors import HarnessError, ToolError
 from ..settings import CommandLineChoices, load_tables
 from .audit import DiskFullAuditLog, Retention, SqliteAuditLog, is_disk_full, open_audit_log, retention_of
 from .catalog import Catalogue, ToolSettings, agent_depth, load_catalogue, offered, tool_settings_of
-from .compaction import Compactor, without_compact
+from .contract import Hook, Middleware, Services
 from .delegation import show_types, without_spawn_tools
 from .events import EventBus
-from .executor import Executor
+from .executor import Executor, Spawner
 from .hooks.command import hooks_of
 from .hooks.dispatch import HookInvocation, Hooks, RegisteredHook, notifying
-from .interfaces import Hook, Middleware, Spawner
+from .interfaces import Compactor
 from .middleware import RejectRedactedText
 from .permissions.approver import Approver
 from .permissions.paths.target_paths import tools_start
@@ -41,10 +41,9 @@ from .permissions.policy import RulePolicy, SecretGuard
 from .permissions.remembered_answers import TimedApproval
 from .permissions.rules.settings import PermissionSettings, settings_of
 from .permissions.rules.store import RuleFile, rule_file_path
-from .pipeline import Services
 from .plugins import HOOKS, find, load_hooks
 from .redaction.redactor import PatternRedactor
-from .registry import FixedSource, Registry, ToolSource
+from .registry import FixedSource, Registry, ToolSource, without_compact
 from .result_cache import ResultCache
 from .session.file_versions import ReadTracker
 from .session.job_watch import watched_jobs

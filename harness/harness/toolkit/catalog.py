@@ -19,6 +19,7 @@ from ..settings_schema import parse_size
 from .contract import Tool
 from .declared_tools import CommandTool, parse_specs
 from .delegation import AgentTypeFiles
+from .interfaces import MAX_AGENT_DEPTH
 from .plugins import TOOLS, adopted, find, load_tools
 from .registry import FixedSource, Registry, is_builtin, missing_libraries, opt_in
 from .result_cache import CAPACITY, MAX_BYTES, TIME_LIMIT
@@ -43,8 +44,6 @@ __all__ = [
 # A file in a directory that is not trusted may only remove tools.
 
 
-MAX_AGENT_DEPTH = 2
-"""The default depth at which agents cannot start others; the operator's agent is at depth 0."""
 NO_PROFILE = "none"
 """The profile name for harness's own tool names."""
 STRICTER = frozenset({"exclude", "read_only"})

@@ -1,47 +1,53 @@
-"""The interface of a tool, and the context that its calls receive."""
+"""The interface of a tool, the context that its calls receive, and the interfaces of the code around a call."""
 
 from __future__ import annotations
 
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..deprecated_names import renamed_method
 from .arguments import parse_arguments, schema_of
 from .events import Event, EventBus, ToolCallProgress
-from .interfaces import ReadVersions, Spawner, Verdict
-from .values import Category, JsonObject, ShownForm, Subject, ToolResult
+from .interfaces import AgentType, AuditLog, Compactor, OutputStoreBase, ReadVersions, Verdict
+from .values import CallOutcome, Category, JsonObject, ShownForm, Subject, ToolCall, ToolResult
 from .web_settings import WebSettings
 
 if TYPE_CHECKING:
     from ..context import ExecutionContext
-    from .compaction import Compactor
-    from .executor import Executor
     from .redaction.redactor import Redactor
     from .redaction.stream import ProgressStream
-    from .registry import Registry
     from .session.notebook import Notebook
     from .session.questions import Questioner
-    from .tool_profiles import AdaptedCall
-    from .values import ToolCall
 
 __all__ = [
     "HERE",
     "NAME",
     "A",
+    "AgentTypeSource",
     "Arguments",
+    "CallExecutor",
     "CallNotes",
     "FunctionTool",
+    "Hook",
     "Intent",
+    "Middleware",
     "MutatingArguments",
+    "Next",
     "OutputLimit",
+    "PermissionRequest",
+    "Policy",
+    "PresentedCall",
+    "ResultCacheBase",
+    "Services",
     "Tool",
     "ToolContext",
+    "ToolLookup",
     "Traits",
     "tool",
 ]
@@ -52,6 +58,59 @@ __all__ = [
 
 PARTIAL_KEPT = 32 << 10
 """Characters of progress that are kept for a call that ends without a result."""
+
+
+class ToolLookup(Protocol):
+    """The tools of a session, as a call finds them; :class:`.registry.Registry`."""
+
+    def get(self, name: str) -> Tool[Any] | None:
+        """Return the tool of that name or alias, or None."""
+
+    def lookup(self, name: str) -> Tool[Any]:
+        """Return the tool of that name or alias.
+
+        Raises:
+            ToolError: there is no such tool.
+        """
+
+    def source_of(self, name: str) -> str | None:
+        """Return the source of the tool of that name or alias; None if there is none."""
+
+    @property
+    def aside(self) -> tuple[Tool[Any], ...]:
+        """The tools that only the choice of packs left out, by name: they can be listed but not called."""
+
+    def definitions(self) -> tuple[JsonObject, ...]:
+        """Return name, description and ``input_schema`` of each tool, by name."""
+
+    def list(self) -> list[Tool[Any]]:
+        """Return all tools, sorted by name."""
+
+
+class CallExecutor(Protocol):
+    """The executor that runs a call, as its context knows it; :class:`.executor.Executor`."""
+
+    @property
+    def services(self) -> Services:
+        """Policy, audit log and other shared services."""
+
+
+class AgentTypeSource(Protocol):
+    """Additional types of sub-agents; :class:`.executor.Spawner`."""
+
+    def types(self) -> Sequence[AgentType]:
+        """Return additional agent types."""
+
+
+class PresentedCall(Protocol):
+    """A call as a profile presents it to the model; :class:`.tool_profiles.AdaptedCall`."""
+
+    @property
+    def form(self) -> ShownForm:
+        """The size and form of the result that the model receives."""
+
+    def shown(self, outcome: CallOutcome, redactor: Redactor) -> CallOutcome:
+        """Return the outcome for the model."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -78,7 +137,7 @@ class CallNotes:
     """Asks the policy about what the running call accesses."""
     keys_command: Subject | None = None
     """The command that the policy has approved in place of the call's keys: it is run, and no keys are sent."""
-    faced: AdaptedCall | None = None
+    faced: PresentedCall | None = None
     """The call as a profile presents it to the model."""
 
     @property
@@ -98,7 +157,7 @@ class ToolContext:
     """
 
     execution: ExecutionContext
-    registry: Registry
+    registry: ToolLookup
     events: EventBus
     reads: ReadVersions
     redactor: Redactor
@@ -109,8 +168,8 @@ class ToolContext:
     depth: int = 0
     model: str = ""
     cwd: str | None = None
-    spawner: Spawner | None = None
-    offered: Registry | None = None
+    spawner: AgentTypeSource | None = None
+    offered: ToolLookup | None = None
     handoff: float | None = None
     """Seconds after which a tool that can leave its work running does so and returns the id of the job, without an
     error, because its caller would not wait longer. None waits as long as the arguments say."""
@@ -121,7 +180,7 @@ class ToolContext:
     compactor: Compactor | None = None
     """Can compact the conversation."""
     web: WebSettings = field(default_factory=WebSettings)
-    executor: Executor | None = None
+    executor: CallExecutor | None = None
     """The executor that runs this call: executors of sub-agents are derived from it."""
     clock: Callable[[], float] = time.time
     notes: CallNotes = field(default_factory=CallNotes)
@@ -406,3 +465,118 @@ def tool(
         return FunctionTool(called, text, arguments, Traits(**traits), work)
 
     return make
+
+
+# -- What surrounds a call: middleware, policy, hooks and the cache of results, shared by the executors of a process.
+
+
+Next = Callable[[ToolCall], Awaitable[CallOutcome]]
+"""The rest of the pipeline."""
+Middleware = Callable[[ToolCall, ToolContext, Next], Awaitable[CallOutcome]]
+"""Code around a call with valid arguments. It may return an outcome without calling the next step, or pass other
+arguments on, which are validated again. It gets results as the model does: redacted and truncated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRequest:
+    """A call for the policy to decide on. ``call`` has the canonical name and the arguments as they will run."""
+
+    call: ToolCall
+    tool: Tool[Any]
+    subjects: tuple[Subject, ...]
+    mutating: bool
+    requires_approval: bool
+    backend: str
+    """The target's URL and identity; a grant for one target does not apply to another."""
+    preview: str | None = None
+    """The preview of the call from :meth:`Tool.preview`."""
+    place: str = ""
+    """Where the call would run if not on the target; see :meth:`Tool.execution_place`."""
+
+
+class Policy(ABC):
+    """Decides whether a call may run, in the same way for every user interface."""
+
+    @abstractmethod
+    async def decide(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
+        """Decide on a call, by rules or by asking the operator.
+
+        Raises:
+            ToolError: ``permission_failure``: the decision failed. The call does not run.
+        """
+
+    async def unreadable_paths(
+        self, paths: Collection[str], ctx: ToolContext, *, top: str, holders: Collection[str] | None = None
+    ) -> frozenset[str]:
+        """Return those of the given files whose contents no tool may show.
+
+        For tools that are allowed to search a directory and find files there that no approval request named. The
+        default withholds nothing.
+
+        Args:
+            paths: the real paths of the files.
+            top: the real path of the directory that was searched.
+            holders: the directories from ``top`` down that contain an ignore file (``.aiexclude``), as the tool has
+                found them; None if it has not searched for them.
+
+        Raises:
+            HarnessError: the target could not be asked.
+        """
+        return frozenset()
+
+    async def unwritable_paths(self, paths: Collection[str], ctx: ToolContext, *, tool: str) -> frozenset[str]:
+        """Return those of the given files that ``tool`` may not change or move, regardless of any approval.
+
+        For tools that are allowed to move a directory and find files there that no approval request named. The
+        default protects nothing.
+
+        Args:
+            paths: the real paths of the files.
+            tool: the tool's name.
+        """
+        return frozenset()
+
+
+class Hook:
+    """Code of the operator that runs around every call, on this machine."""
+
+    async def before(self, call: ToolCall, ctx: ToolContext) -> ToolCall | str:
+        """Return the call, changed or not, or the reason why it may not run.
+
+        Any exception also prevents the call.
+        """
+        return call
+
+    async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
+        """Return the result, changed or not. An exception leaves the result unchanged."""
+        return result
+
+
+class ResultCacheBase(ABC):
+    """Caches results of read-only calls until the target may have changed."""
+
+    @abstractmethod
+    async def get(self, call: ToolCall, ctx: ToolContext) -> ToolResult | None:
+        """Return the cached result; None if there is none that is still valid."""
+
+    @abstractmethod
+    async def put(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> None:
+        """Store a result."""
+
+    @abstractmethod
+    def changed(self, backend: str) -> None:
+        """Drop all results of a target on which something may have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Policy, audit log and other shared services. There is no default policy: the creator must choose one."""
+
+    policy: Policy
+    ledger: AuditLog
+    redactor: Redactor
+    outputs: OutputStoreBase | None = None
+    results: ResultCacheBase | None = None
+    hooks: tuple[Hook, ...] = ()
+    middleware: tuple[Middleware, ...] = ()
+    web: WebSettings = field(default_factory=WebSettings)

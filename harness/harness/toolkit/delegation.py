@@ -8,7 +8,7 @@ import uuid
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -17,10 +17,10 @@ import anyio
 from ..context import ExecutionContext
 from ..errors import HarnessError, ToolError
 from ..settings_schema import suggest
-from .compaction import without_compact
-from .contract import A, Tool
+from .contract import A, Services, Tool
 from .events import Event, EventBus, JobExited, JobStarted, SubagentCompleted, SubagentStarted
-from .interfaces import ReadVersions
+from .executor import Executor
+from .interfaces import AgentType, ReadVersions, SpawnRequest, SpawnResult
 from .middleware import CostBudget
 from .operator_files import (
     FileRefusedError,
@@ -31,15 +31,13 @@ from .operator_files import (
     read_operator_file,
     split_front_matter,
 )
-from .pipeline import Services
-from .registry import Registry
+from .registry import Registry, without_compact
 from .session.file_versions import ReadTracker, SessionReads
 from .tool_profiles import AdaptedTool
 from .values import Advice, Json, JsonObject, ToolResult
 
 if TYPE_CHECKING:
     from .contract import ToolContext
-    from .executor import Executor
 
 __all__ = [
     "AgentType",
@@ -58,14 +56,10 @@ __all__ = [
 
 
 # -- Sub-agents: requests, limits, and the cleanup of what they leave running.
-# A :class:`~harness.toolkit.interfaces.Spawner` provides the model. It receives an executor that already applies all
+# A :class:`~harness.toolkit.executor.Spawner` provides the model. It receives an executor that already applies all
 # limits of the sub-agent: its tools, depth, session, call budget, and its pane on a terminal.
 
 
-ROUNDS = 8
-"""Maximum model responses in one run of a sub-agent."""
-CALLS = 64
-"""Maximum calls in one run of a sub-agent."""
 SPAWN = "task"
 NOT_FOR_SUBAGENTS = frozenset({"todo_write"})
 """The to-do list is the user's: it shows what the first agent does."""
@@ -75,59 +69,6 @@ END_LIMIT = 15.0
 """Maximum seconds for ending the jobs and the pane of a sub-agent."""
 
 R = TypeVar("R", bound=Registry)
-
-
-@dataclass(frozen=True, slots=True)
-class AgentType:
-    """A type of sub-agent.
-
-    ``tools`` are tool names, None for all. Names in ``usual`` are skipped if the tool is not offered; any other
-    unknown name is an error. ``system`` precedes the conversation. ``model`` is used unless the call names one.
-    ``declared_at`` is the file and line of a type that is declared in a file, for messages.
-    """
-
-    name: str
-    about: str
-    tools: tuple[str, ...] | None = None
-    system: str = ""
-    usual: frozenset[str] = frozenset()
-    model: str = ""
-    declared_at: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SpawnRequest:
-    """A request to run a sub-agent. ``timeout`` is in seconds.
-
-    ``session_id`` is chosen by :func:`run_agent`: a new session, or that of the agent to resume.
-    """
-
-    prompt: str
-    kind: AgentType
-    description: str = ""
-    system: str = ""
-    model: str = ""
-    tools: tuple[str, ...] | None = None
-    resume: str = ""
-    timeout: float = 300.0
-    backend: str = ""
-    rounds: int = ROUNDS
-    calls: int = CALLS
-    session_id: str = ""
-
-    @property
-    def agent_id(self) -> str:
-        """The agent's name in messages and in the audit log: ``explore-3f2a9c01b7d4``."""
-        return f"{self.kind.name}-{self.session_id.rpartition('.')[2]}"
-
-
-@dataclass(frozen=True, slots=True)
-class SpawnResult:
-    """The final message of a sub-agent. ``usage`` is its cost, as the model's provider counts it."""
-
-    text: str
-    is_error: bool = False
-    usage: JsonObject = field(default_factory=dict)
 
 
 class SpawnTool(Tool[A]):
@@ -162,7 +103,7 @@ async def run_agent(request: SpawnRequest, ctx: ToolContext) -> ToolResult:
         ToolError: no model for sub-agents is configured.
     """
     parent = ctx.executor
-    if parent is None or parent.spawner is None:
+    if not isinstance(parent, Executor) or parent.spawner is None:
         raise ToolError("sub-agents are unavailable: no model is configured", code="execution_failed")
     if ctx.depth >= parent.max_agent_depth:
         return ToolResult.failure(

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
-from ..errors import ToolError
+from ..errors import ToolError, UnsupportedOperation
 from .arguments import decode
-from .catalog import MAX_AGENT_DEPTH
-from .contract import CallNotes, Tool, ToolContext
+from .contract import CallNotes, Services, Tool, ToolContext
 from .events import EventBus, InternalFailure, ToolCallCompleted, ToolCallRequested
-from .interfaces import ReadVersions, Spawner
+from .interfaces import MAX_AGENT_DEPTH, AgentType, Compactor, ReadVersions, SpawnRequest, SpawnResult
 from .pipeline import (
     PathLocks,
     Pipeline,
     Prepared,
-    Services,
     cut_short,
     failure_of,
     redact_typed_input,
@@ -33,7 +33,6 @@ from .values import CallOutcome, CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from ..context import ExecutionContext
-    from .compaction import Compactor
     from .session.notebook import Notebook
     from .session.questions import Questioner
 
@@ -42,6 +41,7 @@ __all__ = [
     "Executor",
     "Order",
     "Services",
+    "Spawner",
     "groups",
     "run_batch",
 ]
@@ -89,6 +89,40 @@ async def run_batch(
             for number in group:
                 tasks.start_soon(one, number)
     return [outcomes[number] for number in range(len(calls))]
+
+
+# -- Where the executors of sub-agents run: the program provides the model.
+
+
+class Spawner(ABC):
+    """Runs sub-agents by providing the model; :mod:`.delegation` does the rest."""
+
+    def types(self) -> Sequence[AgentType]:
+        """Return additional agent types.
+
+        Models read the list when a conversation starts; each call of the tool reads it again.
+        """
+        return ()
+
+    @abstractmethod
+    async def spawn(self, request: SpawnRequest, executor: Executor) -> SpawnResult:
+        """Run an agent to its end and return its final message.
+
+        Args:
+            request: ``resume`` names the conversation of an agent to resume; ``rounds`` limits the model's responses.
+            executor: runs the agent's calls. It has the agent's tools and limits and is for this run only.
+
+        Raises:
+            HarnessError: the agent could not continue; the caller receives the error.
+        """
+
+    def open_target(self, url: str) -> AbstractAsyncContextManager[ExecutionContext]:
+        """Open another target for an agent, for the duration of its run.
+
+        Raises:
+            UnsupportedOperation: this program works with one target only.
+        """
+        raise UnsupportedOperation(f"sub-agents cannot work on {url} here", hint="omit backend")
 
 
 # -- The call path of agents, the command line, Python and MCP.

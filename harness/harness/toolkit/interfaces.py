@@ -1,64 +1,32 @@
-"""Interfaces that the executor depends on: policy, audit log, hooks, read versions, sub-agents."""
+"""Interfaces and values that the contract of tools is built on: audit log, read versions, compaction, sub-agents."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..deprecated_names import renamed_method, renamed_names
-from ..errors import UnsupportedOperation
-from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
-
-if TYPE_CHECKING:
-    from ..context import ExecutionContext
-    from .contract import Tool, ToolContext
-    from .delegation import AgentType, SpawnRequest, SpawnResult
-    from .executor import Executor
+from .values import CallStatus, JsonObject, ToolCall
 
 __all__ = [
+    "CALLS",
+    "MAX_AGENT_DEPTH",
+    "ROUNDS",
+    "AgentType",
     "AuditLog",
     "CallEntry",
-    "Hook",
-    "Middleware",
-    "Next",
+    "Compaction",
+    "Compactor",
     "OutputStoreBase",
-    "PermissionRequest",
-    "Policy",
     "ReadVersions",
-    "ResultCacheBase",
-    "Spawner",
+    "SpawnRequest",
+    "SpawnResult",
     "Verdict",
 ]
 
 if not TYPE_CHECKING:
     __getattr__ = renamed_names(__name__, Ledger="AuditLog")
-
-
-Next = Callable[[ToolCall], Awaitable[CallOutcome]]
-"""The rest of the pipeline."""
-Middleware = Callable[[ToolCall, "ToolContext", Next], Awaitable[CallOutcome]]
-"""Code around a call with valid arguments. It may return an outcome without calling the next step, or pass other
-arguments on, which are validated again. It gets results as the model does: redacted and truncated."""
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionRequest:
-    """A call for the policy to decide on. ``call`` has the canonical name and the arguments as they will run."""
-
-    call: ToolCall
-    tool: Tool[Any]
-    subjects: tuple[Subject, ...]
-    mutating: bool
-    requires_approval: bool
-    backend: str
-    """The target's URL and identity; a grant for one target does not apply to another."""
-    preview: str | None = None
-    """The preview of the call from :meth:`Tool.preview`."""
-    place: str = ""
-    """Where the call would run if not on the target; see :meth:`Tool.execution_place`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,49 +40,6 @@ class Verdict:
     """The call as the approver changed it; it is validated and decided on again."""
     secret: bool = False
     """The typed input answers a question for a secret: its text is not stored."""
-
-
-class Policy(ABC):
-    """Decides whether a call may run, in the same way for every user interface."""
-
-    @abstractmethod
-    async def decide(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
-        """Decide on a call, by rules or by asking the operator.
-
-        Raises:
-            ToolError: ``permission_failure``: the decision failed. The call does not run.
-        """
-
-    async def unreadable_paths(
-        self, paths: Collection[str], ctx: ToolContext, *, top: str, holders: Collection[str] | None = None
-    ) -> frozenset[str]:
-        """Return those of the given files whose contents no tool may show.
-
-        For tools that are allowed to search a directory and find files there that no approval request named. The
-        default withholds nothing.
-
-        Args:
-            paths: the real paths of the files.
-            top: the real path of the directory that was searched.
-            holders: the directories from ``top`` down that contain an ignore file (``.aiexclude``), as the tool has
-                found them; None if it has not searched for them.
-
-        Raises:
-            HarnessError: the target could not be asked.
-        """
-        return frozenset()
-
-    async def unwritable_paths(self, paths: Collection[str], ctx: ToolContext, *, tool: str) -> frozenset[str]:
-        """Return those of the given files that ``tool`` may not change or move, regardless of any approval.
-
-        For tools that are allowed to move a directory and find files there that no approval request named. The
-        default protects nothing.
-
-        Args:
-            paths: the real paths of the files.
-            tool: the tool's name.
-        """
-        return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +79,6 @@ class AuditLog(ABC):
 
     def started(self, call_id: str, job_id: str) -> None:  # noqa: B027  # optional: an audit log may ignore it
         """Record the job on the target that runs the call. Never waits or raises."""
-
-
-class Hook:
-    """Code of the operator that runs around every call, on this machine."""
-
-    async def before(self, call: ToolCall, ctx: ToolContext) -> ToolCall | str:
-        """Return the call, changed or not, or the reason why it may not run.
-
-        Any exception also prevents the call.
-        """
-        return call
-
-    async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
-        """Return the result, changed or not. An exception leaves the result unchanged."""
-        return result
 
 
 class ReadVersions(ABC):
@@ -217,48 +127,86 @@ class OutputStoreBase(ABC):
         """Store a redacted text and return the handle for reading it in pages; empty if it could not be stored."""
 
 
-class ResultCacheBase(ABC):
-    """Caches results of read-only calls until the target may have changed."""
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A compaction: the number of messages before and after, and the summary that replaced the removed ones."""
+
+    before: int
+    after: int
+    summary: str = ""
+
+
+class Compactor(ABC):
+    """Stores a conversation, and can replace its older messages by a summary."""
 
     @abstractmethod
-    async def get(self, call: ToolCall, ctx: ToolContext) -> ToolResult | None:
-        """Return the cached result; None if there is none that is still valid."""
-
-    @abstractmethod
-    async def put(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> None:
-        """Store a result."""
-
-    @abstractmethod
-    def changed(self, backend: str) -> None:
-        """Drop all results of a target on which something may have changed."""
-
-
-class Spawner(ABC):
-    """Runs sub-agents by providing the model; :mod:`.delegation` does the rest."""
-
-    def types(self) -> Sequence[AgentType]:
-        """Return additional agent types.
-
-        Models read the list when a conversation starts; each call of the tool reads it again.
-        """
-        return ()
-
-    @abstractmethod
-    async def spawn(self, request: SpawnRequest, executor: Executor) -> SpawnResult:
-        """Run an agent to its end and return its final message.
-
-        Args:
-            request: ``resume`` names the conversation of an agent to resume; ``rounds`` limits the model's responses.
-            executor: runs the agent's calls. It has the agent's tools and limits and is for this run only.
+    async def compact(self, session_id: str) -> Compaction | None:
+        """Compact the conversation; return None if there is nothing to compact yet.
 
         Raises:
-            HarnessError: the agent could not continue; the caller receives the error.
+            HarnessError: compaction failed; the conversation is unchanged.
         """
 
-    def open_target(self, url: str) -> AbstractAsyncContextManager[ExecutionContext]:
-        """Open another target for an agent, for the duration of its run.
 
-        Raises:
-            UnsupportedOperation: this program works with one target only.
-        """
-        raise UnsupportedOperation(f"sub-agents cannot work on {url} here", hint="omit backend")
+# -- Sub-agents: the values of a request to start one.
+
+
+ROUNDS = 8
+"""Maximum model responses in one run of a sub-agent."""
+CALLS = 64
+"""Maximum calls in one run of a sub-agent."""
+MAX_AGENT_DEPTH = 2
+"""The default depth at which agents cannot start others; the operator's agent is at depth 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentType:
+    """A type of sub-agent.
+
+    ``tools`` are tool names, None for all. Names in ``usual`` are skipped if the tool is not offered; any other
+    unknown name is an error. ``system`` precedes the conversation. ``model`` is used unless the call names one.
+    ``declared_at`` is the file and line of a type that is declared in a file, for messages.
+    """
+
+    name: str
+    about: str
+    tools: tuple[str, ...] | None = None
+    system: str = ""
+    usual: frozenset[str] = frozenset()
+    model: str = ""
+    declared_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnRequest:
+    """A request to run a sub-agent. ``timeout`` is in seconds.
+
+    ``session_id`` is chosen by :func:`.delegation.run_agent`: a new session, or that of the agent to resume.
+    """
+
+    prompt: str
+    kind: AgentType
+    description: str = ""
+    system: str = ""
+    model: str = ""
+    tools: tuple[str, ...] | None = None
+    resume: str = ""
+    timeout: float = 300.0
+    backend: str = ""
+    rounds: int = ROUNDS
+    calls: int = CALLS
+    session_id: str = ""
+
+    @property
+    def agent_id(self) -> str:
+        """The agent's name in messages and in the audit log: ``explore-3f2a9c01b7d4``."""
+        return f"{self.kind.name}-{self.session_id.rpartition('.')[2]}"
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnResult:
+    """The final message of a sub-agent. ``usage`` is its cost, as the model's provider counts it."""
+
+    text: str
+    is_error: bool = False
+    usage: JsonObject = field(default_factory=dict)

@@ -15,8 +15,8 @@ import anyio
 
 from ..deprecated_names import renamed_names
 from .arguments import decode
-from .contract import OutputLimit, ToolContext
-from .interfaces import Next, OutputStoreBase
+from .contract import Next, OutputLimit, ToolContext
+from .interfaces import OutputStoreBase
 from .pipeline import refused, timed_out
 from .redaction.patterns import MARK
 from .redaction.redactor import Redactor

@@ -25,30 +25,28 @@ from ..errors import (
     UnsupportedOperation,
 )
 from .arguments import decode
-from .contract import CallNotes, Intent, OutputLimit, Tool, ToolContext, Traits
-from .events import InternalFailure
-from .interfaces import (
-    AuditLog,
-    CallEntry,
-    Hook,
+from .contract import (
+    CallNotes,
+    Intent,
     Middleware,
     Next,
-    OutputStoreBase,
+    OutputLimit,
     PermissionRequest,
-    Policy,
-    ResultCacheBase,
-    Verdict,
+    Services,
+    Tool,
+    ToolContext,
+    Traits,
 )
-from .redaction.redactor import MARK, Redactor, redact_head, redact_object
+from .events import InternalFailure
+from .interfaces import CallEntry, Verdict
+from .redaction.redactor import MARK, redact_head, redact_object
 from .results import BLOCK_LIMIT, cut_result
 from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
-from .web_settings import WebSettings
 
 __all__ = [
     "PathLocks",
     "Pipeline",
     "Prepared",
-    "Services",
     "cancelled",
     "cut_short",
     "defect_error",
@@ -201,23 +199,6 @@ class PathLocks:
             held.users -= 1
             if not held.users:
                 del self._held[key]
-
-
-# -- What all executors of a process share.
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """Policy, audit log and other shared services. There is no default policy: the creator must choose one."""
-
-    policy: Policy
-    ledger: AuditLog
-    redactor: Redactor
-    outputs: OutputStoreBase | None = None
-    results: ResultCacheBase | None = None
-    hooks: tuple[Hook, ...] = ()
-    middleware: tuple[Middleware, ...] = ()
-    web: WebSettings = field(default_factory=WebSettings)
 
 
 # -- Removing typed input and program input from arguments: it may be a password of no recognizable form.

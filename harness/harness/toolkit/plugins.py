@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-from .contract import Tool, ToolContext, Traits
-from .interfaces import Hook
+from .contract import Hook, Tool, ToolContext, Traits
 from .values import Category, JsonObject, Subject, ToolCall, ToolResult
 
 __all__ = [

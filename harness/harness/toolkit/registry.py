@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import ToolError
 from .contract import NAME, Tool
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALWAYS",
     "BUILTIN",
+    "COMPACT",
     "OPT_IN",
     "FixedSource",
     "Registry",
@@ -34,6 +35,7 @@ __all__ = [
     "only_reads",
     "opt_in",
     "schema_gaps",
+    "without_compact",
 ]
 
 
@@ -116,6 +118,8 @@ class FixedSource(ToolSource):
 BUILTIN = "builtin"
 """The source of harness's own tools, or the part of its name before ``:``."""
 TMUX = "tmux"
+COMPACT = "compact"
+"""The tool that needs a :class:`.interfaces.Compactor`."""
 NAMED = 5
 """Tools of a source that an error message names."""
 
@@ -450,6 +454,14 @@ class Registry:
         """Return a registry of the tools that the target can serve, so that models do not try the others."""
         missing = await self.missing_requirements(execution)
         return self.filter(lambda tool: tool.name not in missing)
+
+
+R = TypeVar("R", bound=Registry)
+
+
+def without_compact(registry: R) -> R:
+    """Return the tools without the one that compacts, which would not work here."""
+    return registry.filter(lambda tool: tool.own.name != COMPACT)
 
 
 def is_builtin(source: str) -> bool:

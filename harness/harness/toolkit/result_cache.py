@@ -23,9 +23,8 @@ from dataclasses import dataclass, field, replace
 from ..context import ExecutionContext
 from ..errors import FileError, HarnessError
 from ..results import FileContent, FileStat, Status
-from .contract import ToolContext
+from .contract import ResultCacheBase, ToolContext
 from .events import Event, JobExited, JobStarted
-from .interfaces import ResultCacheBase
 from .values import Json, JsonObject, Text, ToolCall, ToolResult
 
 __all__ = ["CacheStats", "ResultCache", "depends_on", "stamp_of"]

@@ -26,10 +26,10 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
+from harness.toolkit.contract import Services
 from harness.toolkit.events import PermissionAsked, PermissionReplied
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
-from harness.toolkit.pipeline import Services
 
 ALL = tuple(ApprovalScope)
 

@@ -25,8 +25,9 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
+from harness.toolkit.contract import Middleware, Next
 from harness.toolkit.events import ToolCallCompleted, ToolCallProgress
-from harness.toolkit.interfaces import Middleware, Next, Verdict
+from harness.toolkit.interfaces import Verdict
 from harness.toolkit.middleware import (
     AllowList,
     Budget,

@@ -11,7 +11,7 @@ import pytest
 from harness import ExecutionContext, connect
 from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_executor, open_toolkit
-from harness.toolkit.compaction import Compaction, Compactor
+from harness.toolkit.interfaces import Compaction, Compactor
 from harness.toolkit.session.notebook import MemoryLocation, MemoryScope, Todo, TodoStatus
 from harness.toolkit.session.questions import PresetAnswers
 

@@ -13,8 +13,8 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import connect
 from harness.toolkit import CallStatus, ToolCall
+from harness.toolkit.contract import Hook
 from harness.toolkit.events import Event, PermissionAsked, PermissionReplied, ToolCallCompleted, ToolCallRequested
-from harness.toolkit.interfaces import Hook
 from harness.toolkit.permissions.policy import RulePolicy, SecretGuard
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings

@@ -11,9 +11,9 @@ from tests.support.toolbox import ALLOWED, Toolbox, Trace, toolbox
 
 from harness.errors import ConnectError, ConnectionLost, FileNotFound, ToolError
 from harness.toolkit import Arguments, CallOutcome, CallStatus, Tool, ToolCall, ToolContext, ToolResult, Traits
-from harness.toolkit.contract import OutputLimit
+from harness.toolkit.contract import Hook, Middleware, Next, OutputLimit, PermissionRequest
 from harness.toolkit.events import Event, InternalFailure, ToolCallCompleted, ToolCallProgress, ToolCallRequested
-from harness.toolkit.interfaces import Hook, Middleware, Next, PermissionRequest, Verdict
+from harness.toolkit.interfaces import Verdict
 from harness.toolkit.values import JsonObject, Subject
 
 MUTATING = Traits(mutating=True, aliases=("speak",))

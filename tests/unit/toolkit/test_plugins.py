@@ -18,7 +18,7 @@ from harness.toolkit.tool_profiles import load_profile
 
 PACKAGE = """
 from harness.toolkit import Arguments, Category, Tool, ToolResult, Traits, tool
-from harness.toolkit.interfaces import Hook
+from harness.toolkit.contract import Hook
 
 
 class City(Arguments):

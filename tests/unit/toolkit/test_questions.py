@@ -21,9 +21,9 @@ from harness.toolkit.session.questions import (
     QuestionSet,
     Replies,
     UserQuestion,
-    ask_user,
     check_replies,
 )
+from harness_tools.interaction.questions import ask_user
 
 ONE = UserQuestion("Which database?", (Option("PostgreSQL"), Option("SQLite", "a file")), "Database")
 MANY = UserQuestion("Which hosts?", (Option("web1"), Option("web2"), Option("web3")), multi_select=True)

@@ -13,10 +13,11 @@ import pytest
 from tests.support.toolbox import toolbox
 
 from harness.toolkit import CallOutcome, CallStatus, Tool, ToolCall, ToolContext, ToolResult
+from harness.toolkit.contract import Next, PermissionRequest, Policy
 from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.hooks.command import CommandHook
 from harness.toolkit.hooks.dispatch import HookInvocation, HookResult, Hooks, RegisteredHook
-from harness.toolkit.interfaces import Next, PermissionRequest, Policy, Verdict
+from harness.toolkit.interfaces import Verdict
 from harness.toolkit.pipeline import refused
 from harness.toolkit.redaction.redactor import MARK, PatternRedactor
 from harness_tools.shell import RunShell

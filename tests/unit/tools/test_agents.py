@@ -20,6 +20,7 @@ from harness.testing.agents import Script, ScriptedSpawner
 from harness.toolkit import CallOutcome, CallStatus, Executor, Registry, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.catalog import ToolSettings, load_catalogue
+from harness.toolkit.contract import PermissionRequest
 from harness.toolkit.delegation import AgentType, SpawnRequest, SpawnResult
 from harness.toolkit.events import (
     Event,
@@ -30,7 +31,7 @@ from harness.toolkit.events import (
     ToolCallCompleted,
 )
 from harness.toolkit.hooks.dispatch import HookInvocation, Hooks
-from harness.toolkit.interfaces import PermissionRequest, Verdict
+from harness.toolkit.interfaces import Verdict
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.session.file_versions import ReadTracker

@@ -13,8 +13,8 @@ from tests.support.toolbox import Toolbox, toolbox
 from harness.errors import HarnessError
 from harness.testing.memory import MemoryBackend
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
-from harness.toolkit.compaction import Compaction, Compactor
 from harness.toolkit.events import TodoChanged
+from harness.toolkit.interfaces import Compaction, Compactor
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule

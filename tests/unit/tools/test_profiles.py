@@ -22,9 +22,9 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
-from harness.toolkit.contract import OutputLimit
+from harness.toolkit.contract import Hook, OutputLimit
 from harness.toolkit.events import ToolCallCompleted, ToolCallRequested
-from harness.toolkit.interfaces import Hook, Verdict
+from harness.toolkit.interfaces import Verdict
 from harness.toolkit.providers import PROVIDERS
 from harness.toolkit.providers import provider as provider_of
 from harness.toolkit.tool_profiles import (

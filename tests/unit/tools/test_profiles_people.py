@@ -16,9 +16,9 @@ from tests.support.web_servers import WebServer, web_server
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
-from harness.toolkit.compaction import Compaction, Compactor
 from harness.toolkit.delegation import SpawnRequest, SpawnResult
-from harness.toolkit.interfaces import Spawner
+from harness.toolkit.executor import Spawner
+from harness.toolkit.interfaces import Compaction, Compactor
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings

@@ -22,7 +22,8 @@ from harness import Config, connect
 from harness.extras import install_extra
 from harness.testing.memory import MemoryBackend
 from harness.toolkit import CallOutcome, CallStatus, Category, ToolCall
-from harness.toolkit.interfaces import PermissionRequest, Verdict
+from harness.toolkit.contract import PermissionRequest
+from harness.toolkit.interfaces import Verdict
 from harness.toolkit.web_settings import WebSettings, place_of
 from harness_tools.web import http_client, tools
 from harness_tools.web.fetch import SHOWN, FetchUrl, _notes

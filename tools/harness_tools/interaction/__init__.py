@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.toolkit import Arguments, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.compaction import COMPACT
+from harness.toolkit.registry import COMPACT
 
 from .notebook import Forget, Recall, Remember, TodoWrite
 from .questions import AskUserQuestion

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 
+import anyio
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from harness.toolkit import Arguments, Tool, ToolContext, ToolResult, Traits
+from harness.errors import HarnessError, ToolError
+from harness.toolkit import Arguments, Json, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.events import QuestionAnswered, QuestionAsked
 from harness.toolkit.session.questions import (
+    ANSWER_LIMIT,
     Option,
+    Questioner,
     QuestionReply,
     QuestionResult,
+    QuestionSet,
+    Replies,
     UserQuestion,
-    ask_user,
+    check_replies,
+    questions_json,
     replies_json,
 )
 
 from ..texts import Header, Label, Note, Short
 
-__all__ = ["AskUserQuestion"]
+__all__ = ["AskUserQuestion", "ask_user"]
 
 DESCRIPTION = """\
 Ask the user one to four questions, each with answers to choose from, and wait. The user can always answer in free \
@@ -104,3 +113,67 @@ def _result(questions: Sequence[UserQuestion], answered: QuestionResult) -> Tool
 def _answer(question: UserQuestion, reply: QuestionReply) -> str:
     own = [f"in the user's own words: {reply.other.strip()}"] if reply.other.strip() else []
     return "; ".join([*(question.options[number].label for number in reply.chosen), *own])
+
+
+# -- Asking the user of the session
+
+
+async def ask_user(
+    ctx: ToolContext, questions: Sequence[UserQuestion], *, limit: float = ANSWER_LIMIT
+) -> QuestionResult:
+    """Ask the session's user and publish the events. Texts are redacted before they are shown.
+
+    Args:
+        ctx: the call's context.
+        questions: the questions to ask together.
+        limit: timeout in seconds.
+
+    Raises:
+        ToolError: the questioner failed, or returned replies that do not match.
+    """
+    redacted = tuple(_redacted(one, ctx) for one in questions)
+    asked = QuestionSet(uuid.uuid4().hex, redacted, ctx.session_id, ctx.agent_id, ctx.execution.identity)
+    answered = QuestionResult(failure="cancelled")
+    if ctx.questioner is not None:
+        ctx.questioner.expect(asked)  # before subscribers can see the question
+    try:
+        ctx.publish(QuestionAsked(request_id=asked.request_id, questions=questions_json(redacted)))
+        answered = await _answered(ctx.questioner, asked, limit)
+        return answered
+    finally:
+        if ctx.questioner is not None:
+            ctx.questioner.forget(asked)
+        answers = None if answered.failure else _shown(replies_json(redacted, answered.replies), ctx)
+        ctx.publish(QuestionAnswered(request_id=asked.request_id, answers=answers))
+
+
+def _redacted(question: UserQuestion, ctx: ToolContext) -> UserQuestion:
+    text = ctx.redactor.text
+    options = tuple(Option(text(option.label), text(option.description)) for option in question.options)
+    return UserQuestion(text(question.question), options, text(question.header), question.multi_select)
+
+
+def _shown(answers: Json, ctx: ToolContext) -> Json:
+    return ctx.redactor.json({"answers": answers})["answers"]
+
+
+async def _answered(questioner: Questioner | None, asked: QuestionSet, limit: float) -> QuestionResult:
+    if questioner is None or not questioner.present():
+        return QuestionResult(failure="no_user")
+    with anyio.move_on_after(limit):
+        replies = await _replies(questioner, asked)
+        return QuestionResult(failure="cancelled") if replies is None else QuestionResult(replies)
+    return QuestionResult(failure="timeout")
+
+
+async def _replies(questioner: Questioner, asked: QuestionSet) -> Replies | None:
+    try:
+        replies = await questioner.ask(asked)
+        if replies is not None:
+            check_replies(asked.questions, replies)
+    except HarnessError:
+        raise
+    except Exception as error:  # a defect of the questioner, not of the tool
+        problem = f"the question could not be asked: {type(error).__name__}: {error}"
+        raise ToolError(problem, hint="this is a defect of the user interface") from error
+    return None if replies is None else tuple(replies)

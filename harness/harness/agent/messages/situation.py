@@ -18,10 +18,9 @@ from pydantic_ai.models import Model
 from ...errors import HarnessError
 from ...login import use_prompter
 from ...results import PaneInfo
-from ...toolkit.contract import ToolContext
+from ...toolkit.contract import PermissionRequest, ToolContext
 from ...toolkit.events import Event, EventBus, JobExited, JobStarted
 from ...toolkit.executor import Executor
-from ...toolkit.interfaces import PermissionRequest
 from ...toolkit.permissions.policy import RulePolicy
 from ...toolkit.permissions.rules.rule import Action
 from ...toolkit.providers.base import well_formed

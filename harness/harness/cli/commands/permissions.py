@@ -25,7 +25,7 @@ from .servers import recorded_tools, servers_of, with_recorded
 
 if TYPE_CHECKING:
     from ...toolkit import Registry, ToolContext
-    from ...toolkit.interfaces import PermissionRequest
+    from ...toolkit.contract import PermissionRequest
     from ...toolkit.permissions.decision import Decision
     from ...toolkit.permissions.policy import RulePolicy
     from ...toolkit.permissions.rules.rule import Action, Rule
@@ -373,7 +373,7 @@ def _request(
 ) -> PermissionRequest:
     """Return the request for a call of a tool of that kind."""
     from ...toolkit import Arguments, Category, FunctionTool, ToolResult, Traits
-    from ...toolkit.interfaces import PermissionRequest
+    from ...toolkit.contract import PermissionRequest
     from ...toolkit.values import Subject, ToolCall
 
     names = {"read": "read_file", "write": "write_file", "url": "fetch_url"}

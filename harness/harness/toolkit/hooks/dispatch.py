@@ -19,17 +19,16 @@ from ...deprecated_names import renamed_names
 from ...errors import ToolError
 from ...system.background_tasks import open_background_tasks
 from ..arguments import decode
+from ..contract import Hook, PermissionRequest
 from ..events import Event, EventBus
-from ..interfaces import Hook, PermissionRequest
 from ..permissions.globs import matches
 from ..pipeline import panes_typed_into
 from ..redaction.redactor import Redactor
 from ..values import Json, JsonObject, Subject, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from ..contract import ToolContext
+    from ..contract import Services, ToolContext
     from ..executor import Executor
-    from ..pipeline import Services
 
 __all__ = [
     "Handler",

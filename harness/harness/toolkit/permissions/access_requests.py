@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ...context import ExecutionContext
-from ..contract import Intent
-from ..interfaces import PermissionRequest
+from ..contract import Intent, PermissionRequest
 from ..session.file_versions import target_path
 from ..values import JsonObject, Subject
 from .globs import has_wildcard

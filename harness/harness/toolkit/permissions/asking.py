@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from ..contract import Intent
+from ..contract import Intent, PermissionRequest
 from ..events import PermissionAsked, PermissionReplied
-from ..interfaces import PermissionRequest
 from ..redaction.redactor import MARK
 from ..values import JsonObject
 from .approver import Approver, places_of, preview_of

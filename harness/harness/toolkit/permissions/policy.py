@@ -14,8 +14,9 @@ from anyio import to_thread
 from ...context import ExecutionContext
 from ...deprecated_names import renamed_names
 from ...errors import ConfigError, FileError, HarnessError, ToolError
+from ..contract import Hook, PermissionRequest, Policy
 from ..hooks.dispatch import refused_question
-from ..interfaces import Hook, PermissionRequest, Policy, Verdict
+from ..interfaces import Verdict
 from ..result_cache import DEPENDS
 from ..values import JsonObject, ToolCall, ToolResult
 from .access_requests import path_forms, read_claims
@@ -32,8 +33,7 @@ from .rules.settings import PROTECTED, PermissionSettings, SecretPaths
 from .rules.store import LoadedRules, RuleFile
 
 if TYPE_CHECKING:
-    from ..contract import CallNotes, ToolContext
-    from ..registry import Registry
+    from ..contract import CallNotes, ToolContext, ToolLookup
 
 __all__ = [
     "RulePolicy",
@@ -322,7 +322,7 @@ class RulePolicy(Policy):
             self._stored, self._stored_index = stored, RuleIndex(stored.rules, self._names)
         self._looked = self._clock()
 
-    def _index_tool_names(self, registry: Registry) -> None:
+    def _index_tool_names(self, registry: ToolLookup) -> None:
         """Apply rules for an alias or profile name of a tool to the tool; the registered tools may have changed."""
         tools = registry.list()
         names = {alias: tool.name for tool in tools for alias in tool.traits.aliases}

@@ -18,10 +18,11 @@ from ...errors import HarnessError
 from ..values import Json
 
 if TYPE_CHECKING:
-    from ..contract import ToolContext
+    from ...context import ExecutionContext
 
 __all__ = [
     "MEMORY_LIMIT",
+    "CallLocation",
     "Memory",
     "MemoryLocation",
     "MemoryScope",
@@ -207,7 +208,23 @@ class StoreNotebook(Notebook):
         return tuple(await self._memories.memories(places))
 
 
-def place_of(scope: MemoryScope, ctx: ToolContext) -> MemoryLocation:
+class CallLocation(Protocol):
+    """Where a tool call is made; a :class:`~harness.toolkit.ToolContext` has these members."""
+
+    @property
+    def session_id(self) -> str:
+        """The session that makes the call."""
+
+    @property
+    def execution(self) -> ExecutionContext:
+        """The target."""
+
+    @property
+    def cwd(self) -> str | None:
+        """The directory in which relative paths of the call start; None for the target's own."""
+
+
+def place_of(scope: MemoryScope, ctx: CallLocation) -> MemoryLocation:
     """Return the location of a scope for a call: its session, directory, target, or everywhere."""
     if scope is MemoryScope.SESSION:
         return MemoryLocation(scope, session_id=ctx.session_id)

@@ -6,20 +6,14 @@ answer: replies only come from the session's :class:`Questioner`.
 
 from __future__ import annotations
 
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import anyio
 
-from ...errors import HarnessError, ToolError
-from ..events import QuestionAnswered, QuestionAsked
 from ..values import Json
-
-if TYPE_CHECKING:
-    from ..contract import ToolContext
 
 __all__ = [
     "ANSWER_LIMIT",
@@ -32,7 +26,6 @@ __all__ = [
     "Questioner",
     "Replies",
     "UserQuestion",
-    "ask_user",
     "check_replies",
     "questions_json",
     "replies_json",
@@ -242,64 +235,3 @@ def replies_json(questions: Sequence[UserQuestion], replies: Sequence[QuestionRe
         }
         for question, reply in zip(questions, replies, strict=True)
     ]
-
-
-async def ask_user(
-    ctx: ToolContext, questions: Sequence[UserQuestion], *, limit: float = ANSWER_LIMIT
-) -> QuestionResult:
-    """Ask the session's user and publish the events. Texts are redacted before they are shown.
-
-    Args:
-        ctx: the call's context.
-        questions: the questions to ask together.
-        limit: timeout in seconds.
-
-    Raises:
-        ToolError: the questioner failed, or returned replies that do not match.
-    """
-    redacted = tuple(_redacted(one, ctx) for one in questions)
-    asked = QuestionSet(uuid.uuid4().hex, redacted, ctx.session_id, ctx.agent_id, ctx.execution.identity)
-    answered = QuestionResult(failure="cancelled")
-    if ctx.questioner is not None:
-        ctx.questioner.expect(asked)  # before subscribers can see the question
-    try:
-        ctx.publish(QuestionAsked(request_id=asked.request_id, questions=questions_json(redacted)))
-        answered = await _answered(ctx.questioner, asked, limit)
-        return answered
-    finally:
-        if ctx.questioner is not None:
-            ctx.questioner.forget(asked)
-        answers = None if answered.failure else _shown(replies_json(redacted, answered.replies), ctx)
-        ctx.publish(QuestionAnswered(request_id=asked.request_id, answers=answers))
-
-
-def _redacted(question: UserQuestion, ctx: ToolContext) -> UserQuestion:
-    text = ctx.redactor.text
-    options = tuple(Option(text(option.label), text(option.description)) for option in question.options)
-    return UserQuestion(text(question.question), options, text(question.header), question.multi_select)
-
-
-def _shown(answers: Json, ctx: ToolContext) -> Json:
-    return ctx.redactor.json({"answers": answers})["answers"]
-
-
-async def _answered(questioner: Questioner | None, asked: QuestionSet, limit: float) -> QuestionResult:
-    if questioner is None or not questioner.present():
-        return QuestionResult(failure="no_user")
-    with anyio.move_on_after(limit):
-        replies = await _replies(questioner, asked)
-        return QuestionResult(failure="cancelled") if replies is None else QuestionResult(replies)
-    return QuestionResult(failure="timeout")
-
-
-async def _replies(questioner: Questioner, asked: QuestionSet) -> Replies | None:
-    try:
-        replies = await questioner.ask(asked)
-        if replies is not None:
-            check_replies(asked.questions, replies)
-    except HarnessError:
-        raise
-    except Exception as error:  # a defect of the questioner, not of the tool
-        problem = f"the question could not be asked: {type(error).__name__}: {error}"
-        raise ToolError(problem, hint="this is a defect of the user interface") from error
-    return None if replies is None else tuple(replies)
