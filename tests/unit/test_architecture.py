@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,44 @@ def test_no_arrow_points_up_inside_the_core() -> None:
         if rank[item.root] > rank[place[0]]:
             wrong.append(item)
     assert wrong == []
+
+
+def _imported(path: Path, name: str, known: dict[str, Path]) -> set[str]:
+    """Return the modules of this project that a module imports: when it is loaded, inside functions, or for types."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            stem = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{stem}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found |= {module for module in (_module_of(item, known) for item in names) if module is not None}
+    return found - {name}
+
+
+def _module_of(name: str, known: dict[str, Path]) -> str | None:
+    """Return the module that an imported name is, or that defines it."""
+    stem = name.rpartition(".")[0]
+    return name if name in known else stem if stem in known else None
+
+
+def test_no_import_closes_a_circle_not_even_inside_functions_or_for_types() -> None:
+    """Each module can be read, moved and loaded with only those below it; a circle hides who builds what."""
+    known = {
+        ".".join([package, *path.relative_to(root).with_suffix("").parts]).removesuffix(".__init__"): path
+        for package, root in PACKAGES.items()
+        for path in root.rglob("*.py")
+    }
+    graph = {name: _imported(path, name, known) for name, path in known.items()}
+    assert sum(map(len, graph.values())) > 1_000
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"an import circle: {' imports '.join(reversed(error.args[1]))}")
 
 
 def test_every_module_of_the_core_has_a_layer() -> None:
