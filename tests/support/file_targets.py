@@ -15,7 +15,7 @@ from harness.backend import Capabilities
 from harness.errors import ConnectError
 from harness.target import Target
 from harness.transport import Process
-from harness_backends.local import LocalProcess, LocalTransport
+from harness_backends.local.transport import LocalProcess, LocalTransport
 from harness_backends.posix.files.files import PosixFiles
 from harness_backends.posix.persistent_shell import open_held_shell
 

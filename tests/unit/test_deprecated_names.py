@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from harness.deprecated_names import MOVED, renamed_arguments, renamed_method
 
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
     "harness.mcp.server": ("server", "open_session"),
     "harness.toolkit.hooks": ("dispatch", "Hook"),
@@ -26,6 +29,20 @@ def test_an_old_path_gives_what_the_new_one_has(old: str, monkeypatch: pytest.Mo
     new = import_module(MOVED[old])
     assert new.__all__
     assert all(getattr(module, name) is getattr(new, name) for name in new.__all__)
+
+
+def test_harness_does_not_use_an_old_path() -> None:
+    """Also where a module is named by a string, to be imported in advance."""
+    files = [path for root in ("harness", "backends", "tools") for path in (ROOT / root).rglob("*.py")]
+    used = {
+        (path.name, node.value)
+        for path in files
+        if path.name != "deprecated_names.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in MOVED
+    }
+    assert len(files) > 300
+    assert used == set()
 
 
 @pytest.mark.parametrize("package", PACKAGES)

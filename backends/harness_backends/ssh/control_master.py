@@ -333,7 +333,7 @@ async def _query(target: Target, config: Config) -> SshSettings:
 async def _prepare() -> None:
     """Preload the modules needed next while ``ssh -G`` runs."""
     await anyio.lowlevel.checkpoint()
-    for name in ("harness_backends.ssh.openssh", "harness_backends.posix.backend"):
+    for name in ("harness_backends.ssh.openssh", "harness_backends.composition"):
         importlib.import_module(name)
 
 
