@@ -9,9 +9,8 @@ import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import anyio
-
 from harness.results import Status
+from harness.system.waiting import wait_within
 
 from .job_signals import SIGNAL_PROCESSES, is_running
 from .jobs.launch import Outcome, background_line, recorded
@@ -49,6 +48,10 @@ if hx_ended; then
   echo "before 0 $hx_code $hx_rest"
   exit 0
 fi
+"""
+# The same just before the first signal, as the search for processes takes a while.
+_UNLESS_RECORDED = r"""
+if [ "$earlier" = 0 ] && hx_ended; then read -r hx_code hx_rest <"$exit"; echo "before 0 $hx_code $hx_rest"; exit 0; fi
 """
 _FUNCTIONS = (
     _ENDED
@@ -121,6 +124,7 @@ hx_clock
 from=$((hx_now - age))
 session=$(hx_first_process)
 [ -z "$session" ] || hx_send 0 0
+UNLESS_RECORDED
 if [ "$first" != 0 ]; then
   hx_found=$(hx_type)
   session=${hx_found:-$session}
@@ -227,7 +231,8 @@ class PaneKill:
             typing = _TYPE.replace("TMUX_", self.tmux).replace("UID_", shlex.quote(self.uid))
         steps = [signal, str(round(grace * 10)), "KILL", str(round(KILL_GRACE * 10))]
         before = "" if typed else _UNLESS_BEFORE
-        return f"{_values(fields)}\nset -- {shlex.join(steps)}\n{typing}{_FUNCTIONS}{before}{_KILL}"
+        kill = _KILL.replace("UNLESS_RECORDED", "" if typed else _UNLESS_RECORDED)
+        return f"{_values(fields)}\nset -- {shlex.join(steps)}\n{typing}{_FUNCTIONS}{before}{kill}"
 
     def _earlier(self, grace: float) -> str:
         return str(round(_duration(grace) * 10) if self.again else 0)
@@ -267,7 +272,7 @@ class PaneKill:
         ticket = await shell.submit(line)
         on_sent()
         try:
-            with anyio.move_on_after(_duration(grace) + ANSWER_TIMEOUT):
+            if await wait_within(_duration(grace) + ANSWER_TIMEOUT, ticket.reply):
                 return parse_end((await ticket.reply()).text)
             return PaneJobEnd()
         finally:

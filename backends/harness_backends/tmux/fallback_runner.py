@@ -16,6 +16,7 @@ from harness.command import Command
 from harness.errors import ConnectError, ConnectionLost, HarnessError, PaneBusy, TargetGone, TerminalError
 from harness.results import ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
+from harness.system.waiting import run_within
 
 from ..posix.end_proof import new_secret, proves_end
 from ..posix.jobs.input import store_input
@@ -382,17 +383,16 @@ class FallbackRunner:
                 raise job.callback_error
             if not job.done.is_set() and job.command.on_timeout == "kill":
                 await self._kill_with_proof(known, job, Status.TIMED_OUT)
-                if not job.done.is_set():
-                    raise TimeoutError
+            if not job.attention:
+                await self._wait_if_ended(job)
+            if not job.done.is_set() and job.command.on_timeout == "kill":
+                raise TimeoutError
             if job.done.is_set():
                 await job.all_reported()
                 if await operator_typed_during(self.tmux, known.pane, job.seconds):
                     job.notices.append(NOTICE)
                 return await self.result(job)
-            with anyio.fail_after(REPORT_TIMEOUT):
-                if not job.attention:
-                    job.notices.append(f"still running: {(await self.foreground(known)).describe()}")
-                return await self.output_so_far(known, job)
+            return await run_within(REPORT_TIMEOUT, partial(self._still_running, known, job))
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._kill_with_proof(known, job, Status.INTERRUPTED)
@@ -401,10 +401,24 @@ class FallbackRunner:
             notice = no_answer(job, is_up=self.shell.is_open)
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
 
+    async def _still_running(self, known: FallbackPane, job: PaneJob) -> ShellResult:
+        if not job.attention:
+            job.notices.append(f"still running: {(await self.foreground(known)).describe()}")
+        return await self.output_so_far(known, job)
+
     async def _kill_with_proof(self, known: FallbackPane, job: PaneJob, status: Status) -> None:
         """Terminate a job; without a responsive connection this continues in the background after a reconnect."""
         end = partial(end_unless_ended, known.pane, job, lambda: self.end(known, job, status))
         await self.cancelling.cancel(job.job_id, end)
+
+    async def _wait_if_ended(self, job: PaneJob) -> None:
+        """Wait for the output of a job that has ended if it has not been read by the deadline.
+
+        Raises:
+            TimeoutError: the target did not answer in time.
+        """
+        if not job.done.is_set() and await run_within(REPORT_TIMEOUT, partial(self._ended_there, job)):
+            await job.done_or_quiet(REPORT_TIMEOUT)
 
     async def _ended_there(self, job: PaneJob) -> bool:
         return await self.store.settle(job.job_id)

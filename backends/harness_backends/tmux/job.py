@@ -10,6 +10,7 @@ import anyio
 
 from harness.command import Command
 from harness.results import ShellResult, Status
+from harness.system.waiting import wait_within
 
 from ..posix.end_proof import imitates, proof_of
 from ..posix.markers import ANSWERED, PromptMarker, answered
@@ -159,7 +160,7 @@ class PaneJob:
         self.active = anyio.Event()
 
     def finish(self, status: Status, exit_code: int | None = None, cwd: str | None = None) -> None:
-        """Record the job's end; later calls change nothing, and a job that timed out has no exit code."""
+        """Record the job's end; later calls change nothing."""
         if self.done.is_set():
             return
         self.collector.finish()
@@ -169,7 +170,7 @@ class PaneJob:
         self.seconds = time.monotonic() - self.began
         self.ended_at = time.monotonic()
         self.status = status
-        self.exit_code = None if status is Status.TIMED_OUT else exit_code
+        self.exit_code = exit_code
         self.cwd = cwd
         self.done.set()
         self.touch()
@@ -188,6 +189,15 @@ class PaneJob:
         else:
             self.finish(status, None if status is Status.UNKNOWN else exit_code, cwd)
 
+    async def done_or_quiet(self, seconds: float) -> None:
+        """Wait until the job has ended, or nothing of it has arrived for some seconds.
+
+        A slow callback takes its time, so that the end arrives long after the target has recorded it.
+        """
+        while not self.done.is_set():
+            if not await wait_within(seconds, self.active.wait):
+                return
+
     def withdraw(self) -> None:
         """Record that it is proved that the job did not and will not run, so that it can be sent again."""
         self.unsent = True
@@ -198,7 +208,7 @@ class PaneJob:
         return ShellResult(
             command=self.command.command,
             status=self.status,
-            exit_code=self.exit_code if self.done.is_set() else None,
+            exit_code=self.exit_code if self.done.is_set() and self.status is not Status.TIMED_OUT else None,
             stdout_bytes=self.collector.data if stdout is None else stdout,
             stderr_bytes=stderr,
             truncated=self.collector.truncated,

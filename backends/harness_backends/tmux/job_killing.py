@@ -13,6 +13,7 @@ import anyio
 
 from harness.errors import HarnessError
 from harness.results import Status
+from harness.system.waiting import wait_within
 
 from ..posix.jobs.launch import Outcome
 from ..posix.markers import from_keyboard
@@ -189,8 +190,8 @@ class JobKiller:
             tasks.cancel_scope.cancel()
         if problem is not None:
             raise problem
-        with anyio.move_on_after(STREAM_LAG if end.before or end.gone else 0):
-            await _until_reported(pane, job)
+        if end.before or end.gone:
+            await wait_within(STREAM_LAG, partial(_until_reported, pane, job))
         attempt.conclude(end)
 
     async def _take_back(self, pane: Pane, job: PaneJob, status: Status) -> bool:
@@ -213,9 +214,14 @@ class JobKiller:
         await self.link.request(unlock(pane.pane_id), *typed)
 
     async def _record_end(self, pane: Pane, job: PaneJob) -> None:
-        """Record an exit code that the shell may not record: in nested shells, and in dash after a C-c."""
+        """Record an exit code that the shell may not record: in nested shells, and in dash after a C-c.
+
+        Not why it is being killed: it may have ended before, and the target adds the reason once it has killed it.
+        """
         await _until_reported(pane, job)
         status = job.status if job.done.is_set() else Status.UNKNOWN
+        if status is job.ending and status is not Status.UNKNOWN:
+            status = Status.COMPLETED
         path = shlex.quote(self.store.path(job.job_id, "exit"))
         code = 128 if job.exit_code is None else job.exit_code
         with suppress(HarnessError):

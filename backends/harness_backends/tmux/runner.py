@@ -26,6 +26,7 @@ from harness.errors import (
 )
 from harness.results import ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
+from harness.system.waiting import run_within
 
 from ..posix.end_proof import new_secret
 from ..posix.jobs.input import store_input
@@ -518,10 +519,7 @@ class PaneRunner:
             if job.callback_error is not None and not job.done.is_set():
                 await self._kill_with_proof(pane, job, Status.INTERRUPTED)
                 raise job.callback_error
-            if not job.done.is_set() and job.command.on_timeout == "kill":
-                await self._kill_with_proof(pane, job, Status.TIMED_OUT)
-                if not job.done.is_set():
-                    raise TimeoutError
+            await self._kill_unless_kept(pane, job)
             if job.done.is_set() and isinstance(self.link.failed, TargetGone):
                 return job.result()
             if job.done.is_set():
@@ -532,8 +530,8 @@ class PaneRunner:
                     job.notices.append(NOTICE)
                 return await self.result(job)
             if not job.attention:
-                with anyio.fail_after(max(0.0, REPORT_TIMEOUT - job.unanswered)):
-                    job.notices.append(f"still running: {(await self.foreground(pane)).describe()}")
+                front = await run_within(max(0.0, REPORT_TIMEOUT - job.unanswered), partial(self.foreground, pane))
+                job.notices.append(f"still running: {front.describe()}")
             return await self.output_so_far(job)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
@@ -551,6 +549,30 @@ class PaneRunner:
         """Terminate a job; without a responsive connection this continues in the background after a reconnect."""
         end = partial(end_unless_ended, pane, job, lambda: self.end(pane, job, status))
         await self.cancelling.cancel(job.job_id, end)
+
+    async def _kill_unless_kept(self, pane: Pane, job: PaneJob) -> None:
+        """Handle a job that has not ended for this process at its deadline.
+
+        Raises:
+            TimeoutError: it was to be killed, and its end is not proved.
+        """
+        is_kept = job.command.on_timeout != "kill"
+        if not (is_kept or job.done.is_set()):
+            await self._kill_with_proof(pane, job, Status.TIMED_OUT)
+        if not job.attention:
+            await self._finish_if_ended(pane, job)
+        if not (is_kept or job.done.is_set()):
+            raise TimeoutError
+
+    async def _finish_if_ended(self, pane: Pane, job: PaneJob) -> None:
+        """Finish a job that has ended if its end has not been read by the deadline, e.g. as a callback is slow.
+
+        Raises:
+            TimeoutError: the target did not answer in time.
+        """
+        wait = max(0.0, REPORT_TIMEOUT - job.unanswered)
+        if not job.done.is_set() and await run_within(wait, partial(self._ended_there, job)):
+            await self._finish_as_recorded(pane, job)
 
     async def _ended_there(self, job: PaneJob) -> bool:
         await self.link.ready()
@@ -649,8 +671,9 @@ class PaneRunner:
 
     async def _finish_as_recorded(self, pane: Pane, job: PaneJob) -> None:
         """Finish a job from the target's record of its end if the stream so far contains no end marker."""
-        with anyio.move_on_after(END_LAG):
-            await job.done.wait()
+        await job.done_or_quiet(END_LAG)
+        if job.done.is_set():
+            return
         await self.link.request(("display-message", "-p", ""))
         reply = await self.shell.call(self.store.reading(job.job_id, "exit"))
         record = recorded(reply.text, job.proof)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import anyio
 
-__all__ = ["wait_within"]
+__all__ = ["run_within", "wait_within"]
 
 STEP = 0.1
+T = TypeVar("T")
 
 
 async def wait_within(seconds: float, wait: Callable[[], Awaitable[object]]) -> bool:
@@ -25,3 +27,32 @@ async def wait_within(seconds: float, wait: Callable[[], Awaitable[object]]) -> 
             await wait()
             return True
     return False
+
+
+async def run_within(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
+    """Run a call, and cancel it after some seconds, as counted by :func:`wait_within`.
+
+    Raises:
+        TimeoutError: it was cancelled.
+        Exception: the call raised it.
+    """
+    results: list[T] = []
+    problems: list[Exception] = []
+    done = anyio.Event()
+
+    async def run() -> None:
+        try:
+            results.append(await call())
+        except Exception as error:  # raised outside of the task group, to avoid an exception group
+            problems.append(error)
+        done.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        if not await wait_within(seconds, done.wait):
+            tasks.cancel_scope.cancel()
+    if problems:
+        raise problems[0]
+    if not results:
+        raise TimeoutError
+    return results[0]

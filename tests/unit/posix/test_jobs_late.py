@@ -19,12 +19,13 @@ from tests.support.job_targets import SHELLS, JobTarget, open_job_target
 from harness.results import ShellResult, Status
 from harness_backends.posix.jobs.plain import PosixJobs
 from harness_backends.posix.jobs.shell_library import ENDED_BEFORE
+from harness_backends.posix.pane_kill_script import PaneKill
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
-LIMIT = 1.0
-FILL = "i=0; while [ $i -lt 3000 ]; do echo $i; i=$((i + 1)); done"
-FILLED = "".join(f"{number}\n" for number in range(3000))
+LIMIT = 2.0
+FILL = "i=0; while [ $i -lt 300 ]; do echo $i; i=$((i + 1)); done"
+FILLED = "".join(f"{number}\n" for number in range(300))
 
 
 @pytest.fixture(params=SHELLS)
@@ -41,20 +42,21 @@ class SlowReader:
     def __init__(self, target: JobTarget, limit: float = LIMIT, command: str = "") -> None:
         self._jobs = target.state / "jobs"
         self._limit = limit
-        self._gate = target.home / "gate"
+        self._gate = os.open(target.home / "gate", os.O_RDWR)  # opening it does not wait for a reader
         self.data = b""
 
     def __call__(self, data: bytes) -> None:
         if not self.data:
-            self._gate.write_text("\n")  # the command ends while this blocks
+            os.write(self._gate, b"\n")  # the command ends while this blocks
             begun = time.monotonic()
             while time.monotonic() < begun + 30 and not self._is_recorded():
                 time.sleep(0.01)
             time.sleep(max(0.0, begun + self._limit + 0.1 - time.monotonic()))
+            os.close(self._gate)
         self.data += data
 
     def _is_recorded(self) -> bool:
-        last = max(self._jobs.glob("*.cmd"), key=lambda path: path.stat().st_mtime)
+        last = max((path for path in self._jobs.glob("*.cmd") if path.stat().st_size), key=lambda path: int(path.stem))
         return last.with_suffix(".exit").exists() and last.with_suffix(".exit").stat().st_size > 0
 
 
@@ -142,3 +144,23 @@ async def test_a_kill_at_the_moment_of_the_end_agrees_with_the_record(target: Jo
         result: ShellResult = await target.jobs.wait(job_id, 20, 100)
         own = (Status.COMPLETED, 3)
         assert (result.status, result.exit_code) == (own if codes == [ENDED_BEFORE] else (Status.TIMED_OUT, None))
+
+
+async def test_a_panes_job_that_ends_while_its_processes_are_looked_for_is_not_signalled(target: JobTarget) -> None:
+    """The script has seen no end, and waits for the process id of the pane's shell."""
+    home, record = target.home / "pane", target.state / "jobs" / "900.exit"
+    home.mkdir()
+    os.mkfifo(home / "pid")
+    kill = PaneKill(exit_path=str(record), pane_dir=str(home), uid="none", command="true", age=9)
+
+    def end_meanwhile() -> None:
+        with (home / "pid").open("w") as pid:  # the script reads it
+            record.write_text("3 completed\n")
+            pid.write("\n")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.to_thread.run_sync, end_meanwhile)
+        ended = await kill.run(target.shell, Status.TIMED_OUT, "TERM", 1.0)
+    assert ended.before
+    assert ended.outcome is not None
+    assert (ended.outcome.status, ended.outcome.exit_code) == (Status.COMPLETED, 3)
