@@ -16,7 +16,7 @@ from tests.support.program import Program, program
 
 from harness.config import Config
 from harness.errors import ConfigError, ConnectError
-from harness_backends.container.maker import running_processes, this_machine, this_process
+from harness_backends.container.owner_processes import running_processes, this_machine, this_process
 from harness_backends.container.temporary_container import (
     LABEL,
     Mount,

@@ -101,7 +101,7 @@ RENAMED = {
         "Question": "ApprovalRequest",
         "Scope": "ApprovalScope",
     },
-    "harness.toolkit.permissions.shell.verdict": {
+    "harness.toolkit.permissions.shell.classification": {
         "CommandJudgement": "CommandClassification",
         "judge_command": "classify_command",
     },

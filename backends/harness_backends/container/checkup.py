@@ -15,7 +15,7 @@ from harness.transport import Transport
 from .engine import Engine, EngineError
 from .finding import engine_places, open_engine
 from .information import ContainerInfo, refusal
-from .maker import running_processes, this_machine
+from .owner_processes import running_processes, this_machine
 from .temporary_container import orphaned, parse_maker
 
 __all__ = ["examine_engines", "judge_container"]

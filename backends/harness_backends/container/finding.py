@@ -22,7 +22,7 @@ from ..local.transport import LocalTransport
 from .endpoints import Endpoint, EngineName, candidates, program, read_snapshot
 from .engine import Engine, EngineError
 from .information import ContainerInfo, create_failed, not_found, refusal
-from .maker import this_process
+from .owner_processes import this_process
 from .program_engine import open_cli_engine
 from .temporary_container import TemporaryContainer, temporary_container_from_config
 

@@ -403,7 +403,7 @@ class JobStore:
         return f"[ -s {shlex.quote(self.path(job_id, 'exit'))} ] || {{ {self.is_cancelled(job_id)}; }}"
 
     async def settle(self, job_id: str, prompt: str = "") -> bool:
-        """Return whether a job has ended, and record an end without an exit code; see :mod:`.panejobs`.
+        """Return whether a job has ended, and record an end without an exit code; see :mod:`.vanished_pane_jobs`.
 
         Args:
             prompt: the shell of its pane that is at its prompt: ``own`` or ``inside``; ``any``: no process is left.

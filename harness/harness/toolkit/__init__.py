@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .permissions.approver import Approver, EventApprover
     from .permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
     from .permissions.rules.settings import Mode, PermissionSettings
-    from .permissions.shell.verdict import classify_command
+    from .permissions.shell.classification import classify_command
     from .providers import provider
     from .registry import Registry
     from .session.file_versions import WriteOutcome, guarded_edit

@@ -17,7 +17,7 @@ from harness.agent.events import AnswerDelta, ConversationCompacted, Notice, Rea
 from harness.agent.messages.cleaning import without_secret_names, without_secrets
 from harness.agent.messages.history import dumped
 from harness.agent.storage import ConversationStore, NewConversation
-from harness.agent.storage.log import JOB_LEFT
+from harness.agent.storage.conversation_log import JOB_LEFT
 from harness.agent.storage.recovery import in_flight, resume_messages
 from harness.toolkit.events import JobStarted
 from harness.toolkit.redaction.redactor import MARK, PatternRedactor

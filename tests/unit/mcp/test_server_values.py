@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.mcp.server.resources import page_of, parse_uri, screen_uri
-from harness.mcp.server.values import (
+from harness.mcp.server.protocol_types import (
     CALL_ID,
     STATUS,
     handle_note,
@@ -23,6 +22,7 @@ from harness.mcp.server.values import (
     title_of,
     tool_of,
 )
+from harness.mcp.server.resources import page_of, parse_uri, screen_uri
 from harness.toolkit import (
     Arguments,
     CallOutcome,

@@ -12,10 +12,10 @@ from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.shell.classification import classify_command
 from harness.toolkit.permissions.shell.container_files import ContainerFiles
 from harness.toolkit.permissions.shell.container_reach import Mount, container_reach
 from harness.toolkit.permissions.shell.operand_paths import OperandPaths
-from harness.toolkit.permissions.shell.verdict import classify_command
 
 __all__ = ["here"]
 

@@ -20,10 +20,10 @@ from tests.support.own_home import here
 from tests.support.permits import Desk, desk
 
 from harness.context import ExecutionContext
+from harness.toolkit.permissions.shell.classification import classify_command
 from harness.toolkit.permissions.shell.program_grammar import Program
 from harness.toolkit.permissions.shell.read_only_languages import SPECIAL
 from harness.toolkit.permissions.shell.read_only_programs import PROGRAMS
-from harness.toolkit.permissions.shell.verdict import classify_command
 from harness.toolkit.permissions.shell.wrappers import WRAPPERS
 
 __all__ = ["here"]

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 
 from harness.extras import install_extra
 from harness.toolkit.permissions.shell import parse
-from harness.toolkit.permissions.shell.verdict import MAX_LENGTH, CommandClassification, SimpleCommand, classify_command
+from harness.toolkit.permissions.shell.classification import (
+    MAX_LENGTH,
+    CommandClassification,
+    SimpleCommand,
+    classify_command,
+)
 
 
 def judge(text: str) -> CommandClassification:
@@ -186,7 +191,7 @@ def test_without_the_parser_everything_asks(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("needs_process")
 def test_the_parser_is_loaded_with_the_first_command_only() -> None:
     script = (
-        "import sys, harness.toolkit.permissions.shell.verdict as s, harness.toolkit.permissions.shell.keys\n"
+        "import sys, harness.toolkit.permissions.shell.classification as s, harness.toolkit.permissions.shell.keys\n"
         "assert not [n for n in sys.modules if n.startswith('tree_sitter')]\n"
         "s.classify_command('ls'); assert 'tree_sitter' in sys.modules"
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness.toolkit.permissions.shell.verdict import classify_command
+from harness.toolkit.permissions.shell.classification import classify_command
 
 LIST = tomllib.loads((Path(__file__).parents[2] / "data" / "shell_attacks.toml").read_text())
 ATTACKS: list[dict[str, Any]] = LIST["attack"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.toolkit.permissions.shell.verdict import classify_command
+from harness.toolkit.permissions.shell.classification import classify_command
 
 
 @pytest.mark.parametrize(

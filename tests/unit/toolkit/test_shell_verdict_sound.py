@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.toolkit.permissions.shell.verdict import classify_command
+from harness.toolkit.permissions.shell.classification import classify_command
 
 SHELLS = {
     "bash": ["bash", "--norc", "--noprofile", "-c"],

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...deprecated_names import renamed_names
-from .log import ConversationLog, JobNotes, MemoryLog, StoredLog
+from .conversation_log import ConversationLog, JobNotes, MemoryLog, StoredLog
 from .store import ConversationRetention, ConversationStore
 from .values import (
     ConversationCorrupt,

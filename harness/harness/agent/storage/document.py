@@ -16,7 +16,7 @@ from ...settings_schema import PATTERNS
 from ...target import Target
 from ...toolkit.values import Json, JsonObject
 from ..events import Origin, TurnStatus
-from .log import JOB_ENDED, JOB_LEFT
+from .conversation_log import JOB_ENDED, JOB_LEFT
 from .rows import LATEST
 from .values import (
     IMPORTED,

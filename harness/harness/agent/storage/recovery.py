@@ -14,7 +14,7 @@ from ...results import Job, Status
 from ...toolkit.audit import AuditCall, DiskFullAuditLog, SqliteAuditLog
 from ...toolkit.events import EventBus, JobStarted
 from ...toolkit.values import Json, JsonObject
-from .log import JOB_ENDED, JOB_LEFT, ConversationLog
+from .conversation_log import JOB_ENDED, JOB_LEFT, ConversationLog
 from .rows import title_of
 from .values import IMPORTED, ConversationNote, StoredConversation
 

@@ -22,7 +22,7 @@ from ...system.private_database import DatabaseSchema, PrivateDatabase
 from ...system.private_files import state_home
 from ...toolkit.audit import this_process
 from . import rows
-from .log import CLOSE_LIMIT, StoredLog
+from .conversation_log import CLOSE_LIMIT, StoredLog
 from .rows import SCHEMA, VERSION
 from .values import (
     ConversationInUse,

@@ -19,8 +19,8 @@ from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.asking import no_approver
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ...toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies, UserQuestion, check_replies
+from .protocol_types import plain
 from .requests import unheard_of
-from .values import plain
 
 __all__ = [
     "CURRENT",

@@ -17,9 +17,9 @@ from ...toolkit.executor import Executor
 from ..client.sources import McpSources
 from .elicitation import ClientApprover, ClientQuestioner
 from .http import Address, Token, http_server, http_sessions
+from .protocol_types import DEFAULT_HANDOFF
 from .server import ClientSession, open_session
 from .stdio import Wire, stdio_streams
-from .values import DEFAULT_HANDOFF
 
 __all__ = [
     "ServerSettings",

@@ -25,6 +25,7 @@ from ...toolkit.events import Event, ToolCallProgress
 from ...toolkit.executor import Executor
 from ...toolkit.values import CallOutcome, Json, Text, ToolCall
 from .elicitation import ClientApprover
+from .protocol_types import handle_note, log_uri, plain, result_of, running_job, tool_of
 from .resources import (
     DESCRIBE,
     JOBS,
@@ -39,7 +40,6 @@ from .resources import (
     resource_tools,
     screen_uri,
 )
-from .values import handle_note, log_uri, plain, result_of, running_job, tool_of
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream

@@ -33,8 +33,8 @@ from .shell.unknown_words import unclear_programs, unknown_words_reason
 
 if TYPE_CHECKING:
     from ..contract import ToolContext
+    from .shell.classification import CommandClassification, SimpleCommand
     from .shell.keys import KeysClassification
-    from .shell.verdict import CommandClassification, SimpleCommand
 
 __all__ = [
     "TYPED_SECRET",
@@ -608,7 +608,7 @@ def _from_root(word: str, home: str) -> str:
 
 def judge(text: str, *, lookups: bool = False) -> CommandClassification:
     """Classify a command; the parser is loaded with the first one."""
-    from .shell.verdict import classify_command
+    from .shell.classification import classify_command
 
     return classify_command(text, lookups=lookups)
 

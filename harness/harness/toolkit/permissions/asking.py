@@ -80,7 +80,7 @@ def _hidden(text: str, shown: str) -> Iterator[str]:
 
 
 def _programs(text: str) -> tuple[str, ...]:
-    from .shell.verdict import classify_command  # load the parser with the first command only
+    from .shell.classification import classify_command  # load the parser with the first command only
 
     return tuple(command.argv[0] if command.argv else "" for command in classify_command(text).commands)
 

@@ -22,7 +22,7 @@ from ..shell.operand_paths import OperandPaths
 from .hard_denials import HardDenials
 
 if TYPE_CHECKING:
-    from ..shell.verdict import CommandClassification, SimpleCommand
+    from ..shell.classification import CommandClassification, SimpleCommand
     from ..shell.words import Word
 
 __all__ = ["GitShownFiles"]
@@ -77,7 +77,7 @@ def _may_be_asked(request: ShownRequest, command: SimpleCommand, texts: Sequence
         return False
     if command.read_only or request.made:
         return True
-    from ..shell.verdict import classify_command  # load the parser with the first command only
+    from ..shell.classification import classify_command  # load the parser with the first command only
 
     return classify_command(shlex.join(command.argv)).read_only
 

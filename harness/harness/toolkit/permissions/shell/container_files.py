@@ -14,7 +14,7 @@ from .operand_paths import OperandPaths
 from .paths import homeward
 
 if TYPE_CHECKING:
-    from .verdict import CommandClassification
+    from .classification import CommandClassification
 
 __all__ = ["ContainerFiles", "reaches_any_file"]
 

@@ -16,7 +16,7 @@ from .paths import CHANGING, HERE, PLAIN, attached_directories, braced, homeward
 from .wrappers import is_wrapper
 
 if TYPE_CHECKING:
-    from .verdict import CommandClassification, SimpleCommand
+    from .classification import CommandClassification, SimpleCommand
 
 __all__ = [
     "DirectoryOperands",

@@ -19,7 +19,7 @@ from .read_only_programs import PROGRAMS
 from .words import Options, Word, grammar, parse_options
 
 if TYPE_CHECKING:
-    from .verdict import CommandClassification, SimpleCommand
+    from .classification import CommandClassification, SimpleCommand
 
 __all__ = ["unclear_programs", "unknown_words_reason"]
 
