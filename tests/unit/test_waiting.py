@@ -14,7 +14,7 @@ async def test_an_event_that_is_reported_after_a_blocked_loop_is_in_time() -> No
     event = anyio.Event()
 
     async def block_and_report() -> None:
-        time.sleep(1.0)  # noqa: ASYNC251 - what a slow pipe does
+        time.sleep(1.0)  # noqa: ASYNC251  # what a slow pipe does
         await anyio.lowlevel.checkpoint()
         await anyio.sleep(0.05)
         event.set()

@@ -32,7 +32,7 @@ from ..panelog import lacks_end
 from ..persistent_shell import PendingReply, PersistentShell, ShellReply
 from ..probe import Probe
 from ..state_directory import JobRecord, JobStore, pane_uid, render_record
-from .follow import CallbackError, JobExitWatch, JobFollower, JobReader, OutputReadRequest, callbacks_of
+from .follow import CallbackError, JobExitWatch, JobFollower, callbacks_of
 from .input import in_memory, store_input
 from .launch import (
     INTERRUPTING,
@@ -61,6 +61,7 @@ from .launch import (
 )
 from .output import INLINE, HeadTail, StoredStream, cut, not_kept, read_output
 from .output import StoredOutput as Streams
+from .reading import JobReader, OutputReadRequest
 from .shell_library import ENDED_BEFORE, PROLOGUE
 from .table import JobTable, StoredJob
 from .termination import JobCanceller
