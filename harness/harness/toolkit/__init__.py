@@ -121,7 +121,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "permissions.approver": ("Approver", "EventApprover"),
     "permissions.questions": ("ApprovalDecision", "ApprovalRequest", "ApprovalScope"),
     "permissions.rules.settings": ("Mode", "PermissionSettings"),
-    "permissions.shell.verdict": ("classify_command",),
+    "permissions.shell.classification": ("classify_command",),
     "providers": ("provider",),
     "session.file_versions": ("WriteOutcome", "guarded_edit"),
     "session.notebook": ("Memory", "MemoryLocation", "MemoryStore", "Todo", "TodoStore"),

@@ -16,9 +16,9 @@ from harness.toolkit.permissions.paths import git_shown_files, hard_denials
 from harness.toolkit.permissions.paths.hard_denials import SIZE_LIMIT, BelowSearch
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
-from harness.toolkit.permissions.shell import paths, verdict
+from harness.toolkit.permissions.shell import classification, paths
 
-PACKAGE = Path(verdict.__file__).parents[1]
+PACKAGE = Path(classification.__file__).parents[1]
 RULES = tuple(
     Rule(Action.DENY, tool="run_shell", argument=pattern, match=Match.GLOB) for pattern in ("touch *", "*--force")
 )
@@ -27,10 +27,10 @@ PARTS = ";".join(f"a{number} b" for number in range(600))
 NAMES = ",".join(f"n{number}" for number in range(40))
 
 BEYOND = {
-    "verdict.MAX_NAMES": "; ".join(f"ln -s /srv/a{n} b{n}" for n in range(140)) + "; python3 x",
-    "verdict.MAX_LENGTH": "make " + "x" * (16 << 10),
-    "verdict._DEPTH": "env " * 9 + "make",
-    "verdict._MAX_COMMANDS": "make;" * 450,
+    "classification.MAX_NAMES": "; ".join(f"ln -s /srv/a{n} b{n}" for n in range(140)) + "; python3 x",
+    "classification.MAX_LENGTH": "make " + "x" * (16 << 10),
+    "classification._DEPTH": "env " * 9 + "make",
+    "classification._MAX_COMMANDS": "make;" * 450,
     "parse.DEPTH": "(" * 70 + "make" + ")" * 70,
     "strict_text.DEPTH": "echo " + "$(echo " * 12 + "x" + ")" * 12 + "; python3 -c 'open(\"/etc/shadow\")'",
     "paths.MAX_PATHS": "python3 x " + " ".join(f"f{n}" for n in range(257)),
@@ -216,5 +216,5 @@ async def test_what_fails_in_the_judge_runs_nothing(monkeypatch: pytest.MonkeyPa
     def fails(*_: object) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(verdict, "scan", fails)
+    monkeypatch.setattr(classification, "scan", fails)
     assert not await desk(mode=Mode.AUTO).allows("run_shell", "make a-text-that-no-other-test-judges")
