@@ -63,7 +63,7 @@ def test_after_a_kill_at_any_moment_a_further_call_runs_nothing_twice(ways: Prog
         words = ("--json", "run", "--key", f"run-{number}", "--", f"echo line >>{shlex.quote(str(effects))}")
         process = ways.start(*words)
         try:
-            process.wait(chance.uniform(0.25, 1.0) * whole)
+            process.wait(chance.uniform(0.25, 1.6) * whole)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
         process.communicate(timeout=30)

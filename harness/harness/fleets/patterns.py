@@ -19,6 +19,8 @@ from .inventory import MAX_HOSTS, Inventory
 
 __all__ = ["HostPatterns"]
 
+GROUP_HINT = "name a group of --inventory, or of ClusterShell's groups.conf"
+
 MAX_NAMES_SHOWN = 5
 """The maximum number of names in a hint."""
 _COMMA = re.compile(r",(?![^\[]*\])")
@@ -160,7 +162,8 @@ class HostPatterns:
             groups = ["all", "ungrouped", *inventory.names_of_groups()]
             found = [host for group in groups if fnmatchcase(group, text[1:]) for host in inventory.members(group)]
         if not found:
-            raise ConfigError(f"no host matches {_shown(text)}", hint=self._known())
+            hint = self._known() if inventory is not None else GROUP_HINT
+            raise ConfigError(f"no host matches {_shown(text)}", hint=hint)
         return [parse_host_name(name) for name in found]
 
     def _wildcard(self, text: str) -> list[HostName]:
@@ -275,13 +278,12 @@ def _clustershell_group(text: str) -> list[str]:
         from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
     except ImportError as error:
         raise _missing_extra() from error
-    hint = "name a group of --inventory, or of ClusterShell's groups.conf"
     try:
         return [str(name) for name in NodeSet(text, resolver=std_group_resolver())]
     except GroupSourceError as error:  # its text is only the name of the source
-        raise ConfigError(f"no host matches {_shown(text)}: ClusterShell has no such group", hint=hint) from error
+        raise ConfigError(f"no host matches {_shown(text)}: ClusterShell has no such group", hint=GROUP_HINT) from error
     except (NodeSetException, GroupResolverError) as error:
-        raise ConfigError(f"no host matches {_shown(text)}: {error}", hint=hint) from error
+        raise ConfigError(f"no host matches {_shown(text)}: {error}", hint=GROUP_HINT) from error
 
 
 def _missing_extra() -> ConfigError:

@@ -55,6 +55,7 @@ def test_targets() -> None:
     }
 
 
+@pytest.mark.usefixtures("needs_process")  # a groups.conf of ClusterShell starts a program
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [

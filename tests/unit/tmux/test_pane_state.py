@@ -69,7 +69,13 @@ async def test_a_new_pane_has_one_shell_that_reads_files_and_nothing_has_run_in_
 async def test_a_new_job_has_not_started_and_has_no_end() -> None:
     job = new_job(7)
     assert (job.started, job.over, job.prompted, job.announced, job.watched) == (False, False, False, False, True)
-    assert (job.status, job.exit_code, job.cwd, job.ending, job.entered) == (Status.RUNNING, None, None, None, None)
+    assert (job.status, job.result().exit_code, job.cwd, job.ending, job.entered) == (
+        Status.RUNNING,
+        None,
+        None,
+        None,
+        None,
+    )
     assert (job.unsent, job.unstored, job.doubtful, job.attention) == (False, False, False, False)
     assert (job.seconds, job.ended_at, job.unanswered, job.number) == (0.0, 0.0, 0.0, 7)
     assert not job.done.is_set()
@@ -86,7 +92,12 @@ async def test_a_job_ends_with_the_code_and_the_directory_that_its_end_tells(cod
     pane.feed(PROMPT + start(7))
     assert (pane.phase, pane.running, job.started, job.takes_output) == ("running", 7, True, True)
     pane.feed(b"out\r\n" + mark(f"O;{OWN};7;{SECRET}") + b"\x1b[m" + fact("/srv") + end(7, code))
-    assert (job.status, job.exit_code, job.cwd, job.collector.data) == (Status.COMPLETED, code, "/srv", b"out\n")
+    assert (job.status, job.result().exit_code, job.cwd, job.collector.data) == (
+        Status.COMPLETED,
+        code,
+        "/srv",
+        b"out\n",
+    )
     assert (pane.phase, pane.running, pane.last_ended, pane.jobs) == ("ended", 0, 7, [])
     result = job.result()
     assert (result.exit_code, result.stdout, result.stderr, result.job_id) == (code, "out\n", "", "7")
@@ -124,7 +135,7 @@ async def test_marks_that_a_command_writes_are_its_output() -> None:
     pane.feed(start(7) + forged)
     assert (job.status, job.collector.data, pane.phase, job.prompted) == (Status.RUNNING, forged, "running", True)
     pane.feed(end(7, 3))
-    assert (job.status, job.exit_code) == (Status.COMPLETED, 3)
+    assert (job.status, job.result().exit_code) == (Status.COMPLETED, 3)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +152,7 @@ async def test_an_interrupt_is_known_by_the_code_and_the_echo_of_the_key(
 ) -> None:
     job = new_job(7)
     pane_with(job).feed(start(7) + output + end(7, code))
-    assert (job.status, job.exit_code) == (status, code)
+    assert (job.status, job.result().exit_code) == (status, code)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +163,7 @@ async def test_a_job_that_is_being_ended_ends_as_what_it_is_ended_for(ending: St
     pane = pane_with(job)
     job.ending = ending
     pane.feed(start(7) + end(7, 143))
-    assert (job.status, job.exit_code) == (ending, code)
+    assert (job.status, job.result().exit_code) == (ending, code)
 
 
 def held(job: PaneJob, pane: Pane) -> bool:
@@ -176,7 +187,7 @@ async def test_a_shell_that_exits_while_its_job_is_being_ended_proves_nothing(en
     assert active.is_set(), "what ends it learns of that"
     assert job.notices == ["the shell exited; a new shell was started"]
     job.finish(ending, 137)
-    assert (job.status, job.exit_code) == (ending, 137 if ending is Status.INTERRUPTED else None)
+    assert (job.status, job.result().exit_code) == (ending, 137 if ending is Status.INTERRUPTED else None)
 
 
 @pytest.mark.parametrize("ending", TERMINATIONS)
@@ -198,7 +209,7 @@ async def test_a_shell_that_exits_after_an_ending_without_proof_leaves_its_job_u
     pane.feed(start(7))
     job.ending = Status.UNKNOWN
     pane.feed(mark(f"X;137;{OWN}"))
-    assert (job.status, job.exit_code) == (Status.UNKNOWN, None)
+    assert (job.status, job.result().exit_code) == (Status.UNKNOWN, None)
 
 
 async def test_an_operator_who_restarts_the_pane_makes_an_ending_job_unknown() -> None:
@@ -208,7 +219,7 @@ async def test_an_operator_who_restarts_the_pane_makes_an_ending_job_unknown() -
     pane.feed(start(7))
     job.ending = Status.TIMED_OUT
     pane.feed(fact("tty=11:/dev/pts/1"))
-    assert (job.status, job.exit_code) == (Status.UNKNOWN, None)
+    assert (job.status, job.result().exit_code) == (Status.UNKNOWN, None)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +239,7 @@ async def test_a_reported_end_counts_as_far_as_it_is_a_proof(
     job = new_job(7)
     job.ending = ending
     job.finish_as_told(told, 137)
-    assert (job.status, job.exit_code) == (status, code)
+    assert (job.status, job.result().exit_code) == (status, code)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +250,7 @@ async def test_a_reported_end_that_is_not_the_commands_own_stays_as_reported(tol
         job = new_job(7)
         job.ending = ending
         job.finish_as_told(told, 130)
-        assert (job.status, job.exit_code) == (told, code)
+        assert (job.status, job.result().exit_code) == (told, code)
 
 
 async def test_a_later_end_changes_nothing_of_an_ended_job() -> None:
@@ -247,7 +258,7 @@ async def test_a_later_end_changes_nothing_of_an_ended_job() -> None:
     pane = pane_with(job)
     pane.feed(start(7) + end(7, 3))
     job.finish(Status.UNKNOWN, 9, "/elsewhere")
-    assert (job.status, job.exit_code, job.cwd) == (Status.COMPLETED, 3, None)
+    assert (job.status, job.result().exit_code, job.cwd) == (Status.COMPLETED, 3, None)
 
 
 async def test_an_end_that_is_told_twice_is_kept_in_mind_when_it_has_the_secret() -> None:
@@ -282,14 +293,14 @@ async def test_an_announced_command_that_ends_without_its_second_start_is_unknow
     job = new_job(7)
     pane = pane_with(job)
     pane.feed(start(7, soon=True) + b"noise" + end(7, 0))
-    assert (job.status, job.exit_code, job.notices) == (Status.UNKNOWN, None, [UNREAD])
+    assert (job.status, job.result().exit_code, job.notices) == (Status.UNKNOWN, None, [UNREAD])
 
 
 async def test_an_announced_command_begins_with_its_second_start() -> None:
     job = new_job(7)
     pane = pane_with(job)
     pane.feed(start(7, soon=True) + b"+ trace\r\n" + start(7) + b"out" + end(7, 5))
-    assert (job.status, job.exit_code, job.notices, job.collector.data) == (Status.COMPLETED, 5, [], b"out")
+    assert (job.status, job.result().exit_code, job.notices, job.collector.data) == (Status.COMPLETED, 5, [], b"out")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +316,7 @@ async def test_a_shell_says_with_the_secret_that_a_job_did_not_run(
         pane.feed(fact(imitation))
         assert (job.status, pane.jobs) == (Status.RUNNING, [job]), imitation
     pane.feed(fact(f"{word}=7;{SECRET}"))
-    assert (job.status, job.exit_code, pane.jobs) == (Status.UNKNOWN, None, [])
+    assert (job.status, job.result().exit_code, pane.jobs) == (Status.UNKNOWN, None, [])
     assert (job.unsent, job.unstored, job.notices) == (unsent, unstored, notices)
 
 
@@ -315,7 +326,7 @@ async def test_a_record_that_was_there_before_the_end_makes_the_code_unsure() ->
     pane.feed(start(7) + fact(f"twice=7;{SECRET}"))
     assert (job.status, pane.jobs) == (Status.RUNNING, [job])
     pane.feed(end(7, 0))
-    assert (job.status, job.exit_code, job.notices) == (Status.UNKNOWN, None, [TWICE])
+    assert (job.status, job.result().exit_code, job.notices) == (Status.UNKNOWN, None, [TWICE])
 
 
 async def test_facts_of_a_job_without_a_job_change_nothing() -> None:
@@ -439,7 +450,7 @@ async def test_another_first_process_makes_what_ran_unknown_and_the_same_one_doe
     pane.feed(fact("tty=1:/dev/pts/1") + start(7) + fact("tty=1:/dev/pts/1"))
     assert (job.status, pane.phase) == (Status.RUNNING, "running")
     pane.feed(fact("tty=2:/dev/pts/1"))
-    assert (job.status, job.exit_code, pane.phase) == (Status.UNKNOWN, None, "starting")
+    assert (job.status, job.result().exit_code, pane.phase) == (Status.UNKNOWN, None, "starting")
     assert "respawn-pane" in job.notices[0]
     assert pane.wrapper == "2:/dev/pts/1"
 
@@ -476,7 +487,7 @@ async def test_a_hole_in_the_stream_is_filled_from_the_log() -> None:
     pane.feed(end(7, 2) + PROMPT)
     assert (pane.log_offset, job.status, active.is_set()) == (offset, Status.RUNNING, True)
     pane.settle(b"b", 99)
-    assert (job.status, job.exit_code, job.collector.data) == (Status.COMPLETED, 2, b"ab")
+    assert (job.status, job.result().exit_code, job.collector.data) == (Status.COMPLETED, 2, b"ab")
     assert (pane.paused, pane.phase, pane.log_offset, pane.missed) == (False, "prompt", 99, b"")
 
 
@@ -538,7 +549,7 @@ async def test_a_question_that_the_terminal_answered_is_noticed() -> None:
 async def test_a_withdrawn_job_did_not_run() -> None:
     job = new_job(7)
     job.withdraw()
-    assert (job.unsent, job.status, job.exit_code) == (True, Status.UNKNOWN, None)
+    assert (job.unsent, job.status, job.result().exit_code) == (True, Status.UNKNOWN, None)
 
 
 @pytest.mark.parametrize(
