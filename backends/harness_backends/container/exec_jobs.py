@@ -29,11 +29,12 @@ from harness.errors import (
 )
 from harness.results import Job, JobOutput, ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
+from harness.system.waiting import wait_within
 
 from ..posix.jobs.input import pieces
 from ..posix.jobs.launch import MISSING, cwd_error, signal_name
 from ..posix.jobs.output import HeadTail, cut_kept
-from .process import ENDING, ContainerProcess
+from .process import ENDED, ENDED_BEFORE, ENDING, ContainerProcess
 from .transport import ContainerTransport
 
 __all__ = ["NOT_KEPT", "ExecJobs", "order_line"]
@@ -140,15 +141,18 @@ class ExecJobs(Jobs):
     async def _drive(self, job: _ExecJob) -> None:
         """Collect the streams and wait for the exit; then close the process even if its streams are still open."""
         async with job.process, anyio.create_task_group() as tasks:
-            tasks.start_soon(self._collect, job, job.process.receive, job.stdout, job.command.on_output)
+            out, err = anyio.Event(), anyio.Event()
+            tasks.start_soon(self._collect, job, job.process.receive, job.stdout, job.command.on_output, out)
             errors = job.command.on_stderr or job.command.on_output
-            tasks.start_soon(self._collect, job, job.process.receive_stderr, job.stderr, errors)
+            tasks.start_soon(self._collect, job, job.process.receive_stderr, job.stderr, errors, err)
             try:
                 job.exit_code = await job.process.wait()
                 job.status = Status.COMPLETED
             except ConnectionLost:
                 job.status = Status.UNKNOWN
-            tasks.cancel_scope.deadline = anyio.current_time() + STREAM_CLOSE_TIMEOUT
+            for end in (out, err):
+                await wait_within(STREAM_CLOSE_TIMEOUT, end.wait)
+            tasks.cancel_scope.cancel()
         async with job.killing:  # the exit of the shell does not prove that of the processes that it started
             self._end(job)
 
@@ -166,6 +170,7 @@ class ExecJobs(Jobs):
         receive: Callable[[], Awaitable[bytes]],
         kept: HeadTail,
         callback: Callable[[bytes], None] | None,
+        end: anyio.Event,
     ) -> None:
         while data := await receive():
             kept.feed(data)
@@ -173,6 +178,7 @@ class ExecJobs(Jobs):
             more.set()
             if callback is not None and job.error is None:
                 self._report(job, callback, data)
+        end.set()
 
     def _report(self, job: _ExecJob, callback: Callable[[bytes], None], data: bytes) -> None:
         try:
@@ -197,14 +203,26 @@ class ExecJobs(Jobs):
         return self._result(job, command.max_output)
 
     async def _kill(self, job: _ExecJob, why: Status, *ladder: tuple[str, float]) -> None:
-        """End its process group, and what descends from it."""
+        """End its process group, and what descends from it, unless the command has ended."""
+        ended_before = False
         async with job.killing:
             if not job.done.is_set():
-                if job.status is Status.RUNNING:  # else it ended by itself, and only its streams are still open
-                    job.ending = why
-                job.is_gone = await job.process.end((*ladder, *ENDING), tree=True)
+                known, job.ending = job.ending, job.ending or (why if job.status is Status.RUNNING else None)
+                code = await job.process.end((*ladder, *ENDING), tree=True)
+                job.is_gone = code == ENDED
+                ended_before = code == ENDED_BEFORE and known is None
+                if ended_before:  # its status is on the way, possibly after output that a slow callback receives
+                    job.ending = None
+        if ended_before:
+            await self._until_quiet(job)
         await job.process.aclose()
         await job.done.wait()
+
+    async def _until_quiet(self, job: _ExecJob) -> None:
+        """Wait until the job has ended, or none of its output has arrived for some time."""
+        while not job.done.is_set():
+            if not await wait_within(STREAM_CLOSE_TIMEOUT, job.more.wait):
+                return
 
     def _result(self, job: _ExecJob, limit: int) -> ShellResult:
         out, err = (cut_kept(stream.kept(), limit) for stream in (job.stdout, job.stderr))

@@ -16,6 +16,7 @@ from ..posix.process_scripts import LIST, SEEK, SINCE
 
 __all__ = [
     "ENDED",
+    "ENDED_BEFORE",
     "REMAINS",
     "ContainerProcess",
     "GroupLeader",
@@ -59,8 +60,9 @@ exit "$hx_code"
 """
 )
 
-# $1 group, $2 start time of its leader, $3 whether to include all descendants (0 or 1), then signals, each with its
-# grace period in tenths of a second. Zombies do not count: the first process of many containers never reaps them.
+# $1 group, $2 start time of its leader, $3 whether to include all descendants (0; 1; 2: and to kill nothing if the
+# leader has ended, as the program has), then signals, each with its grace period in tenths of a second. Zombies do not
+# count: the first process of many containers never reaps them.
 _KILL = (
     SINCE
     + LIST
@@ -70,16 +72,25 @@ hx_left_over() {
   hx_tree=$(hx_seek "$hx_leader" "$hx_tree")
   hx_live=${hx_tree%% *}; hx_tree=${hx_tree#* }
   hx_tree=${hx_tree#?}
-  [ "$hx_whole" = 1 ] || hx_tree=
+  [ "$hx_whole" != 0 ] || hx_tree=
   [ "$hx_live" = 1 ] || [ -n "$hx_tree" ]
 }
 hx_nap() { sleep 0.1 2>/dev/null || sleep 1 2>/dev/null || :; }
+hx_unless_ended() {
+  [ "$hx_whole" = 2 ] && [ "$hx_start" != - ] || return 0
+  hx_since "$hx_leader"
+  [ "$hx_began" = "$hx_start" ] || exit 6
+  case ${hx_stat##*) } in [ZX]*) exit 6 ;; esac
+}
+hx_leader=$1 hx_start=$2 hx_whole=$3 hx_tree=
+hx_unless_ended
 hx_since "$1"
 [ -z "$hx_began" ] || [ "$2" = - ] || [ "$hx_began" = "$2" ] || exit 0
-hx_leader=$1 hx_whole=$3 hx_tree=
 shift 3
 while [ "$#" -ge 2 ]; do
   hx_left_over || exit 0
+  hx_unless_ended
+  [ "$hx_whole" != 2 ] || hx_whole=1
   kill "-$1" "-$hx_leader" 2>/dev/null
   for hx_p in $hx_tree; do kill "-$1" "${hx_p%%:*}" 2>/dev/null; done
   hx_left=$2
@@ -93,7 +104,7 @@ exit 7
 """
 )
 
-ENDED, REMAINS = 0, 7
+ENDED, ENDED_BEFORE, REMAINS = 0, 6, 7
 """Exit codes of the script that :func:`kill_argv` runs."""
 
 
@@ -139,13 +150,25 @@ class GroupLeader:
     started: str
 
 
-def kill_argv(leader: GroupLeader, ladder: Sequence[tuple[str, float]], *, tree: bool) -> list[str]:
+def kill_argv(
+    leader: GroupLeader, ladder: Sequence[tuple[str, float]], *, tree: bool, unless_ended: bool = False
+) -> list[str]:
     """Return the argv that kills the group in the container, with signals and their grace periods in seconds.
 
-    With ``tree``, all descendants of the group are killed too, in any session.
+    With ``tree``, all descendants of the group are killed too, in any session; with ``unless_ended`` as well nothing is
+    killed if the program has ended, and the exit code is :data:`ENDED_BEFORE`.
     """
     steps = [word for signal, grace in ladder for word in (signal, str(max(1, round(grace * 10))))]
-    return ["sh", "-c", _KILL, "sh", str(leader.pid), leader.started, str(int(tree)), *steps]
+    return [
+        "sh",
+        "-c",
+        _KILL,
+        "sh",
+        str(leader.pid),
+        leader.started,
+        str(int(tree) + int(tree and unless_ended)),
+        *steps,
+    ]
 
 
 class StderrFilter:
@@ -234,7 +257,7 @@ KILL_TIMEOUT = 5.0
 ENDING = (("TERM", 1.0), ("KILL", 2.0))
 """Signals, and their grace periods in seconds."""
 
-Kill = Callable[[GroupLeader, Sequence[tuple[str, float]], bool], Awaitable[bool]]
+Kill = Callable[[GroupLeader, Sequence[tuple[str, float]], bool], Awaitable[int]]
 Verdict = Callable[[Process], Awaitable[int]]
 
 
@@ -244,7 +267,8 @@ class ContainerProcess(Process):
     Args:
         raw: the exec; the process closes it.
         nonce: the word that marks the shell's lines.
-        kill: kills a group in the container, optionally with all descendants; returns True if none is left.
+        kill: kills a group in the container, optionally with all descendants unless the program has ended; returns
+            :data:`ENDED`, :data:`ENDED_BEFORE` or :data:`REMAINS`.
         verdict: returns the status of an exec without a status line: its shell was killed, or the connection lost.
     """
 
@@ -332,13 +356,14 @@ class ContainerProcess(Process):
         if self._filter.status is None:
             await self.end(ENDING, tree=False)
 
-    async def end(self, ladder: Sequence[tuple[str, float]], *, tree: bool) -> bool:
-        """Send signals to the group until no process is left; return True if that is confirmed.
+    async def end(self, ladder: Sequence[tuple[str, float]], *, tree: bool) -> int:
+        """Send signals to the group until no process is left; return :data:`ENDED` if that is confirmed.
 
-        With ``tree``, also to descendants in other sessions, e.g. the jobs of a persistent shell.
+        With ``tree``, also to descendants in other sessions, e.g. the jobs of a persistent shell; but nothing is sent
+        if the program has ended, for :data:`ENDED_BEFORE`: its status is on the way.
         """
         if self._filter.leader is None:
-            return False
+            return REMAINS
         with anyio.move_on_after(KILL_TIMEOUT + sum(grace for _, grace in ladder)):
             return await self._kill(self._filter.leader, ladder, tree)
-        return False
+        return REMAINS

@@ -17,7 +17,7 @@ from harness.transport import Process, Transport
 
 from .engine import Engine, EngineError, ExecRequest
 from .information import ContainerInfo, container_removed, no_shell, refusal, replaced
-from .process import ENDED, REMAINS, ContainerProcess, GroupLeader, kill_argv, new_nonce, wrapped_argv
+from .process import ENDED, ENDED_BEFORE, REMAINS, ContainerProcess, GroupLeader, kill_argv, new_nonce, wrapped_argv
 
 __all__ = ["ContainerTransport"]
 
@@ -191,17 +191,19 @@ class ContainerTransport(Transport):
         what = fault.message if fault is not None else f"container {self.info.name} was restarted"
         raise ConnectionLost(f"no exit status: {what}", target=self.target, hint=fault.hint if fault else "")
 
-    async def _kill(self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], tree: bool) -> bool:
+    async def _kill(self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], tree: bool) -> int:
         for attempt in range(KILL_ATTEMPTS):
-            code = await self._signal(leader, ladder[-1:] if attempt else ladder, tree=tree)
+            code = await self._signal(leader, ladder[-1:] if attempt else ladder, tree=tree, unless_ended=not attempt)
             if code != REMAINS:
-                return code == ENDED
+                return code if code in (ENDED, ENDED_BEFORE) else REMAINS
             await anyio.sleep(KILL_PAUSE)  # in an image without sleep the script cannot wait for the exit
         logger.warning("%s: processes of group %d survived its signals", self.target, leader.pid)
-        return False
+        return REMAINS
 
-    async def _signal(self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], *, tree: bool) -> int | None:
-        request = self._exec(kill_argv(leader, ladder, tree=tree))
+    async def _signal(
+        self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], *, tree: bool, unless_ended: bool
+    ) -> int | None:
+        request = self._exec(kill_argv(leader, ladder, tree=tree, unless_ended=unless_ended))
         try:
             async with await self.engine.execute(request) as raw:
                 await raw.send_eof()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, cast
 
 import anyio
@@ -18,7 +20,15 @@ from harness.results import Status
 from harness.system.background_tasks import open_background_tasks
 from harness.target import Target
 from harness_backends.container.exec_jobs import ExecJobs
-from harness_backends.container.process import ContainerProcess, GroupLeader, new_nonce, wrapped_argv
+from harness_backends.container.process import (
+    ENDED,
+    REMAINS,
+    ContainerProcess,
+    GroupLeader,
+    kill_argv,
+    new_nonce,
+    wrapped_argv,
+)
 from harness_backends.container.transport import ContainerTransport
 from harness_backends.local import LocalTransport
 
@@ -32,6 +42,8 @@ class Engine:
 
     def __init__(self) -> None:
         self.answer: Callable[[], bool] = lambda: True
+        self.is_real = False
+        """Whether the script that runs in containers does it."""
         self.asked, self.ended = anyio.Event(), anyio.Event()
 
     async def open_process(self, argv: Sequence[str]) -> ContainerProcess:
@@ -41,14 +53,17 @@ class Engine:
         assert await process.wait_for_start()
         return process
 
-    async def _kill(self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], tree: bool) -> bool:
+    async def _kill(self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], tree: bool) -> int:
         self.asked.set()
+        if self.is_real:
+            argv = kill_argv(leader, ladder, tree=tree, unless_ended=True)
+            return (await anyio.run_process(argv, check=False)).returncode
         with suppress(ProcessLookupError):
             os.killpg(leader.pid, signal.SIGKILL)
         if not tree:
-            return True
+            return ENDED
         await self.ended.wait()
-        return self.answer()
+        return ENDED if self.answer() else REMAINS
 
     async def _verdict(self, raw: Any) -> int:
         await raw.wait()
@@ -116,3 +131,43 @@ async def test_a_command_that_ended_by_itself_is_completed_if_only_its_streams_a
         engine.ended.set()
         result = await jobs.run(command("sleep 31.2 & exit 3"))
         assert (result.status, result.exit_code) == (Status.COMPLETED, 3), result
+
+
+@pytest.mark.parametrize("how", ["timeout", "kill"])
+async def test_an_end_that_is_read_after_the_time_limit_is_the_commands_own(how: str, tmp_path: Path) -> None:
+    """A callback blocks, as a write to a slow pipe does, until the command has ended and its time is over."""
+    gate, received = tmp_path / "gate", bytearray()
+    os.mkfifo(gate)
+    async with opened() as (jobs, engine):
+        engine.is_real = True
+
+        def slow(data: bytes) -> None:
+            if not received:
+                gate.write_text("\n")
+                leader = jobs._jobs["d1"].process._filter.leader
+                assert leader is not None
+                stat, end = Path(f"/proc/{leader.pid}/stat"), time.monotonic() + 5
+                while time.monotonic() < end and stat.exists() and ") Z" not in stat.read_text():
+                    time.sleep(0.01)
+                time.sleep(1.0)
+                if how == "kill":
+                    killing.start_soon(jobs.kill, "d1")
+            received.extend(data)
+
+        text = f"seq 1 9; read x <{gate}\nsleep 31.3 >/dev/null 2>&1 & echo $!; seq 1 5000; exit 3"
+        async with anyio.create_task_group() as killing:
+            order = Command(text, timeout=1.0 if how == "timeout" else 15.0, on_timeout="kill", on_output=slow)
+            result = await jobs.run(order)
+        left = int(result.stdout.splitlines()[9])
+        os.kill(left, signal.SIGKILL)  # what the command left running was not killed
+        assert (result.status, result.exit_code) == (Status.COMPLETED, 3), result
+        assert result.stdout.splitlines()[10:] == [*map(str, range(1, 5001))]
+        assert result.stdout == received.decode()
+
+
+async def test_a_command_that_is_killed_in_time_is_timed_out_however_it_exits() -> None:
+    async with opened() as (jobs, engine):
+        engine.is_real = True
+        order = Command("trap 'exit 0' TERM; while :; do sleep 0.05; done", timeout=0.5, on_timeout="kill")
+        result = await jobs.run(order)
+        assert (result.status, result.exit_code) == (Status.TIMED_OUT, None), result
