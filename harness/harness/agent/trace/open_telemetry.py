@@ -43,7 +43,6 @@ from ...toolkit.events import (
 from ...toolkit.values import CallOutcome, CallStatus, JsonObject
 from ..events import ConversationCompacted, ModelRetry, RequestStarted, TurnCompleted, TurnStarted, UsageChanged
 from .observer import CURRENT, Observer, link_news
-from .telemetry import TelemetryOptions
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -429,14 +428,16 @@ def providers_of(
 
 
 @asynccontextmanager
-async def open_exporters(options: TelemetryOptions, redactor: Redactor, about: JsonObject) -> AsyncIterator[Telemetry]:
+async def open_exporters(
+    redactor: Redactor, about: JsonObject, *, spans: bool, metrics: bool, content: bool
+) -> AsyncIterator[Telemetry]:
     """Send spans and metrics of what happens inside the block, as the standard variables say."""
     _make_quiet()
-    spans = OTLPSpanExporter(timeout=_timeout("TRACES")) if options.spans else None
-    metrics = OTLPMetricExporter(timeout=_timeout("METRICS")) if options.metrics else None
-    reader = PeriodicExportingMetricReader(metrics) if metrics is not None else None
-    made = providers_of(spans, reader, redactor.text if options.content else None, about)
-    telemetry = Telemetry(made.spans, made.metrics, content=options.content)
+    span_exporter = OTLPSpanExporter(timeout=_timeout("TRACES")) if spans else None
+    metric_exporter = OTLPMetricExporter(timeout=_timeout("METRICS")) if metrics else None
+    reader = PeriodicExportingMetricReader(metric_exporter) if metric_exporter is not None else None
+    made = providers_of(span_exporter, reader, redactor.text if content else None, about)
+    telemetry = Telemetry(made.spans, made.metrics, content=content)
     try:
         with link_news(telemetry.link_back):
             yield telemetry
@@ -446,7 +447,7 @@ async def open_exporters(options: TelemetryOptions, redactor: Redactor, about: J
             with anyio.move_on_after(CLOSE_LIMIT) as late:
                 await to_thread.run_sync(made.finish, abandon_on_cancel=True)
             if late.cancelled_caught:  # its retries would keep the process from exiting
-                for exporter in (spans, metrics):
+                for exporter in (span_exporter, metric_exporter):
                     if exporter is not None:
                         exporter.shutdown()
 

@@ -125,5 +125,7 @@ async def open_telemetry(
         yield None
         return
     otel: ModuleType = await to_thread.run_sync(import_module, ".open_telemetry", __package__)
-    async with otel.open_exporters(options, redactor, about or {}) as telemetry:
+    async with otel.open_exporters(
+        redactor, about or {}, spans=options.spans, metrics=options.metrics, content=options.content
+    ) as telemetry:
         yield telemetry
