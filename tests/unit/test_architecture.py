@@ -163,7 +163,7 @@ def test_no_arrow_points_up_inside_the_core() -> None:
 
 
 def _imported(path: Path, name: str, known: dict[str, Path]) -> set[str]:
-    """Return the modules of this project that a module imports: when it is loaded, inside functions, or for types."""
+    """Return the modules of this project that a module imports: on loading, in functions, for types, or by name."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -173,6 +173,11 @@ def _imported(path: Path, name: str, known: dict[str, Path]) -> set[str]:
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             stem = ".".join([*above, *([node.module] if node.module else [])])
             names = [f"{stem}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and "import_module" in {
+            getattr(part, "id", "") for part in [node.func, *node.args]
+        }:
+            texts = [part.value for part in node.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+            names = [f"{package}{text}" if text.startswith(".") else text for text in texts]
         else:
             continue
         found |= {module for module in (_module_of(item, known) for item in names) if module is not None}
@@ -185,19 +190,32 @@ def _module_of(name: str, known: dict[str, Path]) -> str | None:
     return name if name in known else stem if stem in known else None
 
 
-def test_no_import_closes_a_circle_not_even_inside_functions_or_for_types() -> None:
-    """Each module can be read, moved and loaded with only those below it; a circle hides who builds what."""
+@cache
+def _graph() -> dict[str, set[str]]:
     known = {
         ".".join([package, *path.relative_to(root).with_suffix("").parts]).removesuffix(".__init__"): path
         for package, root in PACKAGES.items()
         for path in root.rglob("*.py")
     }
-    graph = {name: _imported(path, name, known) for name, path in known.items()}
-    assert sum(map(len, graph.values())) > 1_000
+    return {name: _imported(path, name, known) for name, path in known.items()}
+
+
+def test_no_import_closes_a_circle_not_even_inside_functions_or_for_types() -> None:
+    """Each module can be read, moved and loaded with only those below it; a circle hides who builds what."""
+    assert sum(map(len, _graph().values())) > 1_000
     try:
-        TopologicalSorter(graph).prepare()
+        TopologicalSorter(_graph()).prepare()
     except CycleError as error:
         pytest.fail(f"an import circle: {' imports '.join(reversed(error.args[1]))}")
+
+
+@pytest.mark.parametrize(("package", "below"), [("posix", set()), ("tmux", {"posix"})])
+def test_a_part_of_a_backend_is_given_what_is_not_below_it(package: str, below: set[str]) -> None:
+    """Which components a target is built from, only ``composition`` knows."""
+    start = f"harness_backends.{package}"
+    used = {item for name, found in _graph().items() if name.startswith(start) for item in found}
+    parts = {item.split(".")[1] for item in used if item.startswith("harness_backends.")}
+    assert parts - {package} == below
 
 
 def test_every_module_of_the_core_has_a_layer() -> None:
