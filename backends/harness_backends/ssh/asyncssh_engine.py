@@ -6,10 +6,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio.lowlevel import RunVar
 
 from harness.config import Config
 from harness.errors import (
@@ -28,6 +30,7 @@ from harness.target import Target
 from harness.transport import Process, Transport
 
 from ..local.transport import LocalTransport
+from .login_pacing import error_at_jump_host, share_login
 from .remote_command import interactive_command, new_nonce, remote_command
 
 if TYPE_CHECKING:
@@ -210,6 +213,10 @@ class AsyncsshTransport(Transport):
             self._connection.abort()
 
 
+LogIn = Callable[[AsyncExitStack], Awaitable[AsyncsshTransport]]
+"""Logs in, and pushes the connection's cleanup onto the stack."""
+
+
 def _pauses() -> Iterator[float]:
     """Yield the seconds between attempts: sshd counts a session until it has reaped the program."""
     pause = 0.005
@@ -262,8 +269,12 @@ async def _log_in(
         if jump not in path:
             bare = replace(config, identity="", ssh_options=())  # like OpenSSH: only the files apply to a jump host
             hop = _jump(jump, target)
-            below = await _log_in(stack, hop, bare, replace(files, options=""), tunnel, (*path, *settings.jumps))
-            tunnel = below.connection
+            way = (*path, *settings.jumps)
+            reach = partial(_log_in, target=hop, config=bare, files=replace(files, options=""), tunnel=tunnel, path=way)
+            try:
+                tunnel = (await use_jump_host(stack, hop, bare, tunnel, reach)).connection
+            except HarnessError as error:
+                raise error_at_jump_host(error, hop, target) from error
     transport = AsyncsshTransport(target, config)
     endpoint = LoginHost(target, config, files.all, settings, effective.host_key_checking, current_prompter(), tunnel)
     stack.push_async_callback(transport.aclose)
@@ -272,6 +283,69 @@ async def _log_in(
     for notice in transport.notices:
         _log.warning('%s: %s; ssh_engine = "openssh" does', target, notice)
     return transport
+
+
+@dataclass(eq=False)
+class _SharedConnection:
+    """The connection to a jump host, which all hosts behind it use."""
+
+    transport: AsyncsshTransport
+    stack: AsyncExitStack
+    users: int = 0
+
+
+_jump_hosts: RunVar[dict[str, _SharedConnection]] = RunVar("_jump_hosts")
+"""The jump hosts to which this event loop is connected."""
+
+
+async def use_jump_host(
+    stack: AsyncExitStack,
+    jump: Target,
+    config: Config,
+    tunnel: asyncssh.SSHClientConnection | None,
+    log_in: LogIn,
+) -> AsyncsshTransport:
+    """Return the connection to a jump host that all hosts behind it share; it ends with the last of them.
+
+    Args:
+        stack: Gives the share back when it is closed.
+        jump: The jump host.
+        config: Its settings.
+        tunnel: The connection to the jump host before it.
+        log_in: Logs in to the jump host.
+    """
+    if config.dedicated_connection:
+        return await log_in(stack)
+    name = f"{jump} {id(tunnel)} {config!r}"
+    shared = await share_login(name, partial(_share, name, log_in))
+    stack.push_async_callback(_give_back, name, shared)
+    return shared.transport
+
+
+async def _share(name: str, log_in: LogIn) -> _SharedConnection:
+    jumps = _jump_hosts.get({})
+    _jump_hosts.set(jumps)
+    shared = jumps.get(name)
+    if shared is None or shared.transport.is_lost:
+        stack = AsyncExitStack()
+        try:
+            shared = _SharedConnection(await log_in(stack), stack)
+        except BaseException:
+            await stack.aclose()
+            raise
+        jumps[name] = shared
+    shared.users += 1
+    return shared
+
+
+async def _give_back(name: str, shared: _SharedConnection) -> None:
+    shared.users -= 1
+    if shared.users:
+        return
+    jumps = _jump_hosts.get({})
+    if jumps.get(name) is shared:
+        del jumps[name]
+    await shared.stack.aclose()
 
 
 def _jump(text: str, target: Target) -> Target:
@@ -309,9 +383,6 @@ def _require_asyncssh(target: Target) -> None:
 connection_log = logging.getLogger("harness_backends.links")
 """The logger of reconnects: the trace and the prompt read the two arguments of its records."""
 BACKOFF = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
-
-LogIn = Callable[[AsyncExitStack], Awaitable[AsyncsshTransport]]
-"""Logs in, and pushes the connection's cleanup onto the stack."""
 
 
 class ReconnectingTransport(Transport):

@@ -26,6 +26,7 @@ from harness.errors import (
 from harness.target import Target
 from harness.transport import Process
 
+from .login_pacing import error_of_forward
 from .remote_command import NoiseFilter
 
 __all__ = [
@@ -79,6 +80,10 @@ def _disconnected(target: Target, error: Exception, text: str) -> HarnessError:
     return ConnectError(f"the connection failed: {text}", target=target)
 
 
+def _not_forwarded(target: Target, error: Exception, text: str) -> HarnessError:
+    return error_of_forward("", target, text)
+
+
 def _refused(target: Target, error: Exception, text: str) -> HarnessError:
     return ConnectError(
         f"cannot connect: {text}", target=target, hint="check that sshd is running and the port is reachable"
@@ -98,6 +103,7 @@ _TRANSLATIONS: tuple[tuple[type[Exception], _Translation], ...] = (
     (asyncssh.KeyImportError, _private_key),
     (asyncssh.KeyEncryptionError, _private_key),
     (asyncssh.ConfigParseError, _config),
+    (asyncssh.ChannelOpenError, _not_forwarded),
     (asyncssh.Error, _disconnected),
     (socket.gaierror, _not_found),
     (OSError, _refused),

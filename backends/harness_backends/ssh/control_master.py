@@ -23,13 +23,24 @@ import anyio
 import anyio.lowlevel
 
 from harness.config import Config
-from harness.errors import ConfigError, ConnectError
+from harness.errors import ConfigError, ConnectError, HarnessError, TargetNotFound
 from harness.system.background_tasks import open_background_tasks
 from harness.target import Hop, Target
 
-from .login_pacing import log_in_paced
+from .login_pacing import ThrottledError, error_at_jump_host, error_of_forward, log_in_paced, share_login
 from .multiplex import MuxConnection, MuxConnectionClosed, MuxError, connect_mux
-from .options import SshSettings, master_argv, master_key, master_name, master_tag, query_argv, server_name
+from .options import (
+    SshSettings,
+    check_running_argv,
+    jump_command,
+    jump_config,
+    master_argv,
+    master_key,
+    master_name,
+    master_tag,
+    query_argv,
+    server_name,
+)
 
 __all__ = [
     "MAX_PATH",
@@ -283,6 +294,8 @@ class ControlMaster:
     settings: SshSettings
     path: str
     private: bool = False
+    behind: tuple[str, ...] = ()
+    """The hosts that are reached through this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,15 +364,80 @@ async def acquire(master: ControlMaster) -> MuxConnection:
     lease = await _lease(master.path)
     if lease is not None:
         return lease
-    server = server_name(master.settings)
-    return await log_in_paced(server, partial(_log_in, master), max_pause=master.config.connect_timeout)
+    jump = await _plan_jump_host(master)
+    server = server_name(master.settings, jump.path if jump else "")
+    async with _lease_jump_host(jump, master):  # already here, so that all hosts wait for one login of it
+        return await log_in_paced(server, partial(_log_in, master, jump), max_pause=master.config.connect_timeout)
 
 
-async def _log_in(master: ControlMaster) -> MuxConnection:
+async def _plan_jump_host(master: ControlMaster) -> ControlMaster | None:
+    """Return the master of the jump host before a host; None without one, or if the user's own master is running."""
+    found = jump_config(master.settings, master.config)
+    if found is None:
+        return None
+    name, config = found
+    try:
+        target = Target.parse(name if name.startswith("ssh://") else f"ssh://{name}")
+    except TargetNotFound:
+        return None  # ssh reports it
+    behind = (*master.behind, str(master.hop))
+    if str(target.last) in behind:
+        raise ConfigError(f"the jump host {name} is behind itself", target=master.target, hint="check ProxyJump")
+    try:
+        jump = replace(await plan_master(target, config), behind=behind)
+    except HarnessError as error:
+        raise error_at_jump_host(error, target, master.target) from error
+    if jump.settings.get("controlpath", "none") != "none" and await _runs_own_master(jump):
+        return None
+    return jump
+
+
+async def _runs_own_master(jump: ControlMaster) -> bool:
+    argv = check_running_argv(jump.hop, jump.config)
+    with anyio.move_on_after(ANSWER_TIMEOUT):
+        return (await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False)).returncode == 0
+    return False
+
+
+@asynccontextmanager
+async def _lease_jump_host(jump: ControlMaster | None, master: ControlMaster) -> AsyncIterator[None]:
+    """Keep the jump host's master running while the host behind it logs in; it then runs as long as that connection."""
+    if jump is None:
+        yield
+        return
+    try:
+        lease = await share_login(jump.path, partial(acquire, jump))
+    except HarnessError as error:
+        raise error_at_jump_host(error, jump.target, master.target) from error
+    with lease:
+        yield
+
+
+async def _log_in(master: ControlMaster, jump: ControlMaster | None) -> MuxConnection:
     """Log in once, unless another harness process has done so meanwhile."""
+    async with _lease_jump_host(jump, master):
+        try:
+            return await _log_in_locked(master, jump)
+        except ThrottledError as error:
+            if jump is None or await _can_connect(jump, master.settings):
+                raise
+            raise error_of_forward(jump.hop.host, master.target) from error
+
+
+async def _can_connect(jump: ControlMaster, settings: SshSettings) -> bool:
+    """Return whether a jump host can connect to a host behind it: the messages of a proxy command are not known."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, suppress(MuxError, TimeoutError, ValueError), await connect_with_timeout(jump.path) as session:
+        with anyio.fail_after(jump.config.connect_timeout):
+            await session.open_forward(settings.get("hostname"), int(settings.get("port")), theirs.fileno())
+            return True
+    return False
+
+
+async def _log_in_locked(master: ControlMaster, jump: ControlMaster | None) -> MuxConnection:
     try:
         async with lock(master.path, master.config.login_timeout):
-            return await _lease(master.path) or await _start(master)
+            return await _lease(master.path) or await _start(master, jump)
     except TimeoutError:
         raise ConnectError(
             f"another harness process has been logging in for {master.config.login_timeout:g} s",
@@ -389,19 +467,23 @@ async def _lease(path: str) -> MuxConnection | None:
         return None
 
 
-async def _start(master: ControlMaster) -> MuxConnection:
+async def _start(master: ControlMaster, jump: ControlMaster | None) -> MuxConnection:
     """Log in. The caller holds the lock and found no master at the socket."""
     _remove(master.path)
     await _remove_dead()
     persist = PRIVATE_PERSIST if master.private else master.config.control_persist
 
+    command = jump_command(jump.hop, jump.path) if jump else ""
+
     def argv(questions: bool) -> list[str]:
-        return master_argv(master.hop, master.config, master.path, questions=questions, persist=persist)
+        return master_argv(
+            master.hop, master.config, master.path, questions=questions, persist=persist, proxy_command=command
+        )
 
     logger.info("logging in to %s", master.target)
     from .login import log_in  # not needed if a master is running
 
-    await log_in(argv, master.target, master.config.login_timeout)
+    await log_in(argv, master.target, master.config.login_timeout, jump_host=jump.hop.host if jump else "")
     lease = await _lease(master.path)
     if lease is None:
         raise ConnectError("ssh logged in, but its control master does not answer", target=master.target)

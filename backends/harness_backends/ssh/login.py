@@ -214,9 +214,23 @@ def is_throttled(log: str, error: HarnessError) -> bool:
         log: ssh's log with debug lines.
         error: What :func:`diagnose` returned for it.
     """
-    if type(error) is not ConnectError or error.hint != _DROPPED or _PROXY_COMMAND in log:
-        return False  # a proxy command may have been refused: its messages are not in the log
-    return "SSH2_MSG_NEWKEYS received" not in log
+    return type(error) is ConnectError and error.hint == _DROPPED and "SSH2_MSG_NEWKEYS received" not in log
+
+
+def _proxy_failure(error: ConnectError, jump_host: str) -> ConnectError:
+    """Return the error for a login through a proxy command, of which ssh discards the messages.
+
+    Args:
+        error: What :func:`diagnose` returned for ssh's log.
+        jump_host: The jump host whose master is used; empty for a proxy command of the user.
+    """
+    if not jump_host and error.hint == _DROPPED:
+        message = "the connection was closed before the login; the messages of the proxy command are not known"
+        return ConnectError(message, target=error.target, hint="ssh -v HOST shows them")
+    if jump_host and "timed out" in error.message:
+        message = f"no answer through the jump host {jump_host}"
+        return ConnectError(message, target=error.target, hint="the host is down, or a firewall drops the connection")
+    return error
 
 
 def _refused(line: str, log: str, target: object) -> AuthenticationError:
@@ -290,13 +304,14 @@ _OTP = re.compile(r"\b(code|otp|token|factor|passcode|one-time|verification|duo|
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
-async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: float) -> None:
+async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: float, *, jump_host: str = "") -> None:
     """Run ``argv(questions)`` until the login has succeeded.
 
     Args:
         argv: builds the ssh command; its argument says whether prompts can be answered.
         target: for messages and prompts.
         timeout: seconds for the whole login, including the operator's answers.
+        jump_host: the jump host that has already been logged in to, and that the command connects through.
 
     Raises:
         AuthenticationError, HostKeyError, TargetNotFound, ConnectError, ConfigError: see :mod:`harness.errors`.
@@ -321,11 +336,13 @@ async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: flo
                 f"{error.filename} is not installed", target=target, hint="install the OpenSSH client"
             ) from error
         if status != 0:
-            raise _refusal(_text(log), target, argv(False), asked=prompter is not None)
+            raise _refusal(_text(log), target, argv(False), jump_host, asked=prompter is not None)
 
 
-def _refusal(log: str, target: Target, argv: list[str], *, asked: bool) -> HarnessError:
+def _refusal(log: str, target: Target, argv: list[str], jump_host: str, *, asked: bool) -> HarnessError:
     error = diagnose(log, target)
+    if type(error) is ConnectError and _PROXY_COMMAND in log:
+        error = _proxy_failure(error, jump_host)
     if is_throttled(log, error):
         return ThrottledError(error.message, target=target, hint=error.hint)
     if isinstance(error, AuthenticationError) and not asked:

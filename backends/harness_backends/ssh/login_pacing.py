@@ -12,9 +12,19 @@ from typing import TypeVar
 import anyio
 from anyio.lowlevel import RunVar
 
-from harness.errors import ConnectError
+from harness.errors import ConnectError, HarnessError
+from harness.login import current_prompter
+from harness.target import Target
 
-__all__ = ["MAX_LOGINS", "PAUSES", "ThrottledError", "log_in_paced"]
+__all__ = [
+    "MAX_LOGINS",
+    "PAUSES",
+    "ThrottledError",
+    "error_at_jump_host",
+    "error_of_forward",
+    "log_in_paced",
+    "share_login",
+]
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -33,6 +43,9 @@ class ThrottledError(ConnectError):
 @dataclass(eq=False)
 class _Server:
     slots: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MAX_LOGINS))
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    failures: int = 0
+    error: HarnessError | None = None
     users: int = 0
 
     def slow_down(self, limit: float) -> None:
@@ -99,3 +112,40 @@ def _pause(tries: int) -> float:
 def _still_throttled(error: ThrottledError, tries: int) -> ConnectError:
     count = "1 try" if tries == 1 else f"{tries} tries"
     return ConnectError(f"{error.message} ({count})", target=error.target, hint=error.hint)
+
+
+async def share_login(server: str, log_in: Callable[[], Awaitable[T]]) -> T:
+    """Call a login whose connection others share, one after the other; those who wait while it fails get its error.
+
+    Args:
+        server: Identifies the shared connection.
+        log_in: Returns a share of the connection; logs in if it does not exist.
+
+    Raises:
+        HarnessError: ``log_in`` raised it, for this caller or for one that it has waited for.
+    """
+    with _use(f"{server} {id(current_prompter())}") as entry:  # with another prompter the login may succeed
+        failures = entry.failures
+        async with entry.turn:
+            if entry.error is not None and entry.failures != failures:
+                raise entry.error
+            try:
+                return await log_in()
+            except HarnessError as error:
+                entry.failures, entry.error = entry.failures + 1, error
+                raise
+
+
+def error_at_jump_host(error: HarnessError, jump: Target, target: Target) -> HarnessError:
+    """Return the error of a host whose jump host failed with ``error``."""
+    name = str(jump).partition("://")[2]
+    return type(error)(f"jump host {name}: {error.message}", target=target, hint=error.hint)
+
+
+def error_of_forward(jump: str, target: Target, reason: str = "") -> ConnectError:
+    """Return the error of a host that its jump host cannot connect to."""
+    return ConnectError(
+        f"the jump host{jump and ' '}{jump} cannot connect to it{reason and ': '}{reason}",
+        target=target,
+        hint="the host is down, its SSH port is closed, or the jump host forbids it (AllowTcpForwarding)",
+    )

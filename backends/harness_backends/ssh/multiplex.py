@@ -55,6 +55,7 @@ class Message(IntEnum):
     NEW_SESSION = 0x10000002
     ALIVE_CHECK = 0x10000004
     TERMINATE = 0x10000005
+    NEW_STDIO_FORWARD = 0x10000008
     OK = 0x80000001
     PERMISSION_DENIED = 0x80000002
     FAILURE = 0x80000003
@@ -178,6 +179,22 @@ class MuxConnection:
         with anyio.fail_after(SEND_TIMEOUT, shield=True):  # the master blocks for all clients until it has all three
             await self._send(encode_session(self._requests, command, environment, forward_agent=forward_agent))
             for descriptor in descriptors:
+                await self._send_descriptor(descriptor)
+        self._expect(await self.receive(), Message.SESSION_OPENED)
+
+    async def open_forward(self, host: str, port: int, descriptor: int) -> None:
+        """Connect a socket to a host and port that the server reaches (``ssh -W``).
+
+        Raises:
+            MuxRefused: the server cannot connect, or does not permit it.
+            MuxConnectionClosed: the master exited.
+            TimeoutError: the master does not read the request.
+        """
+        self._requests += 1
+        with anyio.fail_after(SEND_TIMEOUT, shield=True):  # the master blocks for all clients until it has both
+            message = encode_packet(Message.NEW_STDIO_FORWARD, self._requests, b"", host.encode(), port)
+            await self._send(message)
+            for _ in ("input", "output"):
                 await self._send_descriptor(descriptor)
         self._expect(await self.receive(), Message.SESSION_OPENED)
 

@@ -10,8 +10,9 @@ import hashlib
 import math
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.config import Config
 from harness.errors import ConfigError
@@ -22,7 +23,10 @@ from .remote_command import interactive_command
 __all__ = [
     "SshSettings",
     "check_options",
+    "check_running_argv",
     "interactive_argv",
+    "jump_command",
+    "jump_config",
     "master_argv",
     "master_key",
     "master_name",
@@ -131,7 +135,34 @@ def query_argv(hop: Hop, config: Config) -> list[str]:
     return ["ssh", "-G", *_user(config), *_destination(hop)]
 
 
-def master_argv(hop: Hop, config: Config, path: str, *, questions: bool, persist: float) -> list[str]:
+def check_running_argv(hop: Hop, config: Config) -> list[str]:
+    """Return the command that succeeds if the user's own master for a host runs."""
+    return ["ssh", "-O", "check", *_user(config), *_destination(hop)]
+
+
+def jump_config(settings: SshSettings, config: Config) -> tuple[str, Config] | None:
+    """Return the last jump host before a host, with its settings; None without jump hosts.
+
+    As with OpenSSH, ``identity`` and ``ssh_options`` do not apply to jump hosts.
+    """
+    before, _, jump = settings.get("proxyjump", "none").rpartition(",")
+    if jump == "none" or "%" in jump:
+        return None
+    options = (f"ProxyJump={before}",) if before else ()
+    return jump, replace(config, identity="", ssh_options=options)
+
+
+def jump_command(jump: Hop, path: str) -> str:
+    """Return a ``ProxyCommand`` that connects through the jump host's master at ``path``, and never logs in itself."""
+    options = _options(("ControlMaster=no", "ProxyCommand=false"))
+    words = ["ssh", "-F", "/dev/null", "-S", path, *options]
+    quoted = [shlex.quote(word).replace("%", "%%") for word in (*words, jump.host)]
+    return " ".join([*quoted[:-1], "-W '[%h]:%p' --", quoted[-1]])
+
+
+def master_argv(
+    hop: Hop, config: Config, path: str, *, questions: bool, persist: float, proxy_command: str = ""
+) -> list[str]:
     """Return the command that logs in, listens at ``path``, and goes to the background.
 
     It exits ``persist`` seconds after the last channel was closed; with ``questions`` it may prompt at its terminal.
@@ -145,6 +176,7 @@ def master_argv(hop: Hop, config: Config, path: str, *, questions: bool, persist
         f"ServerAliveInterval={max(1, config.keepalive_interval)}",
         f"ServerAliveCountMax={max(1, config.keepalive_count)}",
         *_MASTER_ONLY,
+        *([f"ProxyCommand={proxy_command}"] if proxy_command else []),
     )
     return ["ssh", "-M", "-N", "-T", "-S", path, *_options(ours), *_user(config), *_destination(hop)]
 
@@ -165,15 +197,23 @@ def master_key(settings: SshSettings, config: Config) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:NAME_LENGTH]
 
 
-def server_name(settings: SshSettings) -> str:
-    """Return what identifies the server that a login contacts first; hosts behind one server have the same name."""
+def server_name(settings: SshSettings, jump_path: str) -> str:
+    """Return what identifies the server that counts a login; hosts that it counts together have the same name.
+
+    Args:
+        settings: The host's settings.
+        jump_path: The socket of the jump host's master, through which the login goes; empty without one.
+    """
+    address = f"{settings.get('hostname')} port {settings.get('port')}"
+    if jump_path:
+        return f"{address} via {jump_path}"
     jump = settings.get("proxyjump", "none").partition(",")[0]
     if jump != "none":
         return f"jump host {jump}"
     command = settings.get("proxycommand", "none")
     if command != "none":
         return f"proxy command {command}"
-    return f"{settings.get('hostname')} port {settings.get('port')}"
+    return address
 
 
 def master_tag(hop: Hop) -> str:

@@ -15,10 +15,13 @@ from harness_backends.ssh.options import (
     SshSettings,
     check_options,
     interactive_argv,
+    jump_command,
+    jump_config,
     master_argv,
     master_key,
     master_name,
     master_tag,
+    server_name,
 )
 
 HOP = Target.parse("ssh://deploy@web1:2222").last
@@ -193,3 +196,34 @@ def test_the_log_says_why_a_login_failed(log: str, kind: type[ConnectError], say
 )
 def test_questions_are_told_apart(text: str, secret: bool, kind: str) -> None:
     assert classify(text, secret=secret) == kind
+
+
+def test_the_last_jump_host_gets_the_ones_before_it_and_no_option_of_the_target() -> None:
+    config = Config(identity="/k", ssh_options=("A=b",), ssh_config="/c")
+    jump = jump_config(SshSettings((("proxyjump", "a,me@b:2"),)), config)
+    assert jump == ("me@b:2", Config(ssh_options=("ProxyJump=a",), ssh_config="/c"))
+    assert jump_config(SshSettings((("proxyjump", "b"),)), config) == ("b", Config(ssh_config="/c"))
+
+
+@pytest.mark.parametrize("pairs", [(), (("proxyjump", "none"),), (("proxyjump", "%h-jump"),)])
+def test_a_host_without_a_known_jump_host_has_none(pairs: tuple[tuple[str, str], ...]) -> None:
+    assert jump_config(SshSettings(pairs), Config()) is None
+
+
+def test_the_path_of_a_jump_hosts_master_is_quoted_for_the_shell_and_for_ssh() -> None:
+    command = jump_command(Hop("ssh", "b"), "/run/a b%h/s")
+    assert "-S '/run/a b%%h/s'" in command
+    assert command.endswith("-W '[%h]:%p' -- b")
+
+
+@pytest.mark.parametrize(
+    ("text", "jump_path", "name"),
+    [
+        ("hostname a\nport 22", "", "a port 22"),
+        ("hostname a\nport 22\nproxyjump j", "/s", "a port 22 via /s"),
+        ("hostname a\nport 22\nproxyjump j,k", "", "jump host j"),
+        ("hostname a\nport 22\nproxycommand nc %h", "", "proxy command nc %h"),
+    ],
+)
+def test_logins_are_counted_by_the_server_that_is_contacted_first(text: str, jump_path: str, name: str) -> None:
+    assert server_name(SshSettings.parse(text), jump_path) == name
