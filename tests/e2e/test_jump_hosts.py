@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
+import anyio.abc
 import pytest
 from tests.support.sshd import MakeSshd, SshServer, free_port, master_pids
 from tests.support.transports import run
@@ -168,6 +170,29 @@ async def test_a_lost_jump_host_is_logged_in_to_again(make_network: MakeNetwork,
     assert network.jump_logins == 2
 
 
+@BOTH_ENGINES
+async def test_a_jump_host_that_is_lost_during_a_login_behind_it_is_named(
+    make_network: MakeNetwork, engine: str
+) -> None:
+    network = make_network()
+
+    async def stop_jump_host(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await anyio.to_thread.run_sync(network.jump.stop)
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(listener.serve, stop_jump_host)
+        network.write(port=listener.extra(anyio.abc.SocketAttribute.local_port))
+        error = await network.error(engine)
+        tasks.cancel_scope.cancel()
+    assert type(error) is ConnectError
+    assert error.message.startswith("jump host bastion: ")
+    assert "the host is down" not in error.hint
+
+
 async def _status(transport: harness.transport.Transport) -> int:
     try:
         return (await run(transport, "true"))[0]
@@ -205,10 +230,11 @@ async def test_the_users_own_master_of_the_jump_host_is_used(own_master: Network
     assert own_master.jump_logins == 1
 
 
-async def test_two_jump_hosts_are_passed(make_network: MakeNetwork) -> None:
+@BOTH_ENGINES
+async def test_two_jump_hosts_are_passed(make_network: MakeNetwork, engine: str) -> None:
     network = make_network()
     network.write(web=f"ProxyJump {network.jump.user}@bastion:{network.jump.port},bastion")
-    async with open_transport(Target.parse("ssh://web1"), network.config(), None) as transport:
+    async with open_transport(Target.parse("ssh://web1"), network.config(engine), None) as transport:
         assert await run(transport, "echo", "in") == (0, b"in\n", b"")
     assert network.jump_logins == 2
 

@@ -254,7 +254,7 @@ async def _log_in(
     target: Target,
     config: Config,
     files: ConfigFiles,
-    tunnel: asyncssh.SSHClientConnection | None,
+    tunnel: AsyncsshTransport | None,
     path: tuple[str, ...],
 ) -> AsyncsshTransport:
     """Log in to a host through its jump hosts; ``path`` holds the jumps already under way, to break cycles."""
@@ -272,13 +272,20 @@ async def _log_in(
             way = (*path, *settings.jumps)
             reach = partial(_log_in, target=hop, config=bare, files=replace(files, options=""), tunnel=tunnel, path=way)
             try:
-                tunnel = (await use_jump_host(stack, hop, bare, tunnel, reach)).connection
+                tunnel = await use_jump_host(stack, hop, bare, tunnel, reach)
             except HarnessError as error:
                 raise error_at_jump_host(error, hop, target) from error
     transport = AsyncsshTransport(target, config)
-    endpoint = LoginHost(target, config, files.all, settings, effective.host_key_checking, current_prompter(), tunnel)
+    through = tunnel.connection if tunnel else None
+    endpoint = LoginHost(target, config, files.all, settings, effective.host_key_checking, current_prompter(), through)
     stack.push_async_callback(transport.aclose)
-    transport.connected(await log_in(endpoint, transport.on_loss))
+    try:
+        transport.connected(await log_in(endpoint, transport.on_loss))
+    except ConnectError as error:
+        if tunnel is None or not tunnel.is_lost:
+            raise
+        lost = ConnectError("the connection was lost during the login", target=tunnel.target)
+        raise error_at_jump_host(lost, tunnel.target, target) from error
     transport.notices += [f"asyncssh does not support the ssh setting {setting!r}" for setting in effective.lost]
     for notice in transport.notices:
         _log.warning('%s: %s; ssh_engine = "openssh" does', target, notice)
@@ -302,7 +309,7 @@ async def use_jump_host(
     stack: AsyncExitStack,
     jump: Target,
     config: Config,
-    tunnel: asyncssh.SSHClientConnection | None,
+    tunnel: AsyncsshTransport | None,
     log_in: LogIn,
 ) -> AsyncsshTransport:
     """Return the connection to a jump host that all hosts behind it share; it ends with the last of them.
@@ -355,12 +362,11 @@ def _jump(text: str, target: Target) -> Target:
         raise ConfigError(f"ProxyJump {text!r} is not a valid host", target=target) from error
 
 
-async def _tunnel(target: Target, base: Transport | None) -> asyncssh.SSHClientConnection | None:
-
+async def _tunnel(target: Target, base: Transport | None) -> AsyncsshTransport | None:
     if base is None or isinstance(base, LocalTransport):
         return None
     if isinstance(base, ReconnectingTransport):
-        return (await base.connect()).connection
+        return await base.connect()
     raise UnsupportedOperation(
         f"asyncssh cannot log in through {base.describe()}",
         target=target,

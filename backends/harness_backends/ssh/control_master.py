@@ -28,7 +28,7 @@ from harness.system.background_tasks import open_background_tasks
 from harness.target import Hop, Target
 
 from .login_pacing import ThrottledError, error_at_jump_host, error_of_forward, log_in_paced, share_login
-from .multiplex import MuxConnection, MuxConnectionClosed, MuxError, connect_mux
+from .multiplex import MuxConnection, MuxConnectionClosed, MuxError, MuxRefused, connect_mux
 from .options import (
     SshSettings,
     check_running_argv,
@@ -419,18 +419,26 @@ async def _log_in(master: ControlMaster, jump: ControlMaster | None) -> MuxConne
         try:
             return await _log_in_locked(master, jump)
         except ThrottledError as error:
-            if jump is None or await _can_connect(jump, master.settings):
-                raise
-            raise error_of_forward(jump.hop.host, master.target) from error
+            if jump is not None and await _refuses_forward(jump, master.settings):
+                raise error_of_forward(jump.hop.host, master.target) from error
+            raise  # if the jump host's connection was lost, the next try logs in to it again
 
 
-async def _can_connect(jump: ControlMaster, settings: SshSettings) -> bool:
-    """Return whether a jump host can connect to a host behind it: the messages of a proxy command are not known."""
+async def _refuses_forward(jump: ControlMaster, settings: SshSettings) -> bool:
+    """Return whether a jump host cannot connect to a host behind it: the messages of a proxy command are not known."""
     ours, theirs = socket.socketpair()
-    with ours, theirs, suppress(MuxError, TimeoutError, ValueError), await connect_with_timeout(jump.path) as session:
-        with anyio.fail_after(jump.config.connect_timeout):
+    try:
+        with (
+            ours,
+            theirs,
+            await connect_with_timeout(jump.path) as session,
+            anyio.fail_after(jump.config.connect_timeout),
+        ):
             await session.open_forward(settings.get("hostname"), int(settings.get("port")), theirs.fileno())
-            return True
+    except (MuxRefused, TimeoutError, ValueError):
+        return True
+    except MuxError:
+        return False
     return False
 
 
