@@ -229,6 +229,42 @@ async def test_two_watchers_rotate_a_panes_log_and_lose_nothing(open_desk: OpenD
             assert (shown.status, shown.exit_code, shown.stdout) == (Status.COMPLETED, code, text), job_id
 
 
+async def test_a_watcher_that_does_not_know_of_a_new_piece_loses_nothing(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await open_desk(job_log_max_bytes=LIMIT)
+    two = await open_desk(job_log_max_bytes=LIMIT, tmux_socket=one.config.tmux_socket)
+
+    def pieces() -> set[str]:
+        return {path.name for path in one.state.glob("panes/*/log.*")}
+
+    while pieces() == {"log.0"}:
+        await one.ctx.run_shell("seq 1 3000")
+    with monkeypatch.context() as patch:
+        patch.setattr("harness_backends.tmux.runner.due", lambda pane, limit: False)
+        blind = await two.ctx.run_shell("echo blind; (exit 3)")
+    record = (one.state / f"jobs/{blind.job_id}.cmd").read_text()
+    assert "/log.0 " in record, "the watcher had counted the new piece: the test shows nothing"
+    later = await two.ctx.run_shell("echo later; (exit 4)")
+    assert "/log.1 " in (one.state / f"jobs/{later.job_id}.cmd").read_text()
+    assert pieces() == {"log.0", "log.1"}, "it began a piece of its own"
+    async with connect("local:", config=one.config) as other:
+        for result in (blind, later):
+            shown = await other.wait(result.job_id or "", timeout=5)
+            assert (shown.exit_code, shown.stdout, shown.notices) == (result.exit_code, result.stdout, ())
+
+
+async def test_a_watcher_that_is_two_pieces_behind_does_not_go_back_to_an_older_one(open_desk: OpenDesk) -> None:
+    one = await open_desk(job_log_max_bytes=LIMIT)
+    two = await open_desk(job_log_max_bytes=LIMIT, tmux_socket=one.config.tmux_socket)
+    while not list(one.state.glob("panes/*/log.2")):
+        await one.ctx.run_shell("seq 1 3000")
+    results = [await desk.ctx.run_shell(f"echo {name}") for name, desk in (("a", two), ("b", one), ("c", two))]
+    async with connect("local:", config=one.config) as other:
+        for result in results:
+            assert (await other.wait(result.job_id or "", timeout=5)).stdout == result.stdout
+
+
 @pytest.mark.parametrize("unlock", [True, False])
 async def test_an_operator_who_takes_the_keyboard_with_f12_is_told_of(open_desk: OpenDesk, unlock: bool) -> None:
     desk = await open_desk()

@@ -236,6 +236,13 @@ def test_a_job_is_found_in_a_log() -> None:
         assert read_job([log[index : index + 1] for index in range(len(log))]) == expected
 
 
+def test_half_a_newline_at_the_end_of_a_log_that_was_full_is_no_output() -> None:
+    for data, expected in ((b"out\r", b"out"), (b"out\r\n", b"out\n"), (b"50%\r" + D7, b"50%\r")):
+        log = PaneLog(PROVED)
+        assert log.feed(C7 + data) + log.flush(cut=True) == expected
+    assert read_job([C7 + b"50%\r"]) == (b"50%\r", False), "a running command may have written it"
+
+
 def test_a_job_of_a_nested_shell_ends_without_a_secret() -> None:
     nested = JobRecord("7", "true", kind="pane", nonce=N)
     assert read_job([C7 + b"out" + mark(f"D;3;{N};7") + b"more"], nested) == (b"out", True)

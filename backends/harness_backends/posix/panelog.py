@@ -13,7 +13,16 @@ from .jobs.output import StoredStream, read_range
 from .markers import NewlineUnmapper, PromptMarker, PromptMarkerScanner
 from .state_directory import JobRecord, RemoteLogStore
 
-__all__ = ["LOG_LAG_TIMEOUT", "PaneLog", "PaneOutput", "follow_trailing_output", "lacks_end", "other_mark", "read_log"]
+__all__ = [
+    "LOG_LAG_TIMEOUT",
+    "PaneLog",
+    "PaneOutput",
+    "follow_trailing_output",
+    "lacks_end",
+    "next_piece",
+    "other_mark",
+    "read_log",
+]
 
 LOG_LAG_TIMEOUT = 5.0
 """Seconds after the record of a job's exit code within which the rest of its output reaches the log.
@@ -37,6 +46,8 @@ class PaneLog:
         self._proof = record.proof
         self._inside = False
         self._announced = False
+        self.begun = False
+        """True once the job's start was found."""
         self.ended = False
 
     def feed(self, data: bytes) -> bytes:
@@ -53,17 +64,28 @@ class PaneLog:
             elif self._inside and not self._announced and imitates(piece, self._job, self._proof):
                 out += piece.raw
             elif piece.job == self._job and piece.kind == "start":
-                self._inside, self._announced = True, piece.soon
+                self.begun = self._inside = True
+                self._announced = piece.soon
             elif piece.job == self._job and piece.kind == "over":
                 self._inside = False
             elif piece.kind == "exit" or (piece.job == self._job and piece.kind == "end"):
                 self.ended = True
         return self._unmap.feed(out)
 
-    def flush(self) -> bytes:
-        """Return the buffered rest at the end of the log."""
+    def flush(self, *, cut: bool = False) -> bytes:
+        """Return the buffered rest at the end of the log.
+
+        ``cut``: the log ends before the output does, so that a final ``\\r`` may be half of a ``\\r\\n``: dropped.
+        """
         rest = b"" if self.ended or self._announced or not self._inside else self._scanner.flush()
-        return self._unmap.feed(rest) + self._unmap.flush()
+        rest = self._unmap.feed(rest)
+        return rest if cut and not self.ended else rest + self._unmap.flush()
+
+
+def next_piece(path: str) -> str:
+    """Return the piece of a pane's log that follows another; a path that is not ``.../log.N`` itself."""
+    stem, _, number = path.rpartition(".")
+    return f"{stem}.{int(number) + 1}" if number.isdecimal() else path
 
 
 def other_mark(piece: bytes | PromptMarker, job: int) -> bytes | None:

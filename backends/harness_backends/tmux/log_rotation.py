@@ -28,14 +28,27 @@ async def rotate_log(link: ControlConnection, pane: Pane) -> None:
     limit = link.setup.config.job_log_max_bytes
     if await _watched(link) and pane.log_offset < limit * 3 // 4:
         return
-    if due(pane, limit):
-        await begin_log(link, pane)
+    if not due(pane, limit):
+        return
+    newest, size = await _newest(link, pane)
+    if newest > pane.log_number:  # begun by another harness, which had counted more of the pane's output
+        pane.log_number, pane.log_offset = newest, size
+        return
+    await begin_log(link, pane)
+
+
+async def _newest(link: ControlConnection, pane: Pane) -> tuple[int, int]:
+    """Return the number and the size of the newest piece."""
+    folder = shlex.quote(link.setup.log_dir(pane.uid))
+    reply = await link.shell.call(f'cd {folder} && for f in log.*; do echo "${{f#log.}} $(wc -c <"$f")"; done')
+    found = [line.split() for line in reply.text.splitlines()]
+    return max(((int(words[0]), int(words[1])) for words in found if len(words) == 2), default=(0, 0))
 
 
 async def begin_log(link: ControlConnection, pane: Pane) -> None:
     """Start a new piece, unless a command is running."""
     setup = link.setup
-    number = pane.log_number + 1
+    number = max(pane.log_number, (await _newest(link, pane))[0]) + 1
     freed = release(pane.pane_id, pane.place, pane.held) if pane.held else []
     blocks = await link.ask(*freed, next_log(pane.pane_id, setup.log_command(pane.uid, number)))
     pane.held = ""

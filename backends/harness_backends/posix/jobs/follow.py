@@ -19,7 +19,7 @@ from harness.system.background_tasks import BackgroundTasks
 from harness.transport import Process, Transport
 
 from ..log_limit import READER
-from ..panelog import LOG_LAG_TIMEOUT, PaneLog, PaneOutput, follow_trailing_output, lacks_end, read_log
+from ..panelog import LOG_LAG_TIMEOUT, PaneLog, PaneOutput, follow_trailing_output, lacks_end, next_piece, read_log
 from ..persistent_shell import PendingReply, PersistentShell, ShellReply, open_held_shell
 from ..state_directory import JobRecord, JobStore, RemoteLogStore, pane_uid
 from . import launch, shell_library
@@ -480,7 +480,7 @@ class JobFollower:
     async def _follow_pane(self, kept: StoredJob, log: PaneLog, offset: int, *, live: bool) -> AsyncIterator[bytes]:
         """Yield a pane job's output, which is part of the pane's log; ``offset`` counts in the output."""
         skip = offset
-        async with aclosing(self._pane_log(kept, live=live)) as chunks:
+        async with aclosing(self._pane_log(kept, log, live=live)) as chunks:
             async for chunk in chunks:
                 data = log.feed(chunk)
                 fresh, skip = data[skip:], max(0, skip - len(data))
@@ -488,11 +488,14 @@ class JobFollower:
                     yield fresh
                 if log.ended:
                     return
-        if rest := log.flush()[skip:]:
+        if rest := log.flush(cut=live or kept.job.ended is not None)[skip:]:
             yield rest
 
-    async def _pane_log(self, kept: StoredJob, *, live: bool) -> AsyncGenerator[bytes]:
-        """Yield a pane's log from a job's offset, as long as the job's output may still arrive."""
+    async def _pane_log(self, kept: StoredJob, log: PaneLog, *, live: bool) -> AsyncGenerator[bytes]:
+        """Yield a pane's log from a job's offset, as long as the job's output may still arrive.
+
+        If ``log`` finds no start of the job there, another harness had just begun the next piece, which follows then.
+        """
         record = kept.record
         if not self.can_read(record):
             raise UnsupportedOperation(
@@ -507,6 +510,15 @@ class JobFollower:
                     async for data in chunks:
                         start += len(data)
                         yield data
+                if read is not read_log or log.begun:
+                    continue
+                following, size = next_piece(path), 0
+                async with aclosing(read_log(place, following, 0)) as chunks:
+                    async for data in chunks:
+                        size += len(data)
+                        yield data
+                if log.begun:
+                    path, start = following, size
 
     async def _live_log(
         self, kept: StoredJob, place: RemoteLogStore, path: str, start: int, *, live: bool
