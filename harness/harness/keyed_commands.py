@@ -14,7 +14,7 @@ from .errors import ConnectionLost, JobNotFound, KeyInUse, UnsupportedOperation
 from .results import Job, JobOutput, ShellResult, Status
 from .target import Target
 
-__all__ = ["MAX_KEY_BYTES", "check_key", "run_once"]
+__all__ = ["MAX_KEY_BYTES", "check_key", "is_same_command", "run_once"]
 
 MAX_KEY_BYTES = 200
 ATTEMPTS = 20
@@ -97,7 +97,7 @@ async def _reserve(jobs: Jobs, key: str) -> Reservation:
 async def _result_of(context: StoredJobs, job_id: str, command: Command) -> ShellResult:
     """Wait for the job of an earlier call, within the time limit of this one."""
     job = await context.job(job_id)
-    if not _is_same(job.command.rstrip("\n"), command.command.rstrip("\n")):
+    if not is_same_command(job.command, command.command):
         raise KeyInUse(
             f"the key {command.key!r} was used for another command, by job {job_id}, so nothing ran",
             target=context.target,
@@ -113,7 +113,9 @@ async def _result_of(context: StoredJobs, job_id: str, command: Command) -> Shel
     return replace(result, notices=(*result.notices, f"this is job {job_id}, which an earlier call started"))
 
 
-def _is_same(stored: str, given: str) -> bool:
+def is_same_command(stored: str, given: str) -> bool:
+    """Return whether a job's command is the given one, as far as the target returned it."""
+    stored, given = stored.rstrip("\n"), given.rstrip("\n")
     return stored == given or (len(stored) > LONG and given.startswith(stored))
 
 

@@ -16,8 +16,9 @@ from tests.support.program import Program
 from tests.support.sshd import SshServer
 
 from harness.errors import ConfigError, HarnessError
-from harness.fleets import Host
+from harness.fleets import Host, HostOutcome
 from harness.fleets.kept_runs import RunStore
+from harness.results import ShellResult, Status
 from harness.target import Target
 
 CLOSED_PORT = 1
@@ -155,6 +156,32 @@ def test_cancel_ends_what_runs_and_lets_nothing_more_start(fleet_program: Progra
     assert states == {"failed", "cancelled"}
 
 
+def test_a_key_of_another_command_is_said_to_be_one_and_its_job_is_not_cancelled(
+    fleet_program: Program, named: SshServer
+) -> None:
+    command = f"echo line >>{named.home}/lines; until [ -e {named.home}/go ]; do sleep 0.1; done"
+    with fleet_program.start("run", "--hosts", "web1", "--key", "k", "--", command) as other:
+        wait_until(named.home / "lines", 1)
+        refused = fleet_program.run("run", "--hosts", "web1", "--key", "k", "--", "echo mine")
+        assert refused.returncode == 125
+        assert b"the key 'k' was used for another command" in refused.stderr
+        cancelled = fleet_program.run("fleet", "cancel", "2")
+        assert (cancelled.returncode, b"was used for another command" in cancelled.stderr) == (125, True)
+        assert other.poll() is None
+        (named.home / "go").touch()
+        assert other.wait(30) == 0
+
+
+def test_what_a_host_answered_is_not_lost_when_it_is_down_later(fleet_program: Program, named: SshServer) -> None:
+    assert fleet_program.run("run", "--hosts", "web1", "--stdin", "--", "cat; exit 4", stdin=b"x").returncode == 1
+    up = named.ssh_config.read_text()
+    named.ssh_config.write_text(up.replace(f"Port {named.port}\n", f"Port {CLOSED_PORT}\n"))
+    assert b"unreachable" in fleet_program.run("fleet", "wait", "1").stderr
+    named.ssh_config.write_text(up)
+    again = fleet_program.run("fleet", "retry", "--failed", "1")
+    assert (again.returncode, again.stdout) == (1, b"== web1 (1): exit code 4\nx\n")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_controller_that_is_killed_at_any_moment_is_resumed_and_nothing_runs_twice(
@@ -207,6 +234,24 @@ def test_a_stored_run_is_read_back(tmp_path: Path) -> None:
     assert read.stdin.read_bytes() == b"x"
     assert (read.key("web1"), [run.number for run in store.runs()]) == ("k", [1])
     assert store.create("true", HOSTS).key("web1") != store.create("true", HOSTS).key("web1")
+
+
+def test_the_copy_of_the_input_goes_when_every_host_ended_with_0(tmp_path: Path) -> None:
+    run = RunStore(tmp_path).create("cat", HOSTS, stdin=b"secret")
+    for host, code in (("web1", 0), ("container", 3), ("container", 0)):
+        with run.held():
+            run.record(HostOutcome(host, "", ShellResult("cat", Status.COMPLETED, code)))
+        assert (run.stdin is None) == (not run.unfinished() and code == 0)
+
+
+def test_to_look_whether_a_run_goes_on_is_not_to_hold_it(tmp_path: Path) -> None:
+    run = RunStore(tmp_path).create("true", HOSTS)
+    assert not run.controlled
+    with run.held():
+        assert run.controlled
+        with pytest.raises(HarnessError, match=f"in process {os.getpid()}"), run.held():
+            raise AssertionError
+    assert not run.controlled
 
 
 def test_a_host_with_a_long_name_has_a_key_of_its_own(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -23,8 +23,8 @@ from typing import Any
 
 from ..context import ExecutionContext
 from ..errors import ConfigError, ConnectError, ConnectionLost, HarnessError, KeyInUse
-from ..keyed_commands import MAX_KEY_BYTES
-from ..results import ShellResult, Status
+from ..keyed_commands import MAX_KEY_BYTES, is_same_command
+from ..results import Job, ShellResult, Status
 from ..system.private_files import make_private, state_home
 from ..target import Target
 from .calls import HostOutcome
@@ -68,6 +68,11 @@ class Answer:
     def final(self) -> bool:
         """Whether the command has ended, so that the host need not be asked again."""
         return self.status in {status.value for status in FINAL}
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing that the host answers later can change this."""
+        return self.final or self.cancelled
 
     @property
     def ok(self) -> bool:
@@ -126,7 +131,7 @@ class KeptRun:
             os.close(descriptor)
 
     def answers(self) -> dict[str, Answer]:
-        """Return the last answer of each host that has answered."""
+        """Return the last answer of each host, but not one that is less than what was known: a lost connection."""
         try:
             lines = (self.directory / "outcomes.jsonl").read_text().split("\n")
         except FileNotFoundError:
@@ -137,7 +142,8 @@ class KeptRun:
                 answer = Answer(**json.loads(line))
             except (ValueError, TypeError):
                 continue
-            found[answer.host] = answer
+            if answer.settled or answer.host not in found or not found[answer.host].settled:
+                found[answer.host] = answer
         return found
 
     def unfinished(self) -> tuple[Host, ...]:
@@ -145,11 +151,16 @@ class KeptRun:
         answers = self.answers()
         return tuple(host for host in self.hosts if host.name not in answers or not answers[host.name].final)
 
+    def _drop_stdin(self) -> None:
+        answers = self.answers()
+        if all(host.name in answers and answers[host.name].ok for host in self.hosts):
+            (self.directory / "stdin").unlink(missing_ok=True)
+
     # -- control
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Be the controller of the run.
+        """Be the controller of the run; at its end, the copy of the standard input goes if nothing can need it again.
 
         Raises:
             HarnessError: Another process is.
@@ -167,17 +178,21 @@ class KeptRun:
             os.ftruncate(descriptor, 0)
             os.write(descriptor, b"%d\n" % os.getpid())
             yield
+            self._drop_stdin()
         finally:
             os.close(descriptor)
 
     @property
     def controlled(self) -> bool:
         """Whether a process controls the run now."""
+        descriptor = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            with self.held():
-                return False
-        except HarnessError:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
             return True
+        finally:
+            os.close(descriptor)
+        return False
 
     @property
     def cancelled(self) -> bool:
@@ -307,8 +322,9 @@ class RunStore:
         """Remove runs beyond the age; the newest one stays, so that numbers are not used again."""
         for number in self._numbers()[:-1]:
             path = self.directory / str(number)
-            if time.time() - path.stat().st_mtime > 2 * self._keep:
-                shutil.rmtree(path, ignore_errors=True)
+            with suppress(FileNotFoundError):  # another process was first
+                if time.time() - path.stat().st_mtime > self._keep:
+                    shutil.rmtree(path, ignore_errors=True)
 
     def _failure(self, message: str, hint: str) -> HarnessError:
         return HarnessError(f"{self.directory}: {message}", hint=hint)
@@ -384,7 +400,20 @@ async def start_command(
             **run.call,
         )
     except KeyInUse:
-        raise RunCancelled("not started: the run was cancelled") from None
+        await _check_cancelled(run, name, context)
+        raise  # of another command: only a key that the user has chosen
+
+
+async def _check_cancelled(run: KeptRun, name: str, context: ExecutionContext) -> Job | None:
+    """Return the job that has the key of a host.
+
+    Raises:
+        RunCancelled: It is the one that keeps the command from starting.
+    """
+    job = await context.job_with_key(run.key(name))
+    if job is not None and job.command == CANCELLED:
+        raise RunCancelled("not started: the run was cancelled")
+    return job
 
 
 async def wait_for_command(
@@ -393,11 +422,12 @@ async def wait_for_command(
     """Wait for the job of a run on a host, without starting it.
 
     Raises:
-        HarnessError: It has not started.
+        HarnessError: The host has none.
+        RunCancelled: The run was cancelled before this host started.
     """
     job = await context.job_with_key(run.key(name))
     if job is None:
-        raise HarnessError("not started")
+        raise HarnessError("the host has no job of this run")
     return await start_command(run, name, context, on_output=on_output, on_stderr=on_stderr)
 
 
@@ -412,8 +442,8 @@ async def cancel_command(
     try:
         await context.run_shell(CANCELLED, key=run.key(name), tty=False)
     except KeyInUse:
-        job = await context.job_with_key(run.key(name))
-        if job is None:
+        job = await _check_cancelled(run, name, context)
+        if job is None or not is_same_command(job.command, run.command):  # of another command, which is not ours to end
             raise
         if job.status is Status.RUNNING:
             await context.kill(job.job_id)

@@ -222,13 +222,15 @@ def cancel(ctx: click.Context, number: int, forks: int | None) -> int:
     from ...fleets.kept_runs import cancel_command
 
     session = session_of(ctx)
-    run = _store(session).open(number)
+    store = _store(session)
+    run = store.open(number)
+    store.check_fresh(run)
     run.cancel()
     unfinished = run.unfinished()
     if unfinished:
         ask_hosts(session, FleetOptions(forks=forks), unfinished, partial(cancel_command, run), run, starts=False)
     answers = run.answers()
-    proved = all((answer := answers.get(host.name)) and (answer.final or answer.cancelled) for host in run.hosts)
+    proved = all((answer := answers.get(host.name)) and answer.settled for host in run.hosts)
     return 0 if proved else HARNESS_FAILED
 
 
@@ -244,13 +246,14 @@ fleet = group(
 
 
 def _run_json(run: KeptRun) -> dict[str, object]:
+    answers = run.answers()
     return {
         "run": run.number,
         "command": run.command,
         "started": run.created,
         "state": _state(run),
         "hosts": len(run.hosts),
-        "counts": dict(Counter(_kind(run.answers().get(host.name)) for host in run.hosts)),
+        "counts": dict(Counter(_kind(answers.get(host.name)) for host in run.hosts)),
         "origin": run.origin,
     }
 
