@@ -27,7 +27,7 @@ async def open_transport(target: Target, config: Config, base: Transport | None)
         TargetNotFound: the container does not exist.
         ConnectError: no engine answers, or the container is in a state without programs.
     """
-    from .finding import find_container
+    from .lookup import find_container
     from .transport import ContainerTransport
 
     here = base is None or base.target.last.scheme == "local"

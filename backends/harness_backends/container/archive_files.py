@@ -22,7 +22,7 @@ from ..posix.files.transfer import Sink
 from ..posix.persistent_shell import PersistentShell, open_held_shell
 from .engine import EngineError
 from .information import hidden_by
-from .tarentry import EntryReader, TarEntry, TarError
+from .tar_entry import EntryReader, TarEntry, TarError
 from .transport import ContainerTransport
 
 __all__ = [

@@ -13,8 +13,8 @@ from harness.target import Target
 from harness.transport import Transport
 
 from .engine import Engine, EngineError
-from .finding import engine_places, open_engine
 from .information import ContainerInfo, refusal
+from .lookup import engine_places, open_engine
 from .owner_processes import running_processes, this_machine
 from .temporary_container import orphaned, parse_maker
 

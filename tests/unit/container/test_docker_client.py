@@ -26,7 +26,7 @@ from harness_backends.container.docker_client import DockerClient
 from harness_backends.container.docker_engine import DockerEngine, open_docker_engine
 from harness_backends.container.endpoints import Endpoint
 from harness_backends.container.engine import EngineError, ExecRequest
-from harness_backends.container.finding import open_engine
+from harness_backends.container.lookup import open_engine
 
 TARGET = Target.parse("docker://app")
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -323,7 +323,7 @@ async def test_a_login_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch:
 @pytest.mark.usefixtures("needs_process")
 def test_the_package_is_loaded_for_an_engine_behind_a_socket_alone() -> None:
     script = (
-        "import sys, harness_backends.container.finding; print({'docker', 'requests', 'urllib3'} & set(sys.modules))"
+        "import sys, harness_backends.container.lookup; print({'docker', 'requests', 'urllib3'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -1,4 +1,4 @@
-"""Search for a target's container and its engine."""
+"""Lookup of a target's container and its engine."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from harness.backend import Capabilities
 from harness.errors import FileError, HarnessError
 from harness_backends.container.archive_files import builtin_library, find_script, parse_place
 from harness_backends.container.information import hidden_by
-from harness_backends.container.tarentry import EntryReader, TarError
+from harness_backends.container.tar_entry import EntryReader, TarError
 from harness_backends.posix.files.calls import FileCalls
 from harness_backends.posix.files.files import PosixFiles
 from harness_backends.posix.files.search import Search, glob_paths, list_entries, search
