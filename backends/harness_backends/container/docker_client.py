@@ -35,8 +35,7 @@ from harness.target import Target
 
 from .endpoints import Endpoint, Tls
 from .engine import EngineError
-from .exec_stream import ExecSocket
-from .tls import TlsSocket
+from .exec_stream import ExecSocket, TlsSocket
 
 __all__ = ["DockerClient", "DockerRequest"]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -14,10 +16,14 @@ from anyio.abc import ByteStream
 from harness.errors import ConnectionLost
 from harness.transport import Process
 
+if TYPE_CHECKING:
+    from urllib3.util.ssltransport import SSLTransport
+
 __all__ = [
     "AttachedProcess",
     "Demultiplexer",
     "ExecSocket",
+    "TlsSocket",
 ]
 
 
@@ -137,6 +143,59 @@ class ExecSocket(ByteStream):
             self._release()
             self._socket.close()
         await anyio.lowlevel.checkpoint()
+
+
+_RECORD = 65536
+"""Bytes read or written at a time over TLS."""
+
+
+class TlsSocket(ExecSocket):
+    """A TLS connection whose sending half can be closed alone; one task may receive while another sends.
+
+    ``ssl.SSLSocket.unwrap`` cannot close one half: it reads from the socket, and if data of the peer arrives at that
+    moment, this and all later data is lost (``APPLICATION_DATA_AFTER_CLOSE_NOTIFY``). Here it reads from memory.
+
+    Args:
+        tls: the connection.
+        early: decrypted bytes that come first.
+        release: closes what else uses the socket.
+    """
+
+    def __init__(self, tls: SSLTransport, early: bytes = b"", release: Callable[[], None] = lambda: None) -> None:
+        super().__init__(tls.socket, early, release)
+        self._tls = tls.sslobj
+        self._incoming, self._outgoing = tls.incoming, tls.outgoing
+        self._sending = anyio.Lock()
+
+    def _receive_ready(self, max_bytes: int) -> bytes:
+        while True:
+            try:
+                return self._tls.read(max_bytes)
+            except ssl.SSLWantReadError:
+                if data := self._socket.recv(_RECORD):
+                    self._incoming.write(data)
+                else:
+                    self._incoming.write_eof()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return b""
+
+    async def send(self, item: bytes) -> None:
+        rest = memoryview(item)
+        while rest:
+            rest = rest[self._tls.write(rest[:_RECORD]) :]
+            await self._flush()
+
+    async def _flush(self) -> None:
+        async with self._sending:
+            await super().send(self._outgoing.read())
+
+    async def send_eof(self) -> None:
+        with suppress(ssl.SSLError):  # unwrap expects the peer's answer, so received data is read first
+            while data := self._tls.read(_RECORD):
+                self._early += data
+        with suppress(ssl.SSLError):  # the peer's answer has not arrived yet
+            self._tls.unwrap()
+        await self._flush()
 
 
 # -- A process behind an engine's attached connection, with both output streams in one direction, the input in the

@@ -13,8 +13,7 @@ import pytest
 import trustme
 from urllib3.util.ssltransport import SSLTransport
 
-from harness_backends.container.exec_stream import ExecSocket
-from harness_backends.container.tls import TlsSocket
+from harness_backends.container.exec_stream import ExecSocket, TlsSocket
 
 
 @pytest.fixture
