@@ -211,7 +211,10 @@ class DockerRequest:
 
     def _call(self, work: Callable[[APIClient], T]) -> T:
         _REQUEST.set(self)
-        self._running = True
+        with self._lock:
+            if self._aborted:  # before this thread ran: the sockets are closed
+                raise ConnectionAbortedError("the request was cancelled")
+            self._running = True
         try:
             return work(self._client.package)
         finally:

@@ -22,7 +22,7 @@ from docker import APIClient
 from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost
 from harness.target import Target
-from harness_backends.container.docker_client import DockerClient
+from harness_backends.container.docker_client import DockerClient, DockerRequest
 from harness_backends.container.docker_engine import DockerEngine, open_docker_engine
 from harness_backends.container.endpoints import Endpoint
 from harness_backends.container.engine import EngineError, ExecRequest
@@ -221,6 +221,16 @@ async def test_a_cancelled_request_leaves_no_thread_that_waits_for_the_engine(tm
             await anyio.to_thread.run_sync(server.left.wait, 5)
             assert server.left.is_set()
             assert await anyio.to_thread.run_sync(ended.wait, 5)
+
+
+async def test_a_thread_that_starts_after_its_request_was_cancelled_does_nothing() -> None:
+    client = DockerClient(Endpoint("docker", "unix:///nowhere", "test"), "1.44", TARGET, 30.0)
+    calls: list[APIClient] = []
+    with DockerRequest(client) as request:
+        pass
+    with pytest.raises(ConnectionAbortedError):
+        request._call(calls.append)
+    assert calls == []
 
 
 async def test_an_engine_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
