@@ -29,7 +29,6 @@ __all__ = [
     "classify",
     "diagnose",
     "find_cause",
-    "is_throttled",
     "log_in",
 ]
 
@@ -207,7 +206,7 @@ def diagnose(log: str, target: object) -> HarnessError:
     return ConnectError(_short(_why(lines)), target=target, hint=_REACH)
 
 
-def is_throttled(log: str, error: HarnessError) -> bool:
+def _is_throttled(log: str, error: HarnessError) -> bool:
     """Return whether the server closed the connection before the key exchange ended, so that it saw no login.
 
     Args:
@@ -343,7 +342,7 @@ def _refusal(log: str, target: Target, argv: list[str], jump_host: str, *, asked
     error = diagnose(log, target)
     if type(error) is ConnectError and _PROXY_COMMAND in log:
         error = _proxy_failure(error, jump_host)
-    if is_throttled(log, error):
+    if _is_throttled(log, error):
         return ThrottledError(error.message, target=target, hint=error.hint)
     if isinstance(error, AuthenticationError) and not asked:
         error.hint += f"; {FORBIDDEN if questions_forbidden() else NO_TERMINAL}"

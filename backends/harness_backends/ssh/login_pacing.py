@@ -41,7 +41,9 @@ class ThrottledError(ConnectError):
 
 
 @dataclass(eq=False)
-class _Server:
+class _Logins:
+    """The logins at one server, or those of one shared connection."""
+
     slots: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MAX_LOGINS))
     turn: anyio.Lock = field(default_factory=anyio.Lock)
     failures: int = 0
@@ -53,24 +55,24 @@ class _Server:
         self.slots.total_tokens = min(self.slots.total_tokens, max(1, limit // 2))
 
 
-_servers: RunVar[dict[str, _Server]] = RunVar("_servers")
-"""The servers at which this event loop is logging in."""
+_logins: RunVar[dict[str, _Logins]] = RunVar("_logins")
+"""The logins of this event loop, by the name of their server or shared connection."""
 
 
 @contextmanager
-def _use(server: str) -> Iterator[_Server]:
-    servers = _servers.get(None)
-    if servers is None:
-        servers = {}
-        _servers.set(servers)
-    entry = servers.setdefault(server, _Server())
+def _use(name: str) -> Iterator[_Logins]:
+    logins = _logins.get(None)
+    if logins is None:
+        logins = {}
+        _logins.set(logins)
+    entry = logins.setdefault(name, _Logins())
     entry.users += 1
     try:
         yield entry
     finally:
         entry.users -= 1
         if not entry.users:
-            del servers[server]
+            del logins[name]
 
 
 async def log_in_paced(server: str, log_in: Callable[[], Awaitable[T]], *, max_pause: float) -> T:
@@ -114,17 +116,17 @@ def _still_throttled(error: ThrottledError, tries: int) -> ConnectError:
     return ConnectError(f"{error.message} ({count})", target=error.target, hint=error.hint)
 
 
-async def share_login(server: str, log_in: Callable[[], Awaitable[T]]) -> T:
+async def share_login(connection: str, log_in: Callable[[], Awaitable[T]]) -> T:
     """Call a login whose connection others share, one after the other; those who wait while it fails get its error.
 
     Args:
-        server: Identifies the shared connection.
+        connection: Identifies the shared connection.
         log_in: Returns a share of the connection; logs in if it does not exist.
 
     Raises:
         HarnessError: ``log_in`` raised it, for this caller or for one that it has waited for.
     """
-    with _use(f"{server} {id(current_prompter())}") as entry:  # with another prompter the login may succeed
+    with _use(f"{connection} {id(current_prompter())}") as entry:  # with another prompter the login may succeed
         failures = entry.failures
         async with entry.turn:
             if entry.error is not None and entry.failures != failures:
