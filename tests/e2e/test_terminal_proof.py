@@ -80,25 +80,31 @@ async def kept(desk: Desk, command: str) -> str:
     return result.job_id or ""
 
 
+def prove_late(patch: pytest.MonkeyPatch, desk: Desk) -> None:
+    """Let kills record their proof only once the file ``asked`` exists."""
+    real, record = PaneKill.script, 'hx_record "$status"'
+
+    def script(kill: PaneKill, *arguments: Any, **options: Any) -> str:
+        text = real(kill, *arguments, **options)
+        assert record in text
+        return text.replace(record, f"until [ -e {desk.home}/asked ]; do hx_nap 0.1; done; {record}")
+
+    patch.setattr(PaneKill, "script", script)
+
+
 @KINDS
 @pytest.mark.parametrize("proved", [True, False])
 async def test_only_the_kill_ends_a_command_whose_shell_it_killed(
     open_desk: OpenDesk, kills: Kills, kind: str, proved: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = await opened(open_desk, kind, kills)
-    job, real, record = await kept(desk, DEAF), PaneKill.script, 'hx_record "$status"'
-
-    def prove_late(kill: PaneKill, *arguments: Any, **options: Any) -> str:
-        script = real(kill, *arguments, **options)
-        assert record in script
-        return script.replace(record, f"until [ -e {desk.home}/asked ]; do hx_nap 0.1; done; {record}")
+    job = await kept(desk, DEAF)
 
     async def late(run: Callable[[], Awaitable[PaneJobEnd]], _: Any) -> PaneJobEnd:
         end = await run()
         return end if proved else PaneJobEnd()
 
-    monkeypatch.setattr(PaneKill, "script", prove_late)
-
+    prove_late(monkeypatch, desk)
     kills.answer = late
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(desk.ctx.kill, job)
@@ -111,6 +117,26 @@ async def test_only_the_kill_ends_a_command_whose_shell_it_killed(
     assert (ended.status, ended.exit_code) == expected, ended
     assert any("not confirmed" in notice for notice in ended.notices) is not proved
     assert (await desk.ctx.run_shell("echo usable; [ ! -e next ]")).ok
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+@pytest.mark.parametrize("control_mode", ["auto", "never"])
+async def test_a_record_that_precedes_the_proof_has_the_exit_code(
+    open_desk: OpenDesk, shell: str, control_mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a C-c, dash records nothing; this process does."""
+    desk = await open_desk(shell=f"/bin/{shell}", control_mode=control_mode)
+    job = await kept(desk, "sleep 431.2")
+    record = desk.state / "jobs" / f"{job}.exit"
+    prove_late(monkeypatch, desk)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(desk.ctx.kill, job)
+        await until(lambda: record.exists() and record.stat().st_size)
+        meanwhile = await desk.ctx.job(job)
+        assert (meanwhile.status is Status.UNKNOWN, meanwhile.exit_code) == (False, 130), record.read_text()
+        (desk.home / "asked").touch()
+    ended = await desk.ctx.job(job)
+    assert (ended.status, ended.exit_code) == (Status.INTERRUPTED, 130)
 
 
 @pytest.mark.parametrize("kind", ["control mode", "fallback mode"])

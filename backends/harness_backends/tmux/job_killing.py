@@ -225,7 +225,7 @@ class JobKiller:
         path = shlex.quote(self.store.path(job.job_id, "exit"))
         code = 128 if job.exit_code is None else job.exit_code
         with suppress(HarnessError):
-            record = f"echo {code} {status} >{path}.new && mv -f {path}.new {path}"
+            record = f"echo {code} {status} {job.secret} >{path}.new && mv -f {path}.new {path}"
             await self.shell.call(f"umask 077\n[ -s {path} ] || {{ {record}; }}")
 
 
