@@ -11,6 +11,7 @@ from tests.support.desk import Desk, OpenDesk, open_desk, until
 from tests.support.plain_tmux import plain_tmux
 
 from harness import PaneBusy, Status, UnsupportedOperation
+from harness.command import observe_jobs
 
 __all__ = ["open_desk"]
 
@@ -183,6 +184,24 @@ async def test_cancelling_the_caller_ends_the_command(plain: Desk) -> None:
         await until(lambda: plain.processes("sleep 300.75"))
         tasks.cancel_scope.cancel()
     assert not plain.processes("sleep 300.75")
+    assert (await plain.ctx.run_shell("echo after")).stdout == "after\n"
+
+
+@every_kind
+@pytest.mark.parametrize("tty", [None, False])
+async def test_a_command_that_is_typed_when_its_caller_is_cancelled_ends(plain: Desk, tty: bool | None) -> None:
+    jobs: list[str] = []
+    await plain.ctx.run_shell("true")
+    with anyio.CancelScope() as scope:
+
+        def cancel_before_it_is_typed(job_id: str) -> None:
+            jobs.append(job_id)
+            scope.cancel()
+
+        with observe_jobs(cancel_before_it_is_typed):
+            await plain.ctx.run_shell("sleep 300.8", tty=tty)
+    assert not plain.processes("sleep 300.8")
+    assert (await plain.ctx.job(jobs[0])).status is Status.INTERRUPTED
     assert (await plain.ctx.run_shell("echo after")).stdout == "after\n"
 
 

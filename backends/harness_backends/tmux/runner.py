@@ -353,8 +353,7 @@ class PaneRunner:
         refusal = _refusal(blocks)
         if refusal is None:
             self.tasks.start_soon(self._release_after, pane, job, action)
-            with anyio.CancelScope(shield=True), anyio.move_on_after(REPORT_TIMEOUT):  # its record must stay
-                await keep_limit(self.shell, job, self.link.setup.config.job_log_max_bytes)
+            await keep_limit(self.shell, job, self.link.setup.config.job_log_max_bytes)
             self.tasks.start_soon(report_streams, self.shell, self.store, job)
             return None
         pane.held = ""

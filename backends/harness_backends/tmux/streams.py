@@ -24,6 +24,8 @@ CHUNK = 128 << 10
 """Maximum bytes of one stream that are read at once."""
 SHOWN_END = 64 << 10
 """Maximum bytes that a :class:`LiveView` receives after the command has ended: the end of the stream."""
+LIMIT_TIMEOUT = 5.0
+"""Seconds to wait until the limit of a job's files works."""
 RETRY = 1.0
 
 # OUT_, ERR_: the files; $a, $b: the bytes read so far. Prints the size of the next part and of all unread data of each,
@@ -58,12 +60,15 @@ async def with_streams(shell: PersistentShell, store: JobStore, job: PaneJob) ->
 async def keep_limit(shell: PersistentShell, job: PaneJob, limit: int) -> None:
     """Start a limit on the target for the files of a job with separate streams, which works without a connection.
 
+    The job's command has been typed. So a cancellation does not end this, but reaches the caller once it can kill it.
+
     Args:
         shell: the persistent shell where the files are.
         limit: in bytes, for each stream.
     """
     if job.command.tty is False:
-        with suppress(HarnessError):  # without a connection the command still runs, and its end is awaited
+        with anyio.CancelScope(shield=True), anyio.move_on_after(LIMIT_TIMEOUT), suppress(HarnessError):
+            # without a connection the command still runs, and its end is awaited
             await shell.call(f"hx_limit {job.job_id} {max(MIN_LOG_LIMIT, limit)}")
 
 
