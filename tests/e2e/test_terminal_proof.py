@@ -35,7 +35,7 @@ class Kills:
         self.reported: list[Status] = []
         self.count = 0
         self.answer: Answer = lambda run, _: run()
-        real_run, real_told, real_finish = PaneKill.run, PaneJob.finish_as_told, PaneJob.finish
+        real_run, real_told, real_finish = PaneKill.run, PaneJob.finish_as_reported, PaneJob.finish
 
         async def run(kill: PaneKill, *arguments: Any, **options: Any) -> PaneJobEnd:
             self.count += 1
@@ -50,7 +50,7 @@ class Kills:
             real_finish(job, status, *arguments)
 
         patch.setattr(PaneKill, "run", run)
-        patch.setattr(PaneJob, "finish_as_told", told)
+        patch.setattr(PaneJob, "finish_as_reported", told)
         patch.setattr(PaneJob, "finish", finish)
 
     async def until_reported(self) -> None:

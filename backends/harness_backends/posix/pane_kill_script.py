@@ -26,7 +26,7 @@ KILL_GRACE = 3.0
 ANSWER_TIMEOUT = 5.0
 """Seconds that the answer may take in addition to the grace periods."""
 
-# Variables: exit, home, nested, status; age in hundredths of a second, first and again in tenths; is_running is 0 or 1.
+# Variables: exit, home, nested, status; age in hundredths of a second, first and again in tenths; goes_on is 0 or 1.
 # earlier: tenths that an earlier kill may still need until it records its proof; 0 without an earlier one.
 # Arguments: SIGNAL TENTHS ... Prints "before 0 RECORD", "ended STOPPED RECORD", "left STOPPED" or "gone": STOPPED is 1
 # when the shell was killed before its program. hx_alone: only the program that the command names in $word is running; a
@@ -255,15 +255,15 @@ class PaneKill:
         """Terminate the job on the target, even if this call is cancelled, and wait for the proof within bounds.
 
         ``type_there`` types C-c where tmux runs, if that is not the job's machine. ``on_sent`` is called once something
-        that may end the job has been or will be sent. Whether the job has already ended is
-        checked first: an end caused by the C-c is not the job's own, and its remaining processes are killed too.
+        that may end the job has been or will be sent. Whether the job has already ended is checked first: an end caused
+        by the C-c is not the job's own, and its remaining processes are killed too.
 
         Raises:
             ConnectionLost: the job may have been terminated, but there is no proof.
         """
         typed = interrupt and type_there is not None
         if interrupt and type_there is not None:
-            before = await self.ended_before(shell, status, grace)
+            before = await self.ended_before(shell, grace)
             if before.before:
                 return before
             on_sent()
@@ -278,14 +278,13 @@ class PaneKill:
         finally:
             ticket.forget()
 
-    async def ended_before(self, shell: PersistentShell, status: Status, grace: float) -> PaneJobEnd:
+    async def ended_before(self, shell: PersistentShell, grace: float) -> PaneJobEnd:
         """Check the job's record without signalling; after an earlier kill, wait until that has recorded its proof.
 
         Raises:
             ConnectionLost: there is no answer.
         """
-        earlier = self._earlier(grace)
-        values = _values({"exit": self.exit_path, "job": self._job, "status": str(status), "earlier": earlier})
+        values = _values({"exit": self.exit_path, "job": self._job, "earlier": self._earlier(grace)})
         line = background_line(f"{values}\n{_ENDED}{_UNLESS_BEFORE}")
         return parse_end((await shell.request(line, timeout=_duration(grace) + ANSWER_TIMEOUT)).text)
 

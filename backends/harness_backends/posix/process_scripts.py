@@ -110,7 +110,7 @@ hx_climb() {
 # hx_decide JOB WHY: decide whether the kill or the command's own end comes first; 1 if it had ended. While this is
 # undecided, N.why exists and is empty, and the keeper, which has seen the end, waits for that before it writes N.exit.
 # The command is looked at after N.why is created and just before it is signalled: an end that the keeper concluded
-# without N.why is seen here. Without a keeper, what the command has left behind is killed.
+# without N.why is seen here. If its keeper has exited too, what the command has left behind is killed.
 # hx_halt: processes that keep starting sessions are stopped while the last of them are searched; not under pdksh, which
 # takes a stopped child for an exited one.
 _END = r"""

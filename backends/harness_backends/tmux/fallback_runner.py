@@ -371,7 +371,7 @@ class FallbackRunner:
         if outcome.status is Status.SHELL_EXITED:
             job.notices.append("the shell exited; a new shell was started")
             known.shell_pid = 0
-        job.finish_as_told(outcome.status, outcome.exit_code, job.cwd)
+        job.finish_as_reported(outcome.status, outcome.exit_code, job.cwd)
 
     async def _await(self, known: FallbackPane, job: PaneJob) -> ShellResult:
         try:

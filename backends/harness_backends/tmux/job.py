@@ -175,15 +175,15 @@ class PaneJob:
         self.done.set()
         self.touch()
 
-    def finish_as_told(self, told: Status, exit_code: int | None, cwd: str | None = None) -> None:
+    def finish_as_reported(self, reported: Status, exit_code: int | None, cwd: str | None = None) -> None:
         """Record an end that its shell or the target's record reported, unless its termination must prove it.
 
         An end marker proves that the command has ended. The exit of its shell does not, as a termination may kill the
         shell before the program: then :class:`~.job_killing.JobKiller` finishes the job.
         """
-        ended = told in (Status.COMPLETED, Status.SHELL_EXITED)
-        status = self.ending if self.ending is not None and ended else told
-        if told is Status.SHELL_EXITED and status in (Status.TIMED_OUT, Status.INTERRUPTED):
+        ended = reported in (Status.COMPLETED, Status.SHELL_EXITED)
+        status = self.ending if self.ending is not None and ended else reported
+        if reported is Status.SHELL_EXITED and status in (Status.TIMED_OUT, Status.INTERRUPTED):
             self.exit_code = exit_code
             self.touch()
         else:

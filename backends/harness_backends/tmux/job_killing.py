@@ -150,7 +150,7 @@ class JobKiller:
     async def _look_again(self, attempt: _Attempt, grace: float) -> None:
         """Upgrade an unknown end if its record proves it by now."""
         if attempt.job.status is Status.UNKNOWN:
-            attempt.conclude(await self._kill(attempt).ended_before(self.shell, attempt.status, grace))
+            attempt.conclude(await self._kill(attempt).ended_before(self.shell, grace))
 
     def _kill(self, attempt: _Attempt) -> PaneKill:
         pane, job, setup = attempt.pane, attempt.job, self.link.setup

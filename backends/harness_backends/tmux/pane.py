@@ -305,7 +305,7 @@ class Pane:
         while self.jobs and self.jobs[-1].nonce in inner:
             job = self.jobs.pop()
             job.notices.append("the nested shell exited; the outer shell is active again")
-            job.finish_as_told(Status.SHELL_EXITED, mark.code)
+            job.finish_as_reported(Status.SHELL_EXITED, mark.code)
 
     def _shell_exited(self, code: int) -> None:
         self._fresh_shell(Status.SHELL_EXITED, code, f"the pane's shell had exited (exit code {code})")
@@ -324,4 +324,4 @@ class Pane:
         gone = "the shell exited" if status is Status.SHELL_EXITED else f"{why} while the command ran"
         for job in ended:
             job.notices.append(f"{gone}; a new shell was started")
-            job.finish_as_told(status, code)
+            job.finish_as_reported(status, code)

@@ -471,7 +471,7 @@ class PaneTable:
         self._let_go(pane, job)
         pane.phase, pane.running = "prompt", 0
         outcome = recorded(record.decode("utf-8", "replace"), job.proof) or Outcome(Status.UNKNOWN)
-        job.finish_as_told(outcome.status, outcome.exit_code, pane.cwd or None)
+        job.finish_as_reported(outcome.status, outcome.exit_code, pane.cwd or None)
         return True
 
     async def _was_not_started(self, pane: Pane, job: PaneJob) -> bool:

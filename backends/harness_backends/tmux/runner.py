@@ -680,7 +680,7 @@ class PaneRunner:
             return
         pane.jobs.remove(job)
         job.notices.append(UNSEEN)
-        job.finish_as_told(record.status, record.exit_code)
+        job.finish_as_reported(record.status, record.exit_code)
 
     @staticmethod
     async def _end_unproved(pane: Pane, job: PaneJob) -> None:

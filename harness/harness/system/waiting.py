@@ -20,6 +20,7 @@ async def wait_within(seconds: float, wait: Callable[[], Awaitable[object]]) -> 
     only a short part of such a time counts.
 
     Args:
+        seconds: maximum time, without what a blocked event loop adds.
         wait: waits for the event; it is cancelled and called again.
     """
     for _ in range(max(1, round(seconds / STEP))):
@@ -31,6 +32,13 @@ async def wait_within(seconds: float, wait: Callable[[], Awaitable[object]]) -> 
 
 async def run_within(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
     """Run a call, and cancel it after some seconds, as counted by :func:`wait_within`.
+
+    Args:
+        seconds: as for :func:`wait_within`.
+        call: is called once.
+
+    Returns:
+        The call's result.
 
     Raises:
         TimeoutError: it was cancelled.

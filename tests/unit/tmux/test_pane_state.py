@@ -238,7 +238,7 @@ async def test_a_reported_end_counts_as_far_as_it_is_a_proof(
 ) -> None:
     job = new_job(7)
     job.ending = ending
-    job.finish_as_told(told, 137)
+    job.finish_as_reported(told, 137)
     assert (job.status, job.result().exit_code) == (status, code)
 
 
@@ -249,7 +249,7 @@ async def test_a_reported_end_that_is_not_the_commands_own_stays_as_reported(tol
     for ending in (None, Status.TIMED_OUT, Status.INTERRUPTED):
         job = new_job(7)
         job.ending = ending
-        job.finish_as_told(told, 130)
+        job.finish_as_reported(told, 130)
         assert (job.status, job.result().exit_code) == (told, code)
 
 
