@@ -115,7 +115,7 @@ class Fleet:
         """
         return await self._connections[name].get(self._tasks)
 
-    async def map(
+    def map(
         self,
         function: Callable[[ExecutionContext], Awaitable[T]],
         *,
@@ -153,10 +153,16 @@ class Fleet:
         async def work(name: str, context: ExecutionContext) -> T:
             return await function(context)
 
-        start = _Start(forks, max_fail, rolling, retry_unreachable, on_start, on_wave)
-        async with aclosing(self._each(work, hosts, start)) as outcomes:
-            async for outcome in outcomes:
-                yield outcome.host, outcome
+        return self.map_named(
+            work,
+            hosts=hosts,
+            forks=forks,
+            max_fail=max_fail,
+            rolling=rolling,
+            retry_unreachable=retry_unreachable,
+            on_start=on_start,
+            on_wave=on_wave,
+        )
 
     async def map_named(
         self,
@@ -180,11 +186,19 @@ class Fleet:
                 ID of its newest command (None: none was sent). Only for functions that run one command.
         """
         start = _Start(forks, max_fail, rolling, retry_unreachable, on_start, on_wave)
-        async with aclosing(self._each(function, hosts, start, salvage)) as outcomes:
-            async for outcome in outcomes:
-                yield outcome.host, outcome
+        chosen = [self._connections[name] for name in (self.names if hosts is None else hosts)]
+        if any(connection.closing.is_set() for connection in chosen):
+            raise ContextClosed("the fleet has been left")
+        call = _Call(function, start, Starting(start.failure_limit(len(chosen))), self._tasks, salvage)
+        self._calls.add(call)
+        try:
+            async with aclosing(call.run(split_into_waves(chosen, start.rolling))) as outcomes:
+                async for outcome in outcomes:
+                    yield outcome.host, outcome
+        finally:
+            self._calls.discard(call)
 
-    async def run_shell(
+    def run_shell(
         self,
         command: str,
         *,
@@ -220,10 +234,17 @@ class Fleet:
 
         max_output = options.get("max_output", DEFAULT_MAX_OUTPUT)
         salvage = partial(result_of_interrupted, command=command, max_output=max_output)
-        start = _Start(forks, max_fail, rolling, retry_unreachable, on_start, on_wave)
-        async with aclosing(self._each(work, hosts, start, salvage)) as outcomes:
-            async for outcome in outcomes:
-                yield outcome.host, outcome
+        return self.map_named(
+            work,
+            hosts=hosts,
+            forks=forks,
+            max_fail=max_fail,
+            rolling=rolling,
+            retry_unreachable=retry_unreachable,
+            on_start=on_start,
+            on_wave=on_wave,
+            salvage=salvage,
+        )
 
     async def gather(self, command: str, **options: Any) -> dict[str, HostOutcome[ShellResult]]:
         """Run a command on each host and return the outcomes by host, in the order of the hosts.
@@ -271,25 +292,6 @@ class Fleet:
         """Cancel every call that still runs, as if its loop had been left."""
         for call in self._calls:
             call.cancel()
-
-    async def _each(
-        self,
-        work: Callable[[str, ExecutionContext], Awaitable[T]],
-        hosts: Sequence[str] | None,
-        start: _Start,
-        salvage: Callable[[ExecutionContext, str | None], Awaitable[T]] | None = None,
-    ) -> AsyncGenerator[HostOutcome[T], None]:
-        chosen = [self._connections[name] for name in (self.names if hosts is None else hosts)]
-        if any(connection.closing.is_set() for connection in chosen):
-            raise ContextClosed("the fleet has been left")
-        call = _Call(work, start, Starting(start.failure_limit(len(chosen))), self._tasks, salvage)
-        self._calls.add(call)
-        try:
-            async with aclosing(call.run(split_into_waves(chosen, start.rolling))) as outcomes:
-                async for outcome in outcomes:
-                    yield outcome
-        finally:
-            self._calls.discard(call)
 
 
 @dataclass
