@@ -33,7 +33,7 @@ from .interrupted import result_of_interrupted
 from .inventory import Inventory
 from .starting import Count, HostInterrupted, HostNotStarted, Starting, resolve_count, split_into_waves
 
-__all__ = ["DEFAULT_FORKS", "Fleet", "HostOutcome", "fleet"]
+__all__ = ["DEFAULT_FORKS", "Fleet", "HostOutcome", "fleet", "run_named"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -224,14 +224,7 @@ class Fleet:
         """
         options.setdefault("receive_early", True)
 
-        async def work(name: str, context: ExecutionContext) -> ShellResult:
-            return await context.run_shell(
-                command,
-                on_output=on_output and partial(on_output, name),
-                on_stderr=on_stderr and partial(on_stderr, name),
-                **options,
-            )
-
+        work = partial(run_named, command=command, on_output=on_output, on_stderr=on_stderr, **options)
         max_output = options.get("max_output", DEFAULT_MAX_OUTPUT)
         salvage = partial(result_of_interrupted, command=command, max_output=max_output)
         return self.map_named(
@@ -292,6 +285,32 @@ class Fleet:
         """Cancel every call that still runs, as if its loop had been left."""
         for call in self._calls:
             call.cancel()
+
+
+async def run_named(
+    name: str,
+    context: ExecutionContext,
+    *,
+    command: str,
+    on_output: Callable[[str, bytes], None] | None,
+    on_stderr: Callable[[str, bytes], None] | None,
+    **options: Any,
+) -> ShellResult:
+    """Run a command on one host of a fleet.
+
+    Args:
+        name: The host's name, which ``on_output`` and ``on_stderr`` get in addition to each chunk.
+        context: The host.
+        command: Shell text.
+        on_output: As for :meth:`Fleet.run_shell`, like ``on_stderr``.
+        options: Further arguments of :meth:`ExecutionContext.run_shell`.
+    """
+    return await context.run_shell(
+        command,
+        on_output=on_output and partial(on_output, name),
+        on_stderr=on_stderr and partial(on_stderr, name),
+        **options,
+    )
 
 
 @dataclass

@@ -50,11 +50,13 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, how: Map
     Returns:
         0 if every command ended with 0; 125 if a host could not be reached or its outcome is unknown; else 1.
     """
+    from ...fleets.calls import run_named
+    from ...fleets.kept_runs import start_command
+
     chosen = hosts_of_options(session, options, ignore_become=how.get("user") is not None)
     kept = _keep(session, text, chosen, how)
     if kept is None:
-        return ask_hosts(session, options, chosen, partial(_run_once, text, how), text=text)
-    from ...fleets.kept_runs import start_command
+        return ask_hosts(session, options, chosen, partial(run_named, command=text, **how), text=text)
 
     with kept.held():
         return ask_hosts(session, options, chosen, partial(start_command, kept), kept)
@@ -125,24 +127,6 @@ def _keep(session: CliSession, text: str, chosen: Sequence[Host], how: Mapping[s
     except HarnessError as error:
         warn(f"this run cannot be resumed: {error}", as_json_document=session.json)
         return None
-
-
-async def _run_once(
-    text: str,
-    how: Mapping[str, Any],
-    name: str,
-    context: ExecutionContext,
-    *,
-    on_output: OnOutput | None,
-    on_stderr: OnOutput | None,
-) -> ShellResult:
-    """Run the command of a run that is not kept."""
-    return await context.run_shell(
-        text,
-        on_output=on_output and partial(on_output, name),
-        on_stderr=on_stderr and partial(on_stderr, name),
-        **how,
-    )
 
 
 class _CommandReport(FleetReport[ShellResult]):
