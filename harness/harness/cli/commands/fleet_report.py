@@ -63,6 +63,7 @@ class FleetReport(Generic[T]):
         self.writers = {number: StreamWriter(number, interruption) for number in (1, 2)}
         self.order = {host.name: place for place, host in enumerate(hosts)}
         self._unshown: list[HostOutcome[T]] = []
+        self._failed = 0
         self._live = live and not session.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
     # -- what depends on the results
@@ -118,6 +119,7 @@ class FleetReport(Generic[T]):
         self.running.discard(outcome.host)
         self.outcomes.append(outcome)
         self._unshown.append(outcome)
+        self._failed += self.kind_of(outcome) != "ok"
         if self.session.json:
             self._write_json(self._outcome_json(outcome))
         else:
@@ -262,8 +264,10 @@ class FleetReport(Generic[T]):
         """Show the line with counts, if standard error is a terminal."""
         if not self._live:
             return
-        done, failed = len(self.outcomes), sum(self.kind_of(outcome) != "ok" for outcome in self.outcomes)
-        text = f"{done}/{len(self.hosts)} done, {failed} failed, {len(self.running)} running{self.progress_text()}"
+        done = len(self.outcomes)
+        text = (
+            f"{done}/{len(self.hosts)} done, {self._failed} failed, {len(self.running)} running{self.progress_text()}"
+        )
         if 0 < done < len(self.hosts):
             left = (time.monotonic() - self.started_at) / done * (len(self.hosts) - done)
             text += f", about {left:.0f} s left"

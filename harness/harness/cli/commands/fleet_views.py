@@ -199,17 +199,17 @@ def _merge_findings(outcomes: Sequence[HostOutcome[Sequence[Finding]]]) -> list[
 
 def _merge_ok(lines: Sequence[_Line]) -> list[_Line]:
     """Return the lines, but those about a check that many hosts pass with different messages as one."""
-    merged: dict[str, _Line] = {}
+    passed: dict[str, list[_Line]] = {}
+    for line in lines:
+        if line.finding.level == "ok":
+            passed.setdefault(line.finding.check, []).append(line)
     kept = []
     for line in lines:
-        same = [item for item in lines if item.finding.level == "ok" == line.finding.level]
-        same = [item for item in same if item.finding.check == line.finding.check]
+        same = passed[line.finding.check] if line.finding.level == "ok" else [line]
         if len(same) <= MAX_OK_LINES:
             kept.append(line)
-        elif line.finding.check not in merged:
-            names = [name for item in same for name in item.names]
-            merged[line.finding.check] = _Line(line.finding, names, len(same))
-            kept.append(merged[line.finding.check])
+        elif line is same[0]:
+            kept.append(_Line(line.finding, [name for item in same for name in item.names], len(same)))
     return kept
 
 
