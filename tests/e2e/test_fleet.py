@@ -228,6 +228,19 @@ def test_json_is_one_object_per_host_and_a_summary(ops: Program) -> None:
     assert done.returncode == 125
 
 
+@pytest.mark.parametrize("each", [("--each",), ()])
+def test_a_run_that_cannot_be_stored_runs_with_a_warning(ops: Program, tmp_path: Path, each: tuple[str, ...]) -> None:
+    (tmp_path / "file").touch()
+    words = ("run", "--stdin", "--hosts", "web1", *each, "--", "cat; echo e >&2; exit 3")
+    done = ops.run(*words, stdin=b"in\n", XDG_STATE_HOME=str(tmp_path / "file"))
+    assert done.returncode == 1
+    assert done.stdout == (b"web1: in\n" if each else b"== web1 (1): exit code 3\nin\n")
+    warning, *others = done.stderr.splitlines()
+    assert warning.startswith(b"harness: this run cannot be resumed: ")
+    assert b"web1: e" in others
+    assert others[-1].startswith(b"harness: 1 host: 1 failed, ")
+
+
 def test_several_ssh_options_are_many_hosts(ops: Program, named: SshServer) -> None:
     done = ops.run("--ssh", "web1", "run", "--ssh", "web2", "--ssh", "web1", "--", "echo up")
     assert (done.returncode, done.stdout) == (0, b"== web[1-2] (2)\nup\n"), done.stderr
