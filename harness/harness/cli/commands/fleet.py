@@ -57,7 +57,6 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, how: Map
     kept = _keep(session, text, chosen, how)
     if kept is None:
         return ask_hosts(session, options, chosen, partial(run_named, command=text, **how), text=text)
-
     with kept.held():
         return ask_hosts(session, options, chosen, partial(start_command, kept), kept)
 
@@ -160,7 +159,7 @@ class _CommandReport(FleetReport[ShellResult]):
         super().finish()
         kept = self._kept
         if kept is not None and not self.session.json and not kept.cancelled and kept.unfinished():
-            note(f"harness fleet resume {kept.number} asks the other hosts again; nothing runs twice")
+            note(f"to continue on the other hosts: harness fleet resume {kept.number}")
 
     def kind_of(self, outcome: HostOutcome[ShellResult]) -> str:
         from ...fleets.kept_runs import RunCancelled

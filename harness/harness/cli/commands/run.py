@@ -142,7 +142,12 @@ def command_text(words: tuple[str, ...]) -> str:
 @click.option("--user", metavar="USER", help="Run the command as USER (needs root or password-less sudo).")
 @click.option("--stdin", is_flag=True, help="Pass standard input to the command.")
 @click.option(
-    "--max-output", type=Size(), metavar="BYTES", default="1M", show_default=True, help="Truncate the output in --json."
+    "--max-output",
+    type=Size(),
+    metavar="BYTES",
+    default="1M",
+    show_default=True,
+    help="Truncate the output in --json, and the merged output of a host.",
 )
 @click.option("--key", metavar="KEY", help="Run once: a further run with KEY on this target returns the same job.")
 @fleet_options(changes=True, each=True)
