@@ -189,6 +189,6 @@ def _port(name: str, found: Variable | None) -> int | None:
     if found is None:
         return None
     text = str(found.value)
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 65536):
+    if not (re.fullmatch(r"\d{1,9}", text, re.ASCII) and 0 < int(text) < 65536):
         raise ConfigError(f"{found.where}: {name}: ansible_port {text!r} is not a port", hint="use 1 to 65535")
     return int(text)

@@ -15,6 +15,7 @@ __all__ = ["YAML_ENDINGS", "add_hosts", "ansible_variables", "read_text"]
 
 YAML_ENDINGS = (".yml", ".yaml", ".json")
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
+_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _BRACKETED = re.compile(r"\[(?P<host>[^\]]+)\]:(?P<port>\d+)")
 _WITH_PORT = re.compile(r"(?P<host>(?:[^:\[\]]|\[[^\]]*\])*):(?P<port>\d+)")
 
@@ -129,10 +130,10 @@ def _range_values(text: str, wrong: str) -> Iterator[str]:
     first, _, rest = text.partition(":")
     last, colon, step = rest.partition(":")
     letters = string.ascii_letters
-    stride = int(step) if step.isascii() and step.isdecimal() else 0 if colon else 1
+    stride = int(step) if _NUMBER.fullmatch(step) else 0 if colon else 1
     first = first or "0"
     padded = len(first) > 1 and first.startswith("0")
-    if first.isascii() and last.isascii() and first.isdecimal() and last.isdecimal():
+    if _NUMBER.fullmatch(first) and _NUMBER.fullmatch(last):
         valid = int(first) <= int(last) and (not padded or len(first) == len(last))
         width = len(first) if padded else 0
         values = (str(number).zfill(width) for number in range(int(first), int(last) + 1, stride or 1))

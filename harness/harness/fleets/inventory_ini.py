@@ -114,8 +114,8 @@ def _ini_value(text: str) -> object:
     """Return a value as Ansible reads it in INI: a Python literal, else the text."""
     try:
         value = ast.literal_eval(text)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value if text.partition("#")[0].strip() == str(value) else text  # not of 1_000 or 0x16
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value if text.partition("#")[0].strip() == str(value) else text  # not of 1_000 or 0x16
     return value

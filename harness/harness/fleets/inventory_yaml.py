@@ -36,8 +36,11 @@ def read_yaml(inventory: Inventory, text: str) -> None:
             f"{inventory.source} configures the inventory plugin {content['plugin']}, and harness runs none",
             hint=f"save its output: ansible-inventory -i {inventory.source} --list --yaml > hosts.yml",
         )
-    for group, body in content.items():
-        _read_group(inventory, group, body)
+    try:
+        for group, body in content.items():
+            _read_group(inventory, group, body)
+    except RecursionError:
+        raise ConfigError(f"{inventory.source}: a group is in itself, or groups are nested too deeply") from None
 
 
 def read_variable_files(inventory: Inventory, path: Path) -> None:
@@ -158,7 +161,9 @@ def _load(text: str, source: str) -> object:
         raise ConfigError(f"{source}: reading YAML needs the extra fleet", hint=install_extra("fleet")) from error
     try:
         return yaml.load(text, _loader())  # noqa: S506  # a SafeLoader
-    except yaml.YAMLError as error:
+    except RecursionError:
+        raise ConfigError(f"{source}: invalid YAML: nested too deeply") from None
+    except (yaml.YAMLError, ValueError, KeyError) as error:  # those of Python: a date 2024-13-01, !!bool x
         raise ConfigError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from error
 
 

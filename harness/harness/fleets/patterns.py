@@ -28,9 +28,11 @@ _OPERATOR = re.compile(r"([!&])(?![^\[]*\])")
 """An operator outside brackets."""
 _RANGES = re.compile(r"\[([^\[\]:]*)\]")
 """The brackets of a range, not those of an IPv6 address."""
-_NUMBERS = re.compile(r"(\d+)-(\d+)")
+_NUMBERS = re.compile(r"(\d{1,18})-(\d{1,18})(?!\d)")
+_TOO_LONG = re.compile(r"\d{19}")
+"""A number that Python may refuse to read, and ClusterShell, too."""
 _WILDCARD = re.compile(r"[*?]")
-_AFFIXES = re.compile(r"(?:(?P<user>[^@]+)@)?(?P<body>@?[^@]+?)(?::(?P<port>\d+))?")
+_AFFIXES = re.compile(r"(?:(?P<user>[^@]+)@)?(?P<body>@?[^@]+?)(?::(?P<port>\d{1,9}))?")
 
 
 class _Element(NamedTuple):
@@ -250,10 +252,12 @@ def _check_size(text: str, ranges: Sequence[str]) -> None:
     """
     size = 1
     for values in ranges:
+        if _TOO_LONG.search(values):
+            raise ConfigError(f"{_shown(text)} is not a pattern of hosts: a number has more than 18 digits")
         matches = [_NUMBERS.match(item) for item in values.split(",")]
         size *= sum(max(int(match[2]) - int(match[1]) + 1, 1) if match else 1 for match in matches)
-    if size > MAX_HOSTS:
-        raise ConfigError(f"{_shown(text)} means {size:,} hosts; a fleet has at most {MAX_HOSTS:,}")
+        if size > MAX_HOSTS:
+            raise ConfigError(f"{_shown(text)} means {size:,} or more hosts; a fleet has at most {MAX_HOSTS:,}")
 
 
 def _range_values(values: str, text: str) -> list[str]:
