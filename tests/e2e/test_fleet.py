@@ -54,7 +54,7 @@ async def test_a_host_that_is_down_is_its_own_outcome(named: SshServer) -> None:
         assert isinstance(outcomes["down"].error, ConnectError)
         assert outcomes["web1"].result is not None
         assert outcomes["web1"].result.exit_code == 3
-        assert [name for name, outcome in outcomes.items() if outcome.failed] != []
+        assert {name for name, outcome in outcomes.items() if outcome.failed} == {"web1", "down"}
         assert (await fleet["web1"].run_shell("true")).ok
         with pytest.raises(ContextClosed, match="down is not connected"):
             fleet["down"]

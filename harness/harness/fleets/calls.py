@@ -68,7 +68,7 @@ class HostOutcome(Generic[T]):
 
     @property
     def interrupted(self) -> bool:
-        """Whether :meth:`Fleet.interrupt` ended what ran; of a command, whether it was ended by anybody's interrupt."""
+        """Whether :meth:`Fleet.interrupt` ended what ran; of a command, whether any interrupt ended it."""
         if isinstance(self.result, ShellResult):
             return self.result.status is Status.INTERRUPTED
         return isinstance(self.error, HostInterrupted)
