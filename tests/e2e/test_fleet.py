@@ -241,6 +241,15 @@ def test_a_run_that_cannot_be_stored_runs_with_a_warning(ops: Program, tmp_path:
     assert others[-1].startswith(b"harness: 1 host: 1 failed, ")
 
 
+def test_answers_that_cannot_be_stored_are_one_warning(ops: Program, tmp_path: Path) -> None:
+    file = f"{ops.environ['XDG_STATE_HOME']}/harness/fleets/1/outcomes.jsonl"
+    command = f"rm -f {file}; ln -s {tmp_path}/missing/file {file}; echo up"
+    done = ops.run("run", "--hosts", "web[1-3]", "--forks", "1", "--", command)
+    assert (done.returncode, done.stdout) == (0, b"== web[1-3] (3)\nup\n")
+    warnings = [line for line in done.stderr.splitlines() if b"cannot be stored" in line]
+    assert warnings == [b"harness: run 1: what the hosts answered cannot be stored: No such file or directory"]
+
+
 def test_several_ssh_options_are_many_hosts(ops: Program, named: SshServer) -> None:
     done = ops.run("--ssh", "web1", "run", "--ssh", "web2", "--ssh", "web1", "--", "echo up")
     assert (done.returncode, done.stdout) == (0, b"== web[1-2] (2)\nup\n"), done.stderr

@@ -143,6 +143,7 @@ class _CommandReport(FleetReport[ShellResult]):
         super().__init__(session, hosts, interruption, live=not each)
         self.run = None if kept is None else kept.number
         self._kept = kept
+        self._store_failed = False
         self._each = each
         self._partial: dict[tuple[str, int], bytes] = {}
 
@@ -153,7 +154,9 @@ class _CommandReport(FleetReport[ShellResult]):
         try:
             self._kept.record(outcome)
         except OSError as error:  # asking the host again gives the same answer
-            log.warning("run %d: what %s answered cannot be stored: %s", self._kept.number, outcome.host, error)
+            if not self._store_failed:  # once, not for each of many hosts
+                log.warning("run %d: what the hosts answered cannot be stored: %s", self._kept.number, error.strerror)
+            self._store_failed = True
 
     def finish(self) -> None:
         super().finish()
