@@ -63,7 +63,7 @@ def test_a_run_is_kept_with_its_outcomes(fleet_program: Program) -> None:
     done = fleet_program.run("run", "--hosts", "web[1-2],down", "--", "echo said; exit 3")
     assert done.returncode == 125
     assert b"harness: run 1, 3 hosts: 2 failed, 1 unreachable" in done.stderr
-    assert b"harness: to continue on the other hosts: harness fleet resume 1\n" in done.stderr
+    assert b"harness: to run it on the other hosts: harness fleet resume 1\n" in done.stderr
     listed = fleet_program.run("fleet")
     assert b"unfinished" in listed.stdout
     assert b"2 failed, 1 unreachable" in listed.stdout

@@ -162,7 +162,7 @@ class _CommandReport(FleetReport[ShellResult]):
         super().finish()
         kept = self._kept
         if kept is not None and not self.session.json and not kept.cancelled and kept.unfinished():
-            note(f"to continue on the other hosts: harness fleet resume {kept.number}")
+            note(f"to run it on the other hosts: harness fleet resume {kept.number}")
 
     def kind_of(self, outcome: HostOutcome[ShellResult]) -> str:
         from ...fleets.kept_runs import RunCancelled
