@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 
 from harness.command import Command
 from harness.results import ShellResult, Status
-from harness.system.waiting import wait_within
+from harness.system.waiting import run_within, wait_within
 
 from ..posix.end_proof import imitates, proof_of
 from ..posix.markers import ANSWERED, PromptMarker, answered
 from .output import OutputCollector, collector_for
 
 __all__ = ["PaneJob", "entered"]
+
+LONGEST_LAG = 60.0
+"""Maximum seconds from the record of a command's end until the pane has shown all of its output."""
 
 
 def entered(text: str) -> int | None:
@@ -192,8 +197,13 @@ class PaneJob:
     async def done_or_quiet(self, seconds: float) -> None:
         """Wait until the job has ended, or nothing of it has arrived for some seconds.
 
-        A slow callback takes its time, so that the end arrives long after the target has recorded it.
+        A slow callback takes its time, so that the end arrives long after the target has recorded it. What the command
+        left in the background may write for ever, hence :data:`LONGEST_LAG`.
         """
+        with suppress(TimeoutError):
+            await run_within(LONGEST_LAG, partial(self._until_quiet, seconds))
+
+    async def _until_quiet(self, seconds: float) -> None:
         while not self.done.is_set():
             if not await wait_within(seconds, self.active.wait):
                 return

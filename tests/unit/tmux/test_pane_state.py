@@ -591,3 +591,22 @@ def test_a_callback_that_has_raised_before_anybody_waited_stops_the_waiting_at_o
     job.when_callback_fails(lambda: stopped.append(1))
     job.fail(ValueError())
     assert stopped == [1]
+
+
+async def test_the_wait_for_a_missed_end_is_bounded_while_the_background_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness_backends.tmux.job.LONGEST_LAG", 0.5)
+    job = new_job(7)
+
+    async def write() -> None:
+        while True:
+            job.touch()
+            await anyio.sleep(0.01)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write)
+            await job.done_or_quiet(5.0)
+            tasks.cancel_scope.cancel()
+    assert not job.done.is_set()

@@ -141,7 +141,7 @@ hx_forget_key() {
   hx_before=$hx_n hx_aside=${1%/*}/old.$$.${1##*/}
   mv "$1" "$hx_aside" || return  # from here on no caller can add a link
   hx_key_job "$hx_aside"
-  if [ "$hx_n" = "$hx_before" ]; then rm -rf "$hx_aside"; else mv "$hx_aside" "$1"; fi
+  if [ "$hx_n" = "$hx_before" ]; then rm -rf "$hx_aside"; elif [ ! -e "$1" ]; then mv "$hx_aside" "$1"; fi
 }
 cd "$hx_jobs" || exit 0
 hx_socket=__SOCKET__
