@@ -331,3 +331,12 @@ async def test_a_command_that_the_shell_does_not_take_is_withdrawn(open_plain: O
     assert (result.status, result.exit_code) == (Status.UNKNOWN, None), result
     assert any("did not start" in notice for notice in result.notices), result
     assert not (desk.home / "ran").exists()
+
+
+async def test_a_command_is_withdrawn_when_its_busy_shell_is_at_its_prompt_again(open_plain: OpenPlain) -> None:
+    desk = await open_plain()
+    await desk.ctx.run_shell('command_not_found_handle() { sleep 7; }; bind \'"h": "zzz"\'')
+    result = await desk.ctx.run_shell("touch ~/ran", timeout=40)
+    assert (result.status, result.exit_code) == (Status.UNKNOWN, None), result
+    assert any("did not start" in notice for notice in result.notices), result
+    assert not (desk.home / "ran").exists()

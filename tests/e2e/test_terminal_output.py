@@ -144,6 +144,13 @@ async def test_what_cannot_start_is_said_not_to_have_started_and_never_runs(desk
         assert after.stdout == "fresh\n"
 
 
+async def test_what_cannot_start_is_said_so_when_its_shell_was_busy_at_first(desk: Desk) -> None:
+    await desk.ctx.run_shell('command_not_found_handle() { sleep 6; }; bind \'"h": "zzz"\'', timeout=5)
+    result = await desk.ctx.run_shell("echo ran", timeout=40)
+    assert result.status is Status.UNKNOWN, result
+    assert any("did not start" in notice for notice in result.notices), result
+
+
 async def test_output_sent_elsewhere_for_good_leaves_the_codes(desk: Desk) -> None:
     await desk.ctx.run_shell("exec >out", timeout=10)
     result = await desk.ctx.run_shell("echo hidden; (exit 3)", timeout=10)

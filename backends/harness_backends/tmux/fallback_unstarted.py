@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from itertools import chain, repeat
 
 import anyio
 
@@ -19,12 +20,12 @@ from .fallback_panes import FallbackPane
 from .foreground import inspect
 from .job import PaneJob
 from .keyboard import INTERRUPT, Dispatch, type_text, unlock
-from .unstarted_commands import give_slot_back, take_slot
+from .unstarted_commands import LAST_CHECKS, give_slot_back, take_slot
 
 __all__ = ["WITHDRAWN", "ensure_accepted"]
 
 CHECKS = (0.5, 1.0, 2.0)
-"""Seconds between the checks whether it started."""
+"""Seconds between the checks whether it started, each of which may type it again."""
 PROMPT_WAIT = 0.3
 WITHDRAWN = "128 unknown"
 """The content of the exit file of a withdrawn command."""
@@ -41,18 +42,26 @@ async def ensure_accepted(
     slot = f"{tmux.setup.pane_dir(known.row.uid)}/next"
     try:
         for seconds in CHECKS:
-            with anyio.move_on_after(seconds):
-                await job.done.wait()
-            if job.done.is_set() or not await _untaken(shell, slot, job):
+            if await _taken_within(seconds, shell, slot, job):
                 return
             if await _at_prompt(shell, known):
                 await _type_again(tmux, shell, slot, known, job, action)
-        await anyio.sleep(CHECKS[0])
-        if await _at_prompt(shell, known) and await _untaken(shell, slot, job):
-            job.notices.append(HINDERED)
-            await _withdraw(shell, store, slot, job)
+        for seconds in chain(LAST_CHECKS, repeat(LAST_CHECKS[-1])):
+            if await _taken_within(seconds, shell, slot, job):
+                return
+            if await _at_prompt(shell, known) and await _untaken(shell, slot, job):
+                job.notices.append(HINDERED)
+                await _withdraw(shell, store, slot, job)
+                return
     except HarnessError:
         return  # the watch continues, and the deadline ends the wait
+
+
+async def _taken_within(seconds: float, shell: PersistentShell, slot: str, job: PaneJob) -> bool:
+    """Wait; return whether the pane's shell has read the job by then."""
+    with anyio.move_on_after(seconds):
+        await job.done.wait()
+    return job.done.is_set() or not await _untaken(shell, slot, job)
 
 
 async def _at_prompt(shell: PersistentShell, known: FallbackPane) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import chain, repeat
 
 import anyio
 
@@ -21,10 +22,12 @@ from .pane import Pane
 from .recreate_files import recreate_pane_files
 from .replaced_shells import while_known
 
-__all__ = ["drop_slot", "ensure_started", "give_slot_back", "take_slot"]
+__all__ = ["LAST_CHECKS", "drop_slot", "ensure_started", "give_slot_back", "take_slot"]
 
 CHECKS = (0.4, 0.8, 1.6)
-"""Seconds between the checks whether it started."""
+"""Seconds between the checks whether it started, each of which may type it again."""
+LAST_CHECKS = (0.8, 1.6, 3.2, 6.4, 12.8, 25.6)
+"""Seconds between the later checks, which withdraw it once its shell waits for input; the last one repeats."""
 PROMPT_WAIT = 0.5
 SWALLOWED_NOTICE = "the pane's shell accepted the command but reported no start; it may have run"
 BLOCKED_HINT = (
@@ -63,8 +66,9 @@ async def _see_started(
     action: Dispatch,
     look: Callable[[Pane], Awaitable[Foreground]],
 ) -> None:
-    for seconds in (*CHECKS, None):
-        with anyio.move_on_after(seconds or 0):
+    last = ((seconds, True) for seconds in chain(LAST_CHECKS, repeat(LAST_CHECKS[-1])))
+    for seconds, is_last in chain(((seconds, False) for seconds in CHECKS), last):
+        with anyio.move_on_after(seconds):
             await job.done.wait()
         if action.lines or not _missing(pane, job):
             return
@@ -74,8 +78,12 @@ async def _see_started(
                 _withdraw_slot(pane, job)
                 return
             front = await look(pane)
-            if front.group == pane.shell.pid and front.wants_input and _missing(pane, job):
-                await (_type_again(link, pane, job, action) if seconds else _withdraw(link, pane, job, action))
+            if not front.wants_input or not _missing(pane, job):
+                continue
+            if front.group == pane.shell.pid:
+                await (_withdraw if is_last else _type_again)(link, pane, job, action)
+            elif is_last:
+                return  # another program reads the keyboard
         except HarnessError:
             return  # the reconnect finds out whether it started
 
