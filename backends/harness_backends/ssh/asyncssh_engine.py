@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ from harness.target import Target
 from harness.transport import Process, Transport
 
 from ..local.transport import LocalTransport
-from .login_pacing import error_at_jump_host, share_login
+from .login_pacing import error_at_jump_host, log_in_without_retries, share_login
 from .remote_command import interactive_command, new_nonce, remote_command
 
 if TYPE_CHECKING:
@@ -418,7 +418,7 @@ class ReconnectingTransport(Transport):
             await anyio.sleep(BACKOFF[min(self._failures, len(BACKOFF) - 1)])
             await self._end()
             try:
-                with use_prompter(self._prompter):
+                with use_prompter(self._prompter), log_in_without_retries() if again else nullcontext():
                     self._current = await self._log_in(self._stack)
             except (AuthenticationError, HostKeyError) as error:
                 self._final = error

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ __all__ = [
     "error_at_jump_host",
     "error_of_forward",
     "log_in_paced",
+    "log_in_without_retries",
     "share_login",
 ]
 
@@ -34,6 +36,19 @@ MAX_LOGINS = 8
 
 PAUSES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Seconds before each further try after the server has dropped a connection, multiplied by 0.5 to 1.5."""
+
+
+_retries: ContextVar[bool] = ContextVar("_retries", default=True)
+
+
+@contextmanager
+def log_in_without_retries() -> Iterator[None]:
+    """Report a dropped connection at once: a caller that reconnects tries again itself, and meanwhile says why."""
+    token = _retries.set(False)
+    try:
+        yield
+    finally:
+        _retries.reset(token)
 
 
 class ThrottledError(ConnectError):
@@ -98,7 +113,7 @@ async def log_in_paced(server: str, log_in: Callable[[], Awaitable[T]], *, max_p
                 entry.slow_down(limit)
                 pause = _pause(tries)
                 tries, paused = tries + 1, paused + pause
-                if tries > len(PAUSES) or paused > max_pause:
+                if tries > len(PAUSES) or paused > max_pause or not _retries.get():
                     raise _still_throttled(error, tries) from error
                 logger.info("%s: connection dropped before the login, next try in %.1f s", error.target, pause)
             finally:
@@ -112,8 +127,8 @@ def _pause(tries: int) -> float:
 
 
 def _still_throttled(error: ThrottledError, tries: int) -> ConnectError:
-    count = "1 try" if tries == 1 else f"{tries} tries"
-    return ConnectError(f"{error.message} ({count})", target=error.target, hint=error.hint)
+    count = f" ({tries} tries)" if tries > 1 else ""
+    return ConnectError(f"{error.message}{count}", target=error.target, hint=error.hint)
 
 
 async def share_login(connection: str, log_in: Callable[[], Awaitable[T]]) -> T:

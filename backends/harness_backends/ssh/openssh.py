@@ -22,6 +22,7 @@ from .control_master import (
     end_master,
     with_relocated_socket,
 )
+from .login_pacing import log_in_without_retries
 from .multiplex import MuxConnection, MuxConnectionClosed, MuxError, MuxProcess, MuxRefused, open_pipes
 from .options import interactive_argv
 from .remote_command import new_nonce, remote_command
@@ -214,7 +215,7 @@ class OpenSSHTransport(Transport):
             await anyio.sleep(BACKOFF[min(self._failures, len(BACKOFF) - 1)])
             try:
                 self._master = with_relocated_socket(self._master)
-                with use_prompter(self._prompter):
+                with use_prompter(self._prompter), log_in_without_retries():
                     lease = await acquire(self._master)
             except (AuthenticationError, HostKeyError) as error:
                 self._final = error
