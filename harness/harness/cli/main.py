@@ -46,9 +46,9 @@ class Program(LazyGroup):
         "download": (".commands.transfers:download", "Copy a file of the target to this machine."),
         "capture": (".commands.terminal:capture", "Print a pane's screen or scrollback."),
         "keys": (".commands.terminal:keys", "Type into a pane."),
-        "hosts": (".commands.fleet:hosts", "List the hosts that a pattern of --hosts means."),
+        "hosts": (".commands.fleet.run:hosts", "List the hosts that a pattern of --hosts means."),
         "fleet": (
-            ".commands.fleet_runs:fleet",
+            ".commands.fleet.kept_runs:fleet",
             "List, show, wait for, resume, retry and cancel runs on many hosts.",
         ),
         "panes": (".commands.terminal:panes", "List, create and kill the session's panes."),

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.commands.fleet_files import directory_name
+from harness.cli.commands.fleet.files import directory_name
 
 NAMES = st.text(st.sampled_from("./%aA:@~ \n\\2EFü\ud800") | st.characters(codec="utf-8"), min_size=1)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from harness.backend import Finding, fail, ok
-from harness.cli.commands.fleet_views import _merge_findings, _merge_ok
+from harness.cli.commands.fleet.views import _merge_findings, _merge_ok
 from harness.fleets import HostOutcome
 
 

@@ -15,7 +15,7 @@ from ..output import print_json
 from ..runtime import session_of
 from ..streams import Interruption, run_async
 from .doctor_findings import print_finding
-from .fleet_control import FleetOptions, fleet_options
+from .fleet.options import FleetOptions, fleet_options
 
 __all__ = [
     "disconnect",
@@ -72,7 +72,7 @@ def doctor(ctx: click.Context, clean: bool, fleet: FleetOptions) -> int:
     """
     session = session_of(ctx)
     if fleet.used_by(session.invocation):
-        from .fleet_views import examine_fleet
+        from .fleet.views import examine_fleet
 
         return examine_fleet(session, fleet, clean=clean)
 

@@ -16,7 +16,7 @@ from ..options import command
 from ..output import content_json, print_json, read_stdin
 from ..runtime import PLAIN, on_target, session_of
 from ..streams import Interruption, StreamWriter
-from .fleet_control import FleetOptions, fleet_options
+from .fleet.options import FleetOptions, fleet_options
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -145,7 +145,7 @@ def read(ctx: click.Context, offset: int, limit: int | None, fleet: FleetOptions
     """
     session = session_of(ctx)
     if fleet.used_by(session.invocation):
-        from .fleet_files import read_on_fleet
+        from .fleet.files import read_on_fleet
 
         return read_on_fleet(session, fleet, path, offset=offset, limit=limit)
 
@@ -196,7 +196,7 @@ def write(
     session = session_of(ctx)
     data = read_stdin()
     if fleet.used_by(session.invocation):
-        from .fleet_files import write_on_fleet
+        from .fleet.files import write_on_fleet
 
         return write_on_fleet(session, fleet, path, data, how)
 

@@ -17,7 +17,7 @@ from ..options import command, group, pause_option, time_limit_option
 from ..output import as_json, note, print_json, readable, result_json, table, with_base64
 from ..runtime import PLAIN, on_target, session_of
 from ..streams import Interruption, StreamWriter, run_async
-from .fleet_control import FleetOptions, fleet_options
+from .fleet.options import FleetOptions, fleet_options
 from .run import brief, explain
 
 __all__ = [
@@ -113,7 +113,7 @@ def list_jobs(ctx: click.Context, every: bool, last: int | None, fleet: FleetOpt
         return [job for job in found if every or job.status is Status.RUNNING or job.job_id in recent]
 
     if fleet.used_by(session.invocation):
-        from .fleet_views import list_jobs_of_fleet
+        from .fleet.views import list_jobs_of_fleet
 
         return list_jobs_of_fleet(session, fleet, partial(choose, last=last or 0), JOB_COLUMNS, _row)
 

@@ -20,7 +20,7 @@ from ..options import NO_LIMIT, Size, command, time_limit_option
 from ..output import note, print_json, result_json
 from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter
-from .fleet_control import FleetOptions, fleet_options
+from .fleet.options import FleetOptions, fleet_options
 
 __all__ = [
     "MAX_MEMORY_BYTES",
@@ -185,7 +185,7 @@ def run(
         "key": key,
     }
     if fleet.used_by(session.invocation):
-        from .fleet import run_on_fleet
+        from .fleet.run import run_on_fleet
 
         if no_wait:
             raise click.UsageError("--no-wait does not work on several hosts")

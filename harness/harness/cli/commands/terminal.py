@@ -19,7 +19,7 @@ from ..options import RenamedOption, command, group, pause_option
 from ..output import print_json, read_stdin, table
 from ..runtime import LOOKS, CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter, run_async
-from .fleet_control import FleetOptions, fleet_options
+from .fleet.options import FleetOptions, fleet_options
 
 __all__ = [
     "attach",
@@ -235,7 +235,7 @@ def capture(
     }
     facts = {"pane": session.settings.pane, "job_id": job_id}
     if fleet.used_by(session.invocation):
-        from .fleet_views import capture_on_fleet
+        from .fleet.views import capture_on_fleet
 
         return capture_on_fleet(session, fleet, how, facts=facts)
 
@@ -294,7 +294,7 @@ def attach(ctx: click.Context, read_only: bool, print_only: bool, fleet: FleetOp
     if not (print_only or session.json) and not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise UnsupportedOperation("attach needs a terminal", hint="--print prints the command to run in a terminal")
     if fleet.used_by(session.invocation):
-        from .fleet_attach import attach_to_fleet
+        from .fleet.attach import attach_to_fleet
 
         return attach_to_fleet(session, fleet, read_only=read_only, print_only=print_only)
     words: list[str] = []

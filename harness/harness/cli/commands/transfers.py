@@ -13,7 +13,7 @@ from ..output import print_json
 from ..runtime import PLAIN, on_target, session_of
 from ..streams import Interruption
 from .files import transfer_progress
-from .fleet_control import FleetOptions, fleet_options
+from .fleet.options import FleetOptions, fleet_options
 
 __all__ = ["download", "upload"]
 
@@ -33,7 +33,7 @@ def upload(ctx: click.Context, force: bool, fleet: FleetOptions, local: str, pat
     """
     session = session_of(ctx)
     if fleet.used_by(session.invocation):
-        from .fleet_files import upload_to_fleet
+        from .fleet.files import upload_to_fleet
 
         return upload_to_fleet(session, fleet, local, path, force=force)
 
@@ -59,7 +59,7 @@ def download(ctx: click.Context, overwrite: bool, fleet: FleetOptions, path: str
     """
     session = session_of(ctx)
     if fleet.used_by(session.invocation):
-        from .fleet_files import download_from_fleet
+        from .fleet.files import download_from_fleet
 
         name = _file_name(path)
         return download_from_fleet(session, fleet, path, local, file_name=name, overwrite=overwrite)

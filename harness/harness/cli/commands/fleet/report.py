@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import click
 
-from ...errors import ConnectError, ConnectionLost
-from ..exits import FAILED, HARNESS_FAILED, failure_code
-from ..output import as_json, error_json, escape_line, note, readable
-from ..runtime import CliSession
-from ..streams import Interruption, StreamWriter
-from .fleet_texts import HostNotices
+from ....errors import ConnectError, ConnectionLost
+from ...exits import FAILED, HARNESS_FAILED, failure_code
+from ...output import as_json, error_json, escape_line, note, readable
+from ...runtime import CliSession
+from ...streams import Interruption, StreamWriter
+from .texts import HostNotices
 
 if TYPE_CHECKING:
-    from ...fleets import Host, HostOutcome
+    from ....fleets import Host, HostOutcome
 
 __all__ = ["FleetReport", "MergedText"]
 
@@ -154,8 +154,8 @@ class FleetReport(Generic[T]):
             self._print_summary()
 
     def _add_left_out(self) -> None:
-        from ...fleets import HostOutcome
-        from ...fleets.starting import HostNotStarted
+        from ....fleets import HostOutcome
+        from ....fleets.starting import HostNotStarted
 
         begun = self.running | {outcome.host for outcome in self.outcomes}
         for host in self.hosts:
@@ -187,8 +187,8 @@ class FleetReport(Generic[T]):
         self.writers[stream].write(b"".join(prefix + line + b"\n" for line in lines))
 
     def _print_merged(self, outcomes: Sequence[HostOutcome[T]]) -> None:
-        from ...fleets.hosts import fold_names
-        from ...fleets.merging import difference, merge_outcomes
+        from ....fleets.hosts import fold_names
+        from ....fleets.merging import difference, merge_outcomes
 
         by_name = {outcome.host: cast("T", outcome.result) for outcome in outcomes}
         most: MergedText | None = None
@@ -210,8 +210,8 @@ class FleetReport(Generic[T]):
             self.write_lines(2, f"{names.removesuffix(':')}: ".encode(), text.stderr)
 
     def _print_problems(self, outcomes: Sequence[HostOutcome[T]]) -> None:
-        from ...fleets.hosts import fold_names
-        from ...fleets.merging import error_text, merge_outcomes
+        from ....fleets.hosts import fold_names
+        from ....fleets.merging import error_text, merge_outcomes
 
         for group in merge_outcomes(outcome for outcome in outcomes if outcome.error is not None):
             text = error_text(group.outcome, named=len(group.hosts) == 1)
@@ -249,7 +249,7 @@ class FleetReport(Generic[T]):
         return {"hosts": len(self.hosts), **{kind: kinds[kind] for kind in KINDS}}
 
     def _print_summary(self) -> None:
-        from ...fleets.hosts import fold_names
+        from ....fleets.hosts import fold_names
 
         if self.running:
             names = fold_names(sorted(self.running, key=self.order.__getitem__))

@@ -13,18 +13,18 @@ from urllib.parse import quote
 
 from anyio import to_thread
 
-from ...context import ExecutionContext
-from ...errors import FileError, HarnessError
-from ...results import FileContent, WriteResult
-from ..output import content_json
-from ..runtime import PLAIN, CliSession
-from ..streams import Interruption
-from .fleet_calls import map_on_hosts
-from .fleet_control import FleetOptions
-from .fleet_report import FleetReport, MergedText
+from ....context import ExecutionContext
+from ....errors import FileError, HarnessError
+from ....results import FileContent, WriteResult
+from ...output import content_json
+from ...runtime import PLAIN, CliSession
+from ...streams import Interruption
+from .calls import map_on_hosts
+from .options import FleetOptions
+from .report import FleetReport, MergedText
 
 if TYPE_CHECKING:
-    from ...fleets import Host
+    from ....fleets import Host
 
 __all__ = ["directory_name", "download_from_fleet", "read_on_fleet", "upload_to_fleet", "write_on_fleet"]
 

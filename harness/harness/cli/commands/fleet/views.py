@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ...backend import Finding
-from ...context import ExecutionContext
-from ...results import Job
-from ..output import table
-from ..runtime import LOOKS, PLAIN, CliSession
-from ..streams import Interruption
-from .doctor_findings import print_finding
-from .fleet_calls import map_on_hosts
-from .fleet_control import FleetOptions
-from .fleet_report import FleetReport, MergedText
+from ....backend import Finding
+from ....context import ExecutionContext
+from ....results import Job
+from ...output import table
+from ...runtime import LOOKS, PLAIN, CliSession
+from ...streams import Interruption
+from ..doctor_findings import print_finding
+from .calls import map_on_hosts
+from .options import FleetOptions
+from .report import FleetReport, MergedText
 
 if TYPE_CHECKING:
-    from ...fleets import Host, HostOutcome
+    from ....fleets import Host, HostOutcome
 
 __all__ = ["capture_on_fleet", "examine_fleet", "list_jobs_of_fleet"]
 
@@ -168,7 +168,7 @@ class _FindingsReport(FleetReport[Sequence[Finding]]):
         return {"ok": self.result_kind(result) == "ok", "findings": result}
 
     def print_results(self, outcomes: Sequence[HostOutcome[Sequence[Finding]]]) -> None:
-        from ...fleets.hosts import fold_names
+        from ....fleets.hosts import fold_names
 
         lines = _merge_ok(_merge_findings(outcomes))
         width = max((len(line.finding.check) for line in lines), default=0)
@@ -180,7 +180,7 @@ class _FindingsReport(FleetReport[Sequence[Finding]]):
 
 def _merge_findings(outcomes: Sequence[HostOutcome[Sequence[Finding]]]) -> list[_Line]:
     """Return equal findings as one line each, in the order of the checks; a single host keeps its name in it."""
-    from ...fleets.merging import hide_names
+    from ....fleets.merging import hide_names
 
     order: dict[str, None] = {}
     lines: dict[Finding, _Line] = {}
@@ -217,7 +217,7 @@ def examine_fleet(session: CliSession, options: FleetOptions, *, clean: bool) ->
     """Check each host, print equal findings once, and return the exit code."""
 
     async def work(report: _FindingsReport, name: str, context: ExecutionContext) -> Sequence[Finding]:
-        from ...operate.doctor import examine
+        from ....operate.doctor import examine
 
         return await examine(replace(session.settings, target=context.target), clean=clean)
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from ...login import LoginQuestion, TerminalPrompter
-from ..options import HostCount, Invocation
-from ..output import warn
-from ..runtime import CliSession
-from ..streams import Interruption
+from ....login import LoginQuestion, TerminalPrompter
+from ...options import HostCount, Invocation
+from ...output import warn
+from ...runtime import CliSession
+from ...streams import Interruption
 
 if TYPE_CHECKING:
-    from ...fleets import Fleet
+    from ....fleets import Fleet
 
 __all__ = ["FleetControl", "FleetOptions", "fleet_options"]
 
@@ -48,7 +48,7 @@ class FleetOptions:
 
     def start_arguments(self) -> dict[str, Any]:
         """Return the arguments of a fleet's call that decide which hosts start when."""
-        from ...fleets.calls import DEFAULT_FORKS
+        from ....fleets.calls import DEFAULT_FORKS
 
         only_first = self.first is not None and self.rolling is None
         return {

@@ -6,8 +6,8 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from ...results import ShellResult, Status
-from ..output import readable
+from ....results import ShellResult, Status
+from ...output import readable
 
 __all__ = ["HostNotices", "ending_of", "host_label", "with_gap"]
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..exits import FAILED, HARNESS_FAILED
-from ..options import command, group
-from ..output import note, print_json, readable, table
-from ..runtime import CliSession, session_of
-from .fleet import Ask, ask_hosts
-from .fleet_control import FleetOptions
+from ...exits import FAILED, HARNESS_FAILED
+from ...options import command, group
+from ...output import note, print_json, readable, table
+from ...runtime import CliSession, session_of
+from .options import FleetOptions
+from .run import Ask, ask_hosts
 
 if TYPE_CHECKING:
-    from ...fleets.kept_runs import Answer, KeptRun, RunStore
+    from ....fleets.kept_runs import Answer, KeptRun, RunStore
 
 __all__ = ["fleet"]
 
@@ -26,7 +26,7 @@ SHOWN_COMMAND = 60
 
 
 def _store(session: CliSession) -> RunStore:
-    from ...fleets.kept_runs import RunStore
+    from ....fleets.kept_runs import RunStore
 
     return RunStore(keep=session.settings.config.jobs_max_age)
 
@@ -130,7 +130,7 @@ def wait(ctx: click.Context, number: int, forks: int | None, each: bool, retry_u
     The exit code is that of 'harness run --hosts'. It works while the run's own process is running, and for a run that
     ended, whose outputs are read from the hosts again.
     """
-    from ...fleets.kept_runs import wait_for_command
+    from ....fleets.kept_runs import wait_for_command
 
     session = session_of(ctx)
     run = _store(session).open(number)
@@ -156,7 +156,7 @@ def resume(ctx: click.Context, number: int, forks: int | None, each: bool, retry
 
     Hosts whose command has ended are not asked again. The exit code is that of the whole run.
     """
-    from ...fleets.kept_runs import start_command
+    from ....fleets.kept_runs import start_command
 
     session = session_of(ctx)
     store = _store(session)
@@ -192,7 +192,7 @@ def retry(
     These are the hosts whose command ended with another exit code than 0, at its timeout or by an interrupt. Hosts that
     were not reached or did not start, or whose outcome is unknown, are left to 'harness fleet resume'.
     """
-    from ...fleets.kept_runs import start_command
+    from ....fleets.kept_runs import start_command
 
     session = session_of(ctx)
     store = _store(session)
@@ -219,7 +219,7 @@ def cancel(ctx: click.Context, number: int, forks: int | None) -> int:
 
     The exit code is 0 if every host is known to run nothing more of it, else 125.
     """
-    from ...fleets.kept_runs import cancel_command
+    from ....fleets.kept_runs import cancel_command
 
     session = session_of(ctx)
     store = _store(session)

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...context import ExecutionContext
-from ..exits import SIGNALLED
-from ..output import readable
-from ..runtime import CliSession, TargetRequirements
-from ..streams import Interruption
-from ..tiled_windows import TiledPane, show_tiled
-from .fleet_calls import map_on_hosts
-from .fleet_control import FleetOptions
-from .fleet_report import FleetReport
+from ....context import ExecutionContext
+from ...exits import SIGNALLED
+from ...output import readable
+from ...runtime import CliSession, TargetRequirements
+from ...streams import Interruption
+from ...tiled_windows import TiledPane, show_tiled
+from .calls import map_on_hosts
+from .options import FleetOptions
+from .report import FleetReport
 
 if TYPE_CHECKING:
-    from ...fleets import Host, HostOutcome
+    from ....fleets import Host, HostOutcome
 
 __all__ = ["attach_to_fleet"]
 
@@ -93,7 +93,7 @@ def attach_to_fleet(session: CliSession, options: FleetOptions, *, read_only: bo
 
 def _pane(outcome: HostOutcome[Sequence[str]]) -> TiledPane:
     """Return the pane of a host: its session, or the error that prevents attaching to it."""
-    from ...fleets.merging import error_text
+    from ....fleets.merging import error_text
 
     name = readable(outcome.host)
     if outcome.error is None:

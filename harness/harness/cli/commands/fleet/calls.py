@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...context import ExecutionContext
-from ..exits import INTERRUPTED
-from ..options import Invocation
-from ..runtime import CliSession, TargetRequirements
-from ..streams import Interruption, run_async
-from .fleet_control import FleetControl, FleetOptions
-from .fleet_report import FleetReport
+from ....context import ExecutionContext
+from ...exits import INTERRUPTED
+from ...options import Invocation
+from ...runtime import CliSession, TargetRequirements
+from ...streams import Interruption, run_async
+from .options import FleetControl, FleetOptions
+from .report import FleetReport
 
 if TYPE_CHECKING:
-    from ...fleets import Fleet, Host, HostOutcome
+    from ....fleets import Fleet, Host, HostOutcome
 
 __all__ = ["call_on_hosts", "hosts_of_options", "hosts_of_patterns", "map_on_hosts"]
 
@@ -56,7 +56,7 @@ def call_on_hosts(
     Returns:
         0 if every host is ok; 125 if a host could not be reached or its outcome is unknown; else 1.
     """
-    from ...fleets import fleet
+    from ....fleets import fleet
 
     hosts = hosts_of_options(session, options) if chosen is None else chosen
     control = FleetControl(session, options)
@@ -131,8 +131,8 @@ def _hosts_of_choices(invocation: Invocation) -> tuple[Host, ...]:
         click.UsageError: They are combined with ``--image``.
         HarnessError: One is not a target.
     """
-    from ...fleets import Host
-    from ...settings import load_settings
+    from ....fleets import Host
+    from ....settings import load_settings
 
     choices, several = invocation.choices, invocation.several
     if choices.image is not None:
@@ -153,7 +153,7 @@ def hosts_of_patterns(
         click.UsageError: A single target was chosen as well.
         ConfigError: A pattern or the inventory is wrong.
     """
-    from ...fleets import NamedTarget, read_inventory, resolve_hosts
+    from ....fleets import NamedTarget, read_inventory, resolve_hosts
 
     choices = session.invocation.choices
     for name in ("ssh", "target", "container", "image"):

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from ...command import DEFAULT_MAX_OUTPUT
-from ...context import ExecutionContext
-from ...errors import HarnessError
-from ...results import ShellResult, Status
-from ..options import command
-from ..output import note, print_json, readable, result_json, table, warn
-from ..runtime import CliSession, TargetRequirements, session_of
-from ..streams import Interruption
-from .fleet_calls import call_on_hosts, hosts_of_options, hosts_of_patterns
-from .fleet_control import FleetOptions
-from .fleet_report import FleetReport, MergedText
-from .fleet_texts import ending_of, host_label, with_gap
+from ....command import DEFAULT_MAX_OUTPUT
+from ....context import ExecutionContext
+from ....errors import HarnessError
+from ....results import ShellResult, Status
+from ...options import command
+from ...output import note, print_json, readable, result_json, table, warn
+from ...runtime import CliSession, TargetRequirements, session_of
+from ...streams import Interruption
+from .calls import call_on_hosts, hosts_of_options, hosts_of_patterns
+from .options import FleetOptions
+from .report import FleetReport, MergedText
+from .texts import ending_of, host_label, with_gap
 
 if TYPE_CHECKING:
-    from ...fleets import Fleet, Host, HostOutcome
-    from ...fleets.kept_runs import KeptRun, OnOutput
+    from ....fleets import Fleet, Host, HostOutcome
+    from ....fleets.kept_runs import KeptRun, OnOutput
 
 __all__ = ["Ask", "ask_hosts", "hosts", "run_on_fleet"]
 
@@ -50,8 +50,8 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, how: Map
     Returns:
         0 if every command ended with 0; 125 if a host could not be reached or its outcome is unknown; else 1.
     """
-    from ...fleets.calls import run_named
-    from ...fleets.kept_runs import start_command
+    from ....fleets.calls import run_named
+    from ....fleets.kept_runs import start_command
 
     chosen = hosts_of_options(session, options, ignore_become=how.get("user") is not None)
     kept = _keep(session, text, chosen, how)
@@ -90,7 +90,7 @@ def ask_hosts(
         text: The command, if the run is not kept.
         starts: Whether it starts commands, which a cancelled run must not.
     """
-    from ...fleets.interrupted import result_of_interrupted
+    from ....fleets.interrupted import result_of_interrupted
 
     needs = TargetRequirements(create=True)
     make_report = partial(_CommandReport, session, each=options.each, kept=kept)
@@ -115,7 +115,7 @@ def ask_hosts(
 
 def _keep(session: CliSession, text: str, chosen: Sequence[Host], how: Mapping[str, Any]) -> KeptRun | None:
     """Store the run before it starts; None, with a warning, if that is not possible."""
-    from ...fleets.kept_runs import RunStore
+    from ....fleets.kept_runs import RunStore
 
     tmux, pane = session.terminal_of(TargetRequirements(create=True))
     call = {name: value for name, value in how.items() if name not in {"stdin", "key"}}
@@ -165,7 +165,7 @@ class _CommandReport(FleetReport[ShellResult]):
             note(f"to run it on the other hosts: harness fleet resume {kept.number}")
 
     def kind_of(self, outcome: HostOutcome[ShellResult]) -> str:
-        from ...fleets.kept_runs import RunCancelled
+        from ....fleets.kept_runs import RunCancelled
 
         return "not_started" if isinstance(outcome.error, RunCancelled) else super().kind_of(outcome)
 
@@ -251,7 +251,7 @@ def hosts(ctx: click.Context, inventory: str | None, fold: bool, patterns: tuple
     if session.json:
         print_json([{"host": host.name, "target": str(host.target)} for host in found])
     elif fold:
-        from ...fleets.hosts import fold_names
+        from ....fleets.hosts import fold_names
 
         click.echo(readable(fold_names(host.name for host in found)))
     else:

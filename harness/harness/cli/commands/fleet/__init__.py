@@ -1,0 +1,1 @@
+"""Commands that run on many hosts, and what they print."""
