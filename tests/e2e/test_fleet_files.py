@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pexpect
@@ -77,6 +78,11 @@ def test_each_host_gets_the_whole_content(fleet_program: Program, fleet_hosts: F
     hosts, summary = by_host(done.stdout)
     assert {item["bytes_written"] for item in hosts.values()} == {1}
     assert summary["ok"] == 3
+
+
+def test_a_wrong_pattern_is_an_error_before_the_input_ends(fleet_program: Program) -> None:
+    with fleet_program.start("write", "--hosts", "@nope", "/tmp/x", stdin=subprocess.PIPE) as writing:
+        assert writing.wait(30) == 125  # its input is still open
 
 
 def test_a_version_is_expected_on_each_host(fleet_program: Program, fleet_hosts: FleetHosts) -> None:

@@ -96,6 +96,18 @@ def test_only_the_hosts_that_did_not_answer_are_asked_again(fleet_program: Progr
     assert lines(named.home / "lines") == ["line"] * 2
 
 
+def test_a_host_that_has_no_job_of_the_run_is_waited_for_as_not_started(
+    fleet_program: Program, named: SshServer
+) -> None:
+    fleet_program.run("run", "--hosts", "web1,down", "--", "true")
+    text = named.ssh_config.read_text().replace(f"Port {CLOSED_PORT}\n", f"Port {named.port}\n")
+    named.ssh_config.write_text(text)
+    waited = fleet_program.run("fleet", "wait", "1")
+    assert waited.returncode == 125
+    assert b"down (1): not started: the host has no job of this run" in waited.stderr
+    assert b"2 hosts: 1 ok, 1 not started" in waited.stderr
+
+
 def test_standard_input_and_options_are_kept_for_hosts_that_start_later(
     fleet_program: Program, named: SshServer
 ) -> None:
@@ -275,6 +287,13 @@ def test_what_a_crash_left_is_passed_over(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no run 7"):
         store.open(7)
     assert store.create("true", HOSTS).number == 8
+
+
+def test_answers_that_cannot_be_read_are_an_error_with_their_path(tmp_path: Path) -> None:
+    run = RunStore(tmp_path).create("true", [Host("web1", Target.parse("ssh://web1"))])
+    (run.directory / "outcomes.jsonl").mkdir()
+    with pytest.raises(HarnessError, match=r"outcomes\.jsonl"):
+        run.answers()
 
 
 def test_a_run_that_hosts_may_have_forgotten_is_not_resumed(tmp_path: Path) -> None:

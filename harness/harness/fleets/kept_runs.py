@@ -29,6 +29,7 @@ from ..system.private_files import make_private, state_home
 from ..target import Target
 from .calls import HostOutcome
 from .hosts import Host
+from .starting import HostNotStarted
 
 __all__ = [
     "Answer",
@@ -131,11 +132,18 @@ class KeptRun:
             os.close(descriptor)
 
     def answers(self) -> dict[str, Answer]:
-        """Return the last answer of each host, but not one that is less than what was known: a lost connection."""
+        """Return the last answer of each host, but not one that is less than what was known: a lost connection.
+
+        Raises:
+            HarnessError: They cannot be read.
+        """
+        path = self.directory / "outcomes.jsonl"
         try:
-            lines = (self.directory / "outcomes.jsonl").read_text().split("\n")
+            lines = path.read_text(errors="replace").split("\n")
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise HarnessError(f"{path}: {error.strerror}", hint="it has the answers of the hosts") from error
         found: dict[str, Answer] = {}
         for line in lines[:-1]:  # the last one is empty, or was cut off by a crash
             try:
@@ -422,12 +430,12 @@ async def wait_for_command(
     """Wait for the job of a run on a host, without starting it.
 
     Raises:
-        HarnessError: The host has none.
+        HostNotStarted: The host has none.
         RunCancelled: The run was cancelled before this host started.
     """
     job = await context.job_with_key(run.key(name))
     if job is None:
-        raise HarnessError("the host has no job of this run")
+        raise HostNotStarted("not started: the host has no job of this run")
     return await start_command(run, name, context, on_output=on_output, on_stderr=on_stderr)
 
 

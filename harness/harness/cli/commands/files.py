@@ -194,11 +194,11 @@ def write(
     how: dict[str, Any] = {"mode": kind, "expect": expected, "parents": not no_parents, "force": force}
     how["permissions"] = _octal(mode)
     session = session_of(ctx)
-    data = read_stdin()
     if fleet.used_by(session.invocation):
         from .fleet.files import write_on_fleet
 
-        return write_on_fleet(session, fleet, path, data, how)
+        return write_on_fleet(session, fleet, path, read_stdin, how)
+    data = read_stdin()
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
         with transfer_progress(path) as progress:

@@ -88,6 +88,8 @@ def map_on_hosts(
     needs: TargetRequirements,
     make_report: Callable[[Sequence[Host], Interruption], FleetReport[T]],
     work: Callable[[Any, str, ExecutionContext], Awaitable[T]],
+    *,
+    chosen: Sequence[Host] | None = None,
 ) -> int:
     """Call a function with the context of each host, as :func:`call_on_hosts`.
 
@@ -97,12 +99,13 @@ def map_on_hosts(
         needs: What the command needs of each host.
         make_report: Returns the report for the hosts.
         work: Gets the report, the host's name and its context.
+        chosen: The hosts, if the options have been read.
     """
 
     def call(opened: Fleet, report: FleetReport[T], **arguments: Any) -> _Outcomes[T]:
         return opened.map_named(partial(work, report), **arguments)
 
-    return call_on_hosts(session, options, needs, make_report, call)
+    return call_on_hosts(session, options, needs, make_report, call, chosen=chosen)
 
 
 def hosts_of_options(session: CliSession, options: FleetOptions, *, ignore_become: bool = True) -> tuple[Host, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from ....results import FileContent, WriteResult
 from ...output import content_json
 from ...runtime import PLAIN, CliSession
 from ...streams import Interruption
-from .calls import map_on_hosts
+from .calls import hosts_of_options, map_on_hosts
 from .options import FleetOptions
 from .report import FleetReport, MergedText
 
@@ -104,21 +104,25 @@ class _WriteReport(_TransferReport[WriteResult]):
         return asdict(result)
 
 
-def write_on_fleet(session: CliSession, options: FleetOptions, path: str, data: bytes, how: Mapping[str, Any]) -> int:
+def write_on_fleet(
+    session: CliSession, options: FleetOptions, path: str, read: Callable[[], bytes], how: Mapping[str, Any]
+) -> int:
     """Write the same content to a file on each host and return the exit code.
 
     Args:
         session: The program's settings.
         options: The hosts, and how many at a time.
         path: The file.
-        data: The content.
+        read: Returns the content; called when the options are known to be right, as it may wait for a person.
         how: Further arguments of ``write_file``.
     """
+    hosts = hosts_of_options(session, options)
+    data = read()
 
     async def work(report: _WriteReport, name: str, context: ExecutionContext) -> WriteResult:
         return await context.write_file(path, data, progress=partial(report.transferred, name), **how)
 
-    return map_on_hosts(session, options, PLAIN, partial(_WriteReport, session, size=len(data)), work)
+    return map_on_hosts(session, options, PLAIN, partial(_WriteReport, session, size=len(data)), work, chosen=hosts)
 
 
 # -- upload and download

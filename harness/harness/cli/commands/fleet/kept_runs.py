@@ -13,7 +13,7 @@ from ...exits import FAILED, HARNESS_FAILED
 from ...options import command, group
 from ...output import note, print_json, readable, table
 from ...runtime import CliSession, session_of
-from .options import FleetOptions
+from .options import EACH, FORKS, RETRY_UNREACHABLE, FleetOptions
 from .run import Ask, ask_hosts
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ __all__ = ["fleet"]
 
 SHOWN_COMMAND = 60
 """Characters of a command in the list."""
+
+_number = click.argument("number", metavar="RUN", type=click.IntRange(min=1))
 
 
 def _store(session: CliSession) -> RunStore:
@@ -84,7 +86,7 @@ def list_runs(ctx: click.Context) -> None:
 
 
 @command("show")
-@click.argument("number", metavar="RUN", type=click.IntRange(min=1))
+@_number
 @click.pass_context
 def show(ctx: click.Context, number: int) -> None:
     """Print what is known here of a run's hosts; nothing is connected."""
@@ -107,21 +109,10 @@ def _row(answer: Answer | None) -> tuple[str, str, str, str]:
     return _kind(answer), code, answer.job_id or "", answer.error or ""
 
 
-_forks = click.option("--forks", type=click.IntRange(min=1), metavar="N", help="Hosts at the same time (default: 64).")
-_each = click.option("--each", is_flag=True, help="Print the hosts' lines as they come, with the host's name.")
-_number = click.argument("number", metavar="RUN", type=click.IntRange(min=1))
-_retry = click.option(
-    "--retry-unreachable",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Try N times more to log in to a host that was not reached.",
-)
-
-
 @command("wait")
-@_forks
-@_each
-@_retry
+@FORKS
+@EACH
+@RETRY_UNREACHABLE
 @_number
 @click.pass_context
 def wait(ctx: click.Context, number: int, forks: int | None, each: bool, retry_unreachable: int | None) -> int:
@@ -146,9 +137,9 @@ def wait(ctx: click.Context, number: int, forks: int | None, each: bool, retry_u
 
 
 @command("resume")
-@_forks
-@_each
-@_retry
+@FORKS
+@EACH
+@RETRY_UNREACHABLE
 @_number
 @click.pass_context
 def resume(ctx: click.Context, number: int, forks: int | None, each: bool, retry_unreachable: int | None) -> int:
@@ -179,9 +170,9 @@ def _continue(session: CliSession, options: FleetOptions, run: KeptRun, ask: Ask
 
 @command("retry")
 @click.option("--failed", is_flag=True, required=True, help="Run on the hosts whose command failed.")
-@_forks
-@_each
-@_retry
+@FORKS
+@EACH
+@RETRY_UNREACHABLE
 @_number
 @click.pass_context
 def retry(
@@ -211,7 +202,7 @@ def retry(
 
 
 @command("cancel")
-@_forks
+@FORKS
 @_number
 @click.pass_context
 def cancel(ctx: click.Context, number: int, forks: int | None) -> int:

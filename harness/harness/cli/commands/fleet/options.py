@@ -21,7 +21,7 @@ from ...streams import Interruption
 if TYPE_CHECKING:
     from ....fleets import Fleet
 
-__all__ = ["FleetControl", "FleetOptions", "fleet_options"]
+__all__ = ["EACH", "FORKS", "RETRY_UNREACHABLE", "FleetControl", "FleetOptions", "fleet_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +60,27 @@ class FleetOptions:
 
 
 _COUNT: dict[str, Any] = {"type": HostCount(), "metavar": "N|N%"}
+FORKS = click.option("--forks", type=click.IntRange(min=1), metavar="N", help="Hosts at the same time (default: 64).")
+EACH = click.option("--each", is_flag=True, help="Print the hosts' lines as they come, with the host's name.")
+RETRY_UNREACHABLE = click.option(
+    "--retry-unreachable",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Try N times more to log in to a host that was not reached.",
+)
 _HOST_OPTIONS = (
     click.option("--hosts", "patterns", metavar="PATTERN", multiple=True, help="Use each of these hosts; repeatable."),
     click.option(
         "--inventory", metavar="FILE", help="Take hosts and groups from FILE: a list, or Ansible's INI or YAML."
     ),
-    click.option("--forks", type=click.IntRange(min=1), metavar="N", help="Hosts at the same time (default: 64)."),
-    click.option(
-        "--retry-unreachable",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="Try N times more to log in to a host that was not reached.",
-    ),
+    FORKS,
+    RETRY_UNREACHABLE,
 )
 _START_OPTIONS = (
     click.option("--rolling", **_COUNT, help="Start N hosts when the N before have ended without a failure."),
     click.option("--first", type=click.IntRange(min=1), metavar="N", help="Ask whether to continue after N hosts."),
     click.option("--max-fail", **_COUNT, help="When N hosts failed, start no further one."),
 )
-_EACH = click.option("--each", is_flag=True, help="Print the hosts' lines as they come, with the host's name.")
 _Function = Callable[..., int | None]
 
 
@@ -96,7 +98,7 @@ def fleet_options(*, changes: bool = False, each: bool = False) -> Callable[[_Fu
             chosen = {item.name: values.pop(item.name) for item in fields(FleetOptions) if item.name in values}
             return function(*args, fleet=FleetOptions(**chosen), **values)
 
-        options = (*_HOST_OPTIONS, *(_START_OPTIONS if changes else ()), *((_EACH,) if each else ()))
+        options = (*_HOST_OPTIONS, *(_START_OPTIONS if changes else ()), *((EACH,) if each else ()))
         for option in reversed(options):
             option(collected)
         return collected
