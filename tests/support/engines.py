@@ -136,10 +136,21 @@ def container(
     always = ("--network", "none", "--cgroup-parent", f"/{engine.recipe.cgroup}", "--stop-signal", "KILL")
     full = engine.image(image)
     try:
-        made = engine.cli("run", "-d", "--name", name, *always, *options, full, *sleep)
+        made = _run(engine, name, (*always, *options, full, *sleep))
         yield Container(engine, name, made.splitlines()[-1])
     finally:
         engine.cli(*engine.recipe.remove, name, check=False)
+
+
+def _run(engine: Engine, name: str, arguments: Sequence[str]) -> str:
+    """Start a container; once more if the engine's runtime failed, which runc does now and then on a busy machine."""
+    try:
+        return engine.cli("run", "-d", "--name", name, *arguments)
+    except AssertionError as error:
+        if "level=fatal" not in str(error):
+            raise
+    engine.cli(*engine.recipe.remove, name)
+    return engine.cli("run", "-d", "--name", name, *arguments)
 
 
 @dataclass
