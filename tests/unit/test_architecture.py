@@ -65,7 +65,7 @@ HEAVY = (
 LAYERS = (
     (
         *("errors", "results", "command", "config", "target", "login", "withheld"),
-        *("account", "extras", "deprecated_names", "lazy_names", "system"),
+        *("account", "extras", "deprecated_names", "lazy_names", "system", "patterns"),
     ),
     ("transport", "terminal", "settings_schema", "renamed_settings", "settings"),
     ("backend",),

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
+from harness.patterns.wildcards import Kind, matches
 from harness.settings import SettingsTable
 from harness.toolkit.contract import Policy
-from harness.toolkit.permissions.globs import Kind, matches
 from harness.toolkit.permissions.lookalikes import fold, odd_characters
 from harness.toolkit.permissions.rules.rule import BLOCKED, Action, Match, Rule, RuleIndex, RuleSubject, blocked
 from harness.toolkit.permissions.rules.settings import (

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import few_examples
 
+from harness.patterns.wildcards import PathPattern, expand_braces, name_matcher, names_match, rough_name
 from harness_tools.search.gitignore import Ignored, parse_ignore
 from harness_tools.search.listing import split_pattern
-from harness_tools.search.patterns import PathPattern, expand_braces, name_matcher, names_match, rough_name
 
 # -- patterns of paths
 

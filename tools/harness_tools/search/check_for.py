@@ -14,13 +14,13 @@ from anyio import to_thread
 from pydantic import AliasChoices, Field, field_validator
 
 from harness.errors import FileError, FileNotFound, PermissionDenied
+from harness.patterns.wildcards import rough_name
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.values import ShownForm
 
 from ..texts import Line, PathText, SomeContent, Word, readable_name
 from .entries import ALL_BYTES, FILE_BYTES, Contents, fetch, fetch_words, take_frame
 from .grep import clipped
-from .patterns import rough_name
 from .replies import LIMIT, absolute, ask, can_search, count_fitting, frames_of, plain, plural, shown_path, text_of
 from .tree_scripts import NO_ENGINE, needs
 

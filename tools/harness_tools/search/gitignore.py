@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from harness.patterns.wildcards import names_match
+
 from .gitnames import Names, anchored_names, bytewise, last_name
-from .patterns import names_match
 
 __all__ = ["IGNORE_LIMIT", "NUL", "IgnoreRule", "Ignored", "parse_ignore"]
 

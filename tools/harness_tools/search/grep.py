@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
+from harness.patterns.wildcards import PathPattern
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.values import ShownForm
 
@@ -16,7 +17,6 @@ from ..texts import PathText, SomeContent, readable_name
 from .grep_scripts import GrepQuery
 from .grep_search import FileMatchCount, GrepResult, Line, Wanted, find_lines, grep_locally
 from .linear_matcher import Matcher
-from .patterns import PathPattern
 from .regular_expressions import Expression, parse
 from .replies import LIMIT, absolute, count_fitting, plural, refusal_of, shown_path, text_of
 from .tree_scripts import EXCLUDED, TreeQuery

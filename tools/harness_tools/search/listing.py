@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from harness.errors import NotADirectory
+from harness.patterns.wildcards import PathPattern
 from harness.results import DirEntry, FileStat
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.values import ShownForm
 
 from ..texts import Line, PathText, Word, readable_name
 from .entries import Entry, Kind, Listing, known_size, list_tree, owner_of
-from .patterns import PathPattern
 from .replies import LIMIT, absolute, can_search, count_fitting, plural, refusal_of, shown_path, tree_data, tree_notes
 from .tree_scripts import TreeQuery
 

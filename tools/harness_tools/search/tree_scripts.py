@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from harness.patterns.wildcards import rough_name
+
 from .gitignore import IGNORE_LIMIT, NUL
-from .patterns import rough_name
 
 __all__ = [
     "EXCLUDED",

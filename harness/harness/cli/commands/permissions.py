@@ -247,7 +247,7 @@ def _own_name(session: CliSession, name: str) -> str:
     Raises:
         HarnessError: No tool has the name or matches the pattern, and no server's tool may.
     """
-    from ...toolkit.permissions.globs import has_wildcard, matches
+    from ...patterns.wildcards import has_wildcard, matches
 
     try:
         registry = _registry(session)

@@ -17,11 +17,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from ...deprecated_names import renamed_names
 from ...errors import ToolError
+from ...patterns.wildcards import matches
 from ...system.background_tasks import open_background_tasks
 from ..arguments import decode
 from ..contract import Hook, PermissionRequest
 from ..events import Event, EventBus
-from ..permissions.globs import matches
 from ..pipeline import panes_typed_into
 from ..redaction.redactor import Redactor
 from ..values import Json, JsonObject, Subject, ToolCall, ToolResult

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ...context import ExecutionContext
+from ...patterns.wildcards import has_wildcard
 from ..contract import Intent, PermissionRequest
 from ..session.file_versions import target_path
 from ..values import JsonObject, Subject
-from .globs import has_wildcard
 from .lookalikes import odd_characters
 from .paths.git_shown_files import GitShownFiles
 from .paths.hard_denials import HardDenials

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from ...patterns.wildcards import matches
 from ..values import Category
-from .globs import matches
 from .questions import AccessItem, AccessRequest
 from .rules.rule import Action, Rule, RuleIndex, target_matches
 from .rules.settings import Mode

@@ -14,6 +14,7 @@ from anyio import to_thread
 from ...context import ExecutionContext
 from ...deprecated_names import renamed_names
 from ...errors import ConfigError, FileError, HarnessError, ToolError
+from ...patterns.wildcards import has_wildcard
 from ..contract import Hook, PermissionRequest, Policy
 from ..hooks.dispatch import refused_question
 from ..interfaces import Verdict
@@ -23,7 +24,6 @@ from .access_requests import path_forms, read_claims
 from .approver import Approver
 from .asking import ask, no_approver, question_of
 from .decision import Decision, DecisionContext, DecisionStep, decide
-from .globs import has_wildcard
 from .paths.hard_denials import HardDenials
 from .paths.target_paths import RealPath
 from .questions import AccessRequest, ApprovalDecision, ApprovalScope, may_be_kept, rules_of

@@ -11,8 +11,8 @@ import anyio
 
 from ....context import ExecutionContext
 from ....errors import FileError, HarnessError
+from ....patterns.wildcards import matches
 from ....results import ShellResult, Status
-from ..globs import matches
 from ..rules.settings import PROTECTED, PermissionSettings, SecretPaths
 from .target_paths import RealPath
 

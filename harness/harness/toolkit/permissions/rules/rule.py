@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import pairwise, product
 from typing import Literal
 
-from ..globs import Kind, has_wildcard, literal_prefix, matches
+from ....patterns.wildcards import Kind, has_wildcard, literal_prefix, matches
 
 __all__ = [
     "ANYTHING",

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ....deprecated_names import renamed_fields
 from ....errors import ConfigError
+from ....patterns.wildcards import has_wildcard, matches
 from ....settings import SettingsTable
-from ..globs import has_wildcard, matches
 from ..lookalikes import fold
 from .rule import ANYTHING, BLOCKED, Action, Match, Rule
 

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ....context import ExecutionContext
-from ..globs import has_wildcard
+from ....patterns.wildcards import has_wildcard
 from ..paths.target_paths import PathResolver, RealPath
 from .container_reach import Mount, container_reach, reaches_by_socket
 from .operand_paths import OperandPaths

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ....context import ExecutionContext
-from ..globs import has_wildcard
+from ....patterns.wildcards import has_wildcard
 from ..paths.target_paths import MATCHES, PathResolver, RealPath, at_home, links_among
 from .paths import CHANGING, HERE, PLAIN, attached_directories, braced, homeward
 from .wrappers import is_wrapper

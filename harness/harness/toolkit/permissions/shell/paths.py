@@ -10,7 +10,7 @@ from functools import cache
 from itertools import islice, pairwise
 from urllib.parse import unquote
 
-from ..globs import has_wildcard
+from ....patterns.wildcards import has_wildcard
 from .container_commands import COMPOSERS, ENGINES
 from .container_reach import container_directories, container_reach
 from .file_words import files_in_words, near_files

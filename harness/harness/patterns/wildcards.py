@@ -1,7 +1,13 @@
-"""Path patterns: ``*``, ``?``, ``[...]`` within one name, ``**`` for any number of directories, ``{a,b}``. Pure.
+"""Wildcard patterns of names and paths, in two dialects. Pure.
 
-Every pattern takes bounded time: names are matched one by one, each by an expression without backtracking across
-its stars.
+- Rules (:func:`matches`): in paths ``*`` and ``?`` match within one name, ``**`` matches any number of names (also
+  none), and a pattern without a ``/`` matches the last name. In URLs a ``*`` in the host does not match beyond the
+  host. Elsewhere ``*`` matches any text.
+- Path patterns (:class:`PathPattern`): ``*``, ``?`` and ``[...]`` within one name, ``**`` for any number of
+  directories, ``{a,b}``, and a backslash before a literal character.
+
+Every pattern takes bounded time: names are matched one by one, each by an expression without backtracking across its
+stars.
 """
 
 from __future__ import annotations
@@ -10,13 +16,164 @@ import fnmatch
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise, takewhile
+from typing import Literal, Protocol
 
-__all__ = ["ALTERNATIVES", "PathPattern", "bracket_end", "expand_braces", "name_matcher", "names_match", "rough_name"]
+__all__ = [
+    "ALTERNATIVES",
+    "Kind",
+    "PathPattern",
+    "bracket_end",
+    "expand_braces",
+    "has_wildcard",
+    "literal_prefix",
+    "matches",
+    "name_matcher",
+    "names_match",
+    "rough_name",
+]
+
+ANY_NAMES = "**"
+
+
+# -- Names of a path, one by one.
+
+
+class NameMatcher(Protocol):
+    """Matches one name, as a compiled expression does."""
+
+    def match(self, name: str, /) -> object:
+        """Return something true if the name matches."""
+
+
+class _Literal(str):
+    """A name without wildcards."""
+
+    __slots__ = ()
+    match = str.__eq__
+
+
+def names_match(patterns: Sequence[NameMatcher | None], names: Sequence[str], *, visible_only: bool = False) -> bool:
+    """Return whether names match patterns, where None matches any number of names, also none.
+
+    Args:
+        visible_only: Whether None matches only names without a leading dot.
+    """
+    wild = patterns.count(None)
+    if wild > 1:
+        return _places_match(patterns, names, visible_only=visible_only)
+    if not wild:
+        return len(names) == len(patterns) and _all_match(patterns, names)
+    before = patterns.index(None)
+    after = len(names) - (len(patterns) - before - 1)
+    if after < before or not _all_match(patterns[before + 1 :], names[after:]):
+        return False
+    if visible_only and "/." in f"/{'/'.join(names[before:after])}":
+        return False
+    return _all_match(patterns[:before], names[:before])
+
+
+def _all_match(patterns: Sequence[NameMatcher | None], names: Sequence[str]) -> bool:
+    for pattern, name in zip(patterns, names, strict=True):  # all() takes three times as long
+        if pattern is not None and not pattern.match(name):
+            return False
+    return True
+
+
+def _places_match(patterns: Sequence[NameMatcher | None], names: Sequence[str], *, visible_only: bool = False) -> bool:
+    """Match any patterns, tracking all positions instead of backtracking."""
+    places = _skipped({0}, patterns)
+    for name in names:
+        following = set()
+        for place in places:
+            if place == len(patterns):
+                continue
+            pattern = patterns[place]
+            if pattern is None:
+                if not (visible_only and name.startswith(".")):
+                    following.add(place)
+            elif pattern.match(name):
+                following.add(place + 1)
+        places = _skipped(following, patterns)
+        if not places:
+            return False
+    return len(patterns) in places
+
+
+def _skipped(places: set[int], patterns: Sequence[NameMatcher | None]) -> set[int]:
+    found = set()
+    for place in places:
+        at = place
+        found.add(at)
+        while at < len(patterns) and patterns[at] is None:
+            at += 1
+            found.add(at)
+    return found
+
+
+# -- Patterns of rules.
+
+
+Kind = Literal["path", "text", "url"]
+_WILD = re.compile(r"[*?\[]")
+
+
+def has_wildcard(pattern: str) -> bool:
+    """Return whether the pattern contains wildcards."""
+    return _WILD.search(pattern) is not None
+
+
+def literal_prefix(pattern: str) -> str:
+    """Return the part of the pattern before its first wildcard."""
+    found = _WILD.search(pattern)
+    return pattern[: found.start()] if found else pattern
+
+
+def matches(pattern: str, text: str, kind: Kind = "text") -> bool:
+    """Return whether the pattern of a rule matches the whole text."""
+    if kind == "url":
+        return _url_matches(pattern, text)
+    if kind == "text":
+        return bool(_compiled(pattern).match(text))
+    names = text.rstrip("/").split("/")
+    return names_match(_rule_names(pattern), names if "/" in pattern else names[-1:])
+
+
+@lru_cache(maxsize=32_768)
+def _compiled(pattern: str) -> NameMatcher:
+    return re.compile(fnmatch.translate(pattern)) if has_wildcard(pattern) else _Literal(pattern)
+
+
+@lru_cache(maxsize=32_768)
+def _rule_names(pattern: str) -> tuple[NameMatcher | None, ...]:
+    if "/" not in pattern:
+        return (_compiled(pattern),)
+    names = _without_repeated_stars(pattern.rstrip("/").split("/"))
+    return tuple(None if name == ANY_NAMES else _compiled(name) for name in names)
+
+
+def _without_repeated_stars(names: Sequence[str]) -> list[str]:
+    return [name for number, name in enumerate(names) if name != ANY_NAMES or names[number - 1 : number] != [name]]
+
+
+def _url_matches(pattern: str, url: str) -> bool:
+    wanted, given = _url_parts(pattern, "/"), _url_parts(url, "/\\?#")
+    return all(_compiled(one).match(other) for one, other in zip(wanted, given, strict=True))
+
+
+def _url_parts(url: str, ends: str) -> tuple[str, str, str]:
+    """Return scheme, authority, and the rest from one of ``ends`` on; browsers accept a backslash there."""
+    scheme, _, rest = url.partition("://")
+    host = re.split(f"[{re.escape(ends)}]", rest, maxsplit=1)[0]
+    return scheme.lower(), host.lower(), rest[len(host) :] or "/"
+
+
+# -- Path patterns.
+
 
 ALTERNATIVES = 200
 """Maximum number of patterns that braces may expand to."""
-ANY_NAMES = "**"
 _MAGIC = frozenset("*?[\\")
 _PLAIN = re.compile(r"[A-Za-z0-9._@%+=,-]+|\*+")
 
@@ -104,68 +261,6 @@ def name_matcher(pattern: str) -> re.Pattern[str]:
 
 def _letter(char: str) -> str:
     return f"[{char}]" if char in "*?[" else char
-
-
-def names_match(
-    patterns: Sequence[re.Pattern[str] | None], names: Sequence[str], *, visible_only: bool = False
-) -> bool:
-    """Return whether names match patterns, where None matches any number of names, also none.
-
-    Args:
-        visible_only: Whether None matches only names without a leading dot.
-    """
-    wild = patterns.count(None)
-    if wild > 1:
-        return _places_match(patterns, names, visible_only=visible_only)
-    if not wild:
-        return len(names) == len(patterns) and _all_match(patterns, names)
-    before = patterns.index(None)
-    after = len(names) - (len(patterns) - before - 1)
-    if after < before or not _all_match(patterns[before + 1 :], names[after:]):
-        return False
-    if visible_only and "/." in f"/{'/'.join(names[before:after])}":
-        return False
-    return _all_match(patterns[:before], names[:before])
-
-
-def _all_match(patterns: Sequence[re.Pattern[str] | None], names: Sequence[str]) -> bool:
-    for pattern, name in zip(patterns, names, strict=True):  # all() takes three times as long
-        if pattern is not None and not pattern.match(name):
-            return False
-    return True
-
-
-def _places_match(
-    patterns: Sequence[re.Pattern[str] | None], names: Sequence[str], *, visible_only: bool = False
-) -> bool:
-    """Match any patterns, tracking all positions instead of backtracking."""
-    places = _skipped({0}, patterns)
-    for name in names:
-        following = set()
-        for place in places:
-            if place == len(patterns):
-                continue
-            pattern = patterns[place]
-            if pattern is None:
-                if not (visible_only and name.startswith(".")):
-                    following.add(place)
-            elif pattern.match(name):
-                following.add(place + 1)
-        places = _skipped(following, patterns)
-        if not places:
-            return False
-    return len(patterns) in places
-
-
-def _skipped(places: set[int], patterns: Sequence[re.Pattern[str] | None]) -> set[int]:
-    found = set()
-    for place in places:
-        at = place
-        found.add(at)
-        while at < len(patterns) and patterns[at] is None:
-            at += 1
-            found.add(at)
-    return found
 
 
 def rough_name(pattern: str) -> str:
@@ -264,4 +359,4 @@ def _components(pattern: str) -> list[str]:
         raise ValueError(".. leads out of the directory; use the parent directory as the path")
     if names[-1:] == [ANY_NAMES]:
         names.append("*")  # the entries below, not the directory itself
-    return [name for number, name in enumerate(names) if name != ANY_NAMES or names[number - 1 : number] != [name]]
+    return _without_repeated_stars(names)
