@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import few_examples
 
-from harness_tools.search.gitignore import IGNORE_LIMIT, Ignored, parse_ignore
-from harness_tools.search.gitnames import bytewise
+from harness.patterns.ignore_rules import IGNORE_LIMIT, Ignored, bytewise, parse_ignore
 from harness_tools.search.grep_scripts import find_incompatible_ignores
 from harness_tools.search.replies import read_tree
 from harness_tools.search.tree_scripts import TreeQuery, find_words, framed_errors, ignore_above

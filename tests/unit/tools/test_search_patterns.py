@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import few_examples
 
+from harness.patterns.ignore_rules import Ignored, parse_ignore
 from harness.patterns.wildcards import PathPattern, expand_braces, name_matcher, names_match, rough_name
-from harness_tools.search.gitignore import Ignored, parse_ignore
 from harness_tools.search.listing import split_pattern
 
 # -- patterns of paths

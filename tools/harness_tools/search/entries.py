@@ -12,10 +12,10 @@ from typing import Literal
 from anyio import to_thread
 
 from harness.errors import FileError
+from harness.patterns.ignore_rules import IGNORE_LIMIT, Ignored
 from harness.results import DirEntry, FileStat
 from harness.toolkit import ToolContext
 
-from .gitignore import IGNORE_LIMIT, Ignored
 from .replies import (
     Tree,
     ask,

@@ -6,9 +6,9 @@ import re
 import shlex
 from dataclasses import dataclass
 
+from harness.patterns.ignore_rules import IGNORE_LIMIT
 from harness.patterns.wildcards import rough_name
 
-from .gitignore import IGNORE_LIMIT
 from .regular_expressions import Expression, extended, rust
 from .tree_scripts import (
     EXCLUDED,

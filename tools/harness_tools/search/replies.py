@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import ToolError
+from harness.patterns.ignore_rules import IGNORE_LIMIT, Ignored, IgnoreRule, parse_ignore
 from harness.results import ShellResult, Status
 from harness.toolkit import Json, OutputLimit, ToolContext, ToolResult
 from harness.toolkit.values import ShownForm
-
-from .gitignore import IGNORE_LIMIT, Ignored, IgnoreRule, parse_ignore
 
 __all__ = [
     "LIMIT",

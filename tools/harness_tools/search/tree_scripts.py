@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from harness.patterns.ignore_rules import IGNORE_LIMIT, NUL
 from harness.patterns.wildcards import rough_name
-
-from .gitignore import IGNORE_LIMIT, NUL
 
 __all__ = [
     "EXCLUDED",
