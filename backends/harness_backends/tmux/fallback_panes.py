@@ -11,7 +11,7 @@ import anyio
 from harness.errors import HarnessError, PaneBusy, PaneGone, ShellNotReady, TerminalError
 from harness.results import PaneInfo
 
-from .fallback_client import FallbackClient, until_script
+from .channel.fallback_client import FallbackClient, until_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .pane import NestedShell, Pane
 from .prompt_tag_output import PaneFacts, facts_script, parse_facts

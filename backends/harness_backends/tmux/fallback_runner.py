@@ -24,8 +24,8 @@ from ..posix.jobs.launch import INTERRUPTING, Outcome, cwd_error, recorded
 from ..posix.jobs.termination import JobCanceller
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobRecord, JobStore
+from .channel.fallback_client import FallbackClient, until_script
 from .dispatch import WrappedCommand, command_files, slot_text, wrap_command
-from .fallback_client import FallbackClient, until_script
 from .fallback_panes import FallbackPane, FallbackPaneTable
 from .fallback_unstarted import WITHDRAWN, ensure_accepted
 from .foreground import NOTICE, Foreground, inspect, operator_typed_during

@@ -23,7 +23,7 @@ from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .buffered_output import forget_jobs
 from .capture import capture_command, captured_text, extract_running, extract_tagged
-from .fallback_client import FallbackClient
+from .channel.fallback_client import FallbackClient
 from .fallback_panes import FallbackPane, FallbackPaneTable
 from .fallback_runner import FallbackRunner
 from .job import PaneJob

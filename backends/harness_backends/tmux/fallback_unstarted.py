@@ -15,7 +15,7 @@ from harness.errors import HarnessError
 
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
-from .fallback_client import FallbackClient
+from .channel.fallback_client import FallbackClient
 from .fallback_panes import FallbackPane
 from .foreground import inspect
 from .job import PaneJob

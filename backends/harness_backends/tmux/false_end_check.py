@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
+from .channel.control_connection import ControlConnection
 from .foreground import inspect
 from .job import PaneJob
-from .link import ControlConnection
 from .pane import Pane
 
 __all__ = ["EndCheck"]

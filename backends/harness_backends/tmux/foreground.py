@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from harness.errors import ConnectionLost, TerminalError
 
 from ..posix.persistent_shell import PersistentShell
-from .control_protocol import Block
-from .fallback_client import FallbackClient
-from .link import ControlConnection
+from .channel.control_connection import ControlConnection
+from .channel.control_protocol import Block
+from .channel.fallback_client import FallbackClient
 from .pane import Pane
 from .replaced_shells import first_process
 

@@ -20,10 +20,10 @@ from ..posix.markers import from_keyboard
 from ..posix.pane_kill_script import KILL_GRACE, PaneJobEnd, PaneKill
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
-from .fallback_client import FallbackClient
+from .channel.control_connection import ControlConnection
+from .channel.fallback_client import FallbackClient
 from .job import PaneJob
 from .keyboard import INTERRUPT, type_text, unlock
-from .link import ControlConnection
 from .pane import Pane
 from .unstarted_commands import drop_slot, take_slot
 

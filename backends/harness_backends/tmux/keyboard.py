@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .control_protocol import control_line
+from .channel.control_protocol import control_line
 from .keys import KeyBytes
 from .version import TmuxVersion
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
+from .channel.control_connection import ControlConnection
 from .keyboard import BUSY, next_log, release
-from .link import ControlConnection
 from .pane import Pane
 
 __all__ = ["PIECE", "begin_log", "due", "rotate_log"]

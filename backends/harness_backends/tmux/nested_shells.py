@@ -6,9 +6,9 @@ import re
 
 import anyio
 
+from .channel.control_connection import ControlConnection
 from .foreground import Foreground
 from .keyboard import CLEAR, type_text, unlock
-from .link import ControlConnection
 from .pane import NestedShell, Pane
 from .replaced_shells import while_known
 from .setup import fish_quote, hook_sources

@@ -13,8 +13,8 @@ from harness.errors import HarnessError, UnsupportedOperation
 from harness.system.background_tasks import BackgroundTasks
 from harness.terminal import Listener, OperatorActivity, Operators, ScreenMark
 
-from .control_protocol import Notification, control_line
-from .link import MY_PID, MY_SESSION, ControlConnection
+from .channel.control_connection import MY_PID, MY_SESSION, ControlConnection
+from .channel.control_protocol import Notification, control_line
 from .naming import DEFAULT_PANE
 from .pane import Pane
 from .panes import PaneTable

@@ -16,11 +16,11 @@ from harness.system.background_tasks import BackgroundTasks
 from ..posix.jobs.launch import Outcome, recorded
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobRecord, JobStore, parse_record
-from .control import ControlClient
+from .channel.control_client import ControlClient
+from .channel.control_connection import ControlConnection
 from .foreground import SHELLS, inspect, terminal_of
 from .job import PaneJob
 from .keyboard import release
-from .link import ControlConnection
 from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .pane import Pane, Phase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.errors import HarnessError
 
 from ..posix.markers import PromptMarker, PromptMarkerScanner
-from .fallback_client import FallbackClient
+from .channel.fallback_client import FallbackClient
 from .job import PaneJob
 
 __all__ = ["follow_log"]

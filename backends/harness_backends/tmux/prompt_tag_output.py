@@ -11,7 +11,7 @@ from ..posix.jobs.output import read_range
 from ..posix.markers import PromptMarkerScanner
 from ..posix.panelog import other_mark
 from .capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
-from .fallback_client import FallbackClient, until_script
+from .channel.fallback_client import FallbackClient, until_script
 from .job import PaneJob
 from .logs import NEWEST_LOG
 from .naming import PaneRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from ..posix.state_directory import STATE_RECREATED_NOTICE, JobStore
-from .link import ControlConnection
+from .channel.control_connection import ControlConnection
 from .pane import Pane
 from .setup import NewPane, log_files, shells_script
 

@@ -34,15 +34,15 @@ from ..posix.jobs.launch import INTERRUPTING, cwd_error, recorded
 from ..posix.jobs.termination import JobCanceller
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
-from .control import REPLY_TIMEOUT, ResponseLost
-from .control_protocol import Block
+from .channel.control_client import REPLY_TIMEOUT, ResponseLost
+from .channel.control_connection import READY_TIMEOUT, ControlConnection
+from .channel.control_protocol import Block
 from .dispatch import check_user, plan, wrap_command
 from .false_end_check import EndCheck
 from .foreground import NOTICE, Foreground, inspect, operator_typed_during, terminal_of
 from .job import PaneJob
 from .job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
 from .keyboard import BUSY, INTERRUPT, OTHER, Dispatch, SavedFile, release, type_text
-from .link import READY_TIMEOUT, ControlConnection
 from .log_rotation import begin_log, due, rotate_log
 from .nested_shells import install_markers, until_prompt
 from .output import collector_for

@@ -14,7 +14,7 @@ from harness.config import Config
 from harness.errors import NoSpace, PaneGone, TerminalError
 from harness.target import Target
 
-from .control_protocol import OWN_PID
+from .channel.control_protocol import OWN_PID
 from .keyboard import release
 from .naming import listed
 from .version import TmuxVersion

@@ -27,14 +27,14 @@ from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .buffered_output import forget_jobs, read_buffered_output
 from .capture import capture_command, captured_text, extract_running, extract_tagged
-from .control import Event
-from .control_protocol import Notification, Output
+from .channel.control_client import Event
+from .channel.control_connection import READY_TIMEOUT, ControlConnection
+from .channel.control_protocol import Notification, Output
 from .job import PaneJob
 from .job_killing import END_TIMEOUT
 from .keyboard import type_keys, type_text, unlock
 from .keys import encode_keys
 from .libtmux_access import open_libtmux
-from .link import READY_TIMEOUT, ControlConnection
 from .naming import DEFAULT_PANE, check_name
 from .operator_watch import OperatorWatch, watch_operators
 from .pane import Pane

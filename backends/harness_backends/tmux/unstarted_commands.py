@@ -14,10 +14,10 @@ from harness.results import Status
 
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
+from .channel.control_connection import ControlConnection
 from .foreground import Foreground
 from .job import PaneJob
 from .keyboard import INTERRUPT, Dispatch, type_text, unlock
-from .link import ControlConnection
 from .pane import Pane
 from .recreate_files import recreate_pane_files
 from .replaced_shells import while_known

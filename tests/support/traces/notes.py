@@ -38,8 +38,8 @@ from harness_backends.tmux import (
     recreate_files,
     unstarted_commands,
 )
-from harness_backends.tmux.control import ControlClient
-from harness_backends.tmux.fallback_client import FallbackClient
+from harness_backends.tmux.channel.control_client import ControlClient
+from harness_backends.tmux.channel.fallback_client import FallbackClient
 from harness_backends.tmux.fallback_panes import FallbackPane
 from harness_backends.tmux.false_end_check import EndCheck
 from harness_backends.tmux.foreground import Foreground

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness_backends.tmux.control_protocol import Block
-from harness_backends.tmux.fallback_client import parse_answers, plain_script, until_script
+from harness_backends.tmux.channel.control_protocol import Block
+from harness_backends.tmux.channel.fallback_client import parse_answers, plain_script, until_script
 from harness_backends.tmux.prompt_tag_output import PaneFacts, WaitResult, parse_ended, parse_facts
 
 

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.examples import few_examples
 
-from harness_backends.tmux.control_protocol import (
+from harness_backends.tmux.channel.control_protocol import (
     Block,
     ControlParser,
     Notification,

@@ -16,10 +16,10 @@ from harness.system.background_tasks import BackgroundTasks
 from harness.target import Target
 from harness.transport import Transport
 
-from ..posix.persistent_shell import PersistentShell
-from .control import ControlClient, Event, ResponseLost
+from ...posix.persistent_shell import PersistentShell
+from ..setup import TURNS, NewPane, Setup, control_argv, drainer_script, session_refusal, setup_script, shells_script
+from .control_client import ControlClient, Event, ResponseLost
 from .control_protocol import Block
-from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, session_refusal, setup_script, shells_script
 
 __all__ = ["MY_PID", "MY_SESSION", "READY_TIMEOUT", "ControlConnection"]
 

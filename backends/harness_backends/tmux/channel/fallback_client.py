@@ -12,10 +12,10 @@ import anyio
 from harness.errors import TerminalError
 from harness.transport import Transport
 
-from ..posix.jobs.launch import background_line
-from ..posix.persistent_shell import PersistentShell, ShellReply
+from ...posix.jobs.launch import background_line
+from ...posix.persistent_shell import PersistentShell, ShellReply
+from ..setup import Setup
 from .control_protocol import Block
-from .setup import Setup
 
 __all__ = ["FallbackClient", "parse_answers", "plain_script", "until_script"]
 
