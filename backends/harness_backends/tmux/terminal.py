@@ -44,7 +44,7 @@ from .sessions import SessionTable, open_tmux_location
 from .setup import pane_shell, replaced_login_shell
 
 if TYPE_CHECKING:
-    from .fallback_terminal import FallbackTerminal
+    from .fallback.terminal import FallbackTerminal
 
 __all__ = ["TmuxTerminal", "open_terminal"]
 
@@ -367,7 +367,7 @@ async def _open_link(
     setup = link.setup
     parts = (link.transport, link.shell, store, setup, table.login_shell, tasks, owner_name(), cancelling, told)
     if setup.config.control_mode == "never":
-        from .fallback_terminal import open_plain  # rarely needed
+        from .fallback.terminal import open_plain  # rarely needed
 
         return await open_plain(*parts, 'control_mode = "never"')
     try:
@@ -377,7 +377,7 @@ async def _open_link(
     except PaneGone:
         raise
     except (ConnectError, ConnectionLost, TerminalError, UnsupportedOperation) as error:
-        from .fallback_terminal import control_refused, open_plain
+        from .fallback.terminal import control_refused, open_plain
 
         if setup.here or (isinstance(error, ConnectionLost) and not await control_refused(link.shell, setup)):
             raise

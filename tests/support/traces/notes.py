@@ -30,17 +30,17 @@ from harness.command import Command
 from harness.results import ShellResult
 from harness_backends.posix.state_directory import JobStore
 from harness_backends.tmux import (
-    fallback_runner,
-    fallback_unstarted,
     log_rotation,
     nested_shells,
-    prompt_tag_output,
     recreate_files,
     unstarted_commands,
 )
 from harness_backends.tmux.channel.control_client import ControlClient
 from harness_backends.tmux.channel.fallback_client import FallbackClient
-from harness_backends.tmux.fallback_panes import FallbackPane
+from harness_backends.tmux.fallback import job_output
+from harness_backends.tmux.fallback import unstarted_commands as fallback_unstarted_commands
+from harness_backends.tmux.fallback.pane_table import FallbackPane
+from harness_backends.tmux.fallback.runner import FallbackRunner
 from harness_backends.tmux.false_end_check import EndCheck
 from harness_backends.tmux.foreground import Foreground
 from harness_backends.tmux.job import PaneJob
@@ -57,8 +57,8 @@ METHODS: tuple[tuple[type, str], ...] = (
     (PaneRunner, "run"),
     (PaneRunner, "end"),
     (PaneRunner, "until_over"),
-    (fallback_runner.FallbackRunner, "run"),
-    (fallback_runner.FallbackRunner, "end"),
+    (FallbackRunner, "run"),
+    (FallbackRunner, "end"),
     (PaneTable, "resume"),
     (PaneTable, "end"),
     (EndCheck, "check"),
@@ -66,11 +66,11 @@ METHODS: tuple[tuple[type, str], ...] = (
 FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (nested_shells, "install_markers"),
     (unstarted_commands, "ensure_started"),
-    (fallback_unstarted, "ensure_accepted"),
+    (fallback_unstarted_commands, "ensure_accepted"),
     (log_rotation, "rotate_log"),
     (recreate_files, "recreate_pane_files"),
-    (prompt_tag_output, "read_output"),
-    (prompt_tag_output, "read_unended"),
+    (job_output, "read_output"),
+    (job_output, "read_unended"),
 )
 CALLS = (*(f"{owner.__name__}.{name}" for owner, name in METHODS), *(name for _, name in FUNCTIONS))
 NAMES = re.compile(r"\b(?:[a-z]+-)+(?:keys|option|pane|panes|shell|message|buffer)\b")
@@ -188,13 +188,13 @@ def noting(recorder: Recorder) -> Iterator[None]:
             patch.setattr(owner, name, notes.call(f"{owner.__name__}.{name}", getattr(owner, name)))
         for module, name in FUNCTIONS:
             _replace(patch, name, getattr(module, name), notes.call(name, getattr(module, name)))
-        for runner in (PaneRunner, fallback_runner.FallbackRunner):
+        for runner in (PaneRunner, FallbackRunner):
             patch.setattr(runner, "foreground", notes.answer("front", runner.foreground))
         patch.setattr(JobStore, "settle", notes.answer("over", JobStore.settle))
         for client in (ControlClient, FallbackClient):
             patch.setattr(client, "request", notes.tmux(client.request))
         patch.setattr(FallbackClient, "ask", FallbackClient.request)
-        patch.setattr(prompt_tag_output, "read_range", notes.log(prompt_tag_output.read_range))
+        patch.setattr(job_output, "read_range", notes.log(job_output.read_range))
         yield
 
 

@@ -17,23 +17,23 @@ from harness.system.background_tasks import BackgroundTasks
 from harness.terminal import Terminal
 from harness.transport import Transport
 
-from ..posix.jobs.launch import signal_name
-from ..posix.jobs.termination import JobCanceller
-from ..posix.persistent_shell import PersistentShell
-from ..posix.state_directory import JobStore
-from .buffered_output import forget_jobs
-from .capture import capture_command, captured_text, extract_running, extract_tagged
-from .channel.fallback_client import FallbackClient
-from .fallback_panes import FallbackPane, FallbackPaneTable
-from .fallback_runner import FallbackRunner
-from .job import PaneJob
-from .keyboard import type_keys, type_text, unlock
-from .keys import encode_keys
-from .libtmux_access import open_libtmux
-from .naming import DEFAULT_PANE, check_name
-from .prompt_tag_output import DOUBT
-from .sessions import SessionTable
-from .setup import Setup
+from ...posix.jobs.launch import signal_name
+from ...posix.jobs.termination import JobCanceller
+from ...posix.persistent_shell import PersistentShell
+from ...posix.state_directory import JobStore
+from ..buffered_output import forget_jobs
+from ..capture import capture_command, captured_text, extract_running, extract_tagged
+from ..channel.fallback_client import FallbackClient
+from ..job import PaneJob
+from ..keyboard import type_keys, type_text, unlock
+from ..keys import encode_keys
+from ..libtmux_access import open_libtmux
+from ..naming import DEFAULT_PANE, check_name
+from ..sessions import SessionTable
+from ..setup import Setup
+from .job_output import DOUBT
+from .pane_table import FallbackPane, FallbackPaneTable
+from .runner import FallbackRunner
 
 __all__ = ["FallbackTerminal", "control_refused", "open_plain"]
 

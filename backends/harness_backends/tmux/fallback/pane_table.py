@@ -11,12 +11,11 @@ import anyio
 from harness.errors import HarnessError, PaneBusy, PaneGone, ShellNotReady, TerminalError
 from harness.results import PaneInfo
 
-from .channel.fallback_client import FallbackClient, until_script
-from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
-from .pane import NestedShell, Pane
-from .prompt_tag_output import PaneFacts, facts_script, parse_facts
-from .sessions import new_pane
-from .setup import (
+from ..channel.fallback_client import FallbackClient, until_script
+from ..naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
+from ..pane import NestedShell, Pane
+from ..sessions import new_pane
+from ..setup import (
     NewPane,
     log_files,
     pane_files,
@@ -28,6 +27,7 @@ from .setup import (
     window_commands,
     window_removal,
 )
+from .job_output import PaneFacts, facts_script, parse_facts
 
 __all__ = ["FallbackPane", "FallbackPaneTable"]
 

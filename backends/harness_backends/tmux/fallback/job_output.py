@@ -1,4 +1,4 @@
-"""A job's end and its output without a live stream: from its exit file, the pane's log, and the visible prompt tags."""
+"""A job's output and end without a live stream: from its exit file, the pane's log, and the visible prompt tags."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ import shlex
 from dataclasses import dataclass
 
 from harness.command import Capture
+from harness.errors import HarnessError
 
-from ..posix.jobs.output import read_range
-from ..posix.markers import PromptMarkerScanner
-from ..posix.panelog import other_mark
-from .capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
-from .channel.fallback_client import FallbackClient, until_script
-from .job import PaneJob
-from .logs import NEWEST_LOG
-from .naming import PaneRow
-from .output import OutputCollector
+from ...posix.jobs.output import read_range
+from ...posix.markers import PromptMarker, PromptMarkerScanner
+from ...posix.panelog import other_mark
+from ..capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
+from ..channel.fallback_client import FallbackClient, until_script
+from ..job import PaneJob
+from ..logs import NEWEST_LOG
+from ..naming import PaneRow
+from ..output import OutputCollector
 
 __all__ = [
     "DOUBT",
     "PaneFacts",
     "WaitResult",
     "facts_script",
+    "follow_log",
     "parse_ended",
     "parse_facts",
     "read_output",
@@ -221,3 +223,38 @@ async def _scrollback(tmux: FallbackClient, row: PaneRow, start: int | str) -> s
     version = tmux.setup.version
     blocks = await tmux.request(capture_command(row.pane_id, request, version))
     return captured_text(blocks[-1].text, request, version)
+
+
+# $1: the log, from byte $2 on. Ends with its input, and so with the connection.
+_FOLLOW = 'tail -c "+$2" -f -- "$1" & tail=$!; cat >/dev/null; kill $tail'
+
+
+async def follow_log(tmux: FallbackClient, job: PaneJob) -> None:
+    """Feed a job with its part of the growing log until its end.
+
+    Without a second channel nothing is fed, and all output is read after the end of the job.
+    """
+    path, start = f"{tmux.setup.root}/{job.log}", job.offset + 1
+    scanner = PromptMarkerScanner(job.nonce)
+    try:
+        async with await tmux.transport.open_process(["sh", "-c", _FOLLOW, "sh", path, str(start)]) as process:
+            while not job.done.is_set() and (data := await process.receive()):
+                if _feed(job, scanner.feed(data)):
+                    return
+    except HarnessError:
+        return
+
+
+def _feed(job: PaneJob, pieces: list[bytes | PromptMarker]) -> bool:
+    """Feed pieces to the job, and return True after its end marker."""
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            if job.started:
+                job.feed(piece)
+        elif job.is_output(piece):
+            job.feed(piece.raw)
+        elif piece.job == job.number and piece.kind == "start":
+            job.start(soon=piece.soon)
+        elif piece.job == job.number and piece.kind == "end":
+            return True
+    return False

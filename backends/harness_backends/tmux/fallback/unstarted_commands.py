@@ -13,14 +13,14 @@ import anyio
 
 from harness.errors import HarnessError
 
-from ..posix.persistent_shell import PersistentShell
-from ..posix.state_directory import JobStore
-from .channel.fallback_client import FallbackClient
-from .fallback_panes import FallbackPane
-from .foreground import inspect
-from .job import PaneJob
-from .keyboard import INTERRUPT, Dispatch, type_text, unlock
-from .unstarted_commands import LAST_CHECKS, give_slot_back, take_slot
+from ...posix.persistent_shell import PersistentShell
+from ...posix.state_directory import JobStore
+from ..channel.fallback_client import FallbackClient
+from ..foreground import inspect
+from ..job import PaneJob
+from ..keyboard import INTERRUPT, Dispatch, type_text, unlock
+from ..unstarted_commands import LAST_CHECKS, give_slot_back, take_slot
+from .pane_table import FallbackPane
 
 __all__ = ["WITHDRAWN", "ensure_accepted"]
 

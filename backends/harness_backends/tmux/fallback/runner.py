@@ -18,26 +18,33 @@ from harness.results import ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
 from harness.system.waiting import run_within
 
-from ..posix.end_proof import new_secret, proves_end
-from ..posix.jobs.input import store_input
-from ..posix.jobs.launch import INTERRUPTING, Outcome, cwd_error, recorded
-from ..posix.jobs.termination import JobCanceller
-from ..posix.persistent_shell import PersistentShell
-from ..posix.state_directory import JobRecord, JobStore
-from .channel.fallback_client import FallbackClient, until_script
-from .dispatch import WrappedCommand, command_files, slot_text, wrap_command
-from .fallback_panes import FallbackPane, FallbackPaneTable
-from .fallback_unstarted import WITHDRAWN, ensure_accepted
-from .foreground import NOTICE, Foreground, inspect, operator_typed_during
-from .job import PaneJob, entered
-from .job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
-from .keyboard import BUSY, OTHER, Dispatch, SavedFile, release
-from .output import collector_for
-from .plainlive import follow_log
-from .prompt_tag_output import WaitResult, parse_ended, read_output, read_partial_output, read_unended, watch_script
-from .replaced_shells import RESPAWNED, is_ours
-from .setup import no_space
-from .streams import keep_limit, report_streams, with_streams
+from ...posix.end_proof import new_secret, proves_end
+from ...posix.jobs.input import store_input
+from ...posix.jobs.launch import INTERRUPTING, Outcome, cwd_error, recorded
+from ...posix.jobs.termination import JobCanceller
+from ...posix.persistent_shell import PersistentShell
+from ...posix.state_directory import JobRecord, JobStore
+from ..channel.fallback_client import FallbackClient, until_script
+from ..dispatch import WrappedCommand, command_files, slot_text, wrap_command
+from ..foreground import NOTICE, Foreground, inspect, operator_typed_during
+from ..job import PaneJob, entered
+from ..job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
+from ..keyboard import BUSY, OTHER, Dispatch, SavedFile, release
+from ..output import collector_for
+from ..replaced_shells import RESPAWNED, is_ours
+from ..setup import no_space
+from ..streams import keep_limit, report_streams, with_streams
+from .job_output import (
+    WaitResult,
+    follow_log,
+    parse_ended,
+    read_output,
+    read_partial_output,
+    read_unended,
+    watch_script,
+)
+from .pane_table import FallbackPane, FallbackPaneTable
+from .unstarted_commands import WITHDRAWN, ensure_accepted
 
 __all__ = ["FallbackRunner"]
 
