@@ -11,17 +11,27 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import Literal, TypeVar
 from urllib.parse import quote
 
 from ..errors import HarnessError
-from .private_files import check_private, make_private
+from .private_files import Failure, check_private, make_private
 
-__all__ = ["BUSY_LIMIT", "DatabaseSchema", "PrivateDatabase", "transaction"]
+__all__ = [
+    "BUSY_LIMIT",
+    "DatabaseSchema",
+    "PrivateDatabase",
+    "cannot_share",
+    "connect",
+    "connect_alone",
+    "retry_while_locked",
+    "transaction",
+    "use_write_ahead_log",
+]
 
 BUSY_LIMIT = 5.0
 """Seconds to wait for a lock of another process."""
@@ -105,9 +115,9 @@ class PrivateDatabase:
         """
         try:
             self._prepare()
-            db = self._connect("mode=rw")
+            db = connect(self.path, "rw")
             try:
-                _patiently(lambda: self._set_up(db))
+                retry_while_locked(lambda: self._set_up(db))
             except BaseException:
                 db.close()
                 raise
@@ -150,20 +160,14 @@ class PrivateDatabase:
         if log.exists() and log.stat().st_size and not self.path.stat().st_size:
             raise self.damaged("it is empty, and its log is not")
 
-    def _connect(self, how: str) -> sqlite3.Connection:
-        uri = f"file:{quote(str(self.path))}?{how}"
-        return sqlite3.connect(uri, uri=True, timeout=BUSY_LIMIT, isolation_level=None, check_same_thread=False)
-
     def _set_up(self, db: sqlite3.Connection) -> None:
         version = _consistent(db, self._version)  # another process may create the tables between the two reads
         if not version:
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         elif self.path.stat().st_size <= self.content.looked_through:
             self._look_through(db)
-        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":
-            raise self.failure(f"its file system gives no write-ahead log ({mode})")
-        for pragma in ("synchronous = FULL", "fullfsync = ON", "foreign_keys = ON", "secure_delete = ON"):
+        use_write_ahead_log(db, failure=self.failure)
+        for pragma in ("foreign_keys = ON", "secure_delete = ON"):
             db.execute(f"PRAGMA {pragma}")
         if not version:
             self._create(db)
@@ -194,30 +198,70 @@ class PrivateDatabase:
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         check_private(self.directory, failure=self.failure)
         try:
-            with closing(self._connect("mode=rw" if os.access(self.directory, os.W_OK) else "mode=ro")) as db:
-                return _patiently(lambda: _consistent(db, work))
+            with closing(connect(self.path, "rw" if os.access(self.directory, os.W_OK) else "ro")) as db:
+                return retry_while_locked(lambda: _consistent(db, work))
         except sqlite3.Error as error:
-            if _code(error) not in NO_SHARING:
+            if not cannot_share(error):
                 raise
-            return self._read_alone(work)
+            with ExitStack() as files:
+                return _consistent(connect_alone(self.path, files), work)
 
-    def _read_alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Read without SQLite's shared files: with exclusive access, as an immutable file, or from a copy."""
-        log = self.directory / f"{self.content.file}-wal"
-        if os.access(self.directory, os.W_OK):
-            with closing(self._connect("mode=rw")) as db:
-                db.execute(f"PRAGMA busy_timeout = {ALONE_LIMIT}")
-                db.execute("PRAGMA locking_mode = EXCLUSIVE")
-                return _consistent(db, work)
-        if not log.exists() or not log.stat().st_size:
-            with closing(self._connect("mode=ro&immutable=1")) as db:
-                return _consistent(db, work)
-        with TemporaryDirectory(prefix="harness-") as place:
-            copy = PrivateDatabase(Path(place), self.content)
-            shutil.copyfile(self.path, copy.path)
-            shutil.copyfile(log, copy.directory / log.name)
-            with closing(copy._connect("mode=rw")) as db:
-                return _consistent(db, work)
+
+# -- Connections.
+
+
+def connect(file: Path, mode: Literal["ro", "rw"], *, immutable: bool = False) -> sqlite3.Connection:
+    """Connect without implicit transactions; several threads may use the connection, one at a time.
+
+    Args:
+        file: an existing database.
+        mode: read-only or read-write.
+        immutable: no process can write the file, and it has no write-ahead log.
+    """
+    uri = f"file:{quote(str(file))}?mode={mode}{'&immutable=1' if immutable else ''}"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_LIMIT, isolation_level=None, check_same_thread=False)
+
+
+def cannot_share(error: sqlite3.Error) -> bool:
+    """Return whether SQLite could not create its shared files, so that :func:`connect_alone` may still read."""
+    return _code(error) in NO_SHARING
+
+
+def connect_alone(file: Path, files: ExitStack) -> sqlite3.Connection:
+    """Connect for reading without SQLite's shared files: with exclusive access, as an immutable file, or to a copy.
+
+    Args:
+        file: the database.
+        files: closes the connection, and deletes the copy.
+
+    Raises:
+        OSError: A copy is necessary, and cannot be created.
+    """
+    log = file.with_name(f"{file.name}-wal")
+    if os.access(file.parent, os.W_OK):
+        db = files.enter_context(closing(connect(file, "rw")))
+        db.execute(f"PRAGMA busy_timeout = {ALONE_LIMIT}")
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        return db
+    if not log.exists() or not log.stat().st_size:
+        return files.enter_context(closing(connect(file, "ro", immutable=True)))
+    directory = Path(files.enter_context(TemporaryDirectory(prefix="harness-")))
+    for path in (file, log):
+        shutil.copyfile(path, directory / path.name)
+    return files.enter_context(closing(connect(directory / file.name, "rw")))
+
+
+def use_write_ahead_log(db: sqlite3.Connection, *, failure: Failure) -> None:
+    """Enable the write-ahead log, so that a commit is on disk when it returns.
+
+    Raises:
+        HarnessError: The file system does not support it.
+    """
+    (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise failure(f"its file system does not support a write-ahead log ({mode})", "")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA fullfsync = ON")
 
 
 def _consistent(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -243,7 +287,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _patiently(work: Callable[[], T]) -> T:
+def retry_while_locked(work: Callable[[], T]) -> T:
     """Retry ``work`` while the file is locked, as SQLite itself does not wait while the file is opened or closed."""
     give_up = time.monotonic() + BUSY_LIMIT
     while True:

@@ -11,6 +11,7 @@ from ..account import home_directory
 from ..errors import HarnessError
 
 __all__ = [
+    "Failure",
     "check_own",
     "check_private",
     "is_open_to_others",

@@ -10,10 +10,10 @@ import anyio
 import pytest
 from tests.support.audits import checked, ended_process, entry, tamper, write_as
 
+from harness.system.private_database import connect
 from harness.toolkit import CallStatus
 from harness.toolkit.audit import AuditPaths, Retention, open_audit_log, open_store, this_process
 from harness.toolkit.audit import retention as subject
-from harness.toolkit.audit.store import connect
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
@@ -39,7 +39,7 @@ def retain(place: AuditPaths, limits: Retention, steps: int = 1000, now: float =
 
 
 def kept(place: AuditPaths) -> list[str]:
-    with closing(connect(place, "ro")) as db:
+    with closing(connect(place.database, "ro")) as db:
         rows = db.execute("SELECT json_extract(body, '$.call_id') FROM records WHERE kind = 'intent' ORDER BY seq")
         return [name for (name,) in rows]
 

@@ -6,11 +6,12 @@ import math
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from harness.errors import HarnessError
-from harness.system.private_database import DatabaseSchema, PrivateDatabase
+from harness.system.private_database import DatabaseSchema, PrivateDatabase, connect
 
 SCHEMA = ("CREATE TABLE words (word TEXT NOT NULL)", "CREATE INDEX by_word ON words (word)")
 ADD = "INSERT INTO words VALUES (?)"
@@ -56,7 +57,6 @@ def test_a_database_that_another_process_creates_at_the_same_time_is_not_called_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = database(tmp_path)
-    connect = PrivateDatabase._connect
     tried: list[bool] = []
 
     def create(statement: str) -> None:
@@ -67,11 +67,11 @@ def test_a_database_that_another_process_creates_at_the_same_time_is_not_called_
         with closing(sqlite3.connect(made.path, timeout=0, isolation_level=None)) as other, suppress(sqlite3.Error):
             other.executescript("BEGIN IMMEDIATE;" + ";".join(SCHEMA) + ";PRAGMA user_version = 1;COMMIT;")
 
-    def watched(self: PrivateDatabase, how: str) -> sqlite3.Connection:
-        db = connect(self, how)
+    def watched(file: Path, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
+        db = connect(file, mode)
         db.set_trace_callback(create)
         return db
 
-    monkeypatch.setattr(PrivateDatabase, "_connect", watched)
+    monkeypatch.setattr("harness.system.private_database.connect", watched)
     made.open().close()
     assert tried

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ...errors import HarnessError
+from ...system.private_database import cannot_share, connect, connect_alone
 from ...system.process_identity import ProcessId, ProcessState, process_state
 from ..values import CallStatus, JsonObject
 from .directory import AuditPaths, ChainHead
 from .records import COLUMNS, GENESIS, Kind, digest, storable
-from .store import connect, unusable
+from .store import unusable
 
 __all__ = [
     "AuditCall",
@@ -38,9 +35,6 @@ __all__ = [
 
 CHUNK = "SELECT seq, number, body, hash FROM records WHERE seq > ? ORDER BY seq LIMIT 1000"
 PROBE = "PRAGMA schema_version"
-NO_SHARING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-ALONE_LIMIT = 500
-"""Milliseconds to wait for a process that has the database open and its shared files, which were not readable."""
 CALLS = "r.kind IN ('intent', 'refused')"
 STATUS = """coalesce(r.status, (
   SELECT o.status FROM records o WHERE o.number = r.seq AND o.kind IN ('outcome', 'resolved')
@@ -112,14 +106,14 @@ def reading(place: AuditPaths) -> Iterator[sqlite3.Connection]:
 
 def _opened(place: AuditPaths, files: ExitStack) -> sqlite3.Connection:
     """Return a readable connection, even if SQLite cannot create its shared memory file on a full or read-only disk."""
-    connection = files.enter_context(closing(connect(place, "ro")))
+    connection = files.enter_context(closing(connect(place.database, "ro")))
     try:
         connection.execute(PROBE).fetchone()
     except sqlite3.Error as error:
-        if error.sqlite_errorcode & 0xFF not in NO_SHARING:
+        if not cannot_share(error):
             raise
         files.close()
-        connection = files.enter_context(closing(_alone(place, files)))
+        connection = _alone(place, files)
         connection.execute("PRAGMA temp_store = MEMORY")
         try:
             connection.execute(PROBE).fetchone()
@@ -130,22 +124,11 @@ def _opened(place: AuditPaths, files: ExitStack) -> sqlite3.Connection:
 
 def _alone(place: AuditPaths, files: ExitStack) -> sqlite3.Connection:
     """Return a connection without shared memory that still reads records which are only in the write-ahead log."""
-    log = place.directory / f"{place.database.name}-wal"
-    if os.access(place.directory, os.W_OK):
-        connection = connect(place, "rw")
-        connection.execute(f"PRAGMA busy_timeout = {ALONE_LIMIT}")
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        return connection
-    if not log.exists() or not log.stat().st_size:
-        return connect(place, "ro", immutable=True)
     try:
-        copy = AuditPaths(Path(files.enter_context(TemporaryDirectory(prefix="harness-audit-"))))
-        for path in (place.database, log):
-            shutil.copyfile(path, copy.directory / path.name)
+        return connect_alone(place.database, files)
     except OSError as error:
         what = f"the directory is not writable, and a copy cannot be created: {error.strerror or error}"
         raise place.failure(what, "free some space for temporary files, or set TMPDIR to another directory") from error
-    return connect(copy, "rw")
 
 
 def calls(db: sqlite3.Connection, filters: Filters, here: ProcessId, limit: int) -> list[AuditCall]:

@@ -14,30 +14,24 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
-from urllib.parse import quote
 
 from ...errors import HarnessError
+from ...system.private_database import connect, retry_while_locked, transaction, use_write_ahead_log
 from ...system.process_identity import ProcessId
 from ..values import Json, JsonObject
 from .directory import AuditPaths, ChainHead, HeadFiles
 from .records import GENESIS, SCHEMA, VERSION, Kind, canonical, digest, storable
 
 __all__ = [
-    "BUSY_LIMIT",
     "AuditDatabase",
     "PendingRecord",
     "UnresolvedRow",
-    "connect",
     "damage",
     "open_store",
     "unusable",
 ]
 
 logger = logging.getLogger(__name__)
-
-BUSY_LIMIT = 5.0
-"""Seconds to wait for another process that is writing."""
 
 _INSERT = (
     "INSERT INTO records (seq, kind, number, at, status, backend, tool, session_id, body, hash)"
@@ -127,19 +121,13 @@ class AuditDatabase:
     def _transaction(self) -> Iterator[_Chain]:
         if _identity(self._place) != self._file:  # records would be written to a deleted file
             raise OSError(f"{self._place.database} was deleted or replaced while it was open; restart harness")
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(self._db):
             chain = _Chain(self._db, self.process)
             if not self._is_compared or _is_older(chain.head, self._last):
                 self._compare(chain)
             yield chain
             chain.close()
-            self._db.execute("COMMIT")
-            self._is_compared, self._last = True, chain.head
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
+        self._is_compared, self._last = True, chain.head
 
     def _compare(self, chain: _Chain) -> None:
         """Record in the chain that its end differs from the head files, before the next write hides it."""
@@ -318,28 +306,16 @@ def open_store(place: AuditPaths, process: ProcessId) -> Iterator[AuditDatabase]
     """
     place.prepare()
     try:
-        connection = connect(place, "rw")
+        connection = connect(place.database, "rw")
     except sqlite3.Error as error:
         raise unusable(place, error) from error
     with closing(connection):
         try:
-            _set_up(connection, place)
+            retry_while_locked(lambda: _set_up(connection, place))
         except sqlite3.Error as error:
             raise unusable(place, error) from error
         with closing(HeadFiles(place)) as heads:
             yield AuditDatabase(connection, heads, place, process)
-
-
-def connect(place: AuditPaths, mode: Literal["ro", "rw"], *, immutable: bool = False) -> sqlite3.Connection:
-    """Connect without implicit transactions; several threads may use the connection, one at a time.
-
-    Args:
-        place: the files.
-        mode: read-only or read-write.
-        immutable: no process can write the file, and it has no write-ahead log.
-    """
-    uri = f"file:{quote(str(place.database))}?mode={mode}{'&immutable=1' if immutable else ''}"
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_LIMIT, isolation_level=None, check_same_thread=False)
 
 
 def _set_up(connection: sqlite3.Connection, place: AuditPaths) -> None:
@@ -350,40 +326,18 @@ def _set_up(connection: sqlite3.Connection, place: AuditPaths) -> None:
         )
     if not version:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    mode = _patiently(connection, "PRAGMA journal_mode = WAL")
-    if mode != "wal":
-        raise place.failure(f"its file system does not support a write-ahead log ({mode})")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA fullfsync = ON")
+    use_write_ahead_log(connection, failure=place.failure)
     if not version:
         _create(connection)
 
 
-def _patiently(connection: sqlite3.Connection, pragma: str) -> object:
-    """Run a pragma, retrying: SQLite does not wait if two processes enable the write-ahead log together."""
-    give_up = time.monotonic() + BUSY_LIMIT
-    while True:
-        try:
-            return connection.execute(pragma).fetchone()[0]
-        except sqlite3.OperationalError:
-            if time.monotonic() > give_up:
-                raise
-            time.sleep(0.02)
-
-
 def _create(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         if not connection.execute("PRAGMA user_version").fetchone()[0]:  # another process may have been faster
             for statement in _statements(SCHEMA):
                 connection.execute(statement)
             connection.execute("INSERT INTO chain (one, first, last, hash) VALUES (1, 1, 0, ?)", (GENESIS,))
             connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _statements(script: str) -> Iterable[str]:
