@@ -112,9 +112,11 @@ class SshServer:
             start_new_session=True,
         )
         assert process.stderr is not None
+        missing = 1 + sum(option.startswith("Port ") for option in self.options)
         for line in process.stderr:
             self.log.append(line)
-            if "Server listening" in line:
+            missing -= "Server listening" in line
+            if not missing:
                 break
         else:
             process.wait(START_TIMEOUT)

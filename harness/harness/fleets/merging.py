@@ -26,6 +26,8 @@ class OutcomeGroup(Generic[T]):
 
     hosts: list[str]
     outcome: HostOutcome[T]
+    text: str = ""
+    """The text of their errors; what differs by host, such as the address, is left out if they are several."""
 
 
 def merge_outcomes(
@@ -33,7 +35,8 @@ def merge_outcomes(
 ) -> list[OutcomeGroup[T]]:
     """Group equal outcomes, the largest group first, each group's hosts in the given order.
 
-    Errors are equal if their kinds and texts are, without the host's name.
+    Errors are equal if their kinds and texts are, without what differs by host: its name, the address that it has
+    in the ssh configuration, the fingerprint of its key.
 
     Args:
         outcomes: The outcomes of any call.
@@ -44,12 +47,14 @@ def merge_outcomes(
     for outcome in outcomes:
         group = groups.setdefault(_key(outcome, key or _result_key), OutcomeGroup([], outcome))
         group.hosts.append(outcome.host)
+        if outcome.error is not None:
+            group.text = _shared_text(group, outcome)
     return sorted(groups.values(), key=lambda group: -len(group.hosts))
 
 
 def _key(outcome: HostOutcome[T], key: Callable[[T], Hashable]) -> Hashable:
     if outcome.error is not None:
-        return type(outcome.error), error_text(outcome)
+        return type(outcome.error), _hide_addresses(error_text(outcome))
     return key(cast("T", outcome.result))
 
 
@@ -57,6 +62,34 @@ def _result_key(result: object) -> Hashable:
     if isinstance(result, ShellResult):
         return result.status, result.exit_code, result.stdout_bytes, result.stderr_bytes, result.truncated
     return result
+
+
+def _shared_text(group: OutcomeGroup[T], outcome: HostOutcome[T]) -> str:
+    """Return the text of a group's errors, of which that of ``outcome`` is the newest."""
+    if len(group.hosts) == 1:
+        return error_text(outcome, named=True)
+    text, before = error_text(outcome), error_text(group.outcome) if len(group.hosts) == 2 else group.text
+    return text if text == before else _hide_addresses(text)
+
+
+_ADDRESSES = (
+    (re.compile(r"\[[^\[\]\s]+\]:\d+|[^\s'\"(]+ port \d+"), "HOST"),
+    (
+        re.compile(r"(resolve hostname|on host|not recorded for|ssh-keygen -R) '?[^\s,;()']+?'?(?=:? |[,;)]|$)"),
+        r"\1 HOST",
+    ),
+    (re.compile(r"(\S+@)[^\s@]+(?=: Permission denied)"), r"\1HOST"),
+    (re.compile(r"(the recorded key is in \S+):\d+"), r"\1"),
+    (re.compile(r"SHA256:[\w+/=]+"), "SHA256:..."),
+)
+"""What differs by host in the errors of ssh and asyncssh (address, line in known_hosts, fingerprint), and its substitute."""
+
+
+def _hide_addresses(text: str) -> str:
+    """Return a text without the address of the host and the fingerprint of its key."""
+    for pattern, replacement in _ADDRESSES:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 def error_text(outcome: HostOutcome[Any], *, named: bool = False) -> str:

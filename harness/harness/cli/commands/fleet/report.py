@@ -211,11 +211,10 @@ class FleetReport(Generic[T]):
 
     def _print_problems(self, outcomes: Sequence[HostOutcome[T]]) -> None:
         from ....fleets.hosts import fold_names
-        from ....fleets.merging import error_text, merge_outcomes
+        from ....fleets.merging import merge_outcomes
 
         for group in merge_outcomes(outcome for outcome in outcomes if outcome.error is not None):
-            text = error_text(group.outcome, named=len(group.hosts) == 1)
-            note(f"{fold_names(group.hosts)} ({len(group.hosts)}): {text}")
+            note(f"{fold_names(group.hosts)} ({len(group.hosts)}): {group.text}")
         for text, names in self._notices(outcomes).items():
             note(f"{fold_names(names)} ({len(names)}): {text}")
 
