@@ -13,43 +13,31 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ..context import ExecutionContext
-from ..errors import ConfigError, ConnectError, ConnectionLost, HarnessError, KeyInUse
-from ..keyed_commands import MAX_KEY_BYTES, is_same_command
-from ..results import Job, ShellResult, Status
+from ..errors import ConfigError, ConnectError, ConnectionLost, HarnessError
+from ..keyed_commands import MAX_KEY_BYTES
+from ..results import ShellResult, Status
 from ..system.private_files import make_private, state_home
 from ..target import Target
-from .calls import HostOutcome
+from .host_commands import HostCommand, RunCancelled
 from .hosts import Host
-from .starting import HostNotStarted
+from .outcomes import HostOutcome
 
 __all__ = [
     "Answer",
     "KeptRun",
-    "RunCancelled",
     "RunStore",
-    "cancel_command",
     "runs_directory",
-    "start_command",
-    "wait_for_command",
 ]
 
-CANCELLED = ": cancelled by harness fleet cancel"
-"""The command that takes the key of a host that must not start any more."""
 FINAL = frozenset({Status.COMPLETED, Status.TIMED_OUT, Status.INTERRUPTED, Status.SHELL_EXITED})
 DAY = 86_400.0
-
-
-class RunCancelled(HarnessError):
-    """The command of a run did not start on a host, and never will."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +97,15 @@ class KeptRun:
         if len(key.encode("utf-8", "surrogateescape")) <= MAX_KEY_BYTES:
             return key
         return f"fleet/{self.token}/{sha256(host.encode('utf-8', 'surrogateescape')).hexdigest()}"
+
+    def command_for(self, host: str, action: Literal["start", "wait", "cancel"] = "start") -> HostCommand:
+        """Return what is asked of a host.
+
+        Args:
+            host: The name of the host.
+            action: Start the command or wait for the job that did, only wait, or cancel it.
+        """
+        return HostCommand(self.command, self.key(host), self.stdin, self.call, action)
 
     @property
     def stdin(self) -> Path | None:
@@ -382,78 +379,3 @@ def _copy(source: bytes | Path, path: Path) -> None:
             return
         with source.open("rb") as given:
             shutil.copyfileobj(given, file)
-
-
-# -- what is asked of a host
-
-OnOutput = Callable[[str, bytes], None]
-"""Called with a host's name and a chunk of its output."""
-
-
-async def start_command(
-    run: KeptRun, name: str, context: ExecutionContext, *, on_output: OnOutput | None, on_stderr: OnOutput | None
-) -> ShellResult:
-    """Run the command of a run on a host, or wait for the job that did.
-
-    Raises:
-        RunCancelled: The run was cancelled before this host started.
-    """
-    try:
-        return await context.run_shell(
-            run.command,
-            key=run.key(name),
-            stdin=run.stdin,
-            on_output=on_output and partial(on_output, name),
-            on_stderr=on_stderr and partial(on_stderr, name),
-            **run.call,
-        )
-    except KeyInUse:
-        await _check_cancelled(run, name, context)
-        raise  # of another command: only a key that the user has chosen
-
-
-async def _check_cancelled(run: KeptRun, name: str, context: ExecutionContext) -> Job | None:
-    """Return the job that has the key of a host.
-
-    Raises:
-        RunCancelled: It is the one that keeps the command from starting.
-    """
-    job = await context.job_with_key(run.key(name))
-    if job is not None and job.command == CANCELLED:
-        raise RunCancelled("not started: the run was cancelled")
-    return job
-
-
-async def wait_for_command(
-    run: KeptRun, name: str, context: ExecutionContext, *, on_output: OnOutput | None, on_stderr: OnOutput | None
-) -> ShellResult:
-    """Wait for the job of a run on a host, without starting it.
-
-    Raises:
-        HostNotStarted: The host has none.
-        RunCancelled: The run was cancelled before this host started.
-    """
-    job = await context.job_with_key(run.key(name))
-    if job is None:
-        raise HostNotStarted("not started: the host has no job of this run")
-    return await start_command(run, name, context, on_output=on_output, on_stderr=on_stderr)
-
-
-async def cancel_command(
-    run: KeptRun, name: str, context: ExecutionContext, *, on_output: OnOutput | None, on_stderr: OnOutput | None
-) -> ShellResult:
-    """End the job of a run on a host; if it has not started, it never will.
-
-    Raises:
-        RunCancelled: It had not started.
-    """
-    try:
-        await context.run_shell(CANCELLED, key=run.key(name), tty=False)
-    except KeyInUse:
-        job = await _check_cancelled(run, name, context)
-        if job is None or not is_same_command(job.command, run.command):  # of another command, which is not ours to end
-            raise
-        if job.status is Status.RUNNING:
-            await context.kill(job.job_id)
-        return await context.wait(job.job_id, timeout=1.0)
-    raise RunCancelled("not started: the run was cancelled")

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from ..errors import HarnessError
 from ..results import ShellResult
-from .calls import HostOutcome
+from .outcomes import HostOutcome
 
 __all__ = ["OutcomeGroup", "difference", "error_text", "hide_names", "merge_outcomes"]
 

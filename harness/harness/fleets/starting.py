@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -14,7 +14,16 @@ import anyio
 from ..command import observe_jobs
 from ..errors import HarnessError
 
-__all__ = ["Count", "HostInterrupted", "HostNotStarted", "HostRun", "Starting", "resolve_count", "split_into_waves"]
+__all__ = [
+    "Count",
+    "HostInterrupted",
+    "HostNotStarted",
+    "HostRun",
+    "StartOptions",
+    "Starting",
+    "resolve_count",
+    "split_into_waves",
+]
 
 T = TypeVar("T")
 Count = int | str
@@ -62,6 +71,28 @@ def split_into_waves(items: Sequence[T], sizes: Count | Sequence[Count] | None) 
         waves.append(items[start : start + size])
         start += size
     return waves
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """How a call starts its hosts; see :meth:`Fleet.map`."""
+
+    forks: int
+    max_fail: Count | None
+    rolling: Count | Sequence[Count] | None
+    retries: int
+    on_start: Callable[[str], None] | None
+    on_wave: Callable[[Sequence[str]], Awaitable[None]] | None
+
+    def __post_init__(self) -> None:
+        if self.forks < 1 or self.retries < 0:
+            raise ValueError("forks must be at least 1, and retry_unreachable at least 0")
+
+    def failure_limit(self, total: int) -> int | None:
+        """Return the number of failed hosts after which nothing more starts; None is no limit."""
+        if self.max_fail is not None:
+            return resolve_count(self.max_fail, total)
+        return None if self.rolling is None else 1
 
 
 class HostNotStarted(HarnessError):

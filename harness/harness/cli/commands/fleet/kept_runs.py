@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,10 @@ from ...options import command, group
 from ...output import note, print_json, readable, table
 from ...runtime import CliSession, session_of
 from .options import EACH, FORKS, RETRY_UNREACHABLE, FleetOptions
-from .run import Ask, ask_hosts
+from .run import ask_hosts
 
 if TYPE_CHECKING:
+    from ....fleets.host_commands import HostCommand
     from ....fleets.kept_runs import Answer, KeptRun, RunStore
 
 __all__ = ["fleet"]
@@ -121,15 +123,13 @@ def wait(ctx: click.Context, number: int, forks: int | None, each: bool, retry_u
     The exit code is that of 'harness run --hosts'. It works while the run's own process is running, and for a run that
     ended, whose outputs are read from the hosts again.
     """
-    from ....fleets.kept_runs import wait_for_command
-
     session = session_of(ctx)
     run = _store(session).open(number)
     ask_hosts(
         session,
         FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable),
         run.hosts,
-        partial(wait_for_command, run),
+        partial(run.command_for, action="wait"),
         run,
         starts=False,
     )
@@ -147,25 +147,25 @@ def resume(ctx: click.Context, number: int, forks: int | None, each: bool, retry
 
     Hosts whose command has ended are not asked again. The exit code is that of the whole run.
     """
-    from ....fleets.kept_runs import start_command
-
     session = session_of(ctx)
     store = _store(session)
     run = store.open(number)
     store.check_fresh(run)
     options = FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable)
     with run.held():
-        _continue(session, options, run, partial(start_command, run))
+        _continue(session, options, run, run.command_for)
     return _exit_code(run)
 
 
-def _continue(session: CliSession, options: FleetOptions, run: KeptRun, ask: Ask) -> None:
+def _continue(
+    session: CliSession, options: FleetOptions, run: KeptRun, command_for: Callable[[str], HostCommand]
+) -> None:
     unfinished = run.unfinished()
     ended = len(run.hosts) - len(unfinished)
     if ended and not session.json:
         note(f"run {run.number}: the command has ended on {ended} of {len(run.hosts)} hosts")
     if unfinished:
-        ask_hosts(session, options, unfinished, ask, run)
+        ask_hosts(session, options, unfinished, command_for, run)
 
 
 @command("retry")
@@ -183,8 +183,6 @@ def retry(
     These are the hosts whose command ended with another exit code than 0, at its timeout or by an interrupt. Hosts that
     were not reached or did not start, or whose outcome is unknown, are left to 'harness fleet resume'.
     """
-    from ....fleets.kept_runs import start_command
-
     session = session_of(ctx)
     store = _store(session)
     run = store.open(number)
@@ -198,7 +196,7 @@ def retry(
     )
     options = FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable)
     with again.held():
-        return ask_hosts(session, options, chosen, partial(start_command, again), again)
+        return ask_hosts(session, options, chosen, again.command_for, again)
 
 
 @command("cancel")
@@ -210,8 +208,6 @@ def cancel(ctx: click.Context, number: int, forks: int | None) -> int:
 
     The exit code is 0 if every host is known to run nothing more of it, else 125.
     """
-    from ....fleets.kept_runs import cancel_command
-
     session = session_of(ctx)
     store = _store(session)
     run = store.open(number)
@@ -219,7 +215,9 @@ def cancel(ctx: click.Context, number: int, forks: int | None) -> int:
     run.cancel()
     unfinished = run.unfinished()
     if unfinished:
-        ask_hosts(session, FleetOptions(forks=forks), unfinished, partial(cancel_command, run), run, starts=False)
+        ask_hosts(
+            session, FleetOptions(forks=forks), unfinished, partial(run.command_for, action="cancel"), run, starts=False
+        )
     answers = run.answers()
     proved = all((answer := answers.get(host.name)) and answer.settled for host in run.hosts)
     return 0 if proved else HARNESS_FAILED

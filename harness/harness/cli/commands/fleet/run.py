@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ....command import DEFAULT_MAX_OUTPUT
-from ....context import ExecutionContext
 from ....errors import HarnessError
 from ....results import ShellResult, Status
 from ...options import command
@@ -24,9 +22,10 @@ from .texts import ending_of, host_label, with_gap
 
 if TYPE_CHECKING:
     from ....fleets import Fleet, Host, HostOutcome
-    from ....fleets.kept_runs import KeptRun, OnOutput
+    from ....fleets.host_commands import HostCommand
+    from ....fleets.kept_runs import KeptRun
 
-__all__ = ["Ask", "ask_hosts", "hosts", "run_on_fleet"]
+__all__ = ["ask_hosts", "hosts", "run_on_fleet"]
 
 log = logging.getLogger(__name__)
 
@@ -50,33 +49,24 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, how: Map
     Returns:
         0 if every command ended with 0; 125 if a host could not be reached or its outcome is unknown; else 1.
     """
-    from ....fleets.calls import run_named
-    from ....fleets.kept_runs import start_command
+    from ....fleets.host_commands import HostCommand
 
     chosen = hosts_of_options(session, options, ignore_become=how.get("user") is not None)
     kept = _keep(session, text, chosen, how)
     if kept is None:
-        return ask_hosts(session, options, chosen, partial(run_named, command=text, **how), text=text)
+        asked = HostCommand(text, how.get("key"), how.get("stdin"), _run_options(how))
+        return ask_hosts(session, options, chosen, lambda name: asked)
     with kept.held():
-        return ask_hosts(session, options, chosen, partial(start_command, kept), kept)
-
-
-class Ask(Protocol):
-    """What is asked of each host, by name."""
-
-    async def __call__(
-        self, name: str, context: ExecutionContext, *, on_output: OnOutput | None, on_stderr: OnOutput | None
-    ) -> ShellResult: ...
+        return ask_hosts(session, options, chosen, kept.command_for, kept)
 
 
 def ask_hosts(
     session: CliSession,
     options: FleetOptions,
     chosen: Sequence[Host],
-    ask: Ask,
+    command_for: Callable[[str], HostCommand],
     kept: KeptRun | None = None,
     *,
-    text: str = "",
     starts: bool = True,
 ) -> int:
     """Ask each host for a command's result, print the outcomes, and return the exit code.
@@ -85,13 +75,10 @@ def ask_hosts(
         session: The program's settings.
         options: How many hosts at a time, and how to print the outcomes.
         chosen: The hosts.
-        ask: Called with each host.
+        command_for: Returns what is asked of a host, by its name.
         kept: Where the outcomes are stored.
-        text: The command, if the run is not kept.
         starts: Whether it starts commands, which a cancelled run must not.
     """
-    from ....fleets.interrupted import result_of_interrupted
-
     needs = TargetRequirements(create=True)
     make_report = partial(_CommandReport, session, each=options.each, kept=kept)
 
@@ -103,12 +90,9 @@ def ask_hosts(
             if starts and kept is not None and kept.cancelled:
                 opened.stop_starting("the run was cancelled")
 
-        outputs = (report.output, report.stderr) if options.each else (None, None)
-        work = partial(ask, on_output=outputs[0], on_stderr=outputs[1])
-        return opened.map_named(work, on_start=start, salvage=salvage, **arguments)
+        outputs = {"on_output": report.output, "on_stderr": report.stderr} if options.each else {}
+        return opened.ask(command_for, on_start=start, **outputs, **arguments)
 
-    command, how = (text, {}) if kept is None else (kept.command, kept.call)
-    salvage = partial(result_of_interrupted, command=command, max_output=how.get("max_output", DEFAULT_MAX_OUTPUT))
     terminal = None if kept is None else (kept.tmux, kept.pane)
     return call_on_hosts(session, options, needs, make_report, call, chosen=chosen, terminal=terminal)
 
@@ -118,14 +102,17 @@ def _keep(session: CliSession, text: str, chosen: Sequence[Host], how: Mapping[s
     from ....fleets.kept_runs import RunStore
 
     tmux, pane = session.terminal_of(TargetRequirements(create=True))
-    call = {name: value for name, value in how.items() if name not in {"stdin", "key"}}
     try:
         return RunStore(keep=session.settings.config.jobs_max_age).create(
-            text, chosen, call=call, stdin=how.get("stdin"), tmux=tmux, pane=pane, key=how.get("key")
+            text, chosen, call=_run_options(how), stdin=how.get("stdin"), tmux=tmux, pane=pane, key=how.get("key")
         )
     except HarnessError as error:
         warn(f"this run cannot be resumed: {error}", as_json_document=session.json)
         return None
+
+
+def _run_options(how: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in how.items() if name not in {"stdin", "key"}}
 
 
 class _CommandReport(FleetReport[ShellResult]):
@@ -165,7 +152,7 @@ class _CommandReport(FleetReport[ShellResult]):
             note(f"to run it on the other hosts: harness fleet resume {kept.number}")
 
     def kind_of(self, outcome: HostOutcome[ShellResult]) -> str:
-        from ....fleets.kept_runs import RunCancelled
+        from ....fleets.host_commands import RunCancelled
 
         return "not_started" if isinstance(outcome.error, RunCancelled) else super().kind_of(outcome)
 
