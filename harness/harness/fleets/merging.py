@@ -82,7 +82,7 @@ _ADDRESSES = (
     (re.compile(r"(the recorded key is in \S+):\d+"), r"\1"),
     (re.compile(r"SHA256:[\w+/=]+"), "SHA256:..."),
 )
-"""What differs by host in the errors of ssh and asyncssh (address, line in known_hosts, fingerprint), and its substitute."""
+"""What differs by host in errors of ssh and asyncssh (address, known_hosts line, fingerprint), and its replacement."""
 
 
 def _hide_addresses(text: str) -> str:
