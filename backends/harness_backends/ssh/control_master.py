@@ -27,6 +27,7 @@ from harness.errors import ConfigError, ConnectError, HarnessError, TargetNotFou
 from harness.system.background_tasks import open_background_tasks
 from harness.target import Hop, Target
 
+from .configuration import read_settings
 from .login_pacing import ThrottledError, error_at_jump_host, error_of_forward, log_in_paced, share_login
 from .multiplex import MuxConnection, MuxConnectionClosed, MuxError, MuxRefused, connect_mux
 from .options import (
@@ -38,7 +39,6 @@ from .options import (
     master_key,
     master_name,
     master_tag,
-    query_argv,
     server_name,
 )
 
@@ -311,36 +311,28 @@ class MasterInfo:
     tag: str = ""
 
 
-async def plan_master(target: Target, config: Config) -> ControlMaster:
-    """Read the user's settings for the host, and choose the socket's path.
+async def plan_master(target: Target, config: Config, settings: SshSettings | None = None) -> ControlMaster:
+    """Choose the socket's path for a host.
+
+    Args:
+        target: The host.
+        config: The settings of harness.
+        settings: The user's settings for the host; None reads them.
 
     Raises:
         ConfigError: ssh rejects its configuration.
         ConnectError: ssh is not installed, or no private directory is available for the socket.
     """
-    settings = await _query(target, config)
+    settings = settings or await _read(target, config)
     key = os.urandom(8).hex() if config.dedicated_connection else master_key(settings, config)
     path = socket_path(key, master_tag(target.last), master_name(target.last))
     return ControlMaster(target, target.last, config, settings, path, config.dedicated_connection)
 
 
-async def _query(target: Target, config: Config) -> SshSettings:
-    argv = query_argv(target.last, config)
-    try:
-        with anyio.fail_after(config.connect_timeout):
-            async with open_background_tasks() as tasks:
-                tasks.start_soon(_prepare)
-                done = await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False)
-    except FileNotFoundError as error:
-        raise ConnectError("ssh is not installed", target=target, hint="install the OpenSSH client") from error
-    except TimeoutError:
-        raise ConnectError(
-            "ssh -G did not answer in time", target=target, hint="check Match exec in the ssh config"
-        ) from None
-    if done.returncode != 0:
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["ssh -G failed"]
-        raise ConfigError(f"ssh rejects its configuration: {words[0]}", target=target)
-    return SshSettings.parse(done.stdout.decode("utf-8", "surrogateescape"))
+async def _read(target: Target, config: Config) -> SshSettings:
+    async with open_background_tasks() as tasks:
+        tasks.start_soon(_prepare)
+        return await read_settings(target, config)
 
 
 async def _prepare() -> None:

@@ -23,6 +23,7 @@ from harness.errors import AuthenticationError, ConfigError, ConnectError, Harne
 from harness.login import LoginQuestion, Prompter, current_prompter, questions_forbidden
 from harness.target import Target
 
+from .known_hosts import changed_key, revoked_key, unknown_key
 from .login_pacing import ThrottledError
 
 __all__ = [
@@ -136,7 +137,8 @@ _NOISE = re.compile(r"^(debug\d: |OpenSSH_|Authenticated to |@{3,}|\s*$|Pseudo-t
 _PRESENTED = re.compile(r"Server host key: (\S+) (SHA256:\S+)")
 _OFFENDING = re.compile(r"Offending .*key in (.+)")
 
-_CHANGED = ("REMOTE HOST IDENTIFICATION HAS CHANGED", "REVOKED HOST KEY", "host key mismatch")
+_REVOKED = "REVOKED HOST KEY"
+_CHANGED = ("REMOTE HOST IDENTIFICATION HAS CHANGED", "host key mismatch")
 _UNKNOWN = ("Host key verification failed", "host key is known for", "No matching host key fingerprint found")
 _NAME = ("Could not resolve hostname", "Name or service not known", "no address associated with name")
 _REFUSED = (
@@ -191,10 +193,8 @@ def diagnose(log: str, target: object) -> HarnessError:
     log = log.replace("\r", "")
     lines = [line.rstrip() for line in log.splitlines() if not _NOISE.match(line)]
     text = "\n".join(lines)
-    if _any(_CHANGED, text):
-        return _changed(text, log, target)
-    if _any(_UNKNOWN, text):
-        return _unknown(log, target)
+    if error := _host_key_error(text, log, target):
+        return error
     for signs, kind, what, hint in _KINDS:
         if line := _first_line(signs, lines):
             return kind(f"{what}{_short(line)}", target=target, hint=hint)
@@ -240,23 +240,13 @@ def _refused(line: str, log: str, target: object) -> AuthenticationError:
     return AuthenticationError(f"{what}; {cause.what}", target=target, hint=cause.hint)
 
 
-def _changed(text: str, log: str, target: object) -> HostKeyError:
-    offending = _OFFENDING.search(text)
-    known = f"; the recorded key is in {offending[1]}" if offending else ""
-    return HostKeyError(
-        f"the host key does NOT match the recorded one: {_presented(log)}{known}",
-        target=target,
-        hint="possible man-in-the-middle attack; verify the key with the host's administrator before running "
-        "ssh-keygen -R HOST",
-    )
-
-
-def _unknown(log: str, target: object) -> HostKeyError:
-    return HostKeyError(
-        f"the host key is unknown: {_presented(log)}",
-        target=target,
-        hint="compare the fingerprint with the host's own, then connect once with ssh to record it",
-    )
+def _host_key_error(text: str, log: str, target: object) -> HostKeyError | None:
+    if _REVOKED in text:
+        return revoked_key(_presented(log), target)
+    if _any(_CHANGED, text):
+        offending = _OFFENDING.search(text)
+        return changed_key(_presented(log), offending[1] if offending else "", target)
+    return unknown_key(_presented(log), target) if _any(_UNKNOWN, text) else None
 
 
 def _presented(log: str) -> str:

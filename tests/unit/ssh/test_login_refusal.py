@@ -86,3 +86,11 @@ def test_a_name_service_that_does_not_answer_is_told_from_an_unknown_name() -> N
     error = diagnose("ssh: Could not resolve hostname web1: Temporary failure in name resolution\n", "ssh://web1")
     assert isinstance(error, TargetNotFound)
     assert "network" in error.hint
+
+
+def test_a_revoked_host_key_is_called_so() -> None:
+    log = (
+        "debug1: Server host key: ssh-ed25519 SHA256:abc\n@       WARNING: REVOKED HOST KEY DETECTED!               @\n"
+        "Host key verification failed.\n"
+    )
+    assert "the host key is revoked: ssh-ed25519 SHA256:abc" in str(diagnose(log, "web1"))

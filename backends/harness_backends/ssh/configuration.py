@@ -1,0 +1,60 @@
+"""The user's ssh configuration for a host, as ``ssh -G`` prints it: complete, merged, and the same for both engines."""
+
+from __future__ import annotations
+
+import subprocess
+
+import anyio
+
+from harness.config import Config
+from harness.errors import ConfigError, ConnectError
+from harness.target import Target
+
+from .options import SshSettings, query_argv
+
+__all__ = ["read_defaults", "read_settings"]
+
+_DEFAULTS = ("ssh", "-G", "-F", "none", "localhost")
+_defaults: list[SshSettings] = []
+"""OpenSSH's own settings, read once per process."""
+
+
+async def read_settings(target: Target, config: Config) -> SshSettings:
+    """Read the user's settings for a host; this runs no login.
+
+    Raises:
+        ConfigError: ssh rejects its configuration.
+        ConnectError: ssh is not installed, or does not answer in time.
+    """
+    return await _query(query_argv(target.last, config), target, config)
+
+
+async def read_defaults(target: Target, config: Config) -> SshSettings:
+    """Read OpenSSH's settings without any configuration.
+
+    Args:
+        target: For the message.
+        config: Its ``connect_timeout`` limits the time.
+
+    Raises:
+        ConnectError: ssh is not installed, or does not answer in time.
+    """
+    if not _defaults:
+        _defaults.append(await _query(_DEFAULTS, target, config))
+    return _defaults[0]
+
+
+async def _query(argv: tuple[str, ...] | list[str], target: Target, config: Config) -> SshSettings:
+    try:
+        with anyio.fail_after(config.connect_timeout):
+            done = await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False)
+    except FileNotFoundError as error:
+        raise ConnectError("ssh is not installed", target=target, hint="install the OpenSSH client") from error
+    except TimeoutError:
+        raise ConnectError(
+            "ssh -G did not answer in time", target=target, hint="check Match exec in the ssh config"
+        ) from None
+    if done.returncode != 0:
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["ssh -G failed"]
+        raise ConfigError(f"ssh rejects its configuration: {words[0]}", target=target)
+    return SshSettings.parse(done.stdout.decode("utf-8", "surrogateescape"))
