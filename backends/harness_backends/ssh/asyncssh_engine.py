@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,13 +31,13 @@ from harness.transport import Process, Transport
 
 from ..local.transport import LocalTransport
 from .login_pacing import error_at_jump_host, log_in_without_retries, share_login
+from .options import jump_config
 from .remote_command import interactive_command, new_nonce, remote_command
 
 if TYPE_CHECKING:
     import asyncssh
 
     from .asyncssh_process import Channel, SshProcess
-    from .asyncssh_settings import ConfigFiles
 
 __all__ = [
     "ReconnectingTransport",
@@ -46,7 +46,7 @@ __all__ = [
 
 
 # -- The second SSH engine: asyncssh. A connection costs a tenth of a client program, for fleets of hosts and for
-# embedding. It reads the user's ssh configuration and reports the settings that it does not support.
+# embedding. It gets the user's settings as ``ssh -G`` prints them, and reports those that it does not support.
 
 
 DEFAULT_CHANNELS = 10
@@ -235,11 +235,9 @@ async def open_asyncssh_transport(target: Target, config: Config, base: Transpor
         UnsupportedOperation: asyncssh is not installed, or cannot tunnel through ``base``.
     """
     _require_asyncssh(target)
-    from .asyncssh_settings import config_files
 
     async def log_in(stack: AsyncExitStack) -> AsyncsshTransport:
-        with config_files(config) as files:
-            return await _log_in(stack, target, config, files, await _tunnel(target, base), ())
+        return await _log_in(stack, target, config, await _tunnel(target, base))
 
     transport = ReconnectingTransport(target, log_in)
     try:
@@ -253,31 +251,21 @@ async def _log_in(
     stack: AsyncExitStack,
     target: Target,
     config: Config,
-    files: ConfigFiles,
     tunnel: AsyncsshTransport | None,
-    path: tuple[str, ...],
+    behind: tuple[str, ...] = (),
 ) -> AsyncsshTransport:
-    """Log in to a host through its jump hosts; ``path`` holds the jumps already under way, to break cycles."""
+    """Log in to a host through its jump hosts; ``behind`` holds the hosts that are reached through it."""
     from .asyncssh_login import LoginHost, log_in
     from .asyncssh_process import translated
-    from .asyncssh_settings import read_effective, read_host_settings
+    from .asyncssh_settings import read_host_settings
 
-    effective = await read_effective(target, config, files)
     with translated(target):
-        settings = await read_host_settings(target, config, files.all)
-    for jump in settings.jumps if tunnel is None else ():
-        if jump not in path:
-            bare = replace(config, identity="", ssh_options=())  # like OpenSSH: only the files apply to a jump host
-            hop = _jump(jump, target)
-            way = (*path, *settings.jumps)
-            reach = partial(_log_in, target=hop, config=bare, files=replace(files, options=""), tunnel=tunnel, path=way)
-            try:
-                tunnel = await use_jump_host(stack, hop, bare, tunnel, reach)
-            except HarnessError as error:
-                raise error_at_jump_host(error, hop, target) from error
+        settings = await read_host_settings(target, config)
+    if tunnel is None:
+        tunnel = await _log_in_to_jump_host(stack, target, jump_config(settings.ssh, config), behind)
     transport = AsyncsshTransport(target, config)
     through = tunnel.connection if tunnel else None
-    endpoint = LoginHost(target, config, files.all, settings, effective.host_key_checking, current_prompter(), through)
+    endpoint = LoginHost(target, config, settings, current_prompter(), through)
     stack.push_async_callback(transport.aclose)
     try:
         transport.connected(await log_in(endpoint, transport.on_loss))
@@ -286,10 +274,28 @@ async def _log_in(
             raise
         lost = ConnectError("the connection was lost during the login", target=tunnel.target)
         raise error_at_jump_host(lost, tunnel.target, target) from error
-    transport.notices += [f"asyncssh does not support the ssh setting {setting!r}" for setting in effective.lost]
+    transport.notices += [f"asyncssh does not support the ssh setting {setting!r}" for setting in settings.lost]
     for notice in transport.notices:
         _log.warning('%s: %s; ssh_engine = "openssh" does', target, notice)
     return transport
+
+
+async def _log_in_to_jump_host(
+    stack: AsyncExitStack, target: Target, found: tuple[str, Config] | None, behind: tuple[str, ...]
+) -> AsyncsshTransport | None:
+    """Return the connection to the jump host before a host; None without one."""
+    if found is None:
+        return None
+    name, config = found
+    jump = _jump(name, target)
+    behind = (*behind, str(target.last))
+    if str(jump.last) in behind:
+        raise ConfigError(f"the jump host {name} is behind itself", target=target, hint="check ProxyJump")
+    reach = partial(_log_in, target=jump, config=config, tunnel=None, behind=behind)
+    try:
+        return await use_jump_host(stack, jump, config, None, reach)
+    except HarnessError as error:
+        raise error_at_jump_host(error, jump, target) from error
 
 
 @dataclass(eq=False)

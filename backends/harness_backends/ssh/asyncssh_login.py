@@ -6,10 +6,10 @@ import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Literal
 
 import anyio
@@ -17,21 +17,21 @@ import asyncssh
 from anyio import to_thread
 
 from harness.config import Config
-from harness.errors import AuthenticationError, ConnectError, HostKeyError
+from harness.errors import AuthenticationError, ConnectError, HarnessError, HostKeyError
 from harness.extras import install_extra
 from harness.login import LoginQuestion, Prompter, QuestionKind
-from harness.system.private_files import make_directories
 from harness.target import Target
 
+from .asyncssh_keys import ClientKey, offered_keys, read_identities
 from .asyncssh_process import translate, translated
-from .asyncssh_settings import HostSettings
+from .asyncssh_settings import HostSettings, config_file
+from .known_hosts import KnownKey, add_known_key, changed_key, find_known_keys, revoked_key, unknown_key
 from .login_pacing import ThrottledError, log_in_paced
 
 __all__ = [
     "HostKeys",
     "LoginHost",
     "OfferedKey",
-    "host_name",
     "judge",
     "log_in",
     "refusal",
@@ -41,20 +41,16 @@ __all__ = [
 # -- Host keys: known ones, the decision about unknown ones, and the record of accepted ones.
 
 
-USER_FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
-SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
-DEFAULT_PORT = 22
-
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedKey:
-    """A host key without a record for its host; ``known`` means that other keys are recorded."""
+    """A host key without a record for its host; ``place`` is where another key is recorded."""
 
     name: str
     key: asyncssh.SSHKey
-    known: bool
+    place: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -68,51 +64,65 @@ class OfferedKey:
 
 
 class HostKeys:
-    """The known_hosts files, and the keys accepted in this login."""
+    """The recorded keys of a host, and those accepted in this login."""
 
-    def __init__(self, user_files: Sequence[str] | None, system_files: Sequence[str] | None) -> None:
-        self._user = [os.path.expanduser(path) for path in (USER_FILES if user_files is None else user_files)]
-        self._system = list(SYSTEM_FILES if system_files is None else system_files)
-        self._accepted = b"# known hosts\n"
+    def __init__(self, host: HostSettings) -> None:
+        self._host = host
+        self._accepted: list[asyncssh.SSHKey] = []
+        files = (*host.user_files, *host.system_files)
+        found = [find_known_keys(name, files) for name in host.names]
+        self._recorded = [line for line in next(iter(found), []) if not line.marker]
+        trusted = next((lines for lines in found if any(not line.marker for line in lines)), [])
+        marked = [line for lines in found for line in lines]
+        self._trusted = _import(line for line in trusted if not line.marker)
+        self.authorities = _import(line for line in marked if line.marker == "@cert-authority")
+        self.revoked = _import(line for line in marked if line.marker == "@revoked")
 
-    def data(self) -> bytes:
-        """Return every known key in the files' format; never empty, as asyncssh would then read its default file."""
-        parts = [self._accepted]
-        for path in (*self._user, *self._system):
-            try:
-                with open(path, "rb") as file:
-                    parts.append(file.read() + b"\n")
-            except OSError:
-                continue
-        return b"".join(parts)
+    @property
+    def types(self) -> list[str]:
+        """The types of the recorded keys."""
+        return [key.get_algorithm() for key in self._trusted]
+
+    def find(self, *_server: object) -> tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKey]]:
+        """Return the keys to trust, the authorities, and the revoked keys, for asyncssh.
+
+        A key that is recorded for the server's address only is not trusted, as with ssh.
+        """
+        return [*self._accepted, *self._trusted], self.authorities, self.revoked
+
+    def offered(self, key: asyncssh.SSHKey) -> OfferedKey:
+        """Return what to decide about a key without a record."""
+        return OfferedKey(self._host.names[0], key, self._recorded[-1].place if self._recorded else "")
 
     def accept(self, offered: OfferedKey) -> None:
         """Trust a key, and record it in the user's first file as OpenSSH does."""
-        line = f"{offered.name} ".encode() + offered.key.export_public_key().strip() + b"\n"
-        self._accepted += line
-        path = self._user[0] if self._user else ""
-        if not path or path == os.devnull:
+        self._accepted.append(offered.key)
+        path = next(iter(self._host.user_files), os.devnull)
+        if path == os.devnull:
             return
+        key = offered.key.export_public_key().decode().strip()
         try:
-            make_directories(Path(path).parent)
-            with open(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "r+b") as file:
-                file.write(_separator(file.read()) + line)
+            add_known_key(path, offered.name, key, hashed=self._host.hashes_names)
         except OSError as error:
             _log.warning("the host key of %s was accepted but could not be recorded: %s", offered.name, error)
 
 
-def _separator(before: bytes) -> bytes:
-    return b"" if not before or before.endswith(b"\n") else b"\n"
+def _import(lines: Iterable[KnownKey]) -> list[asyncssh.SSHKey]:
+    keys = []
+    for line in lines:
+        with suppress(asyncssh.KeyImportError):  # of a type that asyncssh does not know
+            keys.append(_import_key(line.key))
+    return keys
 
 
-def host_name(host: str, port: int) -> str:
-    """Return a host as known_hosts files name it."""
-    return host if port == DEFAULT_PORT else f"[{host}]:{port}"
+@lru_cache(maxsize=1024)
+def _import_key(text: str) -> asyncssh.SSHKey:
+    return asyncssh.import_public_key(text)
 
 
 def judge(checking: str, offered: OfferedKey, *, can_ask: bool) -> Literal["refuse", "ask", "accept"]:
     """Decide about a key without a record; a changed key is always refused."""
-    if offered.known or checking in {"yes", "true"}:
+    if offered.place or checking in {"yes", "true"}:
         return "refuse"
     if checking == "accept-new":
         return "accept"
@@ -120,19 +130,11 @@ def judge(checking: str, offered: OfferedKey, *, can_ask: bool) -> Literal["refu
 
 
 def refusal(offered: OfferedKey, target: Target) -> HostKeyError:
-    """Return the error for a refused key, with its remedy."""
-    key = f"{offered.algorithm} {offered.fingerprint}"
-    if offered.known:
-        return HostKeyError(
-            f"the host key has changed: it is now {key}, which is not recorded for {offered.name}",
-            target=target,
-            hint=f"find out why; if the change is expected: ssh-keygen -R '{offered.name}', then log in with ssh once",
-        )
-    return HostKeyError(
-        f"the host key is unknown: {key}",
-        target=target,
-        hint="compare the fingerprint with the host's own (ssh-keygen -lf), then log in with ssh once to record it",
-    )
+    """Return the error for a refused key, in the words that are used for OpenSSH's."""
+    presented = f"{offered.algorithm} {offered.fingerprint}"
+    if offered.place:
+        return changed_key(presented, offered.place, target)
+    return unknown_key(presented, target)
 
 
 # -- The login: attempts until the host key, the private key and the prompts are settled.
@@ -141,25 +143,16 @@ def refusal(offered: OfferedKey, target: Target) -> HostKeyError:
 ATTEMPTS = 3
 """Attempts for each password or passphrase, and for the login as a whole."""
 
-CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
-"""The preferred ciphers if the user configured none.
-
-asyncssh encrypts a packet with one call for these; its default, ChaCha20, sets up three ciphers per packet, which takes
-half of the time of a command."""
-
 _Lost = Callable[[Exception | None], None]
-_Key = asyncssh.SSHKey | tuple[asyncssh.SSHKey, str]
 
 
 @dataclass(frozen=True, slots=True)
 class LoginHost:
-    """One host to log in to, its configuration ``files``, and the connection to ``tunnel`` through."""
+    """One host to log in to, and the connection to ``tunnel`` through."""
 
     target: Target
     config: Config
-    files: Sequence[str]
     settings: HostSettings
-    checking: str
     prompter: Prompter | None
     tunnel: asyncssh.SSHClientConnection | None = None
 
@@ -215,10 +208,7 @@ class _Client(asyncssh.SSHClient):
             self._lost(exc)
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        number = None if port == DEFAULT_PORT else port
-        known = asyncssh.match_known_hosts(self._login.keys.data(), host, addr, number)[0]
-        name = host if self._login.endpoint.settings.host_key_alias else host_name(host, port)
-        self.offered = OfferedKey(name, key, bool(known))
+        self.offered = self._login.keys.offered(key)
         return False
 
     async def password_auth_requested(self) -> str | None:
@@ -249,7 +239,7 @@ class _Login:
 
     def __init__(self, endpoint: LoginHost, clock: _LoginDeadline) -> None:
         self.endpoint = endpoint
-        self.keys = HostKeys(endpoint.settings.known_hosts, endpoint.settings.global_known_hosts)
+        self.keys = HostKeys(endpoint.settings)
         self.gave_up = False
         self._clock = clock
         self._asking: list[anyio.CancelScope] = []
@@ -280,7 +270,7 @@ class _Login:
 
     async def settle(self, offered: OfferedKey) -> None:
         """Accept an unknown host key, or raise HostKeyError."""
-        decision = judge(self.endpoint.checking, offered, can_ask=self.endpoint.prompter is not None)
+        decision = judge(self.endpoint.settings.checking, offered, can_ask=self.endpoint.prompter is not None)
         if decision == "ask":
             decision = "accept" if await self._confirms(offered) else "refuse"
         if decision == "refuse":
@@ -296,7 +286,7 @@ class _Login:
         answer = await self.ask("hostkey", text, secret=False)
         return (answer or "").strip() in {"yes", offered.fingerprint}
 
-    async def unlock(self, path: str) -> _Key | None:
+    async def unlock(self, path: str) -> ClientKey | None:
         """Read an encrypted private key with the operator's passphrase; return None without an answer."""
         for _ in range(ATTEMPTS):
             text = f"Enter passphrase for key '{path}': "
@@ -347,18 +337,19 @@ async def _log_in_once(endpoint: LoginHost, lost: _Lost) -> asyncssh.SSHClientCo
 
 async def _attempts(login: _Login, lost: _Lost) -> asyncssh.SSHClientConnection:
     can_ask = login.endpoint.prompter is not None
-    locked = await to_thread.run_sync(_locked, login.endpoint.settings.identities) if can_ask else []
-    unlocked: list[_Key] = []
+    identities = await to_thread.run_sync(read_identities, login.endpoint.settings.identities)
+    locked = [found.path for found in identities if found.encrypted] if can_ask else []
+    unlocked: list[ClientKey] = []
     for _ in range(ATTEMPTS):
         client = _Client(login)
         try:
             connection = await _connect(login, client, unlocked, questions=can_ask and not locked)
         except asyncssh.HostKeyNotVerifiable as error:
             if client.offered is None:
-                raise translate(error, login.endpoint.target) from error
+                raise _revoked(error, login.endpoint.target) from error
             await login.settle(client.offered)
         except (asyncssh.ConnectionLost, ConnectionResetError) as error:
-            if client.has_exchanged_keys() or login.endpoint.settings.proxy_command:
+            if client.has_exchanged_keys() or login.endpoint.settings.uses_proxy_command:
                 raise  # a proxy command may have been refused
             raise ThrottledError(
                 "the server closed the connection before the login",
@@ -376,46 +367,42 @@ async def _attempts(login: _Login, lost: _Lost) -> asyncssh.SSHClientConnection:
     raise ConnectError("the host offers a different host key at each attempt", target=login.endpoint.target)
 
 
+def _revoked(error: asyncssh.HostKeyNotVerifiable, target: Target) -> HarnessError:
+    """Return the error for a host key or a certificate that asyncssh has refused itself."""
+    if "revoked" in error.reason:
+        return revoked_key("marked so in a known_hosts file", target)
+    return translate(error, target)
+
+
 async def _connect(
-    login: _Login, client: _Client, unlocked: Sequence[_Key], *, questions: bool
+    login: _Login, client: _Client, unlocked: Sequence[ClientKey], *, questions: bool
 ) -> asyncssh.SSHClientConnection:
-    endpoint, hop = login.endpoint, login.endpoint.target.last
-    return await asyncssh.connect(
-        hop.host,
-        hop.port or (),
-        username=hop.user or (),
-        config=list(endpoint.files),
-        tunnel=endpoint.tunnel,
-        client_factory=lambda: client,
-        known_hosts=login.keys.data(),
-        client_keys=[*unlocked, *endpoint.settings.identities],
-        encryption_algs=() if endpoint.settings.chooses_ciphers else CIPHERS,
-        ignore_encrypted=True,
-        password_auth=() if questions else False,
-        kbdint_auth=() if questions else False,
-        keepalive_interval=endpoint.config.keepalive_interval,
-        keepalive_count_max=endpoint.config.keepalive_count,
-        connect_timeout=None,
-        login_timeout=0,
-        encoding=None,
-    )
+    endpoint, hop, keys = login.endpoint, login.endpoint.target.last, login.keys
+    settings = endpoint.settings
+    file = config_file(settings, keys.types, certificates=bool(keys.authorities))
+    async with offered_keys(settings) as offered:
+        with file as path:
+            return await asyncssh.connect(
+                hop.host,
+                config=[path],
+                tunnel=endpoint.tunnel,
+                client_factory=lambda: client,
+                known_hosts=keys.find,
+                client_keys=[*unlocked, *offered] or None,  # for an empty list, asyncssh takes its default keys
+                agent_path="",  # its keys are among those offered
+                agent_forwarding=settings.forwarded_agent or False,
+                ignore_encrypted=True,
+                password_auth=() if questions else False,
+                kbdint_auth=() if questions else False,
+                keepalive_interval=endpoint.config.keepalive_interval,
+                keepalive_count_max=endpoint.config.keepalive_count,
+                connect_timeout=None,
+                login_timeout=0,
+                encoding=None,
+            )
 
 
-def _read_key(path: str, passphrase: str) -> _Key:
+def _read_key(path: str, passphrase: str) -> ClientKey:
     key = asyncssh.read_private_key(path, passphrase)
     certificate = f"{path}-cert.pub"
     return (key, certificate) if os.path.exists(certificate) else key
-
-
-def _locked(paths: Sequence[str]) -> list[str]:
-    return [path for path in paths if _needs_passphrase(path)]
-
-
-def _needs_passphrase(path: str) -> bool:
-    try:
-        asyncssh.read_private_key(path)
-    except asyncssh.KeyImportError as error:
-        return "passphrase" in str(error).lower()
-    except (OSError, ValueError):
-        return False
-    return False

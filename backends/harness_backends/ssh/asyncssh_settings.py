@@ -3,174 +3,229 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import shutil
+import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import anyio
 import asyncssh
 
 from harness.config import Config
 from harness.errors import ConfigError
 from harness.target import Target
 
-__all__ = [
-    "ConfigFiles",
-    "EffectiveConfig",
-    "HostSettings",
-    "config_files",
-    "parse_settings",
-    "read_effective",
-    "read_host_settings",
-    "ssh_words",
-    "unsupported_options",
-]
+from .configuration import read_defaults, read_settings
+from .engine_choice import has_kerberos, unfollowed_settings
+from .known_hosts import host_name
+from .options import SshSettings, server_name
+
+__all__ = ["HostSettings", "config_file", "host_settings", "read_host_settings", "read_without_ssh", "ssh_words"]
 
 SYSTEM_CONFIG = "/etc/ssh/ssh_config"
 USER_CONFIG = "~/.ssh/config"
-QUERY_TIMEOUT = 10.0
 DEFAULT_IDENTITIES = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
+USER_FILES = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
+SYSTEM_FILES = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
+CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
+"""The preferred ciphers if the user configured none.
 
-# Unsupported settings, as `ssh -G` names them, that affect which hosts are trusted, who can log in, or what is
-# recorded; without those that have no meaning for an engine without a terminal or shared connections.
-_LOST = frozenset(
-    {
-        "addkeystoagent",
-        "bindinterface",
-        "fingerprinthash",
-        "hostbasedacceptedalgorithms",
-        "ipqos",
-        "knownhostscommand",
-        "nohostauthenticationforlocalhost",
-        "numberofpasswordprompts",
-        "pubkeyacceptedalgorithms",
-        "requiredrsasize",
-        "revokedhostkeys",
-        "securitykeyprovider",
-        "updatehostkeys",
-        "verifyhostkeydns",
-    }
+asyncssh encrypts a packet with one call for these; its default, ChaCha20, sets up three ciphers per packet, which takes
+half of the time of a command."""
+
+_NO = frozenset({"no", "false", "none", ""})
+_TOKEN = re.compile("%(.)")
+_FAMILIES: Mapping[object, str] = {socket.AF_INET: "inet", socket.AF_INET6: "inet6"}
+_YES_OR_NO = (
+    *("compression", "enablesshkeysign", "gssapiauthentication", "gssapidelegatecredentials", "gssapikeyexchange"),
+    *("hostbasedauthentication", "kbdinteractiveauthentication", "passwordauthentication", "pubkeyauthentication"),
+    "tcpkeepalive",
 )
-_HONOURED_CHECKING = frozenset({"ask", "yes", "true", "accept-new"})
-_OFF = frozenset({"no", "false", "none", "off"})
-
-_defaults: dict[str, str] = {}
-"""OpenSSH's defaults, queried once per process."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigFiles:
-    """Configuration files for asyncssh, in order of precedence; ``options`` is generated from ``ssh_options``."""
-
-    options: str
-    rest: tuple[str, ...]
-
-    @property
-    def all(self) -> list[str]:
-        """All files in order of precedence."""
-        return [self.options, *self.rest] if self.options else [*self.rest]
-
-
-@dataclass(frozen=True, slots=True)
-class EffectiveConfig:
-    """The settings that OpenSSH would use for a host and this engine must know."""
-
-    host_key_checking: str = "ask"
-    lost: tuple[str, ...] = ()
-    """The user's settings that asyncssh does not support, as ``name value``."""
+_TEXTS = (
+    *("addressfamily", "bindaddress", "certificatefile", "ciphers", "hostname", "hostkeyalias"),
+    *("casignaturealgorithms", "kexalgorithms", "macs", "pkcs11provider", "port", "preferredauthentications", "user"),
+)
+_OTHERS = ("forwardagent", "hostkeyalgorithms", "proxycommand", "rekeylimit", "sendenv", "setenv")
+_PASSED_ON = frozenset({*_YES_OR_NO, *_TEXTS, *_OTHERS})
+"""The settings that asyncssh is given, besides those that this engine applies itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """The settings of a host, as asyncssh reads them, that this engine applies itself."""
+    """The settings of a host that this engine applies itself."""
 
+    ssh: SshSettings
     identities: tuple[str, ...] = ()
-    known_hosts: tuple[str, ...] | None = None
-    """The user's known_hosts files; None for the default ones."""
-    global_known_hosts: tuple[str, ...] | None = None
-    host_key_alias: str = ""
-    jumps: tuple[str, ...] = ()
-    """The jump hosts (``ProxyJump``), as ``[user@]host[:port]``."""
-    chooses_ciphers: bool = False
-    """True if the user configured ciphers."""
+    """The files of the keys, in the order of the configuration."""
+    identities_only: bool = False
+    agent: str = ""
+    """The socket of the agent; empty for none."""
+    names: tuple[str, ...] = ()
+    """The names of the host in known_hosts files: a later one counts where there is no key for the ones before."""
+    user_files: tuple[str, ...] = ()
+    """The user's known_hosts files; new keys are added to the first."""
+    system_files: tuple[str, ...] = ()
     server: str = ""
     """What identifies the server that counts a login."""
-    proxy_command: bool = False
-    """True if a program makes the connection."""
+    prefers_fast_ciphers: bool = True
+    lost: tuple[str, ...] = ()
+    """The user's settings that asyncssh does not support, as ``name value``."""
+
+    @property
+    def checking(self) -> str:
+        """The value of ``StrictHostKeyChecking``."""
+        return self.ssh.get("stricthostkeychecking", "ask").lower()
+
+    @property
+    def hashes_names(self) -> bool:
+        """True if new names in known_hosts files are hashed."""
+        return _is_on(self.ssh, "hashknownhosts")
+
+    @property
+    def forwarded_agent(self) -> str:
+        """The socket of the agent that programs on the host may use; empty for none."""
+        value = self.ssh.get("forwardagent", "no")
+        if value.lower() in _NO:
+            return ""
+        return self.agent if value.lower() in {"yes", "true"} else os.path.expanduser(os.path.expandvars(value))
+
+    @property
+    def uses_proxy_command(self) -> bool:
+        """True if a program makes the connection."""
+        return self.ssh.get("proxycommand", "none") != "none"
 
 
-async def read_host_settings(target: Target, config: Config, files: Sequence[str]) -> HostSettings:
-    """Read the configuration for a host with asyncssh.
+async def read_host_settings(target: Target, config: Config) -> HostSettings:
+    """Read the user's settings for a host: with ``ssh -G``, or with asyncssh if ssh is not installed.
 
     Raises:
-        ConfigError: ``config.identity`` names a file that does not exist.
-        ValueError: or another error of asyncssh.
+        ConfigError: The configuration is wrong, or a file that ``config`` names does not exist.
+        ConnectError: ssh does not answer in time.
+        ValueError: Or another error of asyncssh.
     """
-    hop = target.last
-    options = await asyncssh.SSHClientConnectionOptions.construct(
-        host=hop.host,
-        port=hop.port or (),
-        username=hop.user or (),
-        config=list(files),
-        client_keys=None,
-        known_hosts=b"#",
-    )
-    read = options.config.get
-    command = read("ProxyCommand")
-    place = f"{options.host} port {options.port} via {read('ProxyJump')}"
+    _check_files(target, config)
+    if shutil.which("ssh") is None:
+        return host_settings(await read_without_ssh(target, config), SshSettings())
+    return host_settings(await read_settings(target, config), await read_defaults(target, config))
+
+
+def _check_files(target: Target, config: Config) -> None:
+    for what, path in (("ssh configuration", config.ssh_config), ("identity", config.identity)):
+        if path and not os.path.exists(os.path.expanduser(path)) and path != "none":
+            raise ConfigError(f"the {what} file {path} does not exist", target=target)
+
+
+def host_settings(settings: SshSettings, defaults: SshSettings) -> HostSettings:
+    """Return what this engine applies itself.
+
+    Args:
+        settings: The user's settings for the host.
+        defaults: OpenSSH's settings without any configuration; empty if they are not known.
+    """
+    host, port = settings.get("hostname").lower(), int(settings.get("port", "22"))
+    alias = settings.get("hostkeyalias")
+    via = settings.get("proxyjump", "none")
+    unfollowed = unfollowed_settings(settings, defaults, kerberos=has_kerberos(os.environ))
     return HostSettings(
-        identities=_identities(config.identity, read("IdentityFile"), target),
-        known_hosts=_paths(read("UserKnownHostsFile")),
-        global_known_hosts=_paths(read("GlobalKnownHostsFile")),
-        host_key_alias=str(read("HostKeyAlias") or ""),
-        jumps=tuple(str(read("ProxyJump") or "").split(",")) if read("ProxyJump") else (),
-        chooses_ciphers=bool(read("Ciphers")),
-        server=f"proxy command {command}" if command else place,
-        proxy_command=bool(command),
+        ssh=settings,
+        identities=tuple(_identities(settings)),
+        identities_only=_is_on(settings, "identitiesonly"),
+        agent=_agent(settings),
+        names=(alias,) if alias else tuple(dict.fromkeys((host_name(host, port), host))),
+        user_files=_files(settings, "userknownhostsfile", USER_FILES),
+        system_files=_files(settings, "globalknownhostsfile", SYSTEM_FILES),
+        server=server_name(settings, "") if via == "none" else f"{host} port {port} via {via}",
+        prefers_fast_ciphers=settings.all("ciphers") == defaults.all("ciphers"),
+        lost=tuple(f"{name} {value}".rstrip() for name, value in unfollowed if name not in _PASSED_ON),
     )
 
 
-def _identities(identity: str, configured: object, target: Target) -> tuple[str, ...]:
-    if identity and not os.path.exists(os.path.expanduser(identity)):
-        raise ConfigError(f"the identity file {identity} does not exist", target=target)
-    named = [identity] if identity else []
-    named += _paths(configured) or ()
-    if not named:
-        named = [f"~/.ssh/{name}" for name in DEFAULT_IDENTITIES]
-    found = [path for path in map(os.path.expanduser, named) if os.access(path, os.R_OK)]
-    return tuple(dict.fromkeys(found))
+def _is_on(settings: SshSettings, name: str) -> bool:
+    return settings.get(name).lower() not in _NO
 
 
-def _paths(value: object) -> tuple[str, ...] | None:
-    if not isinstance(value, list):
-        return None
-    return tuple(str(path) for path in value if path)
+def _identities(settings: SshSettings) -> Iterator[str]:
+    expand = _expander(settings)
+    for path in dict.fromkeys(settings.all("identityfile")):
+        if path != "none":
+            yield os.path.expanduser(expand(path))
+
+
+def _expander(settings: SshSettings) -> Callable[[str], str]:
+    """Return the function that replaces the tokens of ssh_config(5) in a path."""
+    tokens = {"%": "%", "d": os.path.expanduser("~"), "h": settings.get("hostname"), "i": str(os.getuid())}
+    tokens |= {"n": settings.get("host"), "p": settings.get("port"), "r": settings.get("user")}
+    return lambda path: _TOKEN.sub(lambda match: tokens.get(match[1], match[0]), os.path.expandvars(path))
+
+
+def _agent(settings: SshSettings) -> str:
+    path = settings.get("identityagent", "SSH_AUTH_SOCK")
+    if path == "SSH_AUTH_SOCK":
+        return os.environ.get("SSH_AUTH_SOCK", "")
+    return "" if path == "none" else os.path.expanduser(os.path.expandvars(path))
+
+
+def _files(settings: SshSettings, name: str, default: str) -> tuple[str, ...]:
+    value = settings.get(name) if settings.all(name) else default
+    expand = _expander(settings)
+    return tuple(os.path.expanduser(expand(path)) for path in value.split() if path != "none")
 
 
 @contextmanager
-def config_files(config: Config) -> Iterator[ConfigFiles]:
-    """Provide the configuration files; ``ssh_options`` are written to a temporary one.
+def config_file(host: HostSettings, known_types: Sequence[str], *, certificates: bool) -> Iterator[str]:
+    """Provide a configuration file for asyncssh; all of it holds for the host.
 
-    Raises:
-        ConfigError: an option is not ``Name=value``, or the ``ssh_config`` file does not exist.
+    Args:
+        host: The host's settings.
+        known_types: The types of its recorded keys, which are preferred.
+        certificates: Whether an authority for its host certificates is recorded.
     """
-    if config.ssh_config and not os.path.exists(os.path.expanduser(config.ssh_config)):
-        raise ConfigError(f"the ssh configuration file {config.ssh_config} does not exist")
-    wanted = [config.ssh_config] if config.ssh_config else [USER_CONFIG, SYSTEM_CONFIG]
-    found = [path for path in map(os.path.expanduser, wanted) if os.access(path, os.R_OK)]
+    lines = [*_config_lines(host.ssh), *_algorithm_lines(host, known_types, certificates=certificates)]
     with tempfile.TemporaryDirectory(prefix="harness-ssh-") as directory:
-        path = Path(directory, "options")
-        path.write_text("".join(f"{_option(text)}\n" for text in config.ssh_options))
-        yield ConfigFiles(str(path), tuple(found))
+        path = Path(directory, "config")
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="surrogateescape")
+        yield str(path)
 
 
-def _option(text: str) -> str:
-    name = text.partition("=")[0].strip() if "=" in text else text.partition(" ")[0]
-    if "\n" in text or not name.isalnum() or name.lower() in {"host", "match", "include"}:
-        raise ConfigError(f"{text!r} is not a valid ssh option", hint="write Name=value, as for ssh -o")
-    return text
+def _config_lines(settings: SshSettings) -> Iterator[str]:
+    for name in _YES_OR_NO:
+        if settings.all(name):
+            yield f"{name} {'yes' if _is_on(settings, name) else 'no'}"
+    for name in _TEXTS:
+        for value in settings.all(name):
+            if name != "ciphers" and value:
+                text = value.replace("%", "%%") if name == "hostname" else value
+                yield f"{name} {shlex.quote(text)}"
+    for value in settings.all("sendenv"):
+        yield f"sendenv {value}"
+    if settings.all("setenv"):
+        yield f"setenv {' '.join(map(shlex.quote, settings.all('setenv')))}"
+    if (command := settings.get("proxycommand", "none")) != "none":
+        yield f"proxycommand {command}"
+    size, _, seconds = settings.get("rekeylimit", "0 0").partition(" ")
+    if (size, seconds) != ("0", "0"):
+        yield f"rekeylimit {'default' if size == '0' else size} {'none' if seconds in ('0', '') else seconds}"
+
+
+def _algorithm_lines(host: HostSettings, known_types: Sequence[str], *, certificates: bool) -> Iterator[str]:
+    """Yield the algorithms that ssh allows, and no others."""
+    ciphers = [name for name in host.ssh.get("ciphers").split(",") if name]
+    if ciphers and host.prefers_fast_ciphers:
+        ciphers = [*(name for name in CIPHERS if name in ciphers), *(name for name in ciphers if name not in CIPHERS)]
+    if ciphers:
+        yield f"ciphers {','.join(ciphers)}"
+    algorithms = [name for name in host.ssh.get("hostkeyalgorithms").split(",") if name]
+    if not certificates:  # asyncssh refuses a certificate without an authority, and ssh uses the key in it
+        algorithms = [name for name in algorithms if "-cert-" not in name]
+    preferred = {"rsa-sha2-512", "rsa-sha2-256"} if "ssh-rsa" in known_types else set()
+    preferred |= {*known_types}
+    first = [name for name in algorithms if name in preferred or "-cert-" in name]
+    if algorithms:
+        yield f"hostkeyalgorithms {','.join(dict.fromkeys([*first, *algorithms]))}"
 
 
 def ssh_words(target: Target, config: Config) -> list[str]:
@@ -187,49 +242,65 @@ def ssh_words(target: Target, config: Config) -> list[str]:
     return [*words, f"{hop.user}@{hop.host}" if hop.user else hop.host]
 
 
-async def read_effective(target: Target, config: Config, files: ConfigFiles) -> EffectiveConfig:
-    """Read the user's settings for this host with ``ssh -G``; without ssh, only ``ssh_options`` are known.
+# -- Without the ssh program, asyncssh reads the files.
+
+
+async def read_without_ssh(target: Target, config: Config) -> SshSettings:
+    """Read the configuration with asyncssh, and return the settings as ``ssh -G`` would print them.
 
     Raises:
-        ConfigError: OpenSSH cannot read the configuration.
+        ConfigError: An option is not ``Name=value``.
+        ValueError: Or another error of asyncssh.
     """
-    if not files.rest and not config.ssh_options:
-        return EffectiveConfig()
-    try:
-        if not _defaults:
-            _defaults.update(await _query(["-F", "none", "localhost"], target))
-        actual = await _query(ssh_words(target, config), target)
-    except FileNotFoundError:
-        actual = parse_settings("\n".join(option.replace("=", " ", 1) for option in config.ssh_options))
-    return EffectiveConfig(actual.get("stricthostkeychecking", "ask").lower(), unsupported_options(_defaults, actual))
+    hop = target.last
+    with _files_without_ssh(config) as files:
+        read = await asyncssh.SSHClientConnectionOptions.construct(
+            host=hop.host,
+            port=hop.port or (),
+            username=hop.user or (),
+            config=files,
+            client_keys=None,
+            known_hosts=b"#",
+        )
+    pairs = {"host": [hop.host], "hostname": [read.host], "port": [str(read.port)], "user": [read.username]}
+    pairs |= {name.lower(): _values(name, value) for name, value in read.config.get_options(reload=False).items()}
+    for option in config.ssh_options:
+        name, _, value = option.replace("=", " ", 1).partition(" ")
+        pairs.setdefault(name.strip().lower(), [value.strip()])
+    if not pairs.get("identityfile"):
+        pairs["identityfile"] = [f"~/.ssh/{name}" for name in DEFAULT_IDENTITIES]
+    if config.identity:
+        pairs["identityfile"].insert(0, config.identity)
+    return SshSettings(tuple((name, value) for name, values in pairs.items() for value in values))
 
 
-async def _query(words: list[str], target: Target) -> dict[str, str]:
-    with anyio.fail_after(QUERY_TIMEOUT):
-        done = await anyio.run_process(["ssh", "-G", *words], check=False)
-    if done.returncode != 0:
-        reason = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise ConfigError(reason[0] if reason else "ssh rejects its configuration", target=target)
-    return parse_settings(done.stdout.decode("utf-8", "replace"))
+@contextmanager
+def _files_without_ssh(config: Config) -> Iterator[list[str]]:
+    """Provide the configuration files in order of precedence; ``ssh_options`` are written to a temporary one."""
+    wanted = [config.ssh_config] if config.ssh_config else [USER_CONFIG, SYSTEM_CONFIG]
+    found = [path for path in map(os.path.expanduser, wanted) if os.access(path, os.R_OK)]
+    with tempfile.TemporaryDirectory(prefix="harness-ssh-") as directory:
+        path = Path(directory, "options")
+        path.write_text("".join(f"{_option(text)}\n" for text in config.ssh_options))
+        yield [str(path), *found]
 
 
-def parse_settings(text: str) -> dict[str, str]:
-    """Parse ``name value`` lines into a mapping with lower-case names; the first value of a name is used."""
-    settings: dict[str, str] = {}
-    for line in text.splitlines():
-        name, _, value = line.strip().partition(" ")
-        settings.setdefault(name.lower(), value.strip())
-    return settings
+def _option(text: str) -> str:
+    name = text.partition("=")[0].strip() if "=" in text else text.partition(" ")[0]
+    if "\n" in text or not name.isalnum() or name.lower() in {"host", "match", "include"}:
+        raise ConfigError(f"{text!r} is not a valid ssh option", hint="write Name=value, as for ssh -o")
+    return text
 
 
-def unsupported_options(defaults: Mapping[str, str], actual: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the non-default settings that asyncssh does not support, as sorted ``name value`` strings."""
-    lost = [f"{name} {value}" for name, value in actual.items() if _is_lost(name, value, defaults.get(name))]
-    checking = actual.get("stricthostkeychecking", "ask")
-    if checking.lower() not in _HONOURED_CHECKING:
-        lost.append(f"stricthostkeychecking {checking}")
-    return tuple(sorted(lost))
-
-
-def _is_lost(name: str, value: str, default: str | None) -> bool:
-    return name in _LOST and value != default and value.lower() not in _OFF
+def _values(name: str, value: object) -> list[str]:
+    """Return a value of asyncssh as ``ssh -G`` prints it."""
+    if isinstance(value, list):
+        words = [str(part) for part in value]
+        return [" ".join(words) or "none"] if name.endswith("KnownHostsFile") else words
+    if isinstance(value, bool):
+        return ["yes" if value else "no"]
+    if name == "AddressFamily":
+        return [_FAMILIES.get(value, "any")]
+    if name == "RekeyLimit":
+        return []
+    return [] if value is None else [str(value)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .options import SshSettings
 
-__all__ = ["has_kerberos", "reasons_for_openssh"]
+__all__ = ["has_kerberos", "reasons_for_openssh", "unfollowed_settings"]
 
 # The harness overrides these for both engines, or they have no effect without a terminal and forwardings.
 _WITHOUT_EFFECT = (
@@ -54,10 +54,19 @@ def reasons_for_openssh(settings: SshSettings, defaults: SshSettings, *, kerbero
         defaults: OpenSSH's settings without any configuration.
         kerberos: Whether this account may have Kerberos tickets; without them, GSSAPI has no effect.
     """
-    names = dict.fromkeys(name for name, _ in (*settings.pairs, *defaults.pairs))
+    changed = unfollowed_settings(settings, defaults, kerberos=kerberos)
+    return tuple(sorted({*(f"{name} {value}".rstrip() for name, value in changed), *_odd_values(settings)}))
+
+
+def unfollowed_settings(settings: SshSettings, defaults: SshSettings, *, kerberos: bool) -> list[tuple[str, str]]:
+    """Return the settings whose values asyncssh might not follow, in the order of their names.
+
+    Args:
+        settings: As for :func:`reasons_for_openssh`, like all arguments.
+    """
+    names = sorted({name for name, _ in (*settings.pairs, *defaults.pairs)})
     changed = [name for name in names if not _is_followed(name, settings, defaults, kerberos=kerberos)]
-    found = [f"{name} {' '.join(settings.all(name))}".rstrip() for name in changed]
-    return tuple(sorted({*found, *_odd_values(settings)}))
+    return [(name, " ".join(settings.all(name))) for name in changed]
 
 
 def _is_followed(name: str, settings: SshSettings, defaults: SshSettings, *, kerberos: bool) -> bool:
