@@ -65,13 +65,13 @@ class FlavouredTransport(LocalTransport):
 
     def signal_last(self, number: signal.Signals) -> None:
         """Send a signal to the newest process and all that it started."""
-        os.killpg(self._started[-1]._process.pid, number)
+        os.killpg(self._started[-1]._child.pid, number)
 
     def kill_all(self) -> None:
         """Kill every process and all that they started, as a crash would."""
         for process in self._started:
-            if process._process.returncode is None:
-                os.killpg(process._process.pid, signal.SIGKILL)
+            if process._child.returncode is None:
+                os.killpg(process._child.pid, signal.SIGKILL)
 
     async def open_process(self, argv: Sequence[str]) -> Process:
         if self.single and self.opened:

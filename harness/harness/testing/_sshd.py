@@ -18,6 +18,7 @@ import asyncssh
 from anyio.abc import Process, TaskGroup
 
 from ..system.background_tasks import BackgroundTasks
+from ..system.descriptor_stream import DescriptorStream
 
 __all__ = [
     "Account",
@@ -89,7 +90,7 @@ class Pty:
 
     def __init__(self, size: tuple[int, int], modes: Mapping[int, int]) -> None:
         self.master, self.slave = os.openpty()
-        os.set_blocking(self.master, False)
+        self._stream = DescriptorStream(self.master)
         self.name = os.ttyname(self.slave)
         self.resize(*size)
         self._set_modes(modes)
@@ -110,22 +111,11 @@ class Pty:
 
     async def read(self) -> bytes:
         """The next output; ``b""`` once nothing holds the child's side."""
-        while True:
-            try:
-                return os.read(self.master, 65536)
-            except BlockingIOError:
-                await anyio.wait_readable(self.master)
-            except OSError:  # EIO: the child's side is closed
-                return b""
+        return await self._stream.read()
 
     async def write(self, data: bytes) -> None:
         """Type all of ``data``."""
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[os.write(self.master, view) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self.master)
+        await self._stream.write(data)
 
     def close_slave(self) -> None:
         """Leave the child's side to the child."""
@@ -136,10 +126,8 @@ class Pty:
     def close(self) -> None:
         """Hang up."""
         self.close_slave()
-        if self.master >= 0:
-            anyio.notify_closing(self.master)
-            os.close(self.master)
-            self.master = -1
+        self._stream.close()
+        self.master = -1
 
 
 def on_terminal(name: str, argv: list[str]) -> list[str]:

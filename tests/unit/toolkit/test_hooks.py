@@ -16,6 +16,7 @@ import pytest
 from tests.support.toolbox import Toolbox, toolbox
 
 from harness.errors import ToolError
+from harness.system.child_process import ProgramOutput, run_program
 from harness.toolkit import Arguments, CallOutcome, CallStatus, Tool, ToolCall, ToolContext, ToolResult
 from harness.toolkit.events import InternalFailure
 from harness.toolkit.hooks.command import CommandHook, answer_of
@@ -29,7 +30,6 @@ from harness.toolkit.hooks.dispatch import (
     RegisteredHook,
     event_named,
 )
-from harness.toolkit.hooks.process import HookExit, run_hook
 from harness.toolkit.redaction.redactor import PatternRedactor
 from harness.toolkit.values import Subject
 
@@ -368,6 +368,12 @@ async def gone(pid: int) -> None:
             os.close(file)
 
 
+async def run_hook(argv: list[str], env: dict[str, str], timeout: float) -> ProgramOutput:
+    return await run_program(
+        argv, data=b"", env=env, timeout=timeout, stdout_limit=100, stderr_limit=100, kills_group=True
+    )
+
+
 CHILDREN = """
 import os, sys, time
 pids = [os.getpid()]
@@ -386,7 +392,7 @@ async def test_a_command_that_takes_too_long_is_killed_with_all_its_children(tmp
     place = tmp_path / "pids"
     text = CHILDREN.format(place=str(place)) + "time.sleep(60)"
     with anyio.fail_after(20):
-        found = await run_hook([sys.executable, "-S", "-E", "-c", text], b"", {}, 2.0)
+        found = await run_hook([sys.executable, "-S", "-E", "-c", text], {}, 2.0)
     assert found.code is None
     pids = [int(word) for word in place.read_text().split()]
     assert len(pids) == 3
@@ -399,7 +405,7 @@ async def test_what_a_command_leaves_running_neither_holds_us_up_nor_stays(tmp_p
     place = tmp_path / "pids"
     text = CHILDREN.format(place=str(place)) + "print('done')"
     with anyio.fail_after(20):
-        found = await run_hook([sys.executable, "-S", "-E", "-c", text], b"", {}, 15.0)
+        found = await run_hook([sys.executable, "-S", "-E", "-c", text], {}, 15.0)
     assert (found.code, found.stdout) == (0, b"done\n")
     for pid in map(int, place.read_text().split()):
         await gone(pid)
@@ -413,7 +419,7 @@ async def test_a_cancelled_call_leaves_no_command(tmp_path: Path) -> None:
     pids: list[int] = []
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run_hook, [sys.executable, "-S", "-E", "-c", text], b"", {}, 60.0)
+            tasks.start_soon(run_hook, [sys.executable, "-S", "-E", "-c", text], {}, 60.0)
             pids += map(int, (await anyio.Path(place).read_text()).split())
             assert all(map(alive, pids))
             tasks.cancel_scope.cancel()
@@ -430,7 +436,7 @@ async def test_a_daemon_that_left_the_group_does_not_hold_us_up_for_long(
     text = f"setsid sleep 60 & echo $! > {place}; while [ ! -s {place} ]; do :; done"
     try:
         with anyio.fail_after(20):
-            found = await run_hook(["/bin/sh", "-c", text], b"", {"PATH": os.environ["PATH"]}, 10.0)
+            found = await run_hook(["/bin/sh", "-c", text], {"PATH": os.environ["PATH"]}, 10.0)
         assert found.code == 0
     finally:
         pid = int(place.read_text())
@@ -499,7 +505,7 @@ def test_only_what_nothing_waits_for_runs_in_the_background() -> None:
 
 @pytest.mark.parametrize("stdout", [b"", b" \n", b'{"decision": "allow"}', b'{"decision": "allow", "reason": "fine"}'])
 def test_answers_that_allow(stdout: bytes) -> None:
-    assert answer_of(HookExit(0, stdout, b"")).decision == "allow"
+    assert answer_of(ProgramOutput(0, stdout, b"")).decision == "allow"
 
 
 @pytest.mark.parametrize(
@@ -513,7 +519,7 @@ def test_answers_that_allow(stdout: bytes) -> None:
 )
 def test_what_is_no_answer_is_refused(stdout: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        answer_of(HookExit(0, stdout, b""))
+        answer_of(ProgramOutput(0, stdout, b""))
 
 
 @pytest.mark.usefixtures("needs_process")

@@ -20,8 +20,8 @@ import anyio.to_thread
 from ...account import expand_home
 from ...errors import ConfigError
 from ...extras import install_extra
+from ...system.child_process import ProgramOutput, run_program
 from ...toolkit.redaction.redactor import remember
-from .keys_command import CommandOutput, printed_by
 
 __all__ = [
     "CommandKey",
@@ -200,7 +200,9 @@ def _decoded(raw: bytes, what: str) -> str:
 async def _from_command(argv: Sequence[str], timeout: float) -> str:
     what = f"the key command {argv[0]}"
     try:
-        done = await printed_by(argv, timeout, MAX_KEY_BYTES)
+        done = await run_program(
+            argv, timeout=timeout, stdout_limit=MAX_KEY_BYTES, stderr_limit=MAX_KEY_BYTES, kills_over_limit=True
+        )
     except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
         raise ConfigError(f"{what}: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
     if len(done.stdout) > MAX_KEY_BYTES:
@@ -214,7 +216,7 @@ async def _from_command(argv: Sequence[str], timeout: float) -> str:
     return _decoded(done.stdout, what)
 
 
-def _complaint(done: CommandOutput) -> str:
+def _complaint(done: ProgramOutput) -> str:
     """Return the last line of its error output, if there is one, without anything that may be a key."""
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     printed = done.stdout.decode("utf-8", "replace").split()

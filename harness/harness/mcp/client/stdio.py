@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
-from anyio.abc import Process
 
 from ...errors import ConfigError, ConnectError
 from ...system.background_tasks import open_background_tasks
+from ...system.child_process import ChildProcess, start_child
 from .channel import LineSplitter, OversizedMessage, ServerConnection, ServerLog
 from .configuration import ServerConfig, StdioLaunch
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TOO_LARGE",
-    "ChildProcess",
     "Launch",
     "child_environment",
     "locate",
@@ -43,7 +40,6 @@ INHERITED = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPD
 CLOSE_GRACE = 2.0
 TERM_GRACE = 2.0
 KILL_GRACE = 2.0
-CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,96 +90,6 @@ def _digest(path: str, where: str) -> str:
         raise ConfigError(f"{where}: {path}: {(error.strerror or str(error)).lower()}") from error
 
 
-class ChildProcess:
-    """A process in its own session; its pipes can be closed while a process that it started holds the other ends."""
-
-    def __init__(self, process: Process, stdin: int, stdout: int, stderr: int) -> None:
-        self._process = process
-        self._closed = False
-        self._open = {stdin, stdout, stderr}
-        self._stdin, self._stdout, self._stderr = stdin, stdout, stderr
-        for descriptor in self._open:
-            os.set_blocking(descriptor, False)
-
-    @property
-    def pid(self) -> int:
-        """Its process id, which is also the id of its process group and session."""
-        return self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        """Its return code; None while it is running, negative for a signal."""
-        return self._process.returncode
-
-    async def read(self) -> bytes:
-        """Return the next output; ``b""`` at the end."""
-        return await self._read(self._stdout)
-
-    async def read_errors(self) -> bytes:
-        """Return the next output on stderr; ``b""`` at the end."""
-        return await self._read(self._stderr)
-
-    async def _read(self, descriptor: int) -> bytes:
-        await anyio.lowlevel.checkpoint()
-        while descriptor in self._open:
-            try:
-                return os.read(descriptor, CHUNK)
-            except BlockingIOError:
-                with suppress(anyio.ClosedResourceError):
-                    await anyio.wait_readable(descriptor)
-        return b""
-
-    async def write(self, data: bytes) -> None:
-        """Write all data.
-
-        Raises:
-            BrokenPipeError: the input is closed.
-        """
-        rest = memoryview(data)
-        while rest:
-            if self._stdin not in self._open:
-                raise BrokenPipeError("its input is closed")
-            try:
-                rest = rest[os.write(self._stdin, rest) :]
-            except BlockingIOError:
-                with suppress(anyio.ClosedResourceError):
-                    await anyio.wait_writable(self._stdin)
-
-    async def wait(self) -> int:
-        """Wait for its exit and return its return code, even if other processes still hold its pipes."""
-        return await self._process.wait()
-
-    async def aclose(self) -> None:
-        """End the process: close its input, then terminate and kill its process group. Bounded, never cancelled."""
-        if self._closed:  # the id of its group may have been reused
-            return
-        self._closed = True
-        with anyio.CancelScope(shield=True):
-            self._close(self._stdin)
-            await self._ended_within(CLOSE_GRACE)
-            if self._process.returncode is None:
-                self._signal(signal.SIGTERM)
-                await self._ended_within(TERM_GRACE)
-            self._signal(signal.SIGKILL)  # also after a normal exit: processes that it started may remain
-            await self._ended_within(KILL_GRACE)
-            for descriptor in (self._stdout, self._stderr):
-                self._close(descriptor)
-
-    async def _ended_within(self, seconds: float) -> None:
-        with anyio.move_on_after(seconds):
-            await self._process.wait()
-
-    def _signal(self, number: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
-
-    def _close(self, descriptor: int) -> None:
-        if descriptor in self._open:
-            self._open.remove(descriptor)
-            anyio.notify_closing(descriptor)
-            os.close(descriptor)
-
-
 @asynccontextmanager
 async def open_child(launch: Launch, where: str) -> AsyncIterator[ChildProcess]:
     """Start a process; it and its process group are ended when the block is left.
@@ -191,38 +97,19 @@ async def open_child(launch: Launch, where: str) -> AsyncIterator[ChildProcess]:
     Raises:
         ConnectError: it could not be started.
     """
-    with ExitStack() as theirs, ExitStack() as ours:
-        pipes = [_pipe(ours, theirs, reading=reading) for reading in (False, True, True)]
-        process = await _start(launch, [child for _, child in pipes], where)
-        ours.pop_all()
-        child = ChildProcess(process, *(mine for mine, _ in pipes))
+    try:
+        child = await start_child(launch.command, env=launch.environ, cwd=launch.cwd)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConnectError(f"{where}: {launch.command[0]} could not be started: {reason.lower()}") from error
     try:
         yield child
     finally:
-        await child.aclose()
+        await _end(child)
 
 
-async def _start(launch: Launch, ends: Sequence[int], where: str) -> Process:
-    stdin, stdout, stderr = ends
-    command, env = list(launch.command), launch.environ
-    with anyio.CancelScope(shield=True):  # a cancel in between would leak a started process
-        try:
-            process = await anyio.open_process(
-                command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=launch.cwd, start_new_session=True
-            )
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ConnectError(f"{where}: {command[0]} could not be started: {reason.lower()}") from error
-    return process
-
-
-def _pipe(ours: ExitStack, theirs: ExitStack, *, reading: bool) -> tuple[int, int]:
-    """Return a new pipe: harness's end and the child's, each closed with its stack."""
-    source, sink = os.pipe()
-    mine, child = (source, sink) if reading else (sink, source)
-    ours.callback(os.close, mine)
-    theirs.callback(os.close, child)
-    return mine, child
+async def _end(child: ChildProcess) -> None:
+    await child.end(close_grace=CLOSE_GRACE, term_grace=TERM_GRACE, kill_grace=KILL_GRACE, kills_group=True)
 
 
 # -- Messages over the pipes of a local server: JSON, one message per line
@@ -278,14 +165,14 @@ async def _bridge(child: ChildProcess, config: ServerConfig, log: ServerLog) -> 
             yield link
         finally:
             link.end("it was closed")
-            await child.aclose()
+            await _end(child)
 
 
 async def _read(
     child: ChildProcess, incoming: Any, link: ServerConnection, config: ServerConfig, silent: anyio.Event
 ) -> None:
     splitter, garbage = LineSplitter(config.max_message_bytes), 0
-    while chunk := await child.read():
+    while chunk := await child.stdout.read():
         for line in splitter.feed(chunk):
             message = _message(line, config)
             if message is not None:
@@ -331,7 +218,7 @@ async def _write(child: ChildProcess, outgoing: Any, link: ServerConnection, lim
         written = False
         try:
             with anyio.move_on_after(limit):
-                await child.write(text.encode() + b"\n")
+                await child.stdin.write(text.encode() + b"\n")
                 written = True
         except OSError:
             with anyio.move_on_after(LAST_WORDS):
@@ -342,7 +229,7 @@ async def _write(child: ChildProcess, outgoing: Any, link: ServerConnection, lim
 
 
 async def _log(child: ChildProcess, log: ServerLog) -> None:
-    while chunk := await child.read_errors():
+    while chunk := await child.stderr.read():
         log.feed(chunk)
 
 

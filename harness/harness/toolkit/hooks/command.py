@@ -14,13 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from ...deprecated_names import renamed_fields
 from ...errors import ConfigError, ToolError
 from ...settings import SettingsTable
+from ...system.child_process import ProgramOutput, run_program
 from ..arguments import unique_keys
 from ..pipeline import redact_typed_input, without_private
 from ..redaction.patterns import MARK
 from ..redaction.redactor import Redactor
 from ..values import Json, JsonObject, ToolResult
 from .dispatch import BEFORE, HookInvocation, HookResult, Matcher, RegisteredHook, event_named
-from .process import STDOUT_KEPT, HookExit, run_hook
 
 __all__ = [
     "CommandHook",
@@ -37,6 +37,10 @@ __all__ = [
 
 
 TIMEOUT = 5.0
+STDOUT_KEPT = 1 << 20
+"""Maximum bytes of an answer; a longer one is invalid."""
+STDERR_KEPT = 1_024
+"""Maximum bytes of standard error, for messages."""
 log = logging.getLogger(__name__)
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ")
 _PREFIX = "HARNESS_HOOK_"
@@ -75,7 +79,15 @@ class CommandHook:
         shown = written(occasion, redactor)
         data = json.dumps(shown).encode()
         try:
-            found = await run_hook(argv, data, environment(occasion, os.environ, self.env), self.timeout)
+            found = await run_program(
+                argv,
+                data=data,
+                env=environment(occasion, os.environ, self.env),
+                timeout=self.timeout,
+                stdout_limit=STDOUT_KEPT,
+                stderr_limit=STDERR_KEPT,
+                kills_group=True,
+            )
         except (OSError, ValueError) as error:
             said = getattr(error, "strerror", None) or str(error)
             raise ToolError(f"the hook {self.name} could not be started: {said}") from error
@@ -88,7 +100,7 @@ class CommandHook:
         words = self.command.split() if isinstance(self.command, str) else self.command
         return os.path.basename(words[0]) if words else "without a command"
 
-    def _answer(self, found: HookExit, occasion: HookInvocation, redactor: Redactor) -> HookResult:
+    def _answer(self, found: ProgramOutput, occasion: HookInvocation, redactor: Redactor) -> HookResult:
         if found.code is None:
             raise ToolError(f"the hook {self.name} took longer than {self.timeout:g} s")
         if found.code != 0:
@@ -112,13 +124,13 @@ def _ended(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"status {code}"
 
 
-def answer_of(found: HookExit) -> HookResult:
+def answer_of(found: ProgramOutput) -> HookResult:
     """Parse the answer of a command; an empty answer allows. Pure.
 
     Raises:
         ValueError: the answer is invalid.
     """
-    if found.cut:
+    if len(found.stdout) > STDOUT_KEPT:
         raise ValueError(f"it is longer than {STDOUT_KEPT} bytes")
     if not found.stdout.strip():
         return HookResult()
