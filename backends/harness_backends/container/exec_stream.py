@@ -14,6 +14,7 @@ import anyio.lowlevel
 from anyio.abc import ByteStream
 
 from harness.errors import ConnectionLost
+from harness.system.descriptor_stream import read_when_ready, write_when_ready
 from harness.transport import Process
 
 if TYPE_CHECKING:
@@ -107,31 +108,23 @@ class ExecSocket(ByteStream):
         if self._early:
             data, self._early = self._early[:max_bytes], self._early[max_bytes:]
             return data
-        while True:
-            try:
-                data = self._receive_ready(max_bytes)
-            except BlockingIOError:
-                await anyio.wait_readable(self._socket)
-                continue
-            except OSError as error:
-                raise anyio.BrokenResourceError from error
-            if not data:
-                raise anyio.EndOfStream
-            return data
+        try:
+            data = await read_when_ready(self._socket, lambda: self._receive_ready(max_bytes))
+        except OSError as error:
+            raise anyio.BrokenResourceError from error
+        if not data:
+            raise anyio.EndOfStream
+        return data
 
     def _receive_ready(self, max_bytes: int) -> bytes:
         return self._socket.recv(max_bytes)
 
     async def send(self, item: bytes) -> None:
         await anyio.lowlevel.checkpoint()
-        rest = memoryview(item)
-        while rest:
-            try:
-                rest = rest[self._socket.send(rest) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self._socket)
-            except OSError as error:
-                raise anyio.BrokenResourceError from error
+        try:
+            await write_when_ready(self._socket, item, self._socket.send)
+        except OSError as error:
+            raise anyio.BrokenResourceError from error
 
     async def send_eof(self) -> None:
         with suppress(OSError):
