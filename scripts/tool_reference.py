@@ -256,7 +256,7 @@ async def _render(page: Page, executor: Any, home: Path) -> str:
     for name in dict.fromkeys(example.tool for example in page.examples):
         tool = executor.registry.get(name)
         if tool is None:
-            raise SystemExit(f"{page.name}: there is no tool {name}")
+            raise SystemExit(f"{page.name}: unknown tool {name}")
         shown = []
         for example in [example for example in page.examples if example.tool == name]:
             with anyio.fail_after(TIMEOUT):

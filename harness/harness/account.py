@@ -38,7 +38,7 @@ def home_directory(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def login_shell() -> str:
-    """Return the login shell in the user database; empty if there is none."""
+    """Return the login shell in the user database; empty without one."""
     try:
         return pwd.getpwuid(os.getuid()).pw_shell
     except KeyError:

@@ -164,7 +164,7 @@ class Jobs(ABC):
         """Return one job.
 
         Raises:
-            JobNotFound: There is no job with that ID.
+            JobNotFound: unknown job.
         """
 
     @abstractmethod

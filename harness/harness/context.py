@@ -254,7 +254,7 @@ class ExecutionContext:
         return await self._backend.jobs.get(job_id)
 
     async def job_with_key(self, key: str) -> Job | None:
-        """Return the job that :meth:`run_shell` started with this key, in any process; None if there is none."""
+        """Return the job that :meth:`run_shell` started with this key, in any process, or None."""
         job_id = await self._backend.jobs.find_key(check_key(key))
         return None if job_id is None else await self.job(job_id)
 
@@ -282,7 +282,7 @@ class ExecutionContext:
             wait: Maximum seconds to wait for output or the job's end.
 
         Raises:
-            JobNotFound: There is no job with that ID.
+            JobNotFound: unknown job.
             UnsupportedOperation: Its output is stored where it cannot be read from here.
         """
         if min(stdout, stderr, limit) < 0:

@@ -125,7 +125,7 @@ def _time(seconds: float) -> str:
 
 
 def with_unit(name: str, value: float) -> str:
-    """Return the value of a setting of :data:`UNITS` with its unit, as it is written in settings."""
+    """Return the value of a setting of :data:`UNITS` with its unit, as written in settings."""
     if name in DURATIONS:
         factor, unit = next((unit for unit in _TIME_UNITS if value and value % unit[0] == 0), (1.0, "s"))
         return f"{value / factor:.12g}{unit}"

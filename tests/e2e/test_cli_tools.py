@@ -77,7 +77,7 @@ def test_the_list_can_be_chosen_and_is_json(program: Program) -> None:
     assert by_name["read_file"]["category"] == "file.read"
     assert by_name["read_file"]["source"] == "builtin:core"
     done = program.run("tools", "list", "--pack", "moon")
-    assert (done.returncode, b"there is no pack 'moon'; there are: " in done.stderr) == (125, True)
+    assert (done.returncode, b"unknown pack 'moon'; there are: " in done.stderr) == (125, True)
 
 
 def test_the_list_says_what_the_target_lacks(program: Program) -> None:

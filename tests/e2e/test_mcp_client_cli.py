@@ -126,7 +126,7 @@ def test_a_changed_tool_is_shown_and_accepted(program: Program) -> None:
 def test_an_unknown_server_and_a_refused_project_file_are_said(program: Program) -> None:
     configure(program)
     done = program.run("servers", "show", "nix")
-    assert (done.returncode, done.stderr) == (125, b"harness: there is no server 'nix' (there are: raw)\n")
+    assert (done.returncode, done.stderr) == (125, b"harness: unknown server 'nix' (there are: raw)\n")
     (program.home / ".mcp.json").write_text('{"mcpServers": {"evil": {"command": "touch", "args": ["evil"]}}}')
     done = program.run("servers", "list", "--check", "--json")
     assert done.returncode == 0

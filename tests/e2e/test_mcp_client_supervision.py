@@ -259,7 +259,7 @@ async def test_with_a_damaged_record_nothing_of_a_pinned_server_counts_as_accept
 @pytest.mark.usefixtures("needs_process")
 async def test_an_unknown_server_is_an_error_that_names_the_known_ones(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw(), raw(name="off", disabled=True)) as bench:
-        with pytest.raises(ConfigError, match=r"there is no server 'off'.*there are: raw"):
+        with pytest.raises(ConfigError, match=r"unknown server 'off'.*there are: raw"):
             bench.sources.restart("off")
 
 

@@ -42,7 +42,7 @@ def test_a_run_goes_on_with_the_model_of_its_conversation(program: Program) -> N
     with model_server([say(f"answer {number}") for number in range(7)]) as server:
         configure(program, server, "one", "two", default="one")
         said = answered(program, "exec", "--last", "go on", code=125)[1]
-        assert "there is no conversation with local: yet" in said
+        assert "no conversation with local: is stored" in said
         answered(program, "exec", "--model", "two", "begin")
         begun = json.loads(answered(program, "--json", "exec", "--last", "go on")[0].splitlines()[0])
         assert (begun["profile"], begun["model"]) == ("two", "model-two")

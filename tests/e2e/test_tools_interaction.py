@@ -159,8 +159,8 @@ def test_what_is_known_of_a_host_is_known_there_and_not_here(over_ssh: Program) 
         (("add", "x" * 2_001), 125, "it is longer than 2000 characters"),
         (("add", "--cwd", "/srv", "x"), 125, "--cwd needs --scope project"),
         (("add", "--scope", "session", "x"), 125, "session"),
-        (("forget", "m7"), 125, "there is no memory 'm7'"),
-        (("forget", "x"), 125, "there is no memory 'x'"),
+        (("forget", "m7"), 125, "unknown memory 'm7'"),
+        (("forget", "x"), 125, "unknown memory 'x'"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(program: Program, words: tuple[str, ...], code: int, message: str) -> None:

@@ -202,7 +202,7 @@ def _note(args: _Read, content: FileContent, found: LineWindow, lines: Lines) ->
     total = found.total
     if not lines.count:
         there = "1 line" if total == 1 else f"{total} lines"
-        return f"[the file has {there}: there is no line {args.offset}]" if content.size else ""
+        return f"[the file has {there}, so line {args.offset} does not exist]" if content.size else ""
     cut = _cuts(args, lines)
     if lines.ended and lines.first == 1:
         return cut

@@ -356,7 +356,7 @@ async def read_on(job_id: str, asked: JobReadRequest, reading: ReadPosition, ctx
     """Return the new output of a job and record it as read; ``asked.since`` reads earlier output again.
 
     Raises:
-        JobNotFound: There is no job with that id.
+        JobNotFound: unknown job.
     """
     until = anyio.current_time() + asked.wait
     start = asked.since if asked.since is not None else reading.position

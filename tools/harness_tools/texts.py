@@ -77,7 +77,7 @@ def readable_name(name: str) -> str:
 
     Names with control characters, escapes or bidirectional control characters are quoted, and names that would look
     like a part of the listing. Bytes that are not UTF-8 stay unchanged if nothing else needs quoting: tools accept the
-    name as it is printed.
+    name as printed.
     """
     note = name.startswith("[") and name.endswith("]") and " " in name
     seen = _NOT_TEXT.sub("", name)

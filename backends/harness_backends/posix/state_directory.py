@@ -275,7 +275,7 @@ def _record(fields: dict[str, str], command: str) -> JobRecord:
 
 
 def field_text(name: str, value: str) -> str:
-    """Return a field as it is written in the header of a record, between spaces."""
+    """Return a field as written in the header of a record, between spaces."""
     return f"#% {name}: {_encode(value)}"
 
 

@@ -72,7 +72,7 @@ class RequestStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerDelta(Event):
-    """A part of the response, published as it is received."""
+    """A part of the response, published as received."""
 
     turn_id: str
     text: str

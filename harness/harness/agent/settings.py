@@ -55,7 +55,7 @@ class AgentSettings:
     theme: str = ""
     """Colors of the prompt; empty chooses by the terminal."""
     show_reasoning: bool = False
-    """Show the model's reasoning as it is received; otherwise one line says that there is some."""
+    """Show the model's reasoning as received; otherwise one line says that there is some."""
     telemetry: bool = False
     """Send OpenTelemetry spans and metrics, even if OpenTelemetry's own environment variables are not set."""
     telemetry_content: bool = False

@@ -1,4 +1,4 @@
-"""A host's name as it is written in a pattern or in an inventory: ``h01``, ``root@h01:22``, ``::1``, a target URL."""
+"""A host's name as written in a pattern or in an inventory: ``h01``, ``root@h01:22``, ``::1``, a target URL."""
 
 from __future__ import annotations
 

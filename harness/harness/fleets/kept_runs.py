@@ -284,7 +284,7 @@ class RunStore:
         """Return a run.
 
         Raises:
-            ConfigError: There is none with this number.
+            ConfigError: Unknown number.
         """
         run = _load(self.directory / str(number))
         if run is None:

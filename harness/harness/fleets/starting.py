@@ -120,7 +120,7 @@ class Starting:
     """Whether a call may start a further host.
 
     Args:
-        max_fail: The number of failed hosts after which nothing more starts; None is no limit.
+        max_fail: The number of failed hosts after which nothing more starts; None means unlimited.
     """
 
     def __init__(self, max_fail: int | None) -> None:

@@ -91,7 +91,7 @@ async def check_ssh_client(hop: Hop, config: Config) -> list[Finding]:
     if config.ssh_engine != "openssh":
         return [ok("ssh client", f"the {config.ssh_engine} engine needs none")]
     if shutil.which("ssh") is None:
-        return [fail("ssh client", "there is no ssh on this machine", "install openssh-client")]
+        return [fail("ssh client", "ssh is not installed on this machine", "install openssh-client")]
     code, version = await _run(["ssh", "-V"])
     code, text = await _run(_dump_command(hop, config))
     findings = [ok("ssh client", version.strip())]
@@ -184,7 +184,7 @@ def judge_capabilities(found: Capabilities, *, tmux_wanted: bool) -> list[Findin
         _tmux_version(found.tmux_version, wanted=tmux_wanted),
         ok("setsid", "commands get a session of their own")
         if found.has("setsid")
-        else warn("setsid", "there is none, so ending a command's processes takes longer", "install util-linux"),
+        else warn("setsid", "not installed, so ending a command's processes takes longer", "install util-linux"),
     ]
 
 
@@ -200,7 +200,7 @@ def _login_shell(path: str) -> Finding:
 def _tmux_version(version: str, *, wanted: bool) -> Finding:
     complain: Callable[[str, str, str], Finding] = fail if wanted else warn
     if not version:
-        return complain("tmux", "there is none on the target", 'install tmux, or set tmux_host = "local"')
+        return complain("tmux", "not installed on the target", 'install tmux, or set tmux_host = "local"')
     match = re.search(r"(\d+)\.(\d+)", version)
     if match and (int(match[1]), int(match[2])) < OLDEST_TMUX:
         return complain("tmux", f"{version} is older than 2.6", 'install a newer one, or set tmux_host = "local"')

@@ -29,7 +29,7 @@ class DelayProxy:
     """A controlled connection; ``delay`` is in seconds per direction and may be changed while it is in use.
 
     Bytes stay in order, and a delay does not limit the rate: up to 64 MiB per direction are in flight. ``rate`` limits
-    it, in bytes per second towards the clients; 0 is no limit.
+    it, in bytes per second towards the clients; 0 means unlimited.
     """
 
     def __init__(self, host: str, port: int, delay: float) -> None:

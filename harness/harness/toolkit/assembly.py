@@ -146,7 +146,7 @@ class Toolkit:
             middleware: code around every call, outermost first.
 
         Raises:
-            ConfigError: there is no such profile.
+            ConfigError: unknown profile.
         """
         session = session_id or uuid.uuid4().hex
         events = EventBus(session)

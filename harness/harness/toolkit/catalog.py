@@ -250,7 +250,7 @@ def offered(settings: ToolSettings, known: Registry, profile: str = "") -> Regis
     Tools that are not built in are offered with and without a profile.
 
     Raises:
-        ConfigError: there is no such profile, or it uses the name of a tool that is not built in.
+        ConfigError: unknown profile, or it uses the name of a tool that is not built in.
     """
     usable = known.filter(lambda tool: not missing_libraries(tool))
     without_profile = settings.offered(usable)
@@ -271,7 +271,7 @@ def agent_depth(settings: ToolSettings, profile: str | None = None) -> int:
         profile: the session's profile; None uses the settings.
 
     Raises:
-        ConfigError: there is no such profile.
+        ConfigError: unknown profile.
     """
     if settings.max_agent_depth is not None:
         return settings.max_agent_depth

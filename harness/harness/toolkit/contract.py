@@ -70,11 +70,11 @@ class ToolLookup(Protocol):
         """Return the tool of that name or alias.
 
         Raises:
-            ToolError: there is no such tool.
+            ToolError: unknown tool.
         """
 
     def source_of(self, name: str) -> str | None:
-        """Return the source of the tool of that name or alias; None if there is none."""
+        """Return the source of the tool of that name or alias, or None."""
 
     @property
     def aside(self) -> tuple[Tool[Any], ...]:
@@ -557,7 +557,7 @@ class ResultCacheBase(ABC):
 
     @abstractmethod
     async def get(self, call: ToolCall, ctx: ToolContext) -> ToolResult | None:
-        """Return the cached result; None if there is none that is still valid."""
+        """Return the cached result if it is still valid, else None."""
 
     @abstractmethod
     async def put(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> None:

@@ -133,7 +133,7 @@ class CommandSpec(_Strict):
             if (one.name == self.stdin) is bool(one.flag or one.positional):
                 raise ValueError(f"{one.name}: it must be exactly one of flag, positional and standard input")
         if self.stdin and self.stdin not in {one.name for one in self.parameter}:
-            raise ValueError(f"stdin: there is no parameter {self.stdin}")
+            raise ValueError(f"stdin: unknown parameter {self.stdin}")
         return self
 
 

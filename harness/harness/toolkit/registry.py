@@ -306,7 +306,7 @@ class Registry:
         """Return the tool of that name or alias.
 
         Raises:
-            ToolError: there is no such tool.
+            ToolError: unknown tool.
         """
         tool = self.get(name)
         if tool is None:
@@ -315,7 +315,7 @@ class Registry:
 
     def unknown(self, name: str) -> ToolResult:
         """Return the result for a model that calls an unknown tool."""
-        return ToolResult.failure("unknown_tool", f"there is no tool {name!r}; {self._advice(name)}")
+        return ToolResult.failure("unknown_tool", f"unknown tool {name!r}; {self._advice(name)}")
 
     def _advice(self, name: str) -> str:
         table = self._table
@@ -333,7 +333,7 @@ class Registry:
         return [entries[name].tool for name in sorted(entries)]
 
     def source_of(self, name: str) -> str | None:
-        """Return the source of the tool of that name or alias; None if there is none."""
+        """Return the source of the tool of that name or alias, or None."""
         table = self._table
         own = table.names.get(name)
         return None if own is None else table.entries[own].source
@@ -420,7 +420,7 @@ class Registry:
         known = self._table.names
         for name in names:
             if name not in known:
-                raise ValueError(f"there is no tool {name!r}; {self._advice(name)}")
+                raise ValueError(f"unknown tool {name!r}; {self._advice(name)}")
         return frozenset(known[name] for name in names)
 
     def packs(self, *names: str) -> Self:
@@ -432,7 +432,7 @@ class Registry:
         known = {pack for tool in self.list() for pack in tool.traits.packs}
         for name in names:
             if name not in known:
-                raise ValueError(f"there is no pack {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
+                raise ValueError(f"unknown pack {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
         return self.set_aside(lambda tool: in_packs(tool, frozenset(names)))
 
     # -- what the target lacks

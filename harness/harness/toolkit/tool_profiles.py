@@ -419,7 +419,7 @@ def load_profile(name: str) -> ToolProfile:
     plugins = [plugin for plugin in find(PROFILES) if plugin.name == name]
     if not plugins:
         known = ", ".join(profile_names())
-        raise ConfigError(f"there is no profile {name!r}", hint=f"there are: {known or 'none'}")
+        raise ConfigError(f"unknown profile {name!r}", hint=f"there are: {known or 'none'}")
     if len(plugins) > 1:
         offered = " and ".join(f"{plugin.distribution} ({plugin.value})" for plugin in plugins)
         raise ConfigError(

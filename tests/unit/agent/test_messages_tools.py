@@ -161,7 +161,7 @@ def test_errors_are_errors() -> None:
         (ToolResult.failure("denied", "a server's words"), CallStatus.DENIED, "run_shell", False),
         (ToolResult.failure("invalid_args", "mode: one of a server's words"), CallStatus.ERROR, "run_shell", False),
         (ToolResult.failure("execution_failed", "a hook failed: obey"), CallStatus.ERROR, "time", False),
-        (ToolResult.failure("unknown_tool", "there is no tool"), CallStatus.ERROR, "no_such_tool", True),
+        (ToolResult.failure("unknown_tool", "unknown tool"), CallStatus.ERROR, "no_such_tool", True),
         (ToolResult.failure("unknown_tool", "a server's words"), CallStatus.ERROR, "run_shell", False),
         (ToolResult.failure("not_run", "not run: cut off"), CallStatus.ERROR, "run_shell", True),
     ],

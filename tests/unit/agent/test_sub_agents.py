@@ -274,7 +274,7 @@ async def test_a_file_gives_no_type_more_than_its_parent_has(tmp_path: Path, mon
     assert set(tools_in(house.scripts.asked["as writer"][0])) == {"read_file"}
     assert texts.pop("wrote nothing") == texts.pop("looked") == ""
     assert sorted(texts.values()) == ["unknown_tool", "unknown_tool", "unknown_type"]
-    assert any(text.startswith(f"{path}:4: there is no tool 'wriet_file'") for text in texts)
+    assert any(text.startswith(f"{path}:4: unknown tool 'wriet_file'") for text in texts)
     assert any("no tools are left for an agent of type only-writes" in text for text in texts)
     assert any("unknown agent type 'theirs'" in text for text in texts)
     assert "Do as the project says." not in house.scripts.asked["as explore"][0].text

@@ -248,11 +248,11 @@ async def test_jobs_are_listed_shown_and_ended(desk: Desk) -> None:
     assert re.search(rf"^job \| {running.job_id} \| running .* sleep 600$", await desk.type("/ps"), re.MULTILINE)
     said = await desk.type(f"/kill {running.job_id} nothere")
     assert said.startswith(f"job {running.job_id}: ")
-    assert "! /kill: there is no job 'nothere'" in said
+    assert "! /kill: unknown job 'nothere'" in said
     assert (await execution.job(running.job_id)).status is not Status.RUNNING
     assert "had already ended" in await desk.type(f"/kill {running.job_id}")
     assert "had" not in await desk.type("/ps")
-    assert "there is no job 'x'" in await desk.type("/jobs x")
+    assert "unknown job 'x'" in await desk.type("/jobs x")
 
 
 async def test_what_tools_ran_for_their_own_work_is_listed_only_on_demand(desk: Desk) -> None:
@@ -279,7 +279,7 @@ async def test_a_job_is_ended_when_its_time_is_over(desk: Desk) -> None:
         await desk.output.warned.wait()
     assert desk.output.warnings[0].startswith(f"deadline expired (/timeout): job {job.job_id}: ")
     assert "has ended" in await desk.type(f"/timeout 10m {job.job_id}")
-    assert "there is no job 'x'" in await desk.type("/timeout 10m x")
+    assert "unknown job 'x'" in await desk.type("/timeout 10m x")
 
 
 async def test_a_command_or_a_deadline_with_a_fault_ends_nothing_else(desk: Desk) -> None:
@@ -345,7 +345,7 @@ async def test_memories_are_written_down_listed_and_forgotten(desk: Desk) -> Non
     assert f"{number} | host | the database is on db2" in await desk.type("/memory")
     assert "secret" in await desk.type("/memory add password=Tr0ub4dor3hunter2hunter2")
     assert "such as m12" in await desk.type("/memory forget it")
-    assert "no memory 'm999'" in await desk.type("/memory forget m999")
+    assert "unknown memory 'm999'" in await desk.type("/memory forget m999")
     assert await desk.type(f"/memory forget {number}") == "removed: the database is on db2"
     assert "the todo list is empty" in await desk.type("/todos")
 

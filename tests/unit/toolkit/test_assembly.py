@@ -208,7 +208,7 @@ def test_the_settings_choose_a_profile_of_what_they_leave() -> None:
     assert found.known.get("time") is None
     assert found.known.get("sig") is not None, "a profile has the packs that it needs"
     assert names(ToolSettings(tool_profile="none")) == names()
-    with pytest.raises(ConfigError, match="there is no profile 'budy'"):
+    with pytest.raises(ConfigError, match="unknown profile 'budy'"):
         load_catalogue(ToolSettings(tool_profile="budy"))
 
 
@@ -216,7 +216,7 @@ def test_the_settings_choose_a_profile_of_what_they_leave() -> None:
     "settings", [{"packs": ("cor",)}, {"include": ("tme",)}, {"exclude": ("run_shel",)}, {"extra_packs": ("devv",)}]
 )
 def test_a_setting_that_names_nothing_is_an_error(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"\[tools\] of the settings: there is no"):
+    with pytest.raises(ConfigError, match=r"\[tools\] of the settings: unknown"):
         load_catalogue(ToolSettings(**settings))
 
 

@@ -168,7 +168,7 @@ HEAD = '[[tool]]\nname = "x"\ndescription = "X."\nbinary = "x"\n'
         ('[[tool]]\nname = "x"\nbinary = "x"', "tool.0.description: field required"),
         (HEAD + 'flags = "y"', "tool.0.flags: extra inputs"),
         (HEAD + 'words = ["--"]', "tool.0: words contain"),
-        (HEAD + 'stdin = "text"', "there is no parameter text"),
+        (HEAD + 'stdin = "text"', "unknown parameter text"),
         (HEAD + '[[tool.parameter]]\nname = "a"', "it must be exactly one of flag"),
         (HEAD + 'stdin = "a"\n[[tool.parameter]]\nname = "a"\nflag = "-a"', "it must be exactly one of flag"),
         (HEAD + '[[tool.parameter]]\nname = "a"\nflag = "-a"\npositional = true', "contradict"),

@@ -184,7 +184,7 @@ def test_events_have_the_names_of_other_products_too(name: str, event: str) -> N
 
 
 def test_a_mistyped_event_is_an_error() -> None:
-    with pytest.raises(ValueError, match="there is no event 'pre_tol'; there are: pre_tool"):
+    with pytest.raises(ValueError, match="unknown event 'pre_tol'; there are: pre_tool"):
         Hooks().on("pre_tol", lambda one: None)
 
 

@@ -66,7 +66,7 @@ def test_without_the_table_there_are_none(tmp_path: Path) -> None:
     [
         ("hooks = 3", "hooks is not a table"),
         ('[hooks]\npre_tool = "x"', r"hooks.pre_tool is not a list of tables \(write \[\[hooks.pre_tool\]\]\)"),
-        ('[[hooks.pre_tol]]\ncommand = "x"', "hooks.pre_tol: there is no event 'pre_tol'"),
+        ('[[hooks.pre_tol]]\ncommand = "x"', "hooks.pre_tol: unknown event 'pre_tol'"),
         ("[[hooks.pre_tool]]", "hooks.pre_tool.command: field required"),
         ("[[hooks.pre_tool]]\ncommand = []", "hooks.pre_tool.command"),
         ('[[hooks.pre_tool]]\ncommand = ""', "hooks.pre_tool.command"),

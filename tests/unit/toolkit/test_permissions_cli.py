@@ -26,7 +26,7 @@ def test_a_rule_is_added_listed_tested_and_removed(program: Program) -> None:
     assert said(program, "test", "make all")[0] == 1
     assert said(program, "remove", rule_id) == (
         125,
-        f"harness: there is no rule '{rule_id}' ('harness permissions list' lists them)\n",
+        f"harness: unknown rule '{rule_id}' ('harness permissions list' lists them)\n",
     )
 
 
@@ -100,7 +100,7 @@ def test_no_rules_at_all_is_said(program: Program) -> None:
 
 def test_a_tool_that_is_not_there_cannot_be_tested(program: Program) -> None:
     code, text = said(program, "test", "--tool", "wirte_file", "ls")
-    assert (code, text) == (125, "harness: there is no tool 'wirte_file'; did you mean 'write_file'?\n")
+    assert (code, text) == (125, "harness: unknown tool 'wirte_file'; did you mean 'write_file'?\n")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_rule_for_a_tool_that_is_not_there_is_added_only_when_that_is_meant(
     program: Program, tool: str, nearest: str
 ) -> None:
     code, text = said(program, "add", "--deny", "--any", "--tool", tool)
-    assert (code, f"there is no tool '{tool}'{nearest}" in text, "--allow-missing" in text) == (125, True, True)
+    assert (code, f"unknown tool '{tool}'{nearest}" in text, "--allow-missing" in text) == (125, True, True)
     assert "no user rules" in said(program, "list")[1]
     assert said(program, "add", "--deny", "--any", "--allow-missing", "--tool", tool)[0] == 0
     assert f"deny    local:  {tool} " in program.run("permissions", "list").stdout.decode()

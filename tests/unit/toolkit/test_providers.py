@@ -213,7 +213,7 @@ def test_definitions_are_the_same_each_time_and_leave_the_schema_alone(name: str
 
 
 def test_an_unknown_provider_is_an_error_that_names_those_that_are_there() -> None:
-    with pytest.raises(ConfigError, match=r"there is no provider 'aleph'.*anthropic, openai"):
+    with pytest.raises(ConfigError, match=r"unknown provider 'aleph'.*anthropic, openai"):
         provider("aleph")
 
 

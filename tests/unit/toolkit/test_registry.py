@@ -64,7 +64,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_as_it_is_advertised() -> N
     assert "did you mean 'read'?" in registry().unknown("open_file").text
     assert "did you mean 'write'?" in registry().unknown("wriet").text
     assert "did you mean 'tool_search'?" in registry().unknown("search").text
-    with pytest.raises(ToolError, match="there is no tool 'zzz'; there are: read, todo"):
+    with pytest.raises(ToolError, match="unknown tool 'zzz'; there are: read, todo"):
         registry().lookup("zzz")
     assert "there are: none" in Registry().unknown("x").text
 
@@ -227,9 +227,9 @@ def test_presets_follow_from_what_tools_say_of_themselves() -> None:
 
 def test_a_choice_of_what_is_not_there_is_an_error() -> None:
     for choose in (registry().include, registry().exclude):
-        with pytest.raises(ValueError, match="no tool 'wriet'; did you mean 'write'"):
+        with pytest.raises(ValueError, match="unknown tool 'wriet'; did you mean 'write'"):
             choose("wriet")
-    with pytest.raises(ValueError, match="no pack 'cores'; there are: core, plan"):
+    with pytest.raises(ValueError, match="unknown pack 'cores'; there are: core, plan"):
         registry().packs("cores")
 
 

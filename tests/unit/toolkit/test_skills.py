@@ -209,7 +209,7 @@ def test_a_link_to_a_folder_or_to_its_text_is_no_skill(tmp_path: Path) -> None:
     assert "SKILL.md cannot be read" in found.problems[1]
     with pytest.raises(SkillError, match="symbolic links are not followed"):
         library(root).load("deploy")
-    with pytest.raises(SkillError, match="there is no skill 'other'; there are none"):
+    with pytest.raises(SkillError, match="unknown skill 'other'; there are none"):
         library(root).load("other")
 
 

@@ -129,7 +129,7 @@ async def test_lines_are_read_from_where_they_are_asked_for(here: ExecutionConte
         == "line 4\nline 5\n[lines 4 to 5 of 10 lines; continue with offset=6]"
     )
     assert await read(made, file, offset="9") == "line 9\nline 10\n[lines 9 to 10 of 10 lines]"
-    assert await read(made, file, offset=11) == "[the file has 10 lines: there is no line 11]"
+    assert await read(made, file, offset=11) == "[the file has 10 lines, so line 11 does not exist]"
     assert await read(made, file, limit=1, line_numbers=True) == (
         "     1\tline 1\n[lines 1 to 1 of 10 lines; continue with offset=2]"
     )
@@ -139,7 +139,7 @@ async def test_lines_are_read_from_where_they_are_asked_for(here: ExecutionConte
     file.write_text("\nno end")
     assert await read(made, file) == "\nno end"
     assert await read(made, file, offset=2) == "no end\n[lines 2 to 2 of 2 lines]"
-    assert await read(made, file, offset=3) == "[the file has 2 lines: there is no line 3]"
+    assert await read(made, file, offset=3) == "[the file has 2 lines, so line 3 does not exist]"
 
 
 async def test_what_was_read_by_lines_counts_as_what_was_seen(here: ExecutionContext, tmp_path: Path) -> None:
@@ -167,8 +167,9 @@ async def test_a_huge_file_is_read_by_lines_without_being_fetched(here: Executio
     assert near.count("\n") == 10
     far = await read(made, file, offset=399_999)
     assert far == f"0399999 {'x' * 40}\n0400000 {'x' * 40}\n[lines 399999 to 400000 of 400000 lines]"
-    assert await read(made, file, offset=400_001) == "[the file has 400000 lines: there is no line 400001]"
-    assert await read(made, file, offset=2**31 - 1) == f"[the file has 400000 lines: there is no line {2**31 - 1}]"
+    assert await read(made, file, offset=400_001) == "[the file has 400000 lines, so line 400001 does not exist]"
+    last = 2**31 - 1
+    assert await read(made, file, offset=last) == f"[the file has 400000 lines, so line {last} does not exist]"
     whole = await call(made, "read_file", path=str(file))
     assert MAX_SHOWN_CHARS - 200 < len(whole.result.text) < MAX_SHOWN_CHARS + 200
     assert "truncated" not in whole.result.metadata
@@ -176,7 +177,7 @@ async def test_a_huge_file_is_read_by_lines_without_being_fetched(here: Executio
     with file.open("a") as out:
         out.write("no end")
     assert await read(made, file, offset=400_001, limit=9) == "no end\n[lines 400001 to 400001 of 400001 lines]"
-    assert await read(made, file, offset=400_002) == "[the file has 400001 lines: there is no line 400002]"
+    assert await read(made, file, offset=400_002) == "[the file has 400001 lines, so line 400002 does not exist]"
 
 
 async def test_one_giant_line_is_cut_and_what_follows_it_is_found(here: ExecutionContext, tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ async def test_mistakes_are_told_in_their_words_and_nothing_runs(arguments: dict
 
 async def test_a_name_that_is_not_offered_is_answered_with_theirs() -> None:
     outcome = await save(box(), name="Sav")
-    assert outcome.result.text == "there is no tool 'Sav'; did you mean 'Save'?"
+    assert outcome.result.text == "unknown tool 'Sav'; did you mean 'Save'?"
     assert (await save(box(), name="put", filePath="/a")).call.name == "Save"
 
 
@@ -361,6 +361,6 @@ async def test_each_provider_gets_the_result_under_the_name_that_it_knows(name: 
 def test_the_five_profiles_are_installed_and_others_are_a_mistake() -> None:
     assert set(profile_names()) >= {"buddy", "gofastr", "hex", "hygge", "terse"}
     assert [load_profile(name).name for name in ("buddy", "hex")] == ["buddy", "hex"]
-    with pytest.raises(ConfigError, match="there is no profile 'hexx'") as caught:
+    with pytest.raises(ConfigError, match="unknown profile 'hexx'") as caught:
         load_profile("hexx")
     assert "hex" in caught.value.hint

@@ -361,7 +361,7 @@ _FAILURES = {
     FOREIGN_TREE: ("foreign_work_tree", "not compared: its work tree is {said}, which is not the repository's own"),
     WAITS: ("not_a_file", "not compared: {said} is a pipe or a device, and git would wait for it"),
     NO_TREE: ("no_work_tree", "{path} has no work tree: give a range of two revisions as ref"),
-    NO_GIT: ("no_git", "there is no git on the target"),
+    NO_GIT: ("no_git", "git is not installed on the target"),
     NO_REPOSITORY: ("no_repository", "{path} is not in a usable git repository: {said}"),
 }
 

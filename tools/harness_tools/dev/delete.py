@@ -335,7 +335,7 @@ class Delete(Tool[_Arguments]):
             if done.exit_code not in NO_PLACE:
                 return _result(ctx, stat, place, done)
         why = f" ({last})" if (last := done.stderr.strip().rpartition("\n")[2][:200]) else ""
-        text = f"there is no usable trash directory on the file system of {stat.path}{why}. Nothing was moved"
+        text = f"no usable trash directory on the file system of {stat.path}{why}. Nothing was moved"
         return ToolResult.failure("no_trash", text)
 
 

@@ -226,7 +226,7 @@ def _spliced_file(args: _SpliceArguments, source: bytes, target: FileContent) ->
     made = spliced(target.data, source, args.mode, args.line or 0)
     if made is None:
         lines = target.data.count(b"\n") + (not target.data.endswith(b"\n") and target.data != b"")
-        text = f"{args.target} has {lines} lines: there is no line {args.line} to insert after"
+        text = f"{args.target} has {lines} lines, so nothing can be inserted after line {args.line}"
         return ToolResult.failure("no_line", text, data={"total_lines": lines})
     return made
 

@@ -239,7 +239,7 @@ async def _missing(number: int, scope: Scope, ctx: ToolContext) -> str:
     own = next((memory.place.scope for memory in seen if memory.number == number), None)
     if own is not None:
         return f"m{number} has scope {own}, not {scope}"
-    return f"there is no memory m{number} with scope {scope} here{SHOWN_BY.text}"
+    return f"unknown memory m{number} with scope {scope} here{SHOWN_BY.text}"
 
 
 class _Recall(Arguments):

@@ -35,7 +35,7 @@ class ModelTable:
         """Return the profile with that name, or of a ``provider:model`` text; by default the default profile.
 
         Raises:
-            ConfigError: there is no such profile, or no default.
+            ConfigError: unknown profile, or no default.
         """
         wanted = name or self.default
         if not wanted:

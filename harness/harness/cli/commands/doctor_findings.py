@@ -1,4 +1,4 @@
-"""A finding of ``harness doctor`` as it is printed."""
+"""A finding of ``harness doctor`` as printed."""
 
 from __future__ import annotations
 

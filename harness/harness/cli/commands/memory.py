@@ -111,7 +111,7 @@ def add(ctx: click.Context, scope: str, cwd: str | None, text: str) -> int:
 
 
 def _checked(session: CliSession, text: str) -> str:
-    """Return the text as it is stored.
+    """Return the text as stored.
 
     Raises:
         HarnessError: The text is invalid, or it seems to contain a secret.
@@ -160,7 +160,7 @@ def forget(ctx: click.Context, memory_id: str) -> int:
         number = memory_number(memory_id)
         gone = None if number is None else await SqliteNotebook().forget(number)
         if gone is None:
-            raise HarnessError(f"there is no memory {memory_id!r}", hint="'harness memory list' lists them")
+            raise HarnessError(f"unknown memory {memory_id!r}", hint="'harness memory list' lists them")
         gone = replace(gone, content=redact(gone.content))
         print_json({"forgotten": memory_json(gone)}) if session.json else click.echo(readable(gone.content))
         return 0

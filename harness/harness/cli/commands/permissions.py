@@ -297,7 +297,7 @@ def _no_such_rule(rule_id: str, settings: PermissionSettings) -> HarnessError:
     elsewhere = next((rule.origin for rule in settings.rules if rule.rule_id == rule_id), "")
     if elsewhere:
         return ConfigError(f"rule {rule_id} is set in {elsewhere}", hint="remove it there")
-    return HarnessError(f"there is no rule {rule_id!r}", hint="'harness permissions list' lists them")
+    return HarnessError(f"unknown rule {rule_id!r}", hint="'harness permissions list' lists them")
 
 
 # -- test

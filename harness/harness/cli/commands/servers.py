@@ -145,7 +145,7 @@ def _with_one(session: CliSession, name: str, work: Callable[[McpSources], Corou
     chosen = tuple(server for server in configs if server.name == name)
     if not chosen:
         known = ", ".join(server.name for server in configs) or "none"
-        raise ConfigError(f"there is no server {name!r}", hint=f"there are: {known}")
+        raise ConfigError(f"unknown server {name!r}", hint=f"there are: {known}")
 
     async def main(interruption: Interruption) -> int:
         with interruption.reaches():

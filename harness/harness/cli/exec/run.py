@@ -295,7 +295,7 @@ async def session_to_resume(
         return None
     last = await store.last(target.identity)
     if last is None:
-        raise HarnessError(f"there is no conversation with {target.target} yet", hint="omit --last")
+        raise HarnessError(f"no conversation with {target.target} is stored", hint="omit --last")
     return last
 
 
@@ -311,7 +311,7 @@ UNANSWERED = ("timeout", "approver")
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """The request of the command line; ``limit`` is in seconds, ``budget`` in US dollars, None is no limit."""
+    """The request of the command line; ``limit`` is in seconds, ``budget`` in US dollars, None means unlimited."""
 
     prompt: str
     profile: ModelProfile | None

@@ -78,7 +78,7 @@ class ShellEscape:
         return bool(self._call_id)
 
     def cancel(self) -> bool:
-        """Interrupt the running command; return False if there is none."""
+        """Interrupt the running command; return False without one."""
         if not self._call_id:
             return False
         self.executor.cancel(self._call_id)

@@ -415,7 +415,7 @@ class Surface(QuestionSurface):
 
     @abstractmethod
     def dismiss(self) -> bool:
-        """Cancel the shown question; return False if there is none."""
+        """Cancel the shown question; return False without one."""
 
     @abstractmethod
     def clear(self) -> bool:

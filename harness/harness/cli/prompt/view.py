@@ -386,7 +386,7 @@ class EventView:
         """Show the model's last reasoning."""
         thought = (self._reasoning or self._thought).strip()
         if not thought:
-            self.note("there is no reasoning to show")
+            self.note("no reasoning was received")
             return
         lines = printable(thought).split("\n")
         self._surface.show(*(line(Span(f"{self._marks.below} {one}", "quote")) for one in lines))

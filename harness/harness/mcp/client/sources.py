@@ -98,7 +98,7 @@ class McpSources:
         """Restart a server, even if it was given up; its calls in progress are aborted.
 
         Raises:
-            ConfigError: there is no server of that name.
+            ConfigError: unknown server.
         """
         self._source(name).supervisor.restart()
 
@@ -110,7 +110,7 @@ class McpSources:
         """Return the names of a server's usable tools: the server's names, and those for models.
 
         Raises:
-            ConfigError: there is no server of that name.
+            ConfigError: unknown server.
         """
         return {tool.remote_name: tool.name for tool in self._source(name).tools}
 
@@ -118,7 +118,7 @@ class McpSources:
         """Return a server's last listed tools, including disabled ones.
 
         Raises:
-            ConfigError: there is no server of that name.
+            ConfigError: unknown server.
         """
         return self._source(name).latest
 
@@ -130,7 +130,7 @@ class McpSources:
             tools: the server's names of the tools; by default all.
 
         Raises:
-            ConfigError: there is no server of that name, or the record could not be stored.
+            ConfigError: unknown server, or the record could not be stored.
         """
         source = self._source(name)
         wanted = None if tools is None else set(tools)
@@ -166,7 +166,7 @@ class McpSources:
     def _source(self, name: str) -> _Source:
         if name not in self._sources:
             known = ", ".join(sorted(self._sources)) or "none"
-            raise ConfigError(f"there is no server {name!r}", hint=f"there are: {known}")
+            raise ConfigError(f"unknown server {name!r}", hint=f"there are: {known}")
         return self._sources[name]
 
     # -- lifecycle of one server, called by its task

@@ -63,7 +63,7 @@ def locate(program: str, search: str, cwd: str | None, pin: str, where: str) -> 
     Reads files: use it in a thread.
 
     Raises:
-        ConfigError: there is no such program, or it is not the pinned one.
+        ConfigError: unknown program, or it is not the pinned one.
     """
     name = os.path.join(cwd or os.getcwd(), program) if os.sep in program else program
     found = shutil.which(name, path=search)

@@ -65,7 +65,7 @@ DISCONNECT_EVENT_KEY = "harness.unheard"
 
 
 def request_id_of(body: bytes) -> str | None:
-    """Return the id of the request in a body, in the transport's form; None if there is none. Pure."""
+    """Return the id of the request in a body, in the transport's form, or None. Pure."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):

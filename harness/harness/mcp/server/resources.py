@@ -310,7 +310,7 @@ def _page(uri: str, query: list[tuple[str, str]]) -> dict[str, int]:
 
 def _unknown(uri: str) -> str:
     others = ", ".join((JOBS, DESCRIBE, TODOS, MEMORIES, LOG_TEMPLATE))
-    return f"there is no resource {uri}; there are {others} and {SCREEN_TEMPLATE}"
+    return f"unknown resource {uri}; there are {others} and {SCREEN_TEMPLATE}"
 
 
 # -- Subscriptions: the client is notified that a resource has changed, without its content.

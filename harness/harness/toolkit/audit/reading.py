@@ -69,7 +69,7 @@ class AuditCall:
 
     @property
     def outcome(self) -> JsonObject:
-        """The newest outcome; empty if there is none."""
+        """The newest outcome; empty without one."""
         return next((one for one in reversed(self.later) if one["kind"] in ("outcome", "resolved")), {})
 
 
@@ -139,7 +139,7 @@ def calls(db: sqlite3.Connection, filters: Filters, here: ProcessId, limit: int)
 
 
 def one_call(db: sqlite3.Connection, number: int, here: ProcessId) -> AuditCall | None:
-    """Return the call of that number; None if there is none."""
+    """Return the call of that number, or None."""
     found = db.execute("SELECT 1 FROM records WHERE seq = ? AND kind IN ('intent', 'refused')", (number,)).fetchone()
     return _call(db, number, _living(db, here)) if found else None
 

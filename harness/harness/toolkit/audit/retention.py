@@ -91,7 +91,7 @@ _PAGES = ("page_count", "freelist_count", "page_size")
 
 
 def _announced(db: sqlite3.Connection, first: int) -> int:
-    """Return the number that an earlier, uncompleted plan announced; 0 if there is none."""
+    """Return the number that an earlier, uncompleted plan announced, or 0."""
     row = db.execute("SELECT body FROM records WHERE kind = 'retention' ORDER BY seq DESC LIMIT 1").fetchone()
     if row is None:
         return 0

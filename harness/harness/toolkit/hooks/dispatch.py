@@ -168,12 +168,12 @@ def event_named(name: str) -> HookEvent:
     """Return the event of that name, or of another product's name for it (``PreToolUse``, ``SessionStart``).
 
     Raises:
-        ValueError: there is no such event.
+        ValueError: unknown event.
     """
     plain = name.replace("_", "").replace("-", "").lower()
     found = _OTHER_NAMES.get(plain) or next((event for event in EVENTS if event.replace("_", "") == plain), None)
     if found is None:
-        raise ValueError(f"there is no event {name!r}; there are: {', '.join(EVENTS)}")
+        raise ValueError(f"unknown event {name!r}; there are: {', '.join(EVENTS)}")
     return found
 
 
@@ -249,7 +249,7 @@ class Hooks(Hook):
         """Add a function, which may be ``async``; a result of None allows.
 
         Raises:
-            ValueError: there is no such event, or it cannot run in the background.
+            ValueError: unknown event, or it cannot run in the background.
         """
         handler = _handler(function)
         self._registered.append(RegisteredHook(event_named(event), handler, matcher or Matcher(), background))

@@ -173,7 +173,7 @@ def _may_be_denied(piece: AccessItem, claim: AccessRequest, situation: DecisionC
 
 
 def _embedded(rule: Rule, claim: AccessRequest) -> str:
-    """Return the embedded command that the rule denies; empty if there is none."""
+    """Return the embedded command that the rule denies; empty without one."""
     if rule.argument is None or not claim.embedded or not _may_concern(rule, claim):
         return ""
     return next((text for text in claim.embedded if matches(rule.argument, text)), "")

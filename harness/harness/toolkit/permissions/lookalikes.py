@@ -30,7 +30,7 @@ def describe(character: str) -> str:
 
 
 def hidden_character(text: str) -> str:
-    """Return a description of the first hidden or misleading character; empty if there is none."""
+    """Return a description of the first hidden or misleading character; empty without one."""
     if text.isascii() and text.isprintable():
         return ""
     for character in text:
@@ -44,7 +44,7 @@ def hidden_character(text: str) -> str:
 
 
 def strange_letter(text: str) -> str:
-    """Return a description of the first character that is not ASCII or a Western Latin letter; empty if there is none.
+    """Return a description of the first character that is not ASCII or a Western Latin letter; empty without one.
 
     Letters of other scripts can look like ASCII letters (a Cyrillic A), so an operator might approve another text.
     """

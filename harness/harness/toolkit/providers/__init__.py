@@ -34,10 +34,10 @@ def provider(name: str) -> Provider:
     """Return the adapter of that name; see :data:`PROVIDERS`.
 
     Raises:
-        ConfigError: there is no such provider.
+        ConfigError: unknown provider.
     """
     if name not in _MODULES:
-        raise ConfigError(f"there is no provider {name!r}", hint=f"there are: {', '.join(PROVIDERS)}")
+        raise ConfigError(f"unknown provider {name!r}", hint=f"there are: {', '.join(PROVIDERS)}")
     module, kind = _MODULES[name]
     made: Provider = getattr(import_module(f".{module}", __package__), kind)()
     return made

@@ -66,7 +66,7 @@ class _ReadRange:
     size: int = 0
 
     def missing(self) -> tuple[int, int] | None:
-        """Return the first gap; None if there is none or the size is unknown."""
+        """Return the first gap; None without one, or if the size is unknown."""
         start = self.parts[0][1] if self.parts and self.parts[0][0] == 0 else 0
         end = next((begin for begin, _ in self.parts if begin > start), self.size)
         return (start, end) if start < end and not self.whole else None

@@ -117,7 +117,7 @@ class TodoStore(Protocol):
     """
 
     async def todos(self, session_id: str) -> Sequence[Todo]:
-        """Return the list of a session, in its order; empty if there is none."""
+        """Return the list of a session, in its order; empty without one."""
 
     async def set_todos(self, session_id: str, todos: Sequence[Todo]) -> None:
         """Replace the list of a session; an empty one clears it."""
@@ -157,7 +157,7 @@ class Notebook(ABC):
 
     @abstractmethod
     async def todos(self, session_id: str) -> tuple[Todo, ...]:
-        """Return the list of a session; empty if there is none."""
+        """Return the list of a session; empty without one."""
 
     @abstractmethod
     async def set_todos(self, session_id: str, todos: Sequence[Todo]) -> None:
@@ -241,7 +241,7 @@ def place_at(scope: MemoryScope, identity: str, home: str, cwd: str | None) -> M
 
 
 def memory_text(text: str) -> str:
-    """Return a memory's text as it is stored.
+    """Return a memory's text as stored.
 
     Raises:
         ValueError: it is empty, too long, or not valid text.

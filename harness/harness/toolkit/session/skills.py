@@ -197,7 +197,7 @@ class SkillLibrary:
         wrong = next((problem for problem in known.problems if f"/{name}: " in problem), "")
         there_are = f"there are: {', '.join(names)}" if names else "there are none"
         advice = f"did you mean {close[0]!r}?" if close else there_are
-        raise SkillError(wrong or f"there is no skill {name!r}; {advice}")
+        raise SkillError(wrong or f"unknown skill {name!r}; {advice}")
 
 
 def digest_of(contents: Iterable[tuple[SkillFile, bytes]]) -> str:

@@ -31,7 +31,7 @@ KINDS = ("ok", "failed", "unreachable", "error", "unknown", "not_started", "inte
 
 @dataclass(frozen=True, slots=True)
 class MergedText:
-    """A result as it is printed once for all hosts that have it."""
+    """A result as printed once for all hosts that have it."""
 
     output: bytes
     stderr: bytes = b""

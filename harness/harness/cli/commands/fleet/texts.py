@@ -13,7 +13,7 @@ __all__ = ["HostNotices", "ending_of", "host_label", "with_gap"]
 
 
 def host_label(name: str) -> str:
-    """Return a host's name as it is printed before a colon."""
+    """Return a host's name as printed before a colon."""
     return readable(name.removesuffix(":"))
 
 
@@ -56,7 +56,7 @@ class HostNotices:
         self._found: dict[str, list[tuple[str, str]]] = {}
 
     def add(self, host: str, target: str, job_id: str | None, notice: str) -> None:
-        """Add a notice's first line, as it is true of one host; commands in it get the host's option."""
+        """Add a notice's first line, which is about one host; commands in it get the host's option."""
         line = notice.partition("\n")[0]
         key = line.replace("harness jobs", "harness --ssh HOST jobs")
         if job_id:

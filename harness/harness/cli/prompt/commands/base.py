@@ -327,7 +327,7 @@ def one_of(word: str, known: Iterable[str], what: str) -> str:
 
     close = get_close_matches(word, names, n=1)
     advice = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names) or 'none'}"
-    raise BadArguments(f"there is no {what} {word!r}; {advice}")
+    raise BadArguments(f"unknown {what} {word!r}; {advice}")
 
 
 def duration(seconds: float) -> str:

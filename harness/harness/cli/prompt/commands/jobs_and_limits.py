@@ -156,7 +156,7 @@ async def _end_job(job_id: str, context: PromptContext) -> str:
             return f"job {job_id} had already ended: {_ending(before)}"
         return f"job {job_id}: {_ending(await context.execution.kill(job_id))}"
     except JobNotFound:
-        raise HarnessError(f"there is no job {job_id!r} on the target; /ps lists running jobs") from None
+        raise HarnessError(f"unknown job {job_id!r} on the target; /ps lists running jobs") from None
 
 
 def _ending(job: Job) -> str:
@@ -238,7 +238,7 @@ class Timeout(SlashCommand):
         try:
             job = await context.execution.job(victim.ident)
         except JobNotFound:
-            raise HarnessError(f"there is no job {victim.ident!r} on the target; /ps lists running jobs") from None
+            raise HarnessError(f"unknown job {victim.ident!r} on the target; /ps lists running jobs") from None
         if job.status is not Status.RUNNING:
             raise HarnessError(f"job {victim.ident} has ended: {_ending(job)}")
 
@@ -295,7 +295,7 @@ class Jobs(SlashCommand):
         try:
             job = await context.execution.job(job_id)
         except JobNotFound:
-            raise HarnessError(f"there is no job {job_id!r} on the target; /jobs lists them") from None
+            raise HarnessError(f"unknown job {job_id!r} on the target; /jobs lists them") from None
         size = (await context.execution.read_job(job_id, limit=0)).stdout.size
         part = (await context.execution.read_job(job_id, stdout=max(0, size - TAIL), limit=TAIL)).stdout
         text = redact(part.data.decode("utf-8", "replace")).rstrip("\n")

@@ -121,7 +121,7 @@ class Memory(SlashCommand):
         known = {one.number for one in await _notebook(context).memories(_places(context))}
         gone = await _notebook(context).forget(number) if number in known else None
         if gone is None:
-            raise HarnessError(f"there is no memory {memory_id!r} for this target; /memory lists them")
+            raise HarnessError(f"unknown memory {memory_id!r} for this target; /memory lists them")
         context.output.say(f"removed: {context.toolkit.redactor.text(gone.content)}")
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:

@@ -140,7 +140,7 @@ def parse(line: str) -> Parsed | InvalidCommand:
 
         close = get_close_matches(word.lower(), NAMES, n=1)
         advice = f"did you mean /{close[0]}?" if close else "/help lists them"
-        return InvalidCommand(f"there is no command /{word}; {advice} ({BEGINS_A_PROMPT})")
+        return InvalidCommand(f"unknown command /{word}; {advice} ({BEGINS_A_PROMPT})")
     return Parsed(command, args.strip())
 
 

@@ -353,7 +353,7 @@ class HardDenials:
         return ""
 
     async def place_below(self, path: str, execution: ExecutionContext, *, reads: bool = False) -> str:
-        """Return a directory of protected files at this absolute path or below it; empty if there is none.
+        """Return a directory of protected files at this absolute path or below it; empty without one.
 
         On another machine, it is a directory of harness there, if it exists.
 

@@ -208,7 +208,7 @@ class RuleIndex:
             self._texts.add(argument.rstrip("/"), number)
 
     def first(self, forms: Iterable[RuleSubject], actions: Iterable[Action] = tuple(Action)) -> Rule | None:
-        """Return the first rule with one of the actions that covers one of the texts; None if there is none."""
+        """Return the first rule with one of the actions that covers one of the texts, or None."""
         wanted = self._actions.intersection(actions)
         if not wanted:
             return None

@@ -414,7 +414,7 @@ class Options:
         return any(name in names for name, _ in self.given)
 
     def value(self, *names: str) -> Word | None:
-        """Return the last value of one of these options; None if there is none."""
+        """Return the last value of one of these options, or None."""
         return next((word for name, word in reversed(self.given) if name in names), None)
 
 
