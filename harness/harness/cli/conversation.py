@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from ..context import ExecutionContext
 from ..errors import ConfigError, HarnessError
 from ..settings import CommandLineChoices
 from ..system.background_tasks import open_background_tasks
+from ..system.private_files import write_new_file
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent
@@ -353,16 +354,7 @@ def write_new(path: Path, document: str) -> None:
         HarnessError: The file exists or cannot be written.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(f"{document}\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:  # leave no incomplete document
-            with suppress(OSError):
-                path.unlink()
-            raise
+        write_new_file(path, f"{document}\n".encode("utf-8", "surrogateescape"))
     except OSError as error:
         hint = "name a new file" if isinstance(error, FileExistsError) else ""
         raise HarnessError(f"cannot write {path}: {(error.strerror or str(error)).lower()}", hint=hint) from error

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..account import home_directory
@@ -14,10 +17,13 @@ __all__ = [
     "Failure",
     "check_own",
     "check_private",
+    "hold_lock",
     "is_open_to_others",
     "make_directories",
     "make_private",
+    "replace_file",
     "state_home",
+    "write_new_file",
 ]
 
 
@@ -106,3 +112,77 @@ def check_own(directory: Path, *, failure: Failure) -> None:
 def is_open_to_others(directory: Path) -> bool:
     """Return whether its permissions allow access by other users."""
     return bool(directory.lstat().st_mode & 0o077)
+
+
+# -- Files that only their owner may read or write.
+
+
+LOCK_PAUSE = 0.02
+"""Seconds between two attempts to lock a file: a lock that is waited for could not be given up."""
+
+
+def write_new_file(path: Path, data: bytes) -> None:
+    """Write a new file, which is on disk when this returns; leave no incomplete one.
+
+    Raises:
+        FileExistsError: The name exists, also as a symlink.
+        OSError: It cannot be written.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        with suppress(OSError):
+            path.unlink()
+        raise
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace a file as a whole, or create it; it is on disk when this returns.
+
+    Raises:
+        OSError: It cannot be written; an existing file is unchanged.
+    """
+    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    write_new_file(draft, data)
+    try:
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+@contextmanager
+def hold_lock(path: Path, timeout: float) -> Iterator[None]:
+    """Hold the lock of a file, which is created if it is missing; it is released when the process exits.
+
+    Raises:
+        TimeoutError: Another process has held it for this many seconds.
+        OSError: It cannot be opened, or is a symlink.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + timeout
+        while not _try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another process has held the lock for {timeout:g} s")
+            time.sleep(LOCK_PAUSE)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -19,6 +19,7 @@ from ..config import Config
 from ..errors import UnsupportedOperation
 from ..extras import install_extra
 from ..system.background_tasks import open_background_tasks
+from ..system.private_files import write_new_file
 from .delay import DelayProxy, delay_proxy
 
 if TYPE_CHECKING:
@@ -172,12 +173,7 @@ async def _listen(host: Host, directory: Path, delay: float | None) -> AsyncIter
 
 def _write_client_files(directory: Path, client_key: asyncssh.SSHKey, host_key: asyncssh.SSHKey, port: int) -> None:
     host_line = f"[{LISTEN}]:{port} {host_key.export_public_key().decode()}"
-    _write(directory / "id_ed25519", client_key.export_private_key())
-    _write(directory / "id_ed25519.pub", client_key.export_public_key())
-    _write(directory / "known_hosts", host_line.encode())
-    _write(directory / "ssh_config", b"")
-
-
-def _write(path: Path, data: bytes) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
+    write_new_file(directory / "id_ed25519", client_key.export_private_key())
+    write_new_file(directory / "id_ed25519.pub", client_key.export_public_key())
+    write_new_file(directory / "known_hosts", host_line.encode())
+    write_new_file(directory / "ssh_config", b"")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from ...config import Config
 from ...errors import ConfigError
 from ...settings import DEFAULT_ORIGIN, PROJECT_FILE, CommandLineChoices, Settings, load_tables, user_config_path
 from ...settings_schema import UNITS, with_unit
-from ...system.private_files import make_directories
+from ...system.private_files import make_directories, write_new_file
 from ..options import RenamedOption, command, group, invocation_of
 from ..output import print_json, table
 from ..prompt.surface import printable
@@ -204,13 +203,11 @@ def _write_new(path: Path, text: str, *, replace: bool) -> None:
         make_directories(path.parent)
         if replace:
             path.unlink(missing_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write_new_file(path, text.encode())
     except FileExistsError:
         raise ConfigError(f"{path} exists", hint="--force replaces it") from None
     except OSError as error:
         raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 config = group("config", "show", (show,), "Show the settings and where each is set.")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.history import History
 
 from ...context import ExecutionContext
-from ...system.private_files import make_directories, state_home
+from ...system.private_files import make_directories, replace_file, state_home
 from .surface import Line, Span, Surface, folded, line, one_line, printable, theme_for
 
 if TYPE_CHECKING:
@@ -106,12 +106,8 @@ class InputHistory(History):
             return []
 
     def _rewrite(self, lines: list[bytes]) -> None:
-        new = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         with suppress(OSError):
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.writelines(line + b"\n" for line in lines)
-            new.replace(self._path)
+            replace_file(self._path, b"".join(line + b"\n" for line in lines))
 
 
 def _line_end(descriptor: int) -> bytes:

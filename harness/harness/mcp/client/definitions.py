@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import re
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...system.private_files import make_directories, state_home
+from ...system.private_files import hold_lock, make_directories, replace_file, state_home
 from ...toolkit.contract import NAME
 from ...toolkit.values import Block, Image, Json, JsonObject, Text, ToolResult
 from .channel import plain
@@ -224,7 +219,6 @@ def local_name(server: str, remote: str, servers: Iterable[str] = ()) -> str:
 VERSION = 1
 LIMIT = 64 << 20
 LOCK_LIMIT = 5.0
-LOCK_PAUSE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +277,7 @@ class DefinitionStore:
             OSError: it could not be stored.
         """
         make_directories(self.directory)
-        with open(self.directory / ".lock", "wb", opener=_private) as lock:
-            _lock(lock.fileno())
+        with hold_lock(self.directory / ".lock", LOCK_LIMIT):
             before = self.load(config)
             after = change(before)
             if after != before or before.damaged:
@@ -304,35 +297,10 @@ class DefinitionStore:
             "accepted": dict(known.accepted),
         }
         make_directories(self.directory)
-        descriptor, name = tempfile.mkstemp(dir=self.directory)  # 0600 from the start
-        try:
-            with os.fdopen(descriptor, "w") as file:
-                json.dump(document, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(name, self._path(config))
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
+        replace_file(self._path(config), json.dumps(document).encode("ascii"))
 
     def _path(self, config: ServerConfig) -> Path:
         return self.directory / f"{config.name}-{config.identity[:16]}.json"
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _lock(descriptor: int) -> None:
-    """Wait for the lock, but not forever: its holder may be stopped."""
-    for _ in range(int(LOCK_LIMIT / LOCK_PAUSE)):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            time.sleep(LOCK_PAUSE)
-    raise TimeoutError(f"another harness has held the lock for {LOCK_LIMIT:g} s")
 
 
 def _parse(document: object) -> KnownTools:

@@ -28,7 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...account import expand_home
 from ...errors import ConfigError, HarnessError
-from ...system.private_files import make_directories, state_home
+from ...system.private_files import make_directories, state_home, write_new_file
 from ...toolkit.permissions.rules.rule import Action, Rule
 from ...toolkit.permissions.rules.store import RuleFile
 from .requests import (
@@ -151,12 +151,8 @@ def _read(path: Path) -> str:
 def _make(path: Path) -> None:
     """Write a new token; the file is complete as soon as its name exists."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    write_new_file(draft, f"{secrets.token_urlsafe(32)}\n".encode("ascii"))
     try:
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(secrets.token_urlsafe(32) + "\n")
-            file.flush()
-            os.fsync(descriptor)
         os.link(draft, path)
     finally:
         draft.unlink()

@@ -7,13 +7,10 @@ file that cannot be trusted is never treated as empty and never overwritten.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import stat
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ....errors import ConfigError
 from ....settings import user_config_path
-from ....system.private_files import make_directories
+from ....system.private_files import hold_lock, make_directories, replace_file
 from .rule import Action, Match, Rule
 
 __all__ = ["LoadedRules", "RuleFile", "rule_file_path"]
@@ -146,29 +143,20 @@ class RuleFile:
     def _change(self, change: Callable[[Sequence[Rule]], list[Rule]]) -> None:
         try:
             make_directories(self.path.parent)
-            with _locked(self.path.with_suffix(".lock")):
+            with hold_lock(self.path.with_suffix(".lock"), LOCK_LIMIT):
                 stored = self._read()
                 if stored.failure:
                     raise ConfigError(stored.failure, hint=stored.hint)
                 self._write(change(stored.rules))
+        except TimeoutError:
+            raise ConfigError(f"{self.path} is locked by another process", hint="try again") from None
         except OSError as error:
             raise ConfigError(f"{self.path} could not be written: {(error.strerror or str(error)).lower()}") from error
 
     def _write(self, rules: Sequence[Rule]) -> None:
         document = {"version": VERSION, "rules": [_entry(rule) for rule in rules]}
         data = json.dumps(document, indent=1).encode("ascii")  # escapes keep a lone surrogate of a path
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.{time.monotonic_ns()}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_directory(self.path.parent)
+        replace_file(self.path, data)
 
 
 def _ids(rules: Sequence[Rule]) -> set[str]:
@@ -225,34 +213,3 @@ def _check_directory(directory: Path) -> None:
     group_writes = info.st_mode & stat.S_IWGRP and info.st_gid not in (os.getegid(), 0)
     if (info.st_mode & stat.S_IWOTH or group_writes) and not info.st_mode & stat.S_ISVTX:
         raise ValueError("is in a directory that other users can write to")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of the file; it is released when the process exits."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        deadline = time.monotonic() + LOCK_LIMIT
-        while not _try_lock(descriptor):
-            if time.monotonic() > deadline:
-                raise ConfigError(f"{path} is locked by another process", hint="try again")
-            time.sleep(0.01)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
