@@ -17,9 +17,11 @@ from .hosts import Host, NamedTarget, resolve_hosts
 from .inventory import Inventory
 from .inventory_file import read_inventory
 from .merging import OutcomeGroup, merge_outcomes
+from .session_context import FleetContext
 
 __all__ = [
     "Fleet",
+    "FleetContext",
     "Host",
     "HostOutcome",
     "Inventory",

@@ -15,6 +15,7 @@ from ..config import Config
 from ..context import ExecutionContext
 from ..errors import ContextClosed
 from ..results import ShellResult
+from .chosen_hosts import choose_hosts
 from .executor import ConnectOptions, FleetExecutor, HostRunner, HostWork
 from .host_commands import CommandCall, HostCommand, OnOutput
 from .hosts import Host, resolve_hosts
@@ -33,8 +34,18 @@ DEFAULT_FORKS = 64
 class Fleet:
     """The hosts of :func:`fleet`; each is connected when it is first used."""
 
-    def __init__(self, hosts: Sequence[Host], runner: HostRunner, tasks: TaskGroup) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        runner: HostRunner,
+        tasks: TaskGroup,
+        inventory: Inventory | None = None,
+        *,
+        has_terminal: bool = False,
+    ) -> None:
         self.hosts = tuple(hosts)
+        self.inventory = inventory
+        self.has_terminal = has_terminal
         self._by_name = {host.name: host for host in hosts}
         self._runner = runner
         self._tasks = tasks
@@ -60,6 +71,17 @@ class Fleet:
         if context is None:
             raise ContextClosed(f"{name} is not connected", target=host.target, hint="await fleet.connected(name)")
         return context
+
+    def choose(self, pattern: str) -> tuple[str, ...]:
+        """Return the names of the hosts of this fleet that a pattern means, in the order in which it names them.
+
+        Args:
+            pattern: As :func:`resolve_hosts` reads it, but only about these hosts: ``*`` is all of them.
+
+        Raises:
+            ConfigError: The pattern is wrong, or names no host of this fleet; the hint lists the hosts.
+        """
+        return choose_hosts(pattern, self.hosts, self.inventory)
 
     async def connected(self, name: str) -> ExecutionContext:
         """Return the context of a host; connect it first if that is needed.
@@ -359,7 +381,7 @@ async def fleet(
     options = ConnectOptions(settings, tmux, pane, create)
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks, (executor or InProcess()).open(known, options, tasks) as runner:
-        opened = Fleet(known, runner, tasks)
+        opened = Fleet(known, runner, tasks, inventory, has_terminal=tmux is not False)
         try:
             yield opened
         except Exception as error:  # carried out of the task group, which would wrap it, and raised below

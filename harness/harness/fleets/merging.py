@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from difflib import unified_diff
 from typing import Any, Generic, TypeVar, cast
 
 from ..errors import HarnessError
@@ -126,6 +125,8 @@ def difference(most: bytes, other: bytes) -> list[str] | None:
     Returns:
         Lines that begin with a space, ``-`` or ``+``; None where the whole output is shorter.
     """
+    from difflib import unified_diff  # slow to import, and seldom needed
+
     sizes = (len(most), len(other))
     if not min(sizes) or max(sizes) > MAX_COMPARED:
         return None

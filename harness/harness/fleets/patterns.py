@@ -91,6 +91,16 @@ class HostPatterns:
             raise ConfigError(f"{_shown(','.join(patterns))} leaves no host")
         return left
 
+    def matches(self, pattern: str, name: str) -> bool:
+        """Return whether a pattern means a host, as far as its name says; a pattern of ``!`` alone means all others.
+
+        Raises:
+            ConfigError: A part is not understood, or a group is not known.
+        """
+        host, elements = parse_host_name(name), list(_split(pattern))
+        found = {sign: [self._matcher(text)(host) for operator, text in elements if operator == sign] for sign in ",&!"}
+        return (any(found[","]) or not found[","]) and all(found["&"]) and not any(found["!"])
+
     def _exclude(self, names: list[HostName], excluded: Sequence[str]) -> list[HostName]:
         left = names
         for text in excluded:
