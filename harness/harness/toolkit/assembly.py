@@ -24,6 +24,7 @@ from anyio import to_thread
 
 from ..context import ExecutionContext
 from ..errors import HarnessError, ToolError
+from ..fleets import Fleet, FleetContext
 from ..settings import CommandLineChoices, load_tables
 from .audit import DiskFullAuditLog, Retention, SqliteAuditLog, is_disk_full, open_audit_log, retention_of
 from .catalog import Catalogue, ToolSettings, agent_depth, load_catalogue, offered, tool_settings_of
@@ -33,6 +34,8 @@ from .events import EventBus
 from .executor import Executor, Spawner
 from .hooks.command import hooks_of
 from .hooks.dispatch import HookInvocation, Hooks, RegisteredHook, notifying
+from .hosts.session import FleetSession
+from .hosts.tools import fleet_registry
 from .interfaces import Compactor
 from .middleware import RejectRedactedText
 from .permissions.approver import Approver
@@ -110,7 +113,7 @@ class Toolkit:
     @asynccontextmanager
     async def executor(
         self,
-        execution: ExecutionContext,
+        execution: ExecutionContext | Fleet,
         *,
         approver: Approver | None = None,
         registry: Registry | None = None,
@@ -126,9 +129,11 @@ class Toolkit:
         hooks: Hooks | None = None,
         middleware: tuple[Middleware, ...] = (),
     ) -> AsyncIterator[Executor]:
-        """Open an executor for one session on one target.
+        """Open an executor for one session on one target, or on the hosts of a fleet.
 
         Args:
+            execution: the target. On a fleet, tools for files and commands have the argument ``hosts``, and there are
+                no sub-agents and no tool profiles.
             approver: decides approval requests; None denies them.
             registry: the tools to offer; the default is those that the target can serve.
             profile: offer the tools of this profile, or with ``none`` harness's own; the default is from the
@@ -148,18 +153,24 @@ class Toolkit:
         Raises:
             ConfigError: unknown profile.
         """
+        execution = FleetContext(execution) if isinstance(execution, Fleet) else execution
         session = session_id or uuid.uuid4().hex
         events = EventBus(session)
         cwd = cwd or tools_start(execution)
-        await self._settle(execution)
+        if not isinstance(execution, FleetContext):  # of a fleet, each host when it is connected
+            await self._settle(execution)
         policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
         chosen = registry if registry is not None else await self._offered(execution, compactor, profile)
+        if isinstance(execution, FleetContext):
+            spawner = None  # a sub-agent works on one target
+            chosen = fleet_registry(chosen, execution.fleet)
         depth = agent_depth(self.settings.tools, profile) if spawner is not None else 0
         chosen = (
             show_types(chosen, spawner.types()) if spawner is not None and depth > 0 else without_spawn_tools(chosen)
         )
         occasion = HookInvocation("session_start", execution.identity, session, agent_id, cwd)
         own = hooks.registered if hooks is not None else ()
+        hosts = self._fleet_session(execution, session)
         async with self._hooks(occasion, own, events) as running, watched_jobs(execution, events):
             with events.listening(lambda event: self.results.heard(event, execution.identity)):
                 yield Executor(
@@ -177,11 +188,17 @@ class Toolkit:
                     questioner=questioner,
                     notebook=self.notebook,
                     compactor=compactor,
+                    hosts=hosts,
                 )
+
+    def _fleet_session(self, execution: ExecutionContext, session: str) -> FleetSession | None:
+        if not isinstance(execution, FleetContext):
+            return None
+        return FleetSession(execution.fleet, partial(self.reads.of, session), self._settle)
 
     async def _offered(self, execution: ExecutionContext, compactor: Compactor | None, profile: str | None) -> Registry:
         shown = self.registry if profile is None else offered(self.settings.tools, self.known, profile)
-        available = await shown.available(execution)
+        available = shown if isinstance(execution, FleetContext) else await shown.available(execution)
         return available if compactor is not None else without_compact(available)
 
     @asynccontextmanager
@@ -343,7 +360,7 @@ async def _ledger(files: AsyncExitStack, retention: Retention) -> SqliteAuditLog
 
 @asynccontextmanager
 async def open_executor(
-    execution: ExecutionContext,
+    execution: ExecutionContext | Fleet,
     settings: ToolkitSettings | None = None,
     *,
     approver: Approver | None = None,

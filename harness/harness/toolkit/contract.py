@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..deprecated_names import renamed_method
+from ..errors import HarnessError
 from .arguments import parse_arguments, schema_of
 from .events import Event, EventBus, ToolCallProgress
 from .interfaces import AgentType, AuditLog, Compactor, OutputStoreBase, ReadVersions, Verdict
@@ -35,6 +36,7 @@ __all__ = [
     "CallNotes",
     "FunctionTool",
     "Hook",
+    "HostRequest",
     "Intent",
     "Middleware",
     "MutatingArguments",
@@ -168,6 +170,8 @@ class ToolContext:
     depth: int = 0
     model: str = ""
     cwd: str | None = None
+    host: str = ""
+    """The name of the host in a session on a fleet; empty in a session on one target."""
     spawner: AgentTypeSource | None = None
     offered: ToolLookup | None = None
     handoff: float | None = None
@@ -494,6 +498,15 @@ class PermissionRequest:
     """Where the call would run if not on the target; see :meth:`Tool.execution_place`."""
 
 
+@dataclass(frozen=True, slots=True)
+class HostRequest:
+    """What one host of a fleet would run of a call, for the policy; ``name`` is the host's name in the fleet."""
+
+    name: str
+    request: PermissionRequest
+    ctx: ToolContext
+
+
 class Policy(ABC):
     """Decides whether a call may run, in the same way for every user interface."""
 
@@ -504,6 +517,29 @@ class Policy(ABC):
         Raises:
             ToolError: ``permission_failure``: the decision failed. The call does not run.
         """
+
+    async def decide_hosts(
+        self, requests: Sequence[HostRequest], call: ToolCall, ctx: ToolContext
+    ) -> list[Verdict | HarnessError]:
+        """Decide on a call for each of its hosts, before it runs on any of them.
+
+        The default decides one host after the other.
+
+        Args:
+            requests: what each host would run.
+            call: the call for all hosts, for the approver.
+            ctx: the context of that call.
+
+        Returns:
+            The verdict of each host, or the error why its decision failed: the call does not run there.
+        """
+        found: list[Verdict | HarnessError] = []
+        for one in requests:
+            try:
+                found.append(await self.decide(one.request, one.ctx))
+            except HarnessError as error:
+                found.append(error)
+        return found
 
     async def unreadable_paths(
         self, paths: Collection[str], ctx: ToolContext, *, top: str, holders: Collection[str] | None = None

@@ -15,6 +15,9 @@ from ..errors import ToolError, UnsupportedOperation
 from .arguments import decode
 from .contract import CallNotes, Services, Tool, ToolContext
 from .events import EventBus, InternalFailure, ToolCallCompleted, ToolCallRequested
+from .hosts.calls import FleetPipeline
+from .hosts.session import FleetSession
+from .hosts.tools import HostsTool
 from .interfaces import MAX_AGENT_DEPTH, AgentType, Compactor, ReadVersions, SpawnRequest, SpawnResult
 from .pipeline import (
     PathLocks,
@@ -143,6 +146,7 @@ class Executor:
         depth: 0, and one more for each sub-agent above it.
         max_agent_depth: agents at this depth cannot start others, and are not offered the tool for it.
         handoff: seconds after which a running command is left running and its job id returned.
+        hosts: the hosts of a session on a fleet; ``execution`` is then a :class:`~harness.fleets.FleetContext`.
         questioner, notebook, compactor: as tools find them in their context.
     """
 
@@ -162,6 +166,7 @@ class Executor:
     questioner: Questioner | None = None
     notebook: Notebook | None = None
     compactor: Compactor | None = None
+    hosts: FleetSession | None = None
     locks: PathLocks = field(default_factory=PathLocks)
     _running: dict[str, anyio.CancelScope] = field(default_factory=dict)
 
@@ -265,9 +270,14 @@ class Executor:
         shown = redact_typed_input(redacted_values, prepared.typed_into)  # the policy has not decided yet
         shown = without_private(shown, prepared.private)
         requested = ctx.notes.requested = replace(prepared.call, arguments=shown)
-        pipeline = Pipeline(self.services, self.locks, ctx)
+        pipeline = self._pipeline(prepared, ctx)
         self.events.publish(ToolCallRequested(call=requested, mutating=prepared.traits.mutating))
         return await pipeline.through(prepared)
+
+    def _pipeline(self, prepared: Prepared, ctx: ToolContext) -> Pipeline:
+        if self.hosts is None or not isinstance(prepared.tool, HostsTool):
+            return Pipeline(self.services, self.locks, ctx)
+        return FleetPipeline(self.services, self.locks, ctx, session=self.hosts)
 
     def _cancelled(self, call: ToolCall, ctx: ToolContext) -> CallOutcome:
         return CallOutcome(call, cut_short(ctx.notes), CallStatus.CANCELLED)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+import anyio
 from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...deprecated_names import renamed_names
 from ...errors import ConfigError, FileError, HarnessError, ToolError
 from ...patterns.wildcards import has_wildcard
-from ..contract import Hook, PermissionRequest, Policy
+from ..contract import Hook, HostRequest, PermissionRequest, Policy
 from ..hooks.dispatch import refused_question
 from ..interfaces import Verdict
 from ..result_cache import DEPENDS
@@ -24,9 +25,17 @@ from .access_requests import path_forms, read_claims
 from .approver import Approver
 from .asking import ask, no_approver, question_of
 from .decision import Decision, DecisionContext, DecisionStep, decide
+from .host_questions import HostQuestion, merge_questions, single_answer
 from .paths.hard_denials import HardDenials
 from .paths.target_paths import RealPath
-from .questions import AccessRequest, ApprovalDecision, ApprovalScope, may_be_kept, rules_of
+from .questions import (
+    AccessRequest,
+    ApprovalDecision,
+    ApprovalRequest,
+    ApprovalScope,
+    may_be_kept,
+    rules_of,
+)
 from .remembered_answers import SessionGrants, TimedApproval, elapsed
 from .rules.rule import Action, Rule, RuleIndex
 from .rules.settings import PROTECTED, PermissionSettings, SecretPaths
@@ -134,6 +143,9 @@ def _denied(path: str, tool: str, execution: ExecutionContext, rules: Sequence[R
 # -- The policy.
 
 
+NOT_DECIDED = Verdict(False, "not decided", "policy")
+AT_ONCE = 64
+"""Maximum hosts that are asked at the same time what a call would access."""
 FRESH = 0.25
 """Seconds for which the user's rule file is not checked again."""
 
@@ -149,6 +161,48 @@ class _Approved:
 
     asks: tuple[AccessRequest, ...]
     verdict: Verdict
+
+
+@dataclass(slots=True)
+class _OnHost:
+    """The decision for one host of a call."""
+
+    host: HostRequest
+    changed_by: str
+    claims: tuple[AccessRequest, ...] = ()
+    decision: Decision | None = None
+    question: ApprovalRequest | None = None
+    verdict: Verdict = NOT_DECIDED
+    error: HarnessError | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether the host requires approval."""
+        return self.error is None and self.decision is not None and self.decision.action is Action.ASK
+
+    @property
+    def obstacle(self) -> str:
+        """Why the call does not run on the host; empty if it may."""
+        if self.error is not None:
+            return self.error.message
+        return "" if self.verdict.allowed else self.verdict.reason
+
+    def outcome(self) -> Verdict | HarnessError:
+        """Return the redacted verdict, or the error."""
+        return self.error or _redacted(self.verdict, self.claims, self.changed_by, self.host.ctx)
+
+
+async def _each(together: Sequence[_OnHost], work: Callable[[_OnHost], Awaitable[None]]) -> None:
+    """Call a function with each host, a limited number at the same time."""
+    limiter = anyio.CapacityLimiter(AT_ONCE)
+
+    async def limited(one: _OnHost) -> None:
+        async with limiter:
+            await work(one)
+
+    async with anyio.create_task_group() as tasks:
+        for one in together:
+            tasks.start_soon(limited, one)
 
 
 class RulePolicy(Policy):
@@ -205,9 +259,28 @@ class RulePolicy(Policy):
         changed_by = self._changed_by(request, ctx)
         claims = await self._claims(request, ctx)
         verdict = await self._verdict(claims, request, ctx, changed_by)
-        redact, secret = ctx.redactor.text, any(claim.secret for claim in claims)
-        reason = f"as {changed_by} changed it: {verdict.reason}" if changed_by else verdict.reason
-        return replace(verdict, reason=redact(reason), by=redact(verdict.by), secret=secret)
+        return _redacted(verdict, claims, changed_by, ctx)
+
+    async def decide_hosts(
+        self, requests: Sequence[HostRequest], call: ToolCall, ctx: ToolContext
+    ) -> list[Verdict | HarnessError]:
+        """Decide a call for each of its hosts, with one approval request for all that require approval.
+
+        An approval is kept for each host on its own.
+        """
+        together = [_OnHost(one, self._changed_by(one.request, one.ctx)) for one in requests]
+        await self._look_at(together)
+        if any(one.asks for one in together):
+            turn = self._family.turn(ctx.session_id)
+            waits = turn.locked()
+            async with turn:
+                if waits:  # as for one target
+                    await self._look_at(together)
+                await self._ask_for(together, call, ctx)
+                if self.approver is not None and any(one.verdict.allowed for one in together):
+                    await self.approver.ready()
+                await _each(together, self._recheck_on)
+        return [one.outcome() for one in together]
 
     async def explain(self, request: PermissionRequest, ctx: ToolContext) -> Decision:
         """Return the decision about a call and its reason, without asking the approver.
@@ -338,6 +411,81 @@ class RulePolicy(Policy):
         self._stored_index = RuleIndex(self._stored.rules, names)
         self._only = tuple(names.get(name, name) for name in self.settings.allowed_tools)
 
+    # -- deciding for many hosts
+
+    async def _look_at(self, together: Sequence[_OnHost]) -> None:
+        """Decide for each host, without asking."""
+
+        async def look(one: _OnHost) -> None:
+            request, ctx = one.host.request, one.host.ctx
+            try:
+                one.claims = await self._claims(request, ctx)
+                one.decision = await self._decision(one.claims, request, ctx)
+                one.verdict = _verdict(one.decision)
+            except HarnessError as error:
+                one.error = error
+
+        await _each(together, look)
+
+    async def _ask_for(self, together: Sequence[_OnHost], call: ToolCall, ctx: ToolContext) -> None:
+        """Ask once for all hosts that require approval; without it, the call runs on no host."""
+        asking = [one for one in together if one.asks]
+        questions = [one for one in asking if not await self._settled(one)]
+        if questions:
+            question = self._question_for(questions, together, call, ctx)
+            assert self.approver is not None
+            answer = single_answer(await ask(self.approver, question, self.settings.approval_timeout, ctx), call)
+            for one in questions:
+                assert one.decision is not None
+                one.verdict = await self._answered(answer, one.decision, one.host.request, one.host.ctx)
+            if answer.call is not None and answer.scope.allows:  # the other hosts must run the same
+                for one in together:
+                    if one.error is None and one.verdict.allowed and one.verdict.call is None:
+                        one.verdict = replace(one.verdict, call=answer.call)
+        refused = next((one for one in asking if not one.verdict.allowed), None)
+        if refused is not None:
+            for one in together:
+                if one.verdict.allowed:
+                    reason = f"it was not approved for {refused.host.name}: {refused.verdict.reason}"
+                    one.verdict = Verdict(False, reason, refused.verdict.by)
+
+    async def _settled(self, one: _OnHost) -> bool:
+        """Decide a host that asks without the approver, if that is possible."""
+        request, ctx = one.host.request, one.host.ctx
+        assert one.decision is not None
+        found = Verdict(True, "approved", one.changed_by) if one.changed_by else None
+        found = found or self._without_asking(one.decision, request, ctx)
+        if found is None:
+            one.question = question_of(request, one.decision, ctx)
+            refusal = await refused_question(request, one.question.reason, ctx)
+            found = Verdict(False, refusal, "hook") if refusal is not None else None
+        if found is not None:
+            one.verdict = found
+        return found is not None
+
+    def _question_for(
+        self, asked: Sequence[_OnHost], together: Sequence[_OnHost], call: ToolCall, ctx: ToolContext
+    ) -> ApprovalRequest:
+        secret = any(claim.secret for one in asked if one.decision for claim in one.decision.asks)
+        assert not isinstance(call.arguments, str)
+        others = [one for one in together if not any(one is other for other in asked)]
+        return merge_questions(
+            [HostQuestion(one.host.name, one.question) for one in asked if one.question is not None],
+            call,
+            {} if secret else ctx.redactor.json(call.arguments),
+            allowed=[one.host.name for one in others if one.error is None and one.verdict.allowed],
+            denied=[(one.host.name, ctx.redactor.text(one.obstacle)) for one in others if one.obstacle],
+        )
+
+    async def _recheck_on(self, one: _OnHost) -> None:
+        """Check that what was decided for a host is still true after the approval."""
+        if one.error is not None:
+            return
+        try:
+            one.verdict = await self._recheck(one.verdict, one.claims, one.host.request, one.host.ctx)
+        except HarnessError as error:
+            one.error = error
+
     # -- asking
 
     async def _recheck(
@@ -353,6 +501,19 @@ class RulePolicy(Policy):
         return _verdict(decision) if decision.action is Action.DENY else verdict
 
     async def _asked(self, decision: Decision, request: PermissionRequest, ctx: ToolContext) -> Verdict:
+        known = self._without_asking(decision, request, ctx)
+        if known is not None:
+            return known
+        question = question_of(request, decision, ctx)
+        refusal = await refused_question(request, question.reason, ctx)
+        if refusal is not None:
+            return Verdict(False, refusal, "hook")
+        assert self.approver is not None
+        answer = await ask(self.approver, question, self.settings.approval_timeout, ctx)
+        return await self._answered(answer, decision, request, ctx)
+
+    def _without_asking(self, decision: Decision, request: PermissionRequest, ctx: ToolContext) -> Verdict | None:
+        """Return the verdict of a call that asks, if the approver need not or cannot be asked."""
         in_advance = self._in_advance(decision, request)
         if in_advance is not None:
             return in_advance
@@ -362,11 +523,11 @@ class RulePolicy(Policy):
         if self.approver is None:
             advice = no_approver(may_be_kept(decision.asks), broken=decision.step is DecisionStep.BROKEN)
             return Verdict(False, f"{decision.reason}; {advice}", "no approver")
-        question = question_of(request, decision, ctx)
-        refusal = await refused_question(request, question.reason, ctx)
-        if refusal is not None:
-            return Verdict(False, refusal, "hook")
-        answer = await ask(self.approver, question, self.settings.approval_timeout, ctx)
+        return None
+
+    async def _answered(
+        self, answer: ApprovalDecision, decision: Decision, request: PermissionRequest, ctx: ToolContext
+    ) -> Verdict:
         if answer.call is not None and answer.scope.allows:
             self._changed[ctx.notes] = (answer.call.arguments, answer.by)
             return Verdict(True, "changed by the approver", answer.by, answer.call)
@@ -412,6 +573,12 @@ class RulePolicy(Policy):
             except ConfigError as error:
                 log.warning("the approval decision applies to this session only: %s", error)
             self._looked = float("-inf")
+
+
+def _redacted(verdict: Verdict, claims: Sequence[AccessRequest], changed_by: str, ctx: ToolContext) -> Verdict:
+    redact, secret = ctx.redactor.text, any(claim.secret for claim in claims)
+    reason = f"as {changed_by} changed it: {verdict.reason}" if changed_by else verdict.reason
+    return replace(verdict, reason=redact(reason), by=redact(verdict.by), secret=secret)
 
 
 def _verdict(decision: Decision) -> Verdict:

@@ -1,0 +1,198 @@
+"""Results of one call on many hosts as one result: equal ones once with their hosts, then what others differ in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...fleets import HostOutcome, OutcomeGroup, merge_outcomes
+from ...fleets.hosts import fold_names
+from ...fleets.merging import difference, hide_names
+from ..contract import OutputLimit
+from ..results import cut
+from ..values import BLOCK_LIMIT, CallOutcome, CallStatus, Json, ToolResult
+from .tools import count_of_hosts
+
+__all__ = ["HostResult", "MergedResult", "merge_results", "merged_status"]
+
+MIN_SHARE = 300
+"""Characters that each shown outcome gets at least; further outcomes are only counted."""
+ROOM_FOR_REST = 1_000
+"""Characters for the folded hosts of outcomes that are not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostResult:
+    """The outcome of a call on one host, redacted."""
+
+    host: str
+    target: str
+    outcome: CallOutcome
+
+    @property
+    def data(self) -> Mapping[str, Json]:
+        """The tool's structured result; empty if it has none."""
+        data = self.outcome.result.data
+        return data if isinstance(data, dict) else {}
+
+    @property
+    def job_id(self) -> str:
+        """The job of the command; empty if there is none."""
+        job = self.data.get("job_id")
+        return job if isinstance(job, str) else ""
+
+    @property
+    def status(self) -> str:
+        """The status of the command, or that of the call."""
+        status = self.data.get("status")
+        return status if isinstance(status, str) else self.outcome.status.value
+
+    @property
+    def ending(self) -> str:
+        """A phrase that counts this outcome among others: ``exit code 3``, ``denied``."""
+        code = self.data.get("exit_code")
+        return f"exit code {code}" if code is not None else self.status
+
+    @property
+    def text(self) -> str:
+        """The text of the result, without what differs on all hosts: the host's name and the job."""
+        text = self.outcome.result.text
+        if self.job_id:
+            text = re.sub(rf"\bjob {re.escape(self.job_id)}\b", "job JOB", text)
+        failed = self.outcome.error is not None or self.outcome.status is CallStatus.DENIED
+        return hide_names(text, HostOutcome(self.host, self.target)) if failed else text
+
+
+@dataclass(frozen=True, slots=True)
+class MergedResult:
+    """The merged result within the limit, and its complete text; empty if nothing is left out."""
+
+    result: ToolResult
+    whole: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One group of hosts as it is shown."""
+
+    head: str
+    body: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.head}\n{self.body}"
+
+
+def merge_results(results: Sequence[HostResult], limit: OutputLimit) -> MergedResult:
+    """Merge the outcomes of one call: the most frequent one first, then the others. Pure.
+
+    Args:
+        results: The outcomes, in the order of the hosts.
+        limit: How much of the text is kept.
+    """
+    groups = merge_outcomes([HostOutcome(one.host, one.target, one) for one in results], _key)
+    parts = _parts(groups)
+    counts = ", ".join(f"{count} {ending}" for ending, count in Counter(one.ending for one in results).most_common())
+    head = f"{count_of_hosts(len(results))}: {counts}"
+    whole = "\n\n".join([head, *(part.text for part in parts)])
+    room = min(limit.characters, BLOCK_LIMIT)
+    text = whole if len(whole) <= room else _fitted(head, groups, parts, replace(limit, characters=room))
+    codes = {one.outcome.result.error_code for one in results if one.outcome.result.is_error}
+    data = _data(results, groups)
+    if codes:
+        result = ToolResult.failure(codes.pop() if len(codes) == 1 else "some_hosts_failed", text, data=data)
+    else:
+        result = ToolResult.of(text, data=data)
+    return MergedResult(result, "" if text == whole else whole)
+
+
+def merged_status(results: Sequence[HostResult]) -> CallStatus:
+    """Return the status of the call: the hosts' own if it is the same, otherwise the one that needs most attention."""
+    found = {one.outcome.status for one in results}
+    if len(found) == 1:
+        return found.pop()
+    for status in (CallStatus.UNKNOWN, CallStatus.CANCELLED, CallStatus.TIMEOUT):
+        if status in found:
+            return status
+    return CallStatus.ERROR
+
+
+def _key(one: HostResult) -> tuple[object, ...]:
+    result = one.outcome.result
+    apart = one.host if result.metadata.get("truncated") else ""  # what is left out may differ
+    return one.outcome.status, result.error_code, one.ending, one.text, apart
+
+
+def _first(group: OutcomeGroup[HostResult]) -> HostResult:
+    assert group.outcome.result is not None
+    return group.outcome.result
+
+
+def _parts(groups: Sequence[OutcomeGroup[HostResult]]) -> list[_Part]:
+    first = _first(groups[0])
+    parts = [_Part(f"{_hosts(groups[0])}:", first.text)]
+    for group in groups[1:]:
+        text = _first(group).text
+        lines = difference(first.text.encode("utf-8", "surrogateescape"), text.encode("utf-8", "surrogateescape"))
+        if lines is None or not (_ran(first) and _ran(_first(group))):
+            parts.append(_Part(f"{_hosts(group)}:", text))
+        else:
+            parts.append(_Part(f"{_hosts(group)}, compared with {fold_names(groups[0].hosts)}:", "\n".join(lines)))
+    return parts
+
+
+def _ran(one: HostResult) -> bool:
+    return one.outcome.error is None and one.outcome.status is not CallStatus.DENIED
+
+
+def _hosts(group: OutcomeGroup[HostResult]) -> str:
+    return f"{fold_names(group.hosts)} ({count_of_hosts(len(group.hosts))})"
+
+
+def _fitted(head: str, groups: Sequence[OutcomeGroup[HostResult]], parts: Sequence[_Part], limit: OutputLimit) -> str:
+    """Return the text within the limit: each shown part gets its share, and the rest is counted."""
+    room = limit.characters - len(head) - ROOM_FOR_REST
+    shown = list(parts[: max(1, room // (2 * MIN_SHARE))])
+    space = room - sum(len(part.head) + 3 for part in shown)
+    texts = [head]
+    for part, share in zip(shown, _shares([len(part.body) for part in shown], max(space, MIN_SHARE)), strict=True):
+        tail = share * limit.tail // max(1, limit.characters)
+        texts.append(f"{part.head}\n{cut(part.body, OutputLimit(share, tail))}")
+    if rest := groups[len(shown) :]:
+        names = fold_names(name for group in rest for name in group.hosts)
+        count = sum(len(group.hosts) for group in rest)
+        names = names if len(names) < ROOM_FOR_REST // 2 else f"{names[: ROOM_FOR_REST // 2]}\u2026"
+        texts.append(f"[{len(rest)} more outcomes of {count_of_hosts(count)} are not shown: {names}]")
+    return "\n\n".join(texts)
+
+
+def _shares(sizes: Sequence[int], space: int) -> list[int]:
+    """Return how many characters each text gets: the first up to half of the space or what others leave. Pure."""
+    others = sum(sizes[1:])
+    first = min(sizes[0], max(space // 2, space - others)) if len(sizes) > 1 else min(sizes[0], space)
+    shares, left = {0: first}, space - first
+    by_size = sorted(range(1, len(sizes)), key=lambda number: sizes[number])
+    for place, number in enumerate(by_size):
+        shares[number] = min(sizes[number], left // (len(by_size) - place))
+        left -= shares[number]
+    return [shares[number] for number in range(len(sizes))]
+
+
+def _data(results: Sequence[HostResult], groups: Sequence[OutcomeGroup[HostResult]]) -> Json:
+    """Return each host with its status, and the groups of equal results."""
+    group_of = {name: number for number, group in enumerate(groups) for name in group.hosts}
+    hosts: list[Json] = [_host(one, group_of[one.host]) for one in results]
+    folded: list[Json] = [
+        {"hosts": fold_names(group.hosts), "count": len(group.hosts), "ending": _first(group).ending}
+        for group in groups
+    ]
+    return {"hosts": hosts, "groups": folded}
+
+
+def _host(one: HostResult, group: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"host": one.host, "status": one.status, "group": group}
+    found |= {name: one.data[name] for name in ("exit_code", "job_id") if one.data.get(name) is not None}
+    return found | ({"error_code": one.outcome.result.error_code} if one.outcome.result.is_error else {})
