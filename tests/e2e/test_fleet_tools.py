@@ -14,7 +14,8 @@ from tests.support.fleet_hosts import FleetHosts, fleet_hosts
 import harness
 from harness.config import Config
 from harness.errors import ConfigError
-from harness.fleets import Inventory
+from harness.fleets import Inventory, read_inventory
+from harness.settings import SettingsTable
 from harness.toolkit import Executor, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_executor, open_toolkit
 from harness.toolkit.catalog import ToolSettings
@@ -22,7 +23,7 @@ from harness.toolkit.events import Event, ToolCallCompleted, ToolCallProgress, T
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Rule
-from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings, settings_of
 from harness.toolkit.values import CallOutcome, CallStatus
 
 __all__ = ["fleet_hosts"]
@@ -285,6 +286,64 @@ async def test_no_host_starts_before_all_are_decided(fleet_hosts: FleetHosts) ->
         await call(executor, "run_shell", hosts="web1,web2", command="true")  # they are connected, web3 is not
         await call(executor, "run_shell", hosts="*", command="touch ~/ran")
     assert (approver.ran, homes_with(fleet_hosts, "ran")) == ([], ["web1", "web2", "web3"])
+
+
+def rules_of(table: dict[str, Any], mode: str = "ask") -> PermissionSettings:
+    return settings_of([SettingsTable("the settings", {"mode": mode, **table})])
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Inventory:
+    path = tmp_path / "hosts.ini"
+    path.write_text("[web]\nweb1\n[db]\nweb2\nweb3\n")
+    return read_inventory(path)
+
+
+async def test_a_rule_that_denies_on_a_group_holds_on_its_hosts_only(
+    fleet_hosts: FleetHosts, inventory: Inventory
+) -> None:
+    rules = rules_of({"deny": [{"tool": "run_shell", "argument": "touch *", "hosts": "@db,!web3"}]}, "auto")
+    async with on_fleet(fleet_hosts, rules, names="*", inventory=inventory) as executor:
+        outcome = await call(executor, "run_shell", hosts="*", command="touch ~/ran")
+        assert statuses(outcome) == {"web1": 0, "web2": "denied", "web3": 0}
+        assert "deny run_shell 'touch *' on hosts @db,!web3" in outcome.result.text
+        assert homes_with(fleet_hosts, "ran") == ["web1", "web3"]
+
+
+async def test_a_rule_that_allows_on_a_group_allows_nothing_elsewhere(
+    fleet_hosts: FleetHosts, inventory: Inventory
+) -> None:
+    rules = rules_of({"allow": [{"tool": "run_shell", "argument": "touch *", "hosts": "@db"}]})
+    async with on_fleet(fleet_hosts, rules, names="*", inventory=inventory) as executor:
+        await call(executor, "run_shell", hosts="web1", command="touch ~/ran")
+        assert homes_with(fleet_hosts, "ran") == []
+        await call(executor, "run_shell", hosts="@db", command="touch ~/ran")
+        assert homes_with(fleet_hosts, "ran") == ["web2", "web3"]
+
+
+async def test_a_rule_about_a_group_that_is_not_known_asks(fleet_hosts: FleetHosts, inventory: Inventory) -> None:
+    rules = rules_of({"deny": [{"tool": "run_shell", "hosts": "@prod"}], "allow": ["touch *"]}, "auto")
+    async with on_fleet(fleet_hosts, rules, names="*", inventory=inventory) as executor:
+        outcome = await call(executor, "run_shell", hosts="*", command="touch ~/ran")
+        assert "its group of hosts is not known here" in outcome.result.text
+        assert (outcome.status, homes_with(fleet_hosts, "ran")) == (CallStatus.DENIED, [])
+
+
+async def test_rules_about_hosts_hold_in_a_session_on_one_target(fleet_hosts: FleetHosts) -> None:
+    rules = rules_of({"deny": [{"hosts": "web1"}]}, "auto")
+    for name in ("web1", "web2"):
+        async with (
+            harness.connect(f"ssh://{name}", config=config(fleet_hosts)) as context,
+            open_executor(context, ToolkitSettings(permissions=rules)) as executor,
+        ):
+            await call(executor, "run_shell", command="touch ~/ran")
+    assert homes_with(fleet_hosts, "ran") == ["web2"]
+
+
+@pytest.mark.parametrize("pattern", ["", "web[1", "a b"])
+def test_a_wrong_pattern_in_a_rule_is_an_error(pattern: str) -> None:
+    with pytest.raises(ConfigError, match=r"the settings: permissions\.deny: hosts: "):
+        rules_of({"deny": [{"hosts": pattern}]})
 
 
 # -- audit

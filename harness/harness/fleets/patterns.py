@@ -17,7 +17,7 @@ from ..target import mask_password
 from .host_names import HostName, is_url, parse_host_name
 from .inventory import MAX_HOSTS, Inventory
 
-__all__ = ["HostPatterns"]
+__all__ = ["HostPatterns", "check_pattern"]
 
 GROUP_HINT = "name a group of --inventory, or of ClusterShell's groups.conf"
 
@@ -98,8 +98,20 @@ class HostPatterns:
             ConfigError: A part is not understood, or a group is not known.
         """
         host, elements = parse_host_name(name), list(_split(pattern))
-        found = {sign: [self._matcher(text)(host) for operator, text in elements if operator == sign] for sign in ",&!"}
-        return (any(found[","]) or not found[","]) and all(found["&"]) and not any(found["!"])
+        named, unknown = [], None
+        for element in elements:
+            if element.operator == ",":
+                try:
+                    named.append(self._matcher(element.text)(host))
+                except ConfigError as error:  # it does not matter if another element names the host
+                    unknown = error
+        if not any(named):
+            if unknown is not None:
+                raise unknown
+            if named:
+                return False
+        found = {sign: [self._matcher(text)(host) for operator, text in elements if operator == sign] for sign in "&!"}
+        return all(found["&"]) and not any(found["!"])
 
     def _exclude(self, names: list[HostName], excluded: Sequence[str]) -> list[HostName]:
         left = names
@@ -190,6 +202,16 @@ class HostPatterns:
             return "'harness hosts' lists the hosts of the ssh configuration"
         groups = "".join(f", @{name}" for name in self._inventory.names_of_groups())
         return f"{self._inventory.source} has {len(self._inventory.hosts)} hosts in @all{groups}"
+
+
+def check_pattern(pattern: str) -> None:
+    """Check the form of a pattern, whatever hosts and groups there are.
+
+    Raises:
+        ConfigError: A part is not understood.
+    """
+    for element in _split(pattern):
+        _expand_ranges(element.text)
 
 
 def _split(pattern: str) -> Iterator[_Element]:

@@ -159,7 +159,13 @@ class Toolkit:
         cwd = cwd or tools_start(execution)
         if not isinstance(execution, FleetContext):  # of a fleet, each host when it is connected
             await self._settle(execution)
-        policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
+        policy = RulePolicy(
+            self.settings.permissions,
+            approver=approver,
+            file=self.rules,
+            timed=timed,
+            inventory=execution.fleet.inventory if isinstance(execution, FleetContext) else None,
+        )
         chosen = registry if registry is not None else await self._offered(execution, compactor, profile)
         if isinstance(execution, FleetContext):
             spawner = None  # a sub-agent works on one target

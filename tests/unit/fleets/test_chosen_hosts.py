@@ -64,6 +64,7 @@ def test_other_hosts_are_an_error_that_lists_the_hosts(pattern: str, inventory: 
         ("!@db", "db1", False),
         ("web*&@web", "web1", True),
         ("ssh://db1", "db1", True),
+        ("@nothing,db1", "db1", True),
     ],
 )
 def test_whether_a_pattern_means_a_host(pattern: str, name: str, *, expected: bool, inventory: Inventory) -> None:

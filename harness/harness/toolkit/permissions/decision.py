@@ -1,8 +1,9 @@
 """The order of steps that decide a call. Pure: data from the target is in the claims.
 
-Hard denials → deny rules → mode ``deny`` → allow and ask rules of the session, of the user's rule file and of the
-settings (in each the first match) → ``allowed_tools`` → what always asks → mode ``auto`` → reading, unless
-the mode is ``strict`` → calls without access → ask. With an unusable rule file, the call asks after the session rules.
+Hard denials → deny rules → mode ``deny`` → rules about unknown groups of hosts (they ask) → allow and ask rules of the
+session, of the user's rule file and of the settings (in each the first match) → ``allowed_tools`` → what always asks →
+mode ``auto`` → reading, unless the mode is ``strict`` → calls without access → ask. With an unusable rule file, the
+call asks after the session rules.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class DecisionContext:
     session: RuleIndex = field(default_factory=RuleIndex)
     stored: RuleIndex = field(default_factory=RuleIndex)
     profile: RuleIndex = field(default_factory=RuleIndex)
+    undecided: RuleIndex = field(default_factory=RuleIndex)
+    """Rules that deny or ask on hosts of which it is not known whether this is one."""
     failure: str = ""
     """Why the user's rule file cannot be used."""
 
@@ -136,6 +139,14 @@ def _of_piece(piece: AccessItem, claim: AccessRequest, situation: DecisionContex
     return Decision(Action.ASK, DecisionStep.DEFAULT, _default_reason(situation), about=piece.what)
 
 
+def _undecided(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
+    rule = situation.undecided.first(claim.forms)
+    if rule is None:
+        return None
+    reason = f"a rule may apply, but its group of hosts is not known here: {rule}"
+    return Decision(Action.ASK, DecisionStep.MUST_ASK, reason, rule)
+
+
 def _by_rules(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
     actions = (Action.ASK,) if claim.unkept else (Action.ALLOW, Action.ASK)
     for step, index in situation.layers:
@@ -214,7 +225,7 @@ def _harmless(piece: AccessItem, claim: AccessRequest, situation: DecisionContex
 
 
 STEPS: tuple[Callable[[AccessItem, AccessRequest, DecisionContext], Decision | None], ...] = (
-    _by_rules, _whitelisted, _may_be_denied, _must_ask, _automatic, _quiet, _harmless,
+    _undecided, _by_rules, _whitelisted, _may_be_denied, _must_ask, _automatic, _quiet, _harmless,
 )  # fmt: skip
 
 

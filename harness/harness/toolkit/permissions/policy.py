@@ -15,6 +15,7 @@ from anyio import to_thread
 from ...context import ExecutionContext
 from ...deprecated_names import renamed_names
 from ...errors import ConfigError, FileError, HarnessError, ToolError
+from ...fleets.inventory import Inventory
 from ...patterns.wildcards import has_wildcard
 from ..contract import Hook, HostRequest, PermissionRequest, Policy
 from ..hooks.dispatch import refused_question
@@ -37,6 +38,7 @@ from .questions import (
     rules_of,
 )
 from .remembered_answers import SessionGrants, TimedApproval, elapsed
+from .rules.host_rules import HostRules
 from .rules.rule import Action, Rule, RuleIndex
 from .rules.settings import PROTECTED, PermissionSettings, SecretPaths
 from .rules.store import LoadedRules, RuleFile
@@ -214,6 +216,7 @@ class RulePolicy(Policy):
         file: the user's rule file; None stores no rules.
         timed: approvals in advance.
         clock: monotonic seconds.
+        inventory: the groups of hosts that rules may name.
     """
 
     def __init__(
@@ -224,6 +227,7 @@ class RulePolicy(Policy):
         file: RuleFile | None = None,
         timed: TimedApproval | None = None,
         clock: Callable[[], float] = elapsed,
+        inventory: Inventory | None = None,
     ) -> None:
         self.settings = settings or PermissionSettings()
         self.approver = approver
@@ -232,7 +236,9 @@ class RulePolicy(Policy):
         self._clock = clock
         self._denials = HardDenials(self.settings, clock, _own_files(file), _own_places(file))
         self._names: dict[str, str] = {}
-        self._profile = RuleIndex(self.settings.rules)
+        self._inventory = inventory
+        self._tools_of_rules = RuleIndex(self.settings.rules).tools
+        self._profile = HostRules(self.settings.rules, inventory)
         self._only = self.settings.allowed_tools
         self._stored = LoadedRules()
         self._stored_index = RuleIndex()
@@ -321,7 +327,8 @@ class RulePolicy(Policy):
         """Return the rule indexes that contain deny rules."""
         await self._look()
         self._index_tool_names(ctx.registry)
-        indexes = (self._family.rules(ctx.session_id), self._stored_index, self._profile)
+        own = self._profile.on(ctx.host, ctx.execution.target)
+        indexes = (self._family.rules(ctx.session_id), self._stored_index, own.rules, own.undecided)
         return tuple(index for index in indexes if any(rule.action is Action.DENY for rule in index.rules))
 
     def session_rules(self, session_id: str) -> tuple[Rule, ...]:
@@ -367,7 +374,7 @@ class RulePolicy(Policy):
     ) -> Decision:
         await self._look()
         self._index_tool_names(ctx.registry)
-        traits = request.tool.traits
+        traits, own = request.tool.traits, self._profile.on(ctx.host, ctx.execution.target)
         return decide(
             claims,
             DecisionContext(
@@ -379,7 +386,8 @@ class RulePolicy(Policy):
                 only=self._only,
                 session=self._family.rules(ctx.session_id),
                 stored=self._stored_index,
-                profile=self._profile,
+                profile=own.rules,
+                undecided=own.undecided,
                 failure=self._stored.failure,
             ),
         )
@@ -399,7 +407,7 @@ class RulePolicy(Policy):
         """Apply rules for an alias or profile name of a tool to the tool; the registered tools may have changed."""
         tools = registry.list()
         names = {alias: tool.name for tool in tools for alias in tool.traits.aliases}
-        named = {*self._profile.tools, *self._stored_index.tools, *self.settings.allowed_tools}
+        named = {*self._tools_of_rules, *self._stored_index.tools, *self.settings.allowed_tools}
         if unknown := {name for name in named - names.keys() - {tool.name for tool in tools} if not has_wildcard(name)}:
             from ..tool_profiles import face_names  # imports every profile
 
@@ -407,7 +415,7 @@ class RulePolicy(Policy):
         if names == self._names:
             return
         self._names = names
-        self._profile = RuleIndex(self.settings.rules, names)
+        self._profile = HostRules(self.settings.rules, self._inventory, names)
         self._stored_index = RuleIndex(self._stored.rules, names)
         self._only = tuple(names.get(name, name) for name in self.settings.allowed_tools)
 

@@ -99,11 +99,13 @@ class Rule:
     match: Match = Match.LITERAL
     cwd: str | None = None
     origin: str = ""
+    hosts: str | None = None
 
     @property
     def rule_id(self) -> str:
         """A short id of its content, independent of its origin."""
-        what = (self.action, self.target, self.tool, self.argument, self.match, self.cwd)
+        where = () if self.hosts is None else (self.hosts,)
+        what = (self.action, self.target, self.tool, self.argument, self.match, self.cwd, *where)
         return hashlib.sha256(repr(tuple(map(str, what))).encode("utf-8", "backslashreplace")).hexdigest()[:8]
 
     @property
@@ -140,8 +142,9 @@ class Rule:
         argument = "" if self.argument is None else f" {self.argument!r}"
         below = " and below" if self.match is Match.BELOW else ""
         where = "" if self.target == ANYTHING else f" on {self.target}"
+        hosts = "" if self.hosts is None else f" on hosts {self.hosts}"
         inside = f" in {self.cwd}" if self.cwd else ""
-        return f"{self.action} {self.tool}{argument}{below}{where}{inside}"
+        return f"{self.action} {self.tool}{argument}{below}{where}{hosts}{inside}"
 
 
 def target_matches(pattern: str, what: RuleSubject) -> bool:

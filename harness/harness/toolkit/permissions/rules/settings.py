@@ -229,6 +229,7 @@ class _RuleTable(BaseModel):
     tool: str = ANYTHING
     argument: str | None = None
     match: Literal["glob", "literal"] = "glob"
+    hosts: str | None = None
 
 
 class _Table(BaseModel):
@@ -313,7 +314,23 @@ def _rule(entry: _RuleTable | str, action: Action, origin: str) -> Rule:
     argument = table.argument or ""
     literal = table.match == "literal" or ("/" in argument and not has_wildcard(argument))
     match = Match.LITERAL if literal else Match.GLOB
-    return Rule(action, table.target, table.tool, table.argument, match, origin=origin)
+    if table.hosts is not None:
+        _check_hosts(table.hosts, f"{origin}: permissions.{action}")
+    return Rule(action, table.target, table.tool, table.argument, match, origin=origin, hosts=table.hosts)
+
+
+def _check_hosts(pattern: str, where: str) -> None:
+    """Refuse a pattern of hosts that is wrong, whatever the hosts are: its rule would match none of them.
+
+    Raises:
+        ConfigError: The pattern is wrong, or the extra for patterns is not installed.
+    """
+    from ....fleets.patterns import check_pattern  # only for rules with hosts
+
+    try:
+        check_pattern(pattern)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: hosts: {error.message}", hint=error.hint) from error
 
 
 def _refuse_loosening(settings: PermissionSettings, table: _Table, origin: str) -> None:
