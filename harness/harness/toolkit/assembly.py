@@ -159,13 +159,7 @@ class Toolkit:
         cwd = cwd or tools_start(execution)
         if not isinstance(execution, FleetContext):  # of a fleet, each host when it is connected
             await self._settle(execution)
-        policy = RulePolicy(
-            self.settings.permissions,
-            approver=approver,
-            file=self.rules,
-            timed=timed,
-            inventory=execution.fleet.inventory if isinstance(execution, FleetContext) else None,
-        )
+        policy = self._policy(execution, approver, timed)
         chosen = registry if registry is not None else await self._offered(execution, compactor, profile)
         if isinstance(execution, FleetContext):
             spawner = None  # a sub-agent works on one target
@@ -196,6 +190,13 @@ class Toolkit:
                     compactor=compactor,
                     hosts=hosts,
                 )
+
+    def _policy(
+        self, execution: ExecutionContext, approver: Approver | None, timed: TimedApproval | None
+    ) -> RulePolicy:
+        inventory = execution.fleet.inventory if isinstance(execution, FleetContext) else None
+        settings = self.settings.permissions
+        return RulePolicy(settings, approver=approver, file=self.rules, timed=timed, inventory=inventory)
 
     def _fleet_session(self, execution: ExecutionContext, session: str) -> FleetSession | None:
         if not isinstance(execution, FleetContext):
