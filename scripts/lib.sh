@@ -90,17 +90,19 @@ apt_install() (
 )
 
 # ensure_venv NAME PYTHON EXTRAS: an environment with this checkout installed in it; prints its bin directory. Does
-# nothing, and needs no network, when it is there and the project's metadata has not changed.
+# nothing, and needs no network, when it is there with these extras and the project's metadata has not changed.
 ensure_venv() {
-    local home=$VENVS/$1 stamp
-    stamp="$2 $3 $ROOT $(cksum <"$ROOT/pyproject.toml")"
-    if [ "$(cat "$home/.stamp" 2>/dev/null)" != "$stamp" ]; then
+    local home=$VENVS/$1 stamp installed= extras
+    stamp="$2 $ROOT $(cksum <"$ROOT/pyproject.toml")"
+    [ "$(sed -n 1p "$home/.stamp" 2>/dev/null)" != "$stamp" ] || installed=$(sed -n 2p "$home/.stamp")
+    extras=$(tr , '\n' <<<"$3${installed:+,$installed}" | sort -u | paste -sd, -)
+    if [ "$installed" != "$extras" ]; then
         say "preparing $home"
         "$2" -c 'import ensurepip, venv' 2>/dev/null || install_venv_module "$2"
         "$2" -m venv "$home" >&2 || die "could not make an environment with $2"
-        "$home/bin/python" -m pip install --quiet --disable-pip-version-check -e "${ROOT}[$3]" >&2 ||
+        "$home/bin/python" -m pip install --quiet --disable-pip-version-check -e "${ROOT}[$extras]" >&2 ||
             die "could not install the project into $home"
-        echo "$stamp" >"$home/.stamp"
+        printf '%s\n' "$stamp" "$extras" >"$home/.stamp"
     fi
     echo "$home/bin"
 }

@@ -15,6 +15,7 @@ pytest_plugins = [
     "tests.support.resources",
     "tests.support.sshd",
     "tests.support.program",
+    "tests.support.dask_cluster",
     "tests.support.fleet_hosts",
     "tests.support.engines",
     "tests.support.examples",

@@ -40,6 +40,7 @@ RESOURCES = {
     "docker": "starts a Docker Engine",
     "podman": "starts Podman",
     "node": "starts programs of Node.js",
+    "dask": "starts a scheduler and workers of Dask",
     "root": "needs to be root: makes accounts, mounts file systems",
     "shells": "needs another shell than bash and dash",
     "slow": "takes long (tests/support/slow.py)",

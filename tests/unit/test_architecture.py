@@ -29,6 +29,7 @@ OWNERS = {
     "asyncssh": ("backends/harness_backends/ssh/asyncssh_", "harness/harness/testing/_sshd.py"),
     "pexpect": ("backends/harness_backends/ssh/login.py",),
     "docker": ("backends/harness_backends/container/docker_",),
+    "distributed": ("harness/harness/fleets/dask_",),
     "libtmux": ("backends/harness_backends/tmux/",),
     "click": ("harness/harness/cli/",),
     "rich": ("harness/harness/cli/",),

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from .calls import Fleet, HostOutcome, fleet
+from .dask_executor import DaskExecutor
 from .hosts import Host, NamedTarget, resolve_hosts
 from .inventory import Inventory
 from .inventory_file import read_inventory
@@ -20,6 +21,7 @@ from .merging import OutcomeGroup, merge_outcomes
 from .session_context import FleetContext
 
 __all__ = [
+    "DaskExecutor",
     "Fleet",
     "FleetContext",
     "Host",

@@ -380,12 +380,15 @@ async def fleet(
         known += resolve_hosts(patterns, inventory, ssh_config=settings.ssh_config or None)
     options = ConnectOptions(settings, tmux, pane, create)
     failure: Exception | None = None
-    async with anyio.create_task_group() as tasks, (executor or InProcess()).open(known, options, tasks) as runner:
-        opened = Fleet(known, runner, tasks, inventory, has_terminal=tmux is not False)
+    async with anyio.create_task_group() as tasks:
         try:
-            yield opened
+            async with (executor or InProcess()).open(known, options, tasks) as runner:
+                opened = Fleet(known, runner, tasks, inventory, has_terminal=tmux is not False)
+                try:
+                    yield opened
+                finally:
+                    opened.cancel()
         except Exception as error:  # carried out of the task group, which would wrap it, and raised below
             failure = error
-        opened.cancel()
     if failure is not None:
         raise failure

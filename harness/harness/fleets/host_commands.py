@@ -5,23 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
 from ..command import DEFAULT_MAX_OUTPUT
 from ..context import ExecutionContext
 from ..errors import HarnessError, KeyInUse
-from ..keyed_commands import is_same_command
+from ..keyed_commands import MAX_KEY_BYTES, is_same_command
 from ..results import Job, ShellResult, Status
 from .interrupted import result_of_interrupted
 from .starting import HostNotStarted
 
-__all__ = ["CommandCall", "HostCommand", "OnOutput", "RunCancelled"]
+__all__ = ["CommandCall", "HostCommand", "OnOutput", "RunCancelled", "host_key"]
 
 CANCELLED = ": cancelled by harness fleet cancel"
 """The command that takes the key of a host that must not start any more."""
 OnOutput = Callable[[str, bytes], None]
 """Called with a host's name and a chunk of its output."""
+
+
+def host_key(token: str, host: str) -> str:
+    """Return the key of a command on a host.
+
+    Args:
+        token: What no other command has.
+        host: The host's name.
+    """
+    key = f"fleet/{token}/{host}"
+    if len(key.encode("utf-8", "surrogateescape")) <= MAX_KEY_BYTES:
+        return key
+    return f"fleet/{token}/{sha256(host.encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 
 class RunCancelled(HarnessError):

@@ -16,16 +16,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import ConfigError, ConnectError, ConnectionLost, HarnessError
-from ..keyed_commands import MAX_KEY_BYTES
 from ..results import ShellResult, Status
 from ..system.private_files import make_private, state_home
 from ..target import Target
-from .host_commands import HostCommand, RunCancelled
+from .host_commands import HostCommand, RunCancelled, host_key
 from .hosts import Host
 from .outcomes import HostOutcome
 
@@ -91,12 +89,7 @@ class KeptRun:
 
     def key(self, host: str) -> str:
         """Return the key of the command on a host."""
-        if self.given_key is not None:
-            return self.given_key
-        key = f"fleet/{self.token}/{host}"
-        if len(key.encode("utf-8", "surrogateescape")) <= MAX_KEY_BYTES:
-            return key
-        return f"fleet/{self.token}/{sha256(host.encode('utf-8', 'surrogateescape')).hexdigest()}"
+        return host_key(self.token, host) if self.given_key is None else self.given_key
 
     def command_for(self, host: str, action: Literal["start", "wait", "cancel"] = "start") -> HostCommand:
         """Return what is asked of a host.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -21,6 +21,7 @@ from .report import FleetReport
 
 if TYPE_CHECKING:
     from ....fleets import Fleet, Host, HostOutcome
+    from ....fleets.executor import FleetExecutor
 
 __all__ = ["call_on_hosts", "hosts_of_options", "hosts_of_patterns", "map_on_hosts"]
 
@@ -65,7 +66,10 @@ def call_on_hosts(
     async def main(interruption: Interruption) -> int:
         report = make_report(hosts, interruption)
         config = session.settings.config
-        async with fleet(hosts, tmux=tmux, pane=pane, config=config, create=needs.create) as opened:
+        async with (
+            _executor_of(options, config.connect_timeout) as executor,
+            fleet(hosts, tmux=tmux, pane=pane, config=config, create=needs.create, executor=executor) as opened,
+        ):
             arguments = options.start_arguments() | {
                 "on_start": report.start,
                 "on_wave": lambda names: control.before_wave(opened, report.show),
@@ -80,6 +84,18 @@ def call_on_hosts(
         return INTERRUPTED if control.interrupted and report.has_left_out else report.exit_code
 
     return run_async(main)
+
+
+@asynccontextmanager
+async def _executor_of(options: FleetOptions, timeout: float) -> AsyncIterator[FleetExecutor | None]:
+    """Connect to the scheduler of a command's options, if they have one."""
+    if options.scheduler is None:
+        yield None
+        return
+    from ....fleets.dask_executor import connect_scheduler
+
+    async with connect_scheduler(options.scheduler, timeout) as executor:
+        yield executor
 
 
 def map_on_hosts(

@@ -14,7 +14,7 @@ from ...exits import FAILED, HARNESS_FAILED
 from ...options import command, group
 from ...output import note, print_json, readable, table
 from ...runtime import CliSession, session_of
-from .options import EACH, FORKS, RETRY_UNREACHABLE, FleetOptions
+from .options import EACH, FORKS, RETRY_UNREACHABLE, SCHEDULER, FleetOptions
 from .run import ask_hosts
 
 if TYPE_CHECKING:
@@ -115,9 +115,12 @@ def _row(answer: Answer | None) -> tuple[str, str, str, str]:
 @FORKS
 @EACH
 @RETRY_UNREACHABLE
+@SCHEDULER
 @_number
 @click.pass_context
-def wait(ctx: click.Context, number: int, forks: int | None, each: bool, retry_unreachable: int | None) -> int:
+def wait(
+    ctx: click.Context, number: int, forks: int | None, each: bool, retry_unreachable: int | None, scheduler: str | None
+) -> int:
     """Wait for the commands of a run and print their outputs; nothing is started.
 
     The exit code is that of 'harness run --hosts'. It works while the run's own process is running, and for a run that
@@ -127,7 +130,7 @@ def wait(ctx: click.Context, number: int, forks: int | None, each: bool, retry_u
     run = _store(session).open(number)
     ask_hosts(
         session,
-        FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable),
+        FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable, scheduler=scheduler),
         run.hosts,
         partial(run.command_for, action="wait"),
         run,
@@ -140,9 +143,12 @@ def wait(ctx: click.Context, number: int, forks: int | None, each: bool, retry_u
 @FORKS
 @EACH
 @RETRY_UNREACHABLE
+@SCHEDULER
 @_number
 @click.pass_context
-def resume(ctx: click.Context, number: int, forks: int | None, each: bool, retry_unreachable: int | None) -> int:
+def resume(
+    ctx: click.Context, number: int, forks: int | None, each: bool, retry_unreachable: int | None, scheduler: str | None
+) -> int:
     """Continue a run: wait for the commands that started, and start those that did not. Nothing runs twice.
 
     Hosts whose command has ended are not asked again. The exit code is that of the whole run.
@@ -151,7 +157,7 @@ def resume(ctx: click.Context, number: int, forks: int | None, each: bool, retry
     store = _store(session)
     run = store.open(number)
     store.check_fresh(run)
-    options = FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable)
+    options = FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable, scheduler=scheduler)
     with run.held():
         _continue(session, options, run, run.command_for)
     return _exit_code(run)
@@ -173,10 +179,17 @@ def _continue(
 @FORKS
 @EACH
 @RETRY_UNREACHABLE
+@SCHEDULER
 @_number
 @click.pass_context
 def retry(
-    ctx: click.Context, number: int, failed: bool, forks: int | None, each: bool, retry_unreachable: int | None
+    ctx: click.Context,
+    number: int,
+    failed: bool,
+    forks: int | None,
+    each: bool,
+    retry_unreachable: int | None,
+    scheduler: str | None,
 ) -> int:
     """Run the command of a run again, as a new run, on the hosts where it failed.
 
@@ -194,16 +207,17 @@ def retry(
     again = store.create(
         run.command, chosen, call=run.call, stdin=run.stdin, tmux=run.tmux, pane=run.pane, origin=run.number
     )
-    options = FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable)
+    options = FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable, scheduler=scheduler)
     with again.held():
         return ask_hosts(session, options, chosen, again.command_for, again)
 
 
 @command("cancel")
 @FORKS
+@SCHEDULER
 @_number
 @click.pass_context
-def cancel(ctx: click.Context, number: int, forks: int | None) -> int:
+def cancel(ctx: click.Context, number: int, forks: int | None, scheduler: str | None) -> int:
     """End the commands of a run, and start no further one, also while its own process is running.
 
     The exit code is 0 if every host is known to run nothing more of it, else 125.
@@ -216,7 +230,12 @@ def cancel(ctx: click.Context, number: int, forks: int | None) -> int:
     unfinished = run.unfinished()
     if unfinished:
         ask_hosts(
-            session, FleetOptions(forks=forks), unfinished, partial(run.command_for, action="cancel"), run, starts=False
+            session,
+            FleetOptions(forks=forks, scheduler=scheduler),
+            unfinished,
+            partial(run.command_for, action="cancel"),
+            run,
+            starts=False,
         )
     answers = run.answers()
     proved = all((answer := answers.get(host.name)) and answer.settled for host in run.hosts)

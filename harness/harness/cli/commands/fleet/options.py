@@ -21,7 +21,7 @@ from ...streams import Interruption
 if TYPE_CHECKING:
     from ....fleets import Fleet
 
-__all__ = ["EACH", "FORKS", "RETRY_UNREACHABLE", "FleetControl", "FleetOptions", "fleet_options"]
+__all__ = ["EACH", "FORKS", "RETRY_UNREACHABLE", "SCHEDULER", "FleetControl", "FleetOptions", "fleet_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class FleetOptions:
     max_fail: str | None = None
     retry_unreachable: int | None = None
     each: bool = False
+    scheduler: str | None = None
 
     @property
     def given(self) -> bool:
@@ -81,6 +82,9 @@ _START_OPTIONS = (
     click.option("--first", type=click.IntRange(min=1), metavar="N", help="Ask whether to continue after N hosts."),
     click.option("--max-fail", **_COUNT, help="When N hosts failed, start no further one."),
 )
+SCHEDULER = click.option(
+    "--scheduler", metavar="ADDRESS", help="Run on the workers of the Dask scheduler at ADDRESS (tcp://HOST:8786)."
+)
 _Function = Callable[..., int | None]
 
 
@@ -89,7 +93,7 @@ def fleet_options(*, changes: bool = False, each: bool = False) -> Callable[[_Fu
 
     Args:
         changes: Whether the command changes hosts, so that it takes the options that start few of them first.
-        each: Whether it prints lines as they come.
+        each: Whether it runs a command, so that it can print lines as they come, and run on workers.
     """
 
     def declare(function: _Function) -> _Function:
@@ -98,7 +102,7 @@ def fleet_options(*, changes: bool = False, each: bool = False) -> Callable[[_Fu
             chosen = {item.name: values.pop(item.name) for item in fields(FleetOptions) if item.name in values}
             return function(*args, fleet=FleetOptions(**chosen), **values)
 
-        options = (*_HOST_OPTIONS, *(_START_OPTIONS if changes else ()), *((EACH,) if each else ()))
+        options = (*_HOST_OPTIONS, *(_START_OPTIONS if changes else ()), *((EACH, SCHEDULER) if each else ()))
         for option in reversed(options):
             option(collected)
         return collected

@@ -1,0 +1,374 @@
+"""The calls of a fleet on the workers of Dask distributed.
+
+The process with the fleet is the controller: it decides what runs, makes the key of each host's command and gives Dask
+one task for each host. A worker logs in with its own credentials and runs the command with the key, so that a task that
+runs again, because its worker was lost, waits for the first one's job. What workers do is in :mod:`.dask_worker`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ..context import ExecutionContext
+from ..errors import ConfigError, ConnectError, ContextClosed, HarnessError, UnsupportedOperation
+from ..results import ShellResult, Status
+from .dask_worker import WorkerRequest, harness_version, run_on_worker, stop_on_worker
+from .executor import ConnectOptions, HostWork
+from .host_commands import CommandCall, HostCommand, host_key
+from .hosts import Host
+from .outcomes import HostOutcome
+from .starting import HostNotStarted, Starting, StartOptions
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+__all__ = ["DaskExecutor", "connect_scheduler"]
+
+T = TypeVar("T")
+MAX_STDIN_BYTES = 1 << 20
+"""Bytes of standard input that are sent with each task."""
+STOP_TIMEOUT = 5.0
+"""Seconds for the workers to take notice of the end of a call."""
+INTERRUPT_TIMEOUT = 8.0
+"""Seconds for an interrupted host's outcome: a worker waits about 4 s for an unresponsive host."""
+SCHEDULER_LOST = "the connection to the Dask scheduler was lost"
+
+
+class DaskExecutor:
+    """Runs the commands of a fleet on the workers of a Dask cluster, for ``harness.fleet(..., executor=...)``.
+
+    Each worker needs harness in the same version, a way to the hosts, and keys or an agent of its own.
+
+    Args:
+        client: A client of the cluster, synchronous or asynchronous. It stays open.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @asynccontextmanager
+    async def open(
+        self, hosts: Sequence[Host], options: ConnectOptions, tasks: TaskGroup
+    ) -> AsyncIterator[_HostsOnWorkers]:
+        """Check the workers and the hosts, as :meth:`FleetExecutor.open`.
+
+        Raises:
+            ConnectError: There is no worker.
+            ConfigError: A worker has another version of harness, or a host can only be reached from this machine.
+        """
+        for host in hosts:
+            _check_host(host)
+        await self._check_workers()
+        runner = _HostsOnWorkers(self._client, _worker_options(options))
+        try:
+            yield runner
+        finally:
+            runner.closed = True
+
+    async def _check_workers(self) -> None:
+        found = await _of_client(self._client.run, harness_version, on_error="return")
+        if not found:
+            raise ConnectError("the Dask scheduler has no workers", hint="start some with: dask worker ADDRESS")
+        for address, version in found.items():
+            _check_version(version, f"Dask worker {address}")
+        try:
+            version = await _of_client(self._client.run_on_scheduler, harness_version)
+        except ImportError as error:  # it reads tasks before it passes them on
+            version = error
+        _check_version(version, "Dask scheduler")
+
+
+def _check_version(version: object, process: str) -> None:
+    """Refuse a process of the cluster that would understand tasks in another way.
+
+    Raises:
+        ConfigError: It has another version of harness, or none (``version`` is the exception).
+    """
+    hint = "install harness in the same version, with the extra dask, for the scheduler and each worker"
+    if isinstance(version, BaseException):
+        raise ConfigError(f"the {process} cannot import harness: {version}", hint=hint)
+    if version != harness_version():
+        raise ConfigError(f"the {process} has harness {version}, and this is harness {harness_version()}", hint=hint)
+
+
+def _check_host(host: Host) -> None:
+    """Refuse a host that every worker would understand as another one.
+
+    Raises:
+        ConfigError: Its target is on the machine that connects to it.
+    """
+    if host.target.hops[0].scheme != "ssh":
+        raise ConfigError(
+            f"{host.name} is on the machine that connects to it, which is another one for each Dask worker",
+            hint="use hosts behind SSH, or run without a scheduler",
+        )
+
+
+def _worker_options(options: ConnectOptions) -> ConnectOptions:
+    """Return how workers connect: with tmux on the target only, where an operator finds it.
+
+    Raises:
+        ConfigError: The settings ask for what workers cannot do.
+    """
+    config = options.config
+    if config.image:
+        raise ConfigError("a temporary container (image) does not work on Dask workers: it ends with its worker")
+    if options.tmux is not False and config.tmux_host == "local":
+        raise ConfigError("tmux_host = local does not work on Dask workers: tmux would run on their machines")
+    return replace(options, config=replace(config, tmux_host="target"))
+
+
+@asynccontextmanager
+async def connect_scheduler(address: str, timeout: float) -> AsyncIterator[DaskExecutor]:
+    """Connect to a scheduler.
+
+    Args:
+        address: Such as ``tcp://10.0.0.1:8786``, or ``tls://...`` with the certificates of Dask's configuration.
+        timeout: Seconds.
+
+    Raises:
+        ConfigError: The extra ``dask`` is missing, or the address is wrong.
+        ConnectError: The scheduler cannot be reached.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        from ..extras import install_extra
+
+        raise ConfigError("a Dask scheduler needs the extra dask", hint=install_extra("dask")) from error
+    client = Client(address, asynchronous=True, timeout=timeout, set_as_default=False)
+    try:
+        await client
+    except (OSError, TimeoutError) as error:
+        await client.close(timeout=1)
+        raise ConnectError(f"cannot reach the Dask scheduler {address}: {error}") from error
+    except (ValueError, TypeError, RuntimeError) as error:
+        await client.close(timeout=1)
+        raise ConfigError(f"cannot use the Dask scheduler {address}: {error}") from error
+    try:
+        yield DaskExecutor(client)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await client.close(timeout=STOP_TIMEOUT)
+
+
+# -- the controller
+
+
+async def _of_client(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call a method of a client or a future, which blocks unless the client is asynchronous in this event loop."""
+    client = getattr(function, "__self__", None)
+    if getattr(client, "asynchronous", False):
+        return await function(*arguments, **options)
+    return await anyio.to_thread.run_sync(partial(function, *arguments, **options), abandon_on_cancel=True)
+
+
+class _HostsOnWorkers:
+    """The hosts of one open fleet, connected by the workers."""
+
+    def __init__(self, client: Client, options: ConnectOptions) -> None:
+        self._client = client
+        self._options = options
+        self.closed = False
+
+    def context(self, host: Host) -> ExecutionContext | None:
+        return None
+
+    async def connected(self, host: Host) -> ExecutionContext:
+        raise UnsupportedOperation(
+            "hosts are connected by Dask workers, not here", target=host.target, hint="use run_shell() or gather()"
+        )
+
+    def start_call(
+        self, work: HostWork[T], options: StartOptions, starting: Starting
+    ) -> Callable[[Host], Awaitable[HostOutcome[T]]]:
+        if self.closed:
+            raise ContextClosed("the fleet has been left")
+        asked = work.function
+        if not isinstance(asked, CommandCall):
+            raise UnsupportedOperation(
+                "functions do not run on Dask workers: if a worker is lost, they would run twice",
+                hint="use run_shell() or gather()",
+            )
+        call = _Call(self._client, self._options, asked, options, starting)
+        return cast("Callable[[Host], Awaitable[HostOutcome[T]]]", call.outcome_of)
+
+
+@dataclass(eq=False)
+class _Call:
+    """One call: a task for each host."""
+
+    client: Client
+    connect: ConnectOptions
+    asked: CommandCall
+    options: StartOptions
+    starting: Starting
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    _told: set[bool] = field(default_factory=set)
+    """What the workers know: False that nothing more starts, True that what runs is interrupted."""
+
+    async def outcome_of(self, host: Host) -> HostOutcome[ShellResult]:
+        """Return the outcome of a host."""
+        if self.options.on_start is not None and not self.starting.refusal:
+            self.options.on_start(host.name)
+        try:
+            if self.starting.refusal:
+                raise HostNotStarted(f"not started: {self.starting.refusal}")
+            request = self._request(host)
+            outcome = await self._run(host, request)
+        except HarnessError as error:
+            return HostOutcome(host.name, str(host.target), error=error, started=False)
+        return self._show(outcome)
+
+    def _request(self, host: Host) -> WorkerRequest:
+        command = self.asked.command_for(host.name)
+        key = host_key(self.token, host.name) if command.key is None else command.key
+        command = replace(command, key=key, stdin=_read_stdin(command), options=dict(command.options))
+        return WorkerRequest(self.token, host, self.connect, command, self.options.retries)
+
+    def _show(self, outcome: HostOutcome[ShellResult]) -> HostOutcome[ShellResult]:
+        """Pass the output, which comes with the result, to the callbacks; note what of it is missing."""
+        result, on_output = outcome.result, self.asked.on_output
+        if result is None or on_output is None:
+            return outcome
+        if result.stdout_bytes:
+            on_output(outcome.host, result.stdout_bytes)
+        if result.stderr_bytes:
+            (self.asked.on_stderr or on_output)(outcome.host, result.stderr_bytes)
+        if not result.truncated:
+            return outcome
+        notice = f"{result.truncated:,} bytes in the middle of the output are not shown"
+        return replace(outcome, result=replace(result, notices=(*result.notices, notice)))
+
+    async def _run(self, host: Host, request: WorkerRequest) -> HostOutcome[ShellResult]:
+        """Run a task; if it is interrupted, return the outcome that its worker still reports.
+
+        Raises:
+            HarnessError: The command was not sent.
+        """
+        with self.starting.run(host.name) as run:
+            task = _Task(self.client, host, request)
+            try:
+                with run.scope:
+                    async with anyio.create_task_group() as watching:
+                        watching.start_soon(self._watch_stop)
+                        await task.ended.wait()
+                        watching.cancel_scope.cancel()
+                    return await self._outcome(task)
+                return await self._interrupted(task)
+            except anyio.get_cancelled_exc_class():  # the loop was left, which ends what runs
+                with anyio.CancelScope(shield=True):
+                    await self._interrupted(task)
+                raise
+            finally:
+                task.release()
+
+    async def _outcome(self, task: _Task) -> HostOutcome[ShellResult]:
+        outcome = await task.outcome()
+        if task.lost:
+            self.starting.stop(SCHEDULER_LOST)
+        return outcome
+
+    async def _watch_stop(self) -> None:
+        """Let the workers start nothing more as soon as this call does not."""
+        with self.starting.login():
+            await anyio.sleep_forever()
+        await self._stop_workers(interrupt=False)
+
+    async def _interrupted(self, task: _Task) -> HostOutcome[ShellResult]:
+        await self._stop_workers(interrupt=True)
+        with anyio.move_on_after(INTERRUPT_TIMEOUT):
+            await task.ended.wait()
+            return await self._outcome(task)
+        return task.unknown("interrupted, but the Dask worker did not answer")
+
+    async def _stop_workers(self, *, interrupt: bool) -> None:
+        """Let all workers start nothing more of this call; the first host of the call that notices tells them."""
+        if interrupt in self._told:
+            return
+        self._told.add(interrupt)
+        reason = self.starting.refusal or "interrupted"
+        with anyio.move_on_after(STOP_TIMEOUT, shield=True), suppress(OSError, HarnessError):
+            await _of_client(self.client.run, stop_on_worker, self.token, reason, interrupt, on_error="ignore")
+
+
+def _read_stdin(command: HostCommand) -> bytes | str | None:
+    """Return the standard input of a command.
+
+    Raises:
+        HarnessError: It is too long, or cannot be read.
+    """
+    data = command.stdin
+    if isinstance(data, Path):
+        try:
+            with data.open("rb") as file:
+                data = file.read(MAX_STDIN_BYTES + 1)
+        except OSError as error:
+            raise HarnessError(f"cannot read the standard input: {error.strerror}") from error
+    if data is not None and len(data) > MAX_STDIN_BYTES:
+        raise ConfigError(
+            f"Dask workers take at most {MAX_STDIN_BYTES:,} bytes of standard input",
+            hint="upload a file to the hosts first, or run without a scheduler",
+        )
+    return data
+
+
+class _Task:
+    """A task of Dask for one host."""
+
+    def __init__(self, client: Client, host: Host, request: WorkerRequest) -> None:
+        from anyio.lowlevel import current_token
+
+        self.host = host
+        self.ended = anyio.Event()
+        self._command = request.command.command
+        self._client = client
+        self.lost = False
+        """Whether the scheduler was lost, or has forgotten the task."""
+        loop: Any = current_token().native_token
+        name = f"harness-{request.call}-{secrets.token_hex(8)}"
+        self._future: Future = client.submit(
+            run_on_worker, harness_version(), pickle.dumps(request), key=name, pure=False
+        )
+        self._future.add_done_callback(lambda future: loop.call_soon_threadsafe(self.ended.set))
+
+    async def outcome(self) -> HostOutcome[ShellResult]:
+        """Return the outcome that the worker reported; ``unknown`` where it may have started the command.
+
+        Raises:
+            HarnessError: The worker refused the task.
+        """
+        from distributed import KilledWorker
+
+        if self._future.status in ("cancelled", "lost"):
+            self.lost = True
+            return self.unknown(SCHEDULER_LOST)
+        try:
+            data = await _of_client(self._client.gather, self._future)
+        except HarnessError:
+            raise  # before anything was sent
+        except KilledWorker as error:
+            return self.unknown(f"{error.allowed_failures + 1} Dask workers were lost while they ran it")
+        except Exception as error:
+            self.lost = self._future.status in ("cancelled", "lost")
+            return self.unknown(SCHEDULER_LOST if self.lost else f"the Dask worker could not report it: {error!r}")
+        return cast("HostOutcome[ShellResult]", pickle.loads(data))  # noqa: S301  # workers run code of this program
+
+    def unknown(self, reason: str) -> HostOutcome[ShellResult]:
+        """Return the outcome of a command that may have started."""
+        result = ShellResult(self._command, Status.UNKNOWN, notices=(f"{reason}; the command may have started",))
+        return HostOutcome(self.host.name, str(self.host.target), result)
+
+    def release(self) -> None:
+        """Let Dask forget the task and its result."""
+        self._future.release()

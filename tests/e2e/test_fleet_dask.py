@@ -1,0 +1,316 @@
+"""A fleet on the workers of Dask distributed, behind a real sshd: whatever is killed, no host runs a command twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.support.dask_cluster import DaskCluster, MakeCluster
+from tests.support.program import Program
+from tests.support.sshd import SshServer
+
+import harness
+from harness.errors import AuthenticationError, ConfigError, ConnectError, UnsupportedOperation
+from harness.fleets import DaskExecutor
+from harness.fleets.dask_executor import connect_scheduler
+from harness.results import Status
+
+NAMES = [f"web{number}" for number in range(1, 7)]
+CLOSED_PORT = 1
+
+
+@pytest.fixture
+def named(sshd: SshServer) -> SshServer:
+    """The server under the names web1 to web6; ``down`` is a host that nothing listens on."""
+    entries = [f"Host {name}\n  HostName 127.0.0.1\n  Port {sshd.port}\n" for name in NAMES]
+    entries.append(f"Host down\n  HostName 127.0.0.1\n  Port {CLOSED_PORT}\n")
+    sshd.ssh_config.write_text("".join(entries) + f"Host *\n  HostKeyAlias [127.0.0.1]:{sshd.port}\n")
+    return sshd
+
+
+@pytest.fixture
+def cluster(make_cluster: MakeCluster) -> DaskCluster:
+    return make_cluster()
+
+
+@pytest.fixture
+def ops(named: SshServer, needs_dask: None, request: pytest.FixtureRequest) -> Program:
+    """The program with the hosts as its ssh configuration."""
+    program: Program = request.getfixturevalue("program")
+    words = [word for option in named.client_options for word in ("-o", option)]
+    program.always = ("-F", str(named.ssh_config), "-i", str(named.identity), *words)
+    return program
+
+
+def lines(path: Path) -> list[str]:
+    return sorted(path.read_text().split()) if path.exists() else []
+
+
+def wait_for_lines(path: Path, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(lines(path)) < count:
+        assert time.monotonic() < deadline, lines(path)
+        time.sleep(0.02)  # the other side is a shell: it cannot signal
+
+
+def blocking(home: Path) -> str:
+    """A command that writes a line and waits for the file ``go``."""
+    return f"echo line >> {home}/lines; until [ -e {home}/go ]; do sleep 0.1; done; echo said"
+
+
+def objects(output: bytes) -> list[dict[str, Any]]:
+    return [item for item in map(json.loads, output.splitlines()) if "host" in item]
+
+
+# -- as a library
+
+
+async def test_workers_run_the_command_of_each_host(named: SshServer, shared_cluster: DaskCluster) -> None:
+    command = f"echo line >> {named.home}/lines; cat; exit 3"
+    async with (
+        connect_scheduler(shared_cluster.address, 15.0) as executor,
+        harness.fleet("web[1-4],down", config=named.config(), executor=executor) as fleet,
+    ):
+        outcomes = await fleet.gather(command, stdin="input\n")
+    assert [outcomes[name].result.exit_code for name in ("web1", "web2", "web3", "web4")] == [3] * 4  # type: ignore[union-attr]
+    assert outcomes["web1"].result is not None
+    assert outcomes["web1"].result.stdout == "input\n"
+    assert isinstance(outcomes["down"].error, ConnectError)
+    assert outcomes["down"].started is False
+    assert lines(named.home / "lines") == ["line"] * 4
+
+
+@pytest.fixture
+def agent(named: SshServer, tmp_path: Path) -> Iterator[str]:
+    """The socket of an agent that holds the client's key."""
+    path = str(tmp_path / "agent")
+    with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # printed when the socket is there
+        environment = {**os.environ, "SSH_AUTH_SOCK": path}
+        subprocess.run(["ssh-add", "-q", str(named.identity)], env=environment, check=True)
+        yield path
+        process.terminate()
+
+
+async def test_workers_log_in_with_their_own_agent(
+    named: SshServer, agent: str, make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    known = tuple(option for option in named.client_options if "KnownHosts" in option)
+    config = named.config(identity="", ssh_options=known)
+    cluster = make_cluster(1, SSH_AUTH_SOCK=agent)
+    async with (
+        connect_scheduler(cluster.address, 15.0) as executor,
+        harness.fleet("web1", config=config, executor=executor) as fleet,
+    ):
+        there = (await fleet.gather("echo here"))["web1"]
+    async with harness.fleet("web2", config=config) as fleet:
+        here = (await fleet.gather("echo here"))["web2"]
+    assert there.result is not None, there.error
+    assert there.result.stdout == "here\n"
+    assert isinstance(here.error, AuthenticationError)
+
+
+async def test_a_synchronous_client_serves_too(named: SshServer, shared_cluster: DaskCluster) -> None:
+    from distributed import Client
+
+    client = await anyio.to_thread.run_sync(lambda: Client(shared_cluster.address, set_as_default=False))
+    try:
+        async with harness.fleet("web[1-2]", config=named.config(), executor=DaskExecutor(client)) as fleet:
+            outcomes = await fleet.gather("echo said")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_interrupt_after, fleet, named.home / "lines", 2)
+                ended = (await fleet.gather(f"echo line >> {named.home}/lines; exec sleep 300")).values()
+    finally:
+        await anyio.to_thread.run_sync(client.close)
+    assert [outcome.result and outcome.result.stdout for outcome in outcomes.values()] == ["said\n"] * 2
+    assert [outcome.result and outcome.result.status for outcome in ended] == [Status.INTERRUPTED] * 2
+
+
+async def _interrupt_after(fleet: harness.fleets.Fleet, path: Path, count: int) -> None:
+    await anyio.to_thread.run_sync(wait_for_lines, path, count)
+    fleet.interrupt()
+
+
+async def test_no_further_host_starts_after_too_many_failures(named: SshServer, shared_cluster: DaskCluster) -> None:
+    async with (
+        connect_scheduler(shared_cluster.address, 15.0) as executor,
+        harness.fleet("web[1-6]", config=named.config(), executor=executor) as fleet,
+    ):
+        outcomes = await fleet.gather(f"echo x >> {named.home}/lines; false", forks=1, max_fail=2)
+    assert [outcome.started for outcome in outcomes.values()] == [True, True, False, False, False, False]
+    assert lines(named.home / "lines") == ["x", "x"]
+
+
+async def test_leaving_early_ends_what_runs(named: SshServer, shared_cluster: DaskCluster) -> None:
+    async with (
+        connect_scheduler(shared_cluster.address, 15.0) as executor,
+        harness.fleet("web[1-2]", config=named.config(), executor=executor) as fleet,
+    ):
+        command = f"mkdir {named.home}/first 2>/dev/null || {{ echo $$ >> {named.home}/lines; exec sleep 300; }}"
+        async with aclosing(
+            fleet.run_shell(f"{command}; while [ ! -e {named.home}/lines ]; do sleep 0.1; done")
+        ) as all:
+            async for _, outcome in all:
+                assert outcome.result is not None
+                break
+    (pid,) = lines(named.home / "lines")
+    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]
+
+
+async def test_what_only_this_process_can_do_is_refused(named: SshServer, shared_cluster: DaskCluster) -> None:
+    async def work(context: harness.ExecutionContext) -> None: ...
+
+    async with connect_scheduler(shared_cluster.address, 15.0) as executor:
+        async with harness.fleet("web1", config=named.config(), executor=executor) as fleet:
+            with pytest.raises(UnsupportedOperation, match="functions do not run on Dask workers"):
+                await anext(fleet.map(work))
+            with pytest.raises(UnsupportedOperation, match="connected by Dask workers"):
+                await fleet.connected("web1")
+            outcome = (await fleet.gather("cat", stdin=b"x" * ((1 << 20) + 1)))["web1"]
+            assert "take at most 1,048,576 bytes of standard input" in str(outcome.error)
+        for hosts, changes, why in (
+            ("local:", {}, "another one for each Dask worker"),
+            ("web1", {"image": "debian"}, "does not work on Dask workers"),
+        ):
+            with pytest.raises(ConfigError, match=why):
+                async with harness.fleet(hosts, config=named.config(**changes), executor=executor):
+                    pytest.fail("it opened")
+
+
+# -- clusters that cannot be used
+
+
+@pytest.mark.parametrize(
+    ("customization", "message"),
+    [
+        (
+            "import importlib.metadata as m; real = m.version\n"
+            "m.version = lambda name: '0.0.1' if name == 'harness-ops' else real(name)",
+            "has harness 0.0.1, and this is harness ",
+        ),
+        ("import sys; sys.modules['harness'] = None", "cannot import harness: "),
+    ],
+    ids=["another", "none"],
+)
+def test_another_version_of_harness_is_named_and_nothing_is_sent(
+    named: SshServer, make_cluster: MakeCluster, request: pytest.FixtureRequest, customization: str, message: str
+) -> None:
+    program: Program = request.getfixturevalue("program")
+    (program.home / "sitecustomize.py").write_text(customization)
+    cluster = make_cluster(1)
+    cluster.environ["PYTHONPATH"] = str(program.home)
+    cluster.add_worker("other")
+    program.always = ("-F", str(named.ssh_config))
+    done = program.run("run", "--hosts", "web1", "--scheduler", cluster.address, "--", f"echo x >> {named.home}/lines")
+    assert done.returncode == 125
+    assert b"harness: the Dask worker tcp://127.0.0.1:" in done.stderr
+    assert message.encode() in done.stderr
+    assert not lines(named.home / "lines")
+
+
+def test_a_cluster_that_is_not_there_is_an_error(make_cluster: MakeCluster, program: Program) -> None:
+    cluster = make_cluster(0)
+    words = ("run", "--ssh", "ssh://a", "--ssh", "ssh://b", "--scheduler")
+    empty = program.run(*words, cluster.address, "--", "true")
+    assert (empty.returncode, b"the Dask scheduler has no workers" in empty.stderr) == (125, True), empty.stderr
+    cluster.kill("scheduler")
+    gone = program.run("--connect-timeout", "2", *words, cluster.address, "--", "true")
+    assert gone.returncode == 125
+    assert f"cannot reach the Dask scheduler {cluster.address}".encode() in gone.stderr
+    wrong = program.run(*words, "nowhere://x", "--", "true")
+    assert (wrong.returncode, b"the Dask scheduler nowhere://x" in wrong.stderr) == (125, True), wrong.stderr
+
+
+# -- the program
+
+
+def test_equal_outputs_are_printed_once_and_each_host_has_its_lines(ops: Program, shared_cluster: DaskCluster) -> None:
+    words = ("run", "--hosts", "web[1-3]", "--scheduler", shared_cluster.address)
+    done = ops.run(*words, "--", "echo same")
+    assert (done.returncode, done.stdout) == (0, b"== web[1-3] (3)\nsame\n"), done.stderr
+    each = ops.run(*words, "--each", "--max-output", "10", "--", "echo one; echo two >&2; echo 0123456789")
+    assert each.returncode == 0
+    assert each.stdout.splitlines()[0] in {f"{name}: one".encode() for name in NAMES}
+    assert b"bytes in the middle of the output are not shown" in each.stderr
+
+
+def test_the_hosts_of_a_killed_worker_go_to_another_one(ops: Program, named: SshServer, cluster: DaskCluster) -> None:
+    with ops.start(
+        "--json", "run", "--hosts", "web[1-4]", "--scheduler", cluster.address, "--", blocking(named.home)
+    ) as running:
+        wait_for_lines(named.home / "lines", 4)
+        cluster.kill("worker0")
+        (named.home / "go").touch()
+        output, said = running.communicate(timeout=60)
+    assert lines(named.home / "lines") == ["line"] * 4
+    assert running.returncode == 0, said
+    assert [(item["status"], item["stdout"]) for item in objects(output)] == [("completed", "said\n")] * 4
+    assert any("which an earlier call started" in str(item["notices"]) for item in objects(output))
+
+
+@pytest.mark.parametrize("again", ["workers", "here"])
+def test_a_killed_scheduler_is_a_resume(
+    ops: Program, named: SshServer, make_cluster: MakeCluster, cluster: DaskCluster, again: str
+) -> None:
+    words = ("run", "--hosts", "web[1-6]", "--forks", "4", "--scheduler", cluster.address)
+    with ops.start(*words, "--", blocking(named.home)) as running:
+        wait_for_lines(named.home / "lines", 4)
+        cluster.kill("scheduler")
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 125
+    assert b"the connection to the Dask scheduler was lost" in said
+    assert b"4 unknown, 2 not started" in said
+    assert b"to run it on the other hosts: harness fleet resume 1" in said
+    (named.home / "go").touch()
+    scheduler = ("--scheduler", make_cluster(1).address) if again == "workers" else ()
+    resumed = ops.run("fleet", "resume", *scheduler, "1")
+    assert (resumed.returncode, resumed.stdout) == (0, b"== web[1-6] (6)\nsaid\n"), resumed.stderr
+    assert lines(named.home / "lines") == ["line"] * 6
+
+
+@pytest.mark.parametrize("again", ["workers", "here"])
+def test_a_killed_controller_is_a_resume(ops: Program, named: SshServer, cluster: DaskCluster, again: str) -> None:
+    words = ("run", "--hosts", "web[1-6]", "--forks", "4", "--scheduler", cluster.address)
+    with ops.start(*words, "--", blocking(named.home)) as running:
+        wait_for_lines(named.home / "lines", 4)
+        running.kill()
+        running.communicate(timeout=60)
+    (named.home / "go").touch()
+    scheduler = ("--scheduler", cluster.address) if again == "workers" else ()
+    resumed = ops.run("fleet", "resume", *scheduler, "1")
+    assert (resumed.returncode, resumed.stdout) == (0, b"== web[1-6] (6)\nsaid\n"), resumed.stderr
+    assert lines(named.home / "lines") == ["line"] * 6
+
+
+def test_an_interrupt_ends_what_runs_on_workers(ops: Program, named: SshServer, shared_cluster: DaskCluster) -> None:
+    words = ("--json", "run", "--hosts", "web[1-6]", "--forks", "4", "--scheduler", shared_cluster.address)
+    with ops.start(*words, "--", f"echo said; {blocking(named.home)}") as running:
+        wait_for_lines(named.home / "lines", 4)
+        running.send_signal(signal.SIGTERM)
+        output, said = running.communicate(timeout=60)
+    assert running.returncode == 128 + signal.SIGTERM, said
+    found = objects(output)
+    assert [item["stdout"] for item in found if item.get("status") == "interrupted"] == ["said\n"] * 4
+    assert [item["error"]["type"] for item in found if "error" in item] == ["HostNotStarted"] * 2
+
+
+def test_cancel_works_through_a_scheduler(ops: Program, named: SshServer, shared_cluster: DaskCluster) -> None:
+    scheduler = ("--scheduler", shared_cluster.address)
+    with ops.start("run", "--hosts", "web[1-3]", "--forks", "2", *scheduler, "--", blocking(named.home)) as running:
+        wait_for_lines(named.home / "lines", 2)
+        cancelled = ops.run("fleet", "cancel", *scheduler, "1")
+        running.communicate(timeout=60)
+    assert cancelled.returncode == 0, cancelled.stderr
+    assert ops.run("fleet", "wait", *scheduler, "1").returncode != 0
+    assert lines(named.home / "lines") == ["line"] * 2
