@@ -83,6 +83,8 @@ async def test_it_says_what_it_cannot_do() -> None:
         ("d/.g/x", ["d/.g/x"]),
         ("a[.]b", ["a.b"]),
         ("a+b", []),
+        ("a**b", ["a.b"]),
+        ("[!]a-c]", ["d"]),
     ],
 )
 async def test_patterns_match_as_in_a_shell(ctx: ExecutionContext, pattern: str, found: list[str]) -> None:

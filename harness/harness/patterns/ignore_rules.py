@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from .wildcards import names_match
+from .wildcards import ANY_TEXT, name_expression, names_match
 
 __all__ = ["IGNORE_LIMIT", "NUL", "IgnoreRule", "Ignored", "bytewise", "parse_ignore"]
 
@@ -32,8 +32,8 @@ NUL = "\x01"
 
 Names = tuple[re.Pattern[str] | None, ...]
 """One expression for each name of a path; None matches any number of names, also none."""
-_ANY, _NAMES = ".*", "**"
-"""A star, and stars that are a whole name."""
+_NAMES = "**"
+"""Stars that are a whole name."""
 _PRINTABLE = string.ascii_letters + string.digits + string.punctuation
 _CLASSES = {
     "alnum": string.ascii_letters + string.digits,
@@ -94,21 +94,11 @@ def _names(pattern: str) -> Names | None:
     if len(names) <= pieces.count("/"):
         return None  # one name is empty
     found = [None if name == [_NAMES] else _expression(name) for name in names]
-    return (*found, _expression([_ANY])) if found[-1] is None else tuple(found)
+    return (*found, _expression([ANY_TEXT])) if found[-1] is None else tuple(found)
 
 
-def _expression(pieces: list[str]) -> re.Pattern[str]:
-    """Compile pieces; text between two stars matches at its first occurrence, because no later one could do better."""
-    fixed = [""]
-    for piece in pieces:
-        if piece in (_ANY, _NAMES):
-            fixed.append("")
-        else:
-            fixed[-1] += piece
-    first, *others = fixed
-    inner = "".join(f"(?>.*?{part})" for part in others[:-1])
-    last = f".*{others[-1]}" if others else ""
-    return re.compile(f"(?s:{first}{inner}{last})\\Z")
+def _expression(pieces: Sequence[str]) -> re.Pattern[str]:
+    return re.compile(name_expression(ANY_TEXT if piece == _NAMES else piece for piece in pieces))
 
 
 def _pieces(pattern: str) -> list[str] | None:
@@ -130,7 +120,7 @@ def _piece(pattern: str, at: int) -> tuple[str, int]:
     if char == "*":
         end = at + len(pattern[at:]) - len(pattern[at:].lstrip("*"))
         is_name = end > at + 1 and pattern[at - 1 : at] in ("", "/") and pattern[end : end + 1] in ("", "/")
-        return _NAMES if is_name else _ANY, end
+        return _NAMES if is_name else ANY_TEXT, end
     if char == "?":
         return ".", at + 1
     at += char == "\\"

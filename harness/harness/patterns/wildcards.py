@@ -1,8 +1,10 @@
-"""Wildcard patterns of names and paths, in two dialects. Pure.
+"""Wildcard patterns of names and paths, in three dialects. Pure.
 
 - Rules (:func:`matches`): in paths ``*`` and ``?`` match within one name, ``**`` matches any number of names (also
   none), and a pattern without a ``/`` matches the last name. In URLs a ``*`` in the host does not match beyond the
   host. Elsewhere ``*`` matches any text.
+- Globs of targets (:func:`glob_names`): as ``glob.glob(recursive=True)`` reads them. A name that starts with a dot
+  matches only a component that starts with a dot.
 - Path patterns (:class:`PathPattern`): ``*``, ``?`` and ``[...]`` within one name, ``**`` for any number of
   directories, ``{a,b}``, and a backslash before a literal character.
 
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, takewhile
@@ -22,19 +24,24 @@ from typing import Literal, Protocol
 
 __all__ = [
     "ALTERNATIVES",
+    "ANY_TEXT",
     "Kind",
     "PathPattern",
     "bracket_end",
     "expand_braces",
+    "glob_names",
     "has_wildcard",
     "literal_prefix",
     "matches",
+    "name_expression",
     "name_matcher",
     "names_match",
     "rough_name",
 ]
 
 ANY_NAMES = "**"
+ANY_TEXT = ".*"
+"""The piece of an expression for any number of characters."""
 
 
 # -- Names of a path, one by one.
@@ -112,6 +119,23 @@ def _skipped(places: set[int], patterns: Sequence[NameMatcher | None]) -> set[in
     return found
 
 
+def name_expression(pieces: Iterable[str]) -> str:
+    """Join the pieces of a name's expression so that it matches without backtracking.
+
+    Text between two stars matches at its first occurrence, because no later one could do better.
+    """
+    fixed = [""]
+    for piece in pieces:
+        if piece == ANY_TEXT:
+            fixed.append("")
+        else:
+            fixed[-1] += piece
+    first, *others = fixed
+    inner = "".join(f"(?>.*?{part})" for part in others[:-1])
+    last = f".*{others[-1]}" if others else ""
+    return f"(?s:{first}{inner}{last})\\Z"
+
+
 # -- Patterns of rules.
 
 
@@ -167,6 +191,67 @@ def _url_parts(url: str, ends: str) -> tuple[str, str, str]:
     scheme, _, rest = url.partition("://")
     host = re.split(f"[{re.escape(ends)}]", rest, maxsplit=1)[0]
     return scheme.lower(), host.lower(), rest[len(host) :] or "/"
+
+
+# -- Globs of targets.
+
+
+_VISIBLE_NAME = re.compile(r"(?s:[^.].*)\Z")
+
+
+def glob_names(components: Sequence[str]) -> tuple[tuple[NameMatcher | None, ...], ...]:
+    """Compile the components of a glob, in each way that it can be read; match only visible names for None.
+
+    The last component is empty in a pattern of directories, as the last name of ``a/`` is.
+    """
+    *leading, last = components
+    names = [None if part == ANY_NAMES else _glob_name(part) for part in leading]
+    if last == ANY_NAMES:
+        return (*names, _Literal("")), (*names, None, _VISIBLE_NAME)
+    return ((*names, _glob_name(last)),)
+
+
+def _glob_name(component: str) -> NameMatcher:
+    if not component:
+        return _Literal("")
+    pieces, at = [], 0
+    while at < len(component):
+        end = _class_end(component, at)
+        if end:
+            pieces.append(_class(component[at + 1 : end]))
+            at = end
+        else:
+            pieces.append({"*": ANY_TEXT, "?": "."}.get(component[at], re.escape(component[at])))
+        at += 1
+    names = r"(?!\.\.?\Z)" if component.startswith(".") else r"(?=[^.])"
+    return re.compile(names + name_expression(pieces))
+
+
+def _class_end(component: str, start: int) -> int:
+    """Return the index of the ``]`` that closes a class, or 0."""
+    if component[start] != "[":
+        return 0
+    return max(0, component.find("]", start + 2 + (component[start + 1 : start + 2] == "!")))
+
+
+def _class(body: str) -> str:
+    is_negated = body.startswith("!")
+    members = "".join(_ranges(body[is_negated:]))
+    if not members:
+        return "." if is_negated else "(?!)"
+    return f"[{'^' if is_negated else ''}{members}]"
+
+
+def _ranges(body: str) -> Iterator[str]:
+    at = 0
+    while at < len(body):
+        if body[at + 1 : at + 2] == "-" and at + 2 < len(body):
+            if body[at] <= body[at + 2]:
+                yield f"{re.escape(body[at])}-{re.escape(body[at + 2])}"
+            at += 3
+        else:
+            yield re.escape(body[at])
+            at += 1
 
 
 # -- Path patterns.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from ..errors import (
     StaleFileError,
     UnsupportedOperation,
 )
+from ..patterns.wildcards import glob_names, names_match
 from ..results import DirEntry, FileContent, FileStat, Job, ShellResult, Status, WriteResult
 from ..target import Hop, Target
 from ..terminal import Terminal
@@ -130,9 +130,9 @@ class MemoryFiles(Files):
         return found
 
     async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
-        matches = re.compile(_translate(pattern)).fullmatch
-        entries = await self.walk(root, max_entries=max_entries)
-        return [entry.name for entry in entries if matches(entry.name)]
+        readings = glob_names(pattern.split("/"))
+        found = [entry.name for entry in await self.walk(root, max_entries=max_entries)]
+        return [name for name in found if any(names_match(one, name.split("/"), visible_only=True) for one in readings)]
 
     async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:
         real = self._real(path)
@@ -228,28 +228,6 @@ def _version(data: bytes) -> str:
 def _report(progress: Progress | None, size: int) -> None:
     if progress is not None:
         progress(size, size)
-
-
-_TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
-_SPECIAL = {"**/": r"(?:(?!\.)[^/]+/)*", "**": r"(?:(?!\.)[^/]+/)*(?!\.)[^/]+", "*": "[^/]*", "?": "[^/]"}
-
-
-def _translate(pattern: str) -> str:
-    """A pattern as a regular expression: ``**`` is any directories; hidden names only where the pattern says so."""
-    expression, at_start = "", True
-    for token in _TOKEN.findall(pattern):
-        if at_start and token[0] in "*?[" and not token.startswith("**"):
-            expression += r"(?!\.)"
-        expression += _SPECIAL.get(token) or _translate_class(token)
-        at_start = token.endswith("/")
-    return expression
-
-
-def _translate_class(token: str) -> str:
-    if len(token) == 1:
-        return re.escape(token)
-    inside = token[1:-1].replace("\\", "\\\\")
-    return f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"
 
 
 HOME = "/home/user"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.examples import few_examples
 
 from harness.patterns.ignore_rules import Ignored, parse_ignore
-from harness.patterns.wildcards import PathPattern, expand_braces, name_matcher, names_match, rough_name
+from harness.patterns.wildcards import PathPattern, expand_braces, glob_names, name_matcher, names_match, rough_name
 from harness_tools.search.listing import split_pattern
 
 # -- patterns of paths
@@ -136,6 +136,8 @@ def test_no_pattern_takes_long() -> None:
     started = time.monotonic()
     assert not PathPattern.parse("*a" * 100 + "b").matches("a" * 250)
     assert not PathPattern.parse("**/a/" * 30 + "b").matches("/".join("a" * 500))
+    assert not names_match(glob_names(["*a" * 100 + "b"])[0], ["a" * 250], visible_only=True)
+    assert not names_match(glob_names(["**", "a*"] * 30 + ["b"])[0], ["a"] * 500, visible_only=True)
     with pytest.raises(ValueError, match="expand to more"):
         expand_braces("{a,b}" * 30)
     assert time.monotonic() - started < 20
