@@ -59,7 +59,7 @@ class _Use:
         self.terminal = terminal
         self._closed = False
         self._scopes: set[anyio.CancelScope] = set()
-        self._left = anyio.Event()
+        self._left: anyio.Event | None = None  # made when it is waited for: fleets have many idle contexts
 
     def check(self) -> None:
         if self._closed:
@@ -75,9 +75,8 @@ class _Use:
                 yield
             finally:
                 self._scopes.discard(scope)
-                if self._closed:
+                if self._left is not None:
                     self._left.set()
-                    self._left = anyio.Event()
         if scope.cancelled_caught:
             raise ContextClosed("this context was left during the operation", target=self.backend.target)
 
@@ -87,6 +86,7 @@ class _Use:
             while self._scopes:
                 for scope in self._scopes:
                     scope.cancel()
+                self._left = anyio.Event()
                 await self._left.wait()
 
 
@@ -641,7 +641,9 @@ async def connect(
         UnsupportedOperation: ``tmux`` was requested and is unavailable.
     """
     settings = config or Config()
-    settings = replace(settings, cwd=cwd or settings.cwd, env=_env(settings.env, env))
+    variables = _env(settings.env, env)
+    if cwd or variables != settings.env:  # else all hosts of a fleet share the settings
+        settings = replace(settings, cwd=cwd or settings.cwd, env=variables)
     async with open_target(Target.parse(target), settings) as backend:
         if tmux is False:
             async with _used(ExecutionContext(backend, None, settings)) as context:

@@ -68,6 +68,10 @@ def find_backend(scheme: str) -> BackendFactory:
 @asynccontextmanager
 async def open_target(target: Target, config: Config) -> AsyncIterator[Backend]:
     """Open a target hop by hop; each backend runs on the transport of the previous one."""
+    if len(target.hops) == 1:  # without the memory of a stack, for fleets of many hosts
+        async with find_backend(target.last.scheme)(target, config, None) as backend:
+            yield backend
+        return
     async with AsyncExitStack() as stack:
         transport: Transport | None = None
         for number, hop in enumerate(target.hops, 1):

@@ -15,11 +15,13 @@ import anyio
 
 from .agent import agent_row
 from .containers import container_files_row, containers_row
+from .fleet import FLEET_PEERS, SIZES, fleet_row
+from .fleet_simulated import fleet_simulated_row
 from .footprint import memory_row, scale_row, scale_tmux_row, waiting_row
 from .latency import local_row, ssh_plain_row, ssh_tmux_row
 from .mcp import mcp_row
 from .model import Row, row_json
-from .peers import Peers
+from .peers import PEERS, Peers
 from .report import machine, render
 from .search import search_row
 from .startup import startup_row
@@ -49,11 +51,14 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "toolkit-pipeline": toolkit_pipeline_row,
     "mcp": mcp_row,
     "agent": agent_row,
+    "fleet-simulated": fleet_simulated_row,
 }
-LOCAL = "local"
-NAMES = (LOCAL, *ROWS)
+LOCAL, FLEET = "local", "fleet"
+PEERS_OF = {LOCAL: PEERS, FLEET: FLEET_PEERS}
+"""The other projects that a row installs."""
+NAMES = (LOCAL, *ROWS, FLEET)
 ROW_LIMIT = 600
-"""Seconds that one row may take."""
+"""Seconds that one row may take; the row ``fleet`` may take as many for each of its sizes."""
 
 
 def parse(words: list[str]) -> argparse.Namespace:
@@ -61,6 +66,13 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a few samples: shows that it works, not how fast it is")
     parser.add_argument("--rows", metavar="NAME,...", default="", help=f"only these: {', '.join(NAMES)}")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every sample to FILE as well")
+    parser.add_argument(
+        "--fleet-sizes",
+        metavar="N,...",
+        type=lambda text: [int(word) for word in text.split(",")],
+        default=list(SIZES),
+        help=f"hosts of the row fleet (default: {','.join(map(str, SIZES))})",
+    )
     parser.add_argument("--no-peers", action="store_true", help="install and measure no other project")
     chosen = parser.parse_args(words)
     chosen.rows = [name for name in chosen.rows.split(",") if name] or list(NAMES)
@@ -70,15 +82,15 @@ def parse(words: list[str]) -> argparse.Namespace:
     return chosen
 
 
-async def measure(names: list[str], size: Size, peers: Peers) -> list[Row]:
+async def measure(names: list[str], size: Size, peers: Peers, fleet_sizes: list[int]) -> list[Row]:
     """The rows, one after the other. One that fails is a row too, with what it said and no numbers."""
     rows = []
     async with a_world() as world:
         for name in names:
             print(f"== {name}", file=sys.stderr, flush=True)
             try:
-                with anyio.fail_after(ROW_LIMIT):
-                    row = await (local_row(world, size, peers) if name == LOCAL else ROWS[name](world, size))
+                with anyio.fail_after(ROW_LIMIT * (len(fleet_sizes) if name == FLEET else 1)):
+                    row = await _row(name, world, size, peers, fleet_sizes)
             except Exception as error:  # the other rows are still worth having
                 traceback.print_exc()
                 row = Row(name, name, notes=(f"**failed**: {type(error).__name__}: {error}",), is_failed=True)
@@ -89,11 +101,20 @@ async def measure(names: list[str], size: Size, peers: Peers) -> list[Row]:
     return rows
 
 
+async def _row(name: str, world: World, size: Size, peers: Peers, fleet_sizes: list[int]) -> Row:
+    if name == LOCAL:
+        return await local_row(world, size, peers)
+    if name == FLEET:
+        return await fleet_row(world, size, peers, fleet_sizes)
+    return await ROWS[name](world, size)
+
+
 def command(chosen: argparse.Namespace) -> str:
     """What to type to measure the same again."""
     some = chosen.rows != list(NAMES)
     rows = ["--rows", ",".join(chosen.rows)] if some else []
-    return " ".join(["scripts/bench", *(["--quick"] if chosen.quick else []), *rows])
+    sizes = ["--fleet-sizes", ",".join(map(str, chosen.fleet_sizes))] if chosen.fleet_sizes != list(SIZES) else []
+    return " ".join(["scripts/bench", *(["--quick"] if chosen.quick else []), *rows, *sizes])
 
 
 def peers_home() -> Path:
@@ -103,10 +124,10 @@ def peers_home() -> Path:
 
 def main(words: list[str]) -> int:
     chosen = parse(words)
-    wants_peers = LOCAL in chosen.rows and not chosen.no_peers
-    peers = Peers.prepare(peers_home()) if wants_peers else Peers()
+    wanted = [peer for row in chosen.rows for peer in PEERS_OF.get(row, ())]
+    peers = Peers() if chosen.no_peers else Peers.prepare(peers_home(), wanted)
     where, before = machine(), os.getloadavg()[0]
-    rows = anyio.run(measure, chosen.rows, Size(chosen.quick), peers)
+    rows = anyio.run(measure, chosen.rows, Size(chosen.quick), peers, chosen.fleet_sizes)
     where = replace(where, loads=(before, os.getloadavg()[0]))
     page = render(rows, where, command(chosen))
     if chosen.json:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from .model import Line
 from .timing import Action
 from .world import World
 
-__all__ = ["PEERS", "Peer", "Peers", "libtmux_pane"]
+__all__ = ["DRIVERS", "PEERS", "Peer", "Peers", "libtmux_pane"]
 
 DRIVERS = Path(__file__).parent / "drivers"
 INSTALL_TIMEOUT = 1200
@@ -68,10 +68,10 @@ class Peers:
     failures: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def prepare(cls, home: Path) -> Peers:
+    def prepare(cls, home: Path, peers: Sequence[Peer]) -> Peers:
         """Install what is not there yet; what cannot be is remembered with the reason."""
         found = cls()
-        for peer in PEERS:
+        for peer in peers:
             try:
                 found.pythons[peer.name] = _environment(home, peer)
             except (OSError, subprocess.SubprocessError, LookupError) as error:

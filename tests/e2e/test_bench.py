@@ -77,3 +77,20 @@ def test_a_limit_itself_is_within_the_limit(check: Check, is_met: bool) -> None:
 )
 def test_numbers_show_the_digits_that_matter(value: float, unit: str, text: str) -> None:
     assert format_value(value, unit) == text
+
+
+@pytest.mark.usefixtures("needs_ssh")
+def test_the_rows_of_fleets_measure_programs_and_simulated_hosts(tmp_path: Path) -> None:
+    samples = tmp_path / "samples.json"
+    words = ["--quick", "--no-peers", "--rows", "fleet,fleet-simulated", "--json", str(samples)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench", *words], cwd=ROOT, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads(samples.read_text())["rows"]}
+    measured = {(line["group"], line["what"]) for line in rows["fleet"]["lines"]}
+    assert ("5 hosts, true, live round", "harness.fleet()") in measured
+    assert ("5 hosts, 1 MB, peak memory", "xargs -P 64 ssh") in measured
+    assert {line["what"] for line in rows["fleet"]["not_measured"]} >= {"Fabric 3.2.3, ThreadingGroup"}
+    right = [check for check in rows["fleet-simulated"]["checks"] if "every outcome is right" in check["promise"]]
+    assert [check["met"] for check in right] == [True]

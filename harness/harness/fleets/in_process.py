@@ -83,7 +83,7 @@ def _connect(host: Host, options: ConnectOptions) -> AbstractAsyncContextManager
     return connect(host.target, tmux=options.tmux, pane=options.pane, config=options.config, create=options.create)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Connection:
     """One host's context, opened on first use by a task of its own, which also closes it."""
 
@@ -93,6 +93,7 @@ class _Connection:
     context: ExecutionContext | None = None
     _error: HarnessError | None = None
     _settled: anyio.Event | None = None
+    """Set when the login has ended; None while there is none: an idle host takes little memory."""
     _login: anyio.CancelScope | None = None
 
     async def get(self, tasks: TaskGroup) -> ExecutionContext:
@@ -103,9 +104,11 @@ class _Connection:
         """
         if self.closing.is_set():
             raise ContextClosed("the fleet has been left", target=self.host.target)
-        if self._settled is None or (self._settled.is_set() and self.context is None):
+        if self.context is not None:
+            return self.context
+        if self._settled is None:
             self._settled = anyio.Event()
-            tasks.start_soon(self._keep, self._settled)
+            tasks.start_soon(self._keep)
         await self._settled.wait()
         if self.context is None:
             raise self._error or ContextClosed("the fleet has been left", target=self.host.target)
@@ -116,16 +119,22 @@ class _Connection:
         if self._login is not None and self.context is None:
             self._login.cancel()
 
-    async def _keep(self, settled: anyio.Event) -> None:
+    async def _keep(self) -> None:
         try:
             with use_prompter(None), anyio.CancelScope() as self._login:  # a question must not stop the other hosts
                 async with self.open() as self.context:
-                    settled.set()
+                    self._settle()
                     await self.closing.wait()
         except HarnessError as error:
             self._error = error
         finally:
             self.context = None
+            self._settle()
+
+    def _settle(self) -> None:
+        """Wake those who wait for the login, if it has not ended before."""
+        settled, self._settled = self._settled, None
+        if settled is not None:
             settled.set()
 
 
