@@ -15,7 +15,7 @@ from tests.support.sshd import MakeSshd
 
 from harness import FileError, PaneBusy, PaneGone, Status, UnsupportedOperation, connect
 from harness_backends.tmux.job_killing import JobKiller
-from harness_backends.tmux.pane import Pane
+from harness_backends.tmux.pane.pane_state import Pane
 
 __all__ = ["open_desk"]
 

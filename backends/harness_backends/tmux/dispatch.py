@@ -15,11 +15,11 @@ from ..posix.jobs.launch import MISSING, NOT_A_DIRECTORY, NOT_ENTERED, account_t
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobRecord, JobStore
 from .job import PaneJob
-from .keyboard import Dispatch, SavedFile
 from .naming import command_text, record_text
-from .nested_shells import command_lines
-from .pane import Pane
-from .replaced_shells import is_ours, known_program
+from .pane.keyboard import Dispatch, SavedFile
+from .pane.nested_shells import command_lines
+from .pane.pane_state import Pane
+from .pane.respawn_check import is_ours, known_program
 from .setup import Setup, fish_quote
 
 __all__ = [

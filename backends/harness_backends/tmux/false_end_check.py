@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .channel.control_connection import ControlConnection
-from .foreground import inspect
 from .job import PaneJob
-from .pane import Pane
+from .pane.foreground import inspect
+from .pane.pane_state import Pane
 
 __all__ = ["EndCheck"]
 

@@ -23,8 +23,8 @@ from ..posix.state_directory import JobStore
 from .channel.control_connection import ControlConnection
 from .channel.fallback_client import FallbackClient
 from .job import PaneJob
-from .keyboard import INTERRUPT, type_text, unlock
-from .pane import Pane
+from .pane.keyboard import INTERRUPT, type_text, unlock
+from .pane.pane_state import Pane
 from .unstarted_commands import drop_slot, take_slot
 
 __all__ = ["END_TIMEOUT", "TERM_GRACE", "JobKiller", "end_unless_ended", "no_answer"]

@@ -16,8 +16,8 @@ from harness.terminal import Listener, OperatorActivity, Operators, ScreenMark
 from .channel.control_connection import MY_PID, MY_SESSION, ControlConnection
 from .channel.control_protocol import Notification, control_line
 from .naming import DEFAULT_PANE
-from .pane import Pane
-from .panes import PaneTable
+from .pane.pane_state import Pane
+from .pane.pane_table import PaneTable
 
 __all__ = ["SUBSCRIPTION", "OperatorWatch", "activity_commands", "is_typing", "keys_since", "watch_operators"]
 

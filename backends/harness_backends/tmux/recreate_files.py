@@ -6,7 +6,7 @@ import shlex
 
 from ..posix.state_directory import STATE_RECREATED_NOTICE, JobStore
 from .channel.control_connection import ControlConnection
-from .pane import Pane
+from .pane.pane_state import Pane
 from .setup import NewPane, log_files, shells_script
 
 __all__ = ["recreate_pane_files"]

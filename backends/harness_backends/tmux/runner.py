@@ -39,15 +39,15 @@ from .channel.control_connection import READY_TIMEOUT, ControlConnection
 from .channel.control_protocol import Block
 from .dispatch import check_user, plan, wrap_command
 from .false_end_check import EndCheck
-from .foreground import NOTICE, Foreground, inspect, operator_typed_during, terminal_of
 from .job import PaneJob
 from .job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
-from .keyboard import BUSY, INTERRUPT, OTHER, Dispatch, SavedFile, release, type_text
-from .log_rotation import begin_log, due, rotate_log
-from .nested_shells import install_markers, until_prompt
 from .output import collector_for
-from .pane import Pane
-from .replaced_shells import REPLACED, RESPAWNED, first_process, is_ours, replaced_by, while_known
+from .pane.foreground import NOTICE, Foreground, inspect, operator_typed_during, terminal_of
+from .pane.keyboard import BUSY, INTERRUPT, OTHER, Dispatch, SavedFile, release, type_text
+from .pane.nested_shells import install_markers, until_prompt
+from .pane.pane_log import begin_log, due, rotate_log
+from .pane.pane_state import Pane
+from .pane.respawn_check import REPLACED, RESPAWNED, first_process, is_ours, replaced_by, while_known
 from .setup import no_space
 from .streams import keep_limit, report_streams, with_streams
 from .unstarted_commands import ensure_started

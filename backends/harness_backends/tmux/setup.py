@@ -15,8 +15,8 @@ from harness.errors import NoSpace, PaneGone, TerminalError
 from harness.target import Target
 
 from .channel.control_protocol import OWN_PID
-from .keyboard import release
 from .naming import listed
+from .pane.keyboard import release
 from .version import TmuxVersion
 
 __all__ = [

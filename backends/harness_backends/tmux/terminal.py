@@ -26,19 +26,19 @@ from ..posix.jobs.termination import JobCanceller
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .buffered_output import forget_jobs, read_buffered_output
-from .capture import capture_command, captured_text, extract_running, extract_tagged
 from .channel.control_client import Event
 from .channel.control_connection import READY_TIMEOUT, ControlConnection
 from .channel.control_protocol import Notification, Output
 from .job import PaneJob
 from .job_killing import END_TIMEOUT
-from .keyboard import type_keys, type_text, unlock
-from .keys import encode_keys
 from .libtmux_access import open_libtmux
 from .naming import DEFAULT_PANE, check_name
 from .operator_watch import OperatorWatch, watch_operators
-from .pane import Pane
-from .panes import PaneTable
+from .pane.capture import capture_command, captured_text, extract_running, extract_tagged
+from .pane.key_bytes import encode_keys
+from .pane.keyboard import type_keys, type_text, unlock
+from .pane.pane_state import Pane
+from .pane.pane_table import PaneTable
 from .runner import PaneRunner
 from .sessions import SessionTable, open_tmux_location
 from .setup import pane_shell, replaced_login_shell

@@ -15,12 +15,12 @@ from harness.results import Status
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .channel.control_connection import ControlConnection
-from .foreground import Foreground
 from .job import PaneJob
-from .keyboard import INTERRUPT, Dispatch, type_text, unlock
-from .pane import Pane
+from .pane.foreground import Foreground
+from .pane.keyboard import INTERRUPT, Dispatch, type_text, unlock
+from .pane.pane_state import Pane
+from .pane.respawn_check import while_known
 from .recreate_files import recreate_pane_files
-from .replaced_shells import while_known
 
 __all__ = ["LAST_CHECKS", "drop_slot", "ensure_started", "give_slot_back", "take_slot"]
 

@@ -16,7 +16,7 @@ from harness.command import Command
 from harness_backends.posix.markers import PromptMarker, PromptMarkerScanner
 from harness_backends.tmux.job import PaneJob
 from harness_backends.tmux.output import OutputCollector
-from harness_backends.tmux.pane import NestedShell, Pane
+from harness_backends.tmux.pane.pane_state import NestedShell, Pane
 
 __all__ = ["TIMES", "WOKEN", "State", "Times", "Watch", "argument", "plain", "text_of"]
 

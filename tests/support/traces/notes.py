@@ -30,8 +30,6 @@ from harness.command import Command
 from harness.results import ShellResult
 from harness_backends.posix.state_directory import JobStore
 from harness_backends.tmux import (
-    log_rotation,
-    nested_shells,
     recreate_files,
     unstarted_commands,
 )
@@ -42,10 +40,11 @@ from harness_backends.tmux.fallback import unstarted_commands as fallback_unstar
 from harness_backends.tmux.fallback.pane_table import FallbackPane
 from harness_backends.tmux.fallback.runner import FallbackRunner
 from harness_backends.tmux.false_end_check import EndCheck
-from harness_backends.tmux.foreground import Foreground
 from harness_backends.tmux.job import PaneJob
-from harness_backends.tmux.pane import Pane
-from harness_backends.tmux.panes import PaneTable
+from harness_backends.tmux.pane import nested_shells, pane_log
+from harness_backends.tmux.pane.foreground import Foreground
+from harness_backends.tmux.pane.pane_state import Pane
+from harness_backends.tmux.pane.pane_table import PaneTable
 from harness_backends.tmux.runner import PaneRunner
 
 from .canonical import text_of
@@ -67,7 +66,7 @@ FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (nested_shells, "install_markers"),
     (unstarted_commands, "ensure_started"),
     (fallback_unstarted_commands, "ensure_accepted"),
-    (log_rotation, "rotate_log"),
+    (pane_log, "rotate_log"),
     (recreate_files, "recreate_pane_files"),
     (job_output, "read_output"),
     (job_output, "read_unended"),

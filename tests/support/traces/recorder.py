@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.command import Command
 from harness_backends.tmux.job import PaneJob
-from harness_backends.tmux.pane import Pane
+from harness_backends.tmux.pane.pane_state import Pane
 
 from .canonical import TIMES, WOKEN, Watch, argument, plain
 

@@ -17,7 +17,7 @@ from harness.results import Status
 from harness_backends.posix.markers import PromptMarker, PromptMarkerScanner
 from harness_backends.tmux.job import PaneJob
 from harness_backends.tmux.output import collector_for
-from harness_backends.tmux.pane import NestedShell, Pane
+from harness_backends.tmux.pane.pane_state import NestedShell, Pane
 
 from .canonical import TIMES, State, Watch
 

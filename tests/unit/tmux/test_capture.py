@@ -9,7 +9,7 @@ from tests.support.pane_shells import PANE_SHELLS, open_pane_shell
 
 from harness.command import Capture
 from harness.errors import UnsupportedOperation
-from harness_backends.tmux.capture import TaggedOutput, capture_command, captured_text, extract_tagged
+from harness_backends.tmux.pane.capture import TaggedOutput, capture_command, captured_text, extract_tagged
 from harness_backends.tmux.version import TmuxVersion
 
 PLAIN = """[harness 5: 0] $ true

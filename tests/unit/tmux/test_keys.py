@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness import TerminalError
-from harness_backends.tmux.keys import KeyBytes, encode_keys
+from harness_backends.tmux.pane.key_bytes import KeyBytes, encode_keys
 
 NAMED = [
     *("Up", "Down", "Left", "Right", "Home", "End", "NPage", "PageDown", "PgDn", "PPage", "PageUp", "PgUp"),

@@ -11,7 +11,7 @@ from harness_backends.posix.end_proof import TWICE, proof_of
 from harness_backends.posix.markers import ANSWERED
 from harness_backends.tmux.job import PaneJob, entered
 from harness_backends.tmux.output import OutputCollector
-from harness_backends.tmux.pane import MISSED, UNREAD, NestedShell, Pane
+from harness_backends.tmux.pane.pane_state import MISSED, UNREAD, NestedShell, Pane
 
 OWN, INNER, SECRET = "a" * 20, "b" * 20, "5ec2e7"
 

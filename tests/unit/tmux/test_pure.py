@@ -15,9 +15,7 @@ from harness.target import Target
 from harness_backends.posix.state_directory import JobRecord, parse_record, render_record
 from harness_backends.tmux.buffered_output import MAX_HELD_BYTES, MAX_HELD_JOBS, forget_jobs
 from harness_backends.tmux.dispatch import WrappedCommand, slot_text
-from harness_backends.tmux.foreground import Foreground, parse
 from harness_backends.tmux.job import PaneJob
-from harness_backends.tmux.keyboard import type_text
 from harness_backends.tmux.naming import (
     PANE_FIELDS,
     check_name,
@@ -27,7 +25,9 @@ from harness_backends.tmux.naming import (
     target_label,
 )
 from harness_backends.tmux.output import OutputCollector, clip
-from harness_backends.tmux.pane import NestedShell, Pane
+from harness_backends.tmux.pane.foreground import Foreground, parse
+from harness_backends.tmux.pane.keyboard import type_text
+from harness_backends.tmux.pane.pane_state import NestedShell, Pane
 from harness_backends.tmux.version import TmuxVersion, require
 
 # -- output

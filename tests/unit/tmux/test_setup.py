@@ -14,8 +14,8 @@ from tests.support.examples import few_examples
 from tests.support.pane_shells import PANE_SHELLS, shell_path
 
 from harness.config import Config
-from harness_backends.tmux import nested_shells
-from harness_backends.tmux.nested_shells import hook_lines
+from harness_backends.tmux.pane import nested_shells
+from harness_backends.tmux.pane.nested_shells import hook_lines
 from harness_backends.tmux.setup import (
     HOOKS,
     NewPane,

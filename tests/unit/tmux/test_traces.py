@@ -17,7 +17,7 @@ from tests.support.traces.replay import Replay
 from harness.command import Command
 from harness_backends.tmux.job import PaneJob
 from harness_backends.tmux.output import OutputCollector
-from harness_backends.tmux.pane import Pane
+from harness_backends.tmux.pane.pane_state import Pane
 
 NONCE = "a" * 20
 KINDS = tuple("ash" if shell == "busybox" else shell for shell in PANE_SHELLS)

@@ -11,12 +11,12 @@ from harness.errors import HarnessError
 from ...posix.jobs.output import read_range
 from ...posix.markers import PromptMarker, PromptMarkerScanner
 from ...posix.panelog import other_mark
-from ..capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
 from ..channel.fallback_client import FallbackClient, until_script
 from ..job import PaneJob
-from ..logs import NEWEST_LOG
 from ..naming import PaneRow
 from ..output import OutputCollector
+from ..pane.capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
+from ..pane.pane_log import NEWEST_LOG
 
 __all__ = [
     "DOUBT",

@@ -13,7 +13,7 @@ from harness.results import PaneInfo
 
 from ..channel.fallback_client import FallbackClient, until_script
 from ..naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
-from ..pane import NestedShell, Pane
+from ..pane.pane_state import NestedShell, Pane
 from ..sessions import new_pane
 from ..setup import (
     NewPane,

@@ -22,13 +22,13 @@ from ...posix.jobs.termination import JobCanceller
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
 from ..buffered_output import forget_jobs
-from ..capture import capture_command, captured_text, extract_running, extract_tagged
 from ..channel.fallback_client import FallbackClient
 from ..job import PaneJob
-from ..keyboard import type_keys, type_text, unlock
-from ..keys import encode_keys
 from ..libtmux_access import open_libtmux
 from ..naming import DEFAULT_PANE, check_name
+from ..pane.capture import capture_command, captured_text, extract_running, extract_tagged
+from ..pane.key_bytes import encode_keys
+from ..pane.keyboard import type_keys, type_text, unlock
 from ..sessions import SessionTable
 from ..setup import Setup
 from .job_output import DOUBT

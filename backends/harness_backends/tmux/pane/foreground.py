@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from harness.errors import ConnectionLost, TerminalError
 
-from ..posix.persistent_shell import PersistentShell
-from .channel.control_connection import ControlConnection
-from .channel.control_protocol import Block
-from .channel.fallback_client import FallbackClient
-from .pane import Pane
-from .replaced_shells import first_process
+from ...posix.persistent_shell import PersistentShell
+from ..channel.control_connection import ControlConnection
+from ..channel.control_protocol import Block
+from ..channel.fallback_client import FallbackClient
+from .pane_state import Pane
+from .respawn_check import first_process
 
 __all__ = [
     "NOTICE",

@@ -13,19 +13,15 @@ from harness.errors import HarnessError, JobNotFound, PaneBusy, PaneGone, Target
 from harness.results import PaneInfo, Status
 from harness.system.background_tasks import BackgroundTasks
 
-from ..posix.jobs.launch import Outcome, recorded
-from ..posix.persistent_shell import PersistentShell
-from ..posix.state_directory import JobRecord, JobStore, parse_record
-from .channel.control_client import ControlClient
-from .channel.control_connection import ControlConnection
-from .foreground import SHELLS, inspect, terminal_of
-from .job import PaneJob
-from .keyboard import release
-from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
-from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
-from .pane import Pane, Phase
-from .sessions import new_pane
-from .setup import (
+from ...posix.jobs.launch import Outcome, recorded
+from ...posix.persistent_shell import PersistentShell
+from ...posix.state_directory import JobRecord, JobStore, parse_record
+from ..channel.control_client import ControlClient
+from ..channel.control_connection import ControlConnection
+from ..job import PaneJob
+from ..naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
+from ..sessions import new_pane
+from ..setup import (
     NewPane,
     log_files,
     pane_files,
@@ -35,7 +31,11 @@ from .setup import (
     window_commands,
     window_removal,
 )
-from .unstarted_commands import drop_slot, take_slot
+from ..unstarted_commands import drop_slot, take_slot
+from .foreground import SHELLS, inspect, terminal_of
+from .keyboard import release
+from .pane_log import TAIL, LogReader, log_end_script, start_mark, take_up_script
+from .pane_state import Pane, Phase
 
 __all__ = ["PaneTable"]
 

@@ -6,7 +6,7 @@ tmux checks it when it types, so the check is sent with the keys and needs no ro
 from __future__ import annotations
 
 from .keyboard import OTHER, as_one
-from .pane import Pane
+from .pane_state import Pane
 
 __all__ = ["REPLACED", "RESPAWNED", "first_process", "is_ours", "known_program", "replaced_by", "while_known"]
 

@@ -9,9 +9,9 @@ import anyio
 
 from harness.results import Status
 
-from ..posix.end_proof import TWICE, proves_end, status_of_broken
-from ..posix.markers import PromptMarker, PromptMarkerScanner, from_keyboard
-from .job import PaneJob, entered
+from ...posix.end_proof import TWICE, proves_end, status_of_broken
+from ...posix.markers import PromptMarker, PromptMarkerScanner, from_keyboard
+from ..job import PaneJob, entered
 
 __all__ = ["NestedShell", "Pane", "Phase"]
 

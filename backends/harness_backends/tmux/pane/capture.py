@@ -11,8 +11,8 @@ from typing import Literal
 from harness.command import Capture
 from harness.errors import UnsupportedOperation
 
-from .naming import shown_text
-from .version import TmuxVersion
+from ..naming import shown_text
+from ..version import TmuxVersion
 
 __all__ = ["TaggedOutput", "capture_command", "captured_text", "extract_running", "extract_tagged"]
 

@@ -6,12 +6,12 @@ import re
 
 import anyio
 
-from .channel.control_connection import ControlConnection
+from ..channel.control_connection import ControlConnection
+from ..setup import fish_quote, hook_sources
 from .foreground import Foreground
 from .keyboard import CLEAR, type_text, unlock
-from .pane import NestedShell, Pane
-from .replaced_shells import while_known
-from .setup import fish_quote, hook_sources
+from .pane_state import NestedShell, Pane
+from .respawn_check import while_known
 
 __all__ = [
     "command_lines",

@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .channel.control_protocol import control_line
-from .keys import KeyBytes
-from .version import TmuxVersion
+from ..channel.control_protocol import control_line
+from ..version import TmuxVersion
+from .key_bytes import KeyBytes
 
 __all__ = [
     "BUSY",
@@ -132,7 +132,7 @@ class Dispatch:
     reserved: bool = False
     """True if the pane is already held for this job; see :meth:`reserve`."""
     known: str = "1"
-    """A format, true while the pane runs the known program; see :mod:`.replaced_shells`."""
+    """A format, true while the pane runs the known program; see :mod:`.respawn_check`."""
     ours: str = ""
     """A format, true if harness started the pane's program."""
 
