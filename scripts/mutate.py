@@ -97,7 +97,7 @@ GROUPS = {
         ("tests/unit/posix/test_job*.py", "tests/unit/posix/test_state.py", "tests/contract/test_contract.py"),
     ),
     "pane": Group(
-        (f"{TMUX}/pane/pane_state.py", f"{TMUX}/job.py"),
+        (f"{TMUX}/pane/pane_state.py", f"{TMUX}/jobs/pane_job.py"),
         ("tests/unit/tmux/test_pane_state.py", "tests/unit/tmux/test_pure.py", "tests/unit/tmux/test_traces.py"),
     ),
 }

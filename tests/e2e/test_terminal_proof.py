@@ -17,7 +17,7 @@ from tests.support.desk import Desk, OpenDesk, desk, open_desk, until
 from harness import ConnectionLost, Status, connect
 from harness_backends.posix import pane_kill_script
 from harness_backends.posix.pane_kill_script import PaneJobEnd, PaneKill
-from harness_backends.tmux.job import PaneJob
+from harness_backends.tmux.jobs.pane_job import PaneJob
 
 __all__ = ["desk", "open_desk"]
 

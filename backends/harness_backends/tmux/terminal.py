@@ -25,12 +25,12 @@ from ..posix.jobs.launch import signal_name
 from ..posix.jobs.termination import JobCanceller
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
-from .buffered_output import forget_jobs, read_buffered_output
 from .channel.control_client import Event
 from .channel.control_connection import READY_TIMEOUT, ControlConnection
 from .channel.control_protocol import Notification, Output
-from .job import PaneJob
-from .job_killing import END_TIMEOUT
+from .jobs.job_killing import END_TIMEOUT
+from .jobs.pane_job import PaneJob, forget_jobs, read_buffered_output
+from .jobs.runner import PaneRunner
 from .libtmux_access import open_libtmux
 from .naming import DEFAULT_PANE, check_name
 from .operator_watch import OperatorWatch, watch_operators
@@ -39,7 +39,6 @@ from .pane.key_bytes import encode_keys
 from .pane.keyboard import type_keys, type_text, unlock
 from .pane.pane_state import Pane
 from .pane.pane_table import PaneTable
-from .runner import PaneRunner
 from .sessions import SessionTable, open_tmux_location
 from .setup import pane_shell, replaced_login_shell
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from harness.command import Command
 from harness_backends.posix.markers import PromptMarker, PromptMarkerScanner
-from harness_backends.tmux.job import PaneJob
-from harness_backends.tmux.output import OutputCollector
+from harness_backends.tmux.jobs.output_collector import OutputCollector
+from harness_backends.tmux.jobs.pane_job import PaneJob
 from harness_backends.tmux.pane.pane_state import NestedShell, Pane
 
 __all__ = ["TIMES", "WOKEN", "State", "Times", "Watch", "argument", "plain", "text_of"]

@@ -29,23 +29,20 @@ import pytest
 from harness.command import Command
 from harness.results import ShellResult
 from harness_backends.posix.state_directory import JobStore
-from harness_backends.tmux import (
-    recreate_files,
-    unstarted_commands,
-)
 from harness_backends.tmux.channel.control_client import ControlClient
 from harness_backends.tmux.channel.fallback_client import FallbackClient
 from harness_backends.tmux.fallback import job_output
 from harness_backends.tmux.fallback import unstarted_commands as fallback_unstarted_commands
 from harness_backends.tmux.fallback.pane_table import FallbackPane
 from harness_backends.tmux.fallback.runner import FallbackRunner
-from harness_backends.tmux.false_end_check import EndCheck
-from harness_backends.tmux.job import PaneJob
+from harness_backends.tmux.jobs import unstarted_commands
+from harness_backends.tmux.jobs.false_end_check import EndCheck
+from harness_backends.tmux.jobs.pane_job import PaneJob
+from harness_backends.tmux.jobs.runner import PaneRunner
 from harness_backends.tmux.pane import nested_shells, pane_log
 from harness_backends.tmux.pane.foreground import Foreground
 from harness_backends.tmux.pane.pane_state import Pane
 from harness_backends.tmux.pane.pane_table import PaneTable
-from harness_backends.tmux.runner import PaneRunner
 
 from .canonical import text_of
 from .recorder import Recorder, Trace
@@ -67,7 +64,7 @@ FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (unstarted_commands, "ensure_started"),
     (fallback_unstarted_commands, "ensure_accepted"),
     (pane_log, "rotate_log"),
-    (recreate_files, "recreate_pane_files"),
+    (unstarted_commands, "recreate_pane_files"),
     (job_output, "read_output"),
     (job_output, "read_unended"),
 )

@@ -16,7 +16,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from harness.command import Command
-from harness_backends.tmux.job import PaneJob
+from harness_backends.tmux.jobs.pane_job import PaneJob
 from harness_backends.tmux.pane.pane_state import Pane
 
 from .canonical import TIMES, WOKEN, Watch, argument, plain

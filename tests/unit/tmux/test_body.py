@@ -17,7 +17,7 @@ from harness import ShellResult
 from harness.command import Command
 from harness.errors import UnsupportedOperation
 from harness_backends.posix.state_directory import JobStore
-from harness_backends.tmux.dispatch import MAX_INLINE_BYTES, WrappedCommand, wrap_command
+from harness_backends.tmux.jobs.wrapped_command import MAX_INLINE_BYTES, WrappedCommand, wrap_command
 
 STORE = cast(JobStore, SimpleNamespace(path=lambda job_id, suffix: f"/a b/'q'/{job_id}.{suffix}"))
 ODD = 'a\'b "c" $d `e` \\ ! * \n\ttab ä'

@@ -12,7 +12,7 @@ from tests.support.pane_shells import PANE_SHELLS, PaneShell, open_pane_shell
 
 from harness import PaneBusy, ShellResult
 from harness_backends.posix.persistent_shell import PersistentShell, ShellReply
-from harness_backends.tmux.unstarted_commands import drop_slot, give_slot_back, take_slot
+from harness_backends.tmux.jobs.unstarted_commands import drop_slot, give_slot_back, take_slot
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
 

@@ -9,8 +9,8 @@ from harness.command import Command
 from harness.results import Status
 from harness_backends.posix.end_proof import TWICE, proof_of
 from harness_backends.posix.markers import ANSWERED
-from harness_backends.tmux.job import PaneJob, entered
-from harness_backends.tmux.output import OutputCollector
+from harness_backends.tmux.jobs.output_collector import OutputCollector
+from harness_backends.tmux.jobs.pane_job import PaneJob, entered
 from harness_backends.tmux.pane.pane_state import MISSED, UNREAD, NestedShell, Pane
 
 OWN, INNER, SECRET = "a" * 20, "b" * 20, "5ec2e7"
@@ -596,7 +596,7 @@ def test_a_callback_that_has_raised_before_anybody_waited_stops_the_waiting_at_o
 async def test_the_wait_for_a_missed_end_is_bounded_while_the_background_writes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("harness_backends.tmux.job.LONGEST_LAG", 0.5)
+    monkeypatch.setattr("harness_backends.tmux.jobs.pane_job.LONGEST_LAG", 0.5)
     job = new_job(7)
 
     async def write() -> None:

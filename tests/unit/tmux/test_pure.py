@@ -13,9 +13,9 @@ from harness.errors import TerminalError, UnsupportedOperation
 from harness.results import Status
 from harness.target import Target
 from harness_backends.posix.state_directory import JobRecord, parse_record, render_record
-from harness_backends.tmux.buffered_output import MAX_HELD_BYTES, MAX_HELD_JOBS, forget_jobs
-from harness_backends.tmux.dispatch import WrappedCommand, slot_text
-from harness_backends.tmux.job import PaneJob
+from harness_backends.tmux.jobs.output_collector import OutputCollector, clip
+from harness_backends.tmux.jobs.pane_job import MAX_HELD_BYTES, MAX_HELD_JOBS, PaneJob, forget_jobs
+from harness_backends.tmux.jobs.wrapped_command import WrappedCommand, slot_text
 from harness_backends.tmux.naming import (
     PANE_FIELDS,
     check_name,
@@ -24,7 +24,6 @@ from harness_backends.tmux.naming import (
     shown_text,
     target_label,
 )
-from harness_backends.tmux.output import OutputCollector, clip
 from harness_backends.tmux.pane.foreground import Foreground, parse
 from harness_backends.tmux.pane.keyboard import type_text
 from harness_backends.tmux.pane.pane_state import NestedShell, Pane

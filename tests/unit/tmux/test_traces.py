@@ -15,8 +15,8 @@ from tests.support.traces.recorder import Recorder, Trace, recording
 from tests.support.traces.replay import Replay
 
 from harness.command import Command
-from harness_backends.tmux.job import PaneJob
-from harness_backends.tmux.output import OutputCollector
+from harness_backends.tmux.jobs.output_collector import OutputCollector
+from harness_backends.tmux.jobs.pane_job import PaneJob
 from harness_backends.tmux.pane.pane_state import Pane
 
 NONCE = "a" * 20

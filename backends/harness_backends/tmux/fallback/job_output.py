@@ -12,9 +12,9 @@ from ...posix.jobs.output import read_range
 from ...posix.markers import PromptMarker, PromptMarkerScanner
 from ...posix.panelog import other_mark
 from ..channel.fallback_client import FallbackClient, until_script
-from ..job import PaneJob
+from ..jobs.output_collector import OutputCollector
+from ..jobs.pane_job import PaneJob
 from ..naming import PaneRow
-from ..output import OutputCollector
 from ..pane.capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
 from ..pane.pane_log import NEWEST_LOG
 

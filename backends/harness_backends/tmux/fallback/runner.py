@@ -25,15 +25,15 @@ from ...posix.jobs.termination import JobCanceller
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobRecord, JobStore
 from ..channel.fallback_client import FallbackClient, until_script
-from ..dispatch import WrappedCommand, command_files, slot_text, wrap_command
-from ..job import PaneJob, entered
-from ..job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
-from ..output import collector_for
+from ..jobs.job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
+from ..jobs.output_collector import collector_for
+from ..jobs.pane_job import PaneJob, entered
+from ..jobs.separate_streams import keep_limit, report_streams, with_streams
+from ..jobs.wrapped_command import WrappedCommand, command_files, slot_text, wrap_command
 from ..pane.foreground import NOTICE, Foreground, inspect, operator_typed_during
 from ..pane.keyboard import BUSY, OTHER, Dispatch, SavedFile, release
 from ..pane.respawn_check import RESPAWNED, is_ours
 from ..setup import no_space
-from ..streams import keep_limit, report_streams, with_streams
 from .job_output import (
     WaitResult,
     follow_log,

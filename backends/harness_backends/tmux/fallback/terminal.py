@@ -21,9 +21,8 @@ from ...posix.jobs.launch import signal_name
 from ...posix.jobs.termination import JobCanceller
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
-from ..buffered_output import forget_jobs
 from ..channel.fallback_client import FallbackClient
-from ..job import PaneJob
+from ..jobs.pane_job import PaneJob, forget_jobs
 from ..libtmux_access import open_libtmux
 from ..naming import DEFAULT_PANE, check_name
 from ..pane.capture import capture_command, captured_text, extract_running, extract_tagged

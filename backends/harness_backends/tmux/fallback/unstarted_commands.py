@@ -16,10 +16,10 @@ from harness.errors import HarnessError
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
 from ..channel.fallback_client import FallbackClient
-from ..job import PaneJob
+from ..jobs.pane_job import PaneJob
+from ..jobs.unstarted_commands import LAST_CHECKS, give_slot_back, take_slot
 from ..pane.foreground import inspect
 from ..pane.keyboard import INTERRUPT, Dispatch, type_text, unlock
-from ..unstarted_commands import LAST_CHECKS, give_slot_back, take_slot
 from .pane_table import FallbackPane
 
 __all__ = ["WITHDRAWN", "ensure_accepted"]

@@ -11,7 +11,7 @@ from harness.results import Status
 
 from ...posix.end_proof import TWICE, proves_end, status_of_broken
 from ...posix.markers import PromptMarker, PromptMarkerScanner, from_keyboard
-from ..job import PaneJob, entered
+from ..jobs.pane_job import PaneJob, entered
 
 __all__ = ["NestedShell", "Pane", "Phase"]
 

@@ -18,7 +18,8 @@ from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobRecord, JobStore, parse_record
 from ..channel.control_client import ControlClient
 from ..channel.control_connection import ControlConnection
-from ..job import PaneJob
+from ..jobs.pane_job import PaneJob
+from ..jobs.unstarted_commands import drop_slot, take_slot
 from ..naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from ..sessions import new_pane
 from ..setup import (
@@ -31,7 +32,6 @@ from ..setup import (
     window_commands,
     window_removal,
 )
-from ..unstarted_commands import drop_slot, take_slot
 from .foreground import SHELLS, inspect, terminal_of
 from .keyboard import release
 from .pane_log import TAIL, LogReader, log_end_script, start_mark, take_up_script

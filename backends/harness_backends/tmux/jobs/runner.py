@@ -28,29 +28,29 @@ from harness.results import ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
 from harness.system.waiting import run_within
 
-from ..posix.end_proof import new_secret
-from ..posix.jobs.input import store_input
-from ..posix.jobs.launch import INTERRUPTING, cwd_error, recorded
-from ..posix.jobs.termination import JobCanceller
-from ..posix.persistent_shell import PersistentShell
-from ..posix.state_directory import JobStore
-from .channel.control_client import REPLY_TIMEOUT, ResponseLost
-from .channel.control_connection import READY_TIMEOUT, ControlConnection
-from .channel.control_protocol import Block
-from .dispatch import check_user, plan, wrap_command
+from ...posix.end_proof import new_secret
+from ...posix.jobs.input import store_input
+from ...posix.jobs.launch import INTERRUPTING, cwd_error, recorded
+from ...posix.jobs.termination import JobCanceller
+from ...posix.persistent_shell import PersistentShell
+from ...posix.state_directory import JobStore
+from ..channel.control_client import REPLY_TIMEOUT, ResponseLost
+from ..channel.control_connection import READY_TIMEOUT, ControlConnection
+from ..channel.control_protocol import Block
+from ..pane.foreground import NOTICE, Foreground, inspect, operator_typed_during, terminal_of
+from ..pane.keyboard import BUSY, INTERRUPT, OTHER, Dispatch, SavedFile, release, type_text
+from ..pane.nested_shells import install_markers, until_prompt
+from ..pane.pane_log import begin_log, due, rotate_log
+from ..pane.pane_state import Pane
+from ..pane.respawn_check import REPLACED, RESPAWNED, first_process, is_ours, replaced_by, while_known
+from ..setup import no_space
 from .false_end_check import EndCheck
-from .job import PaneJob
 from .job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
-from .output import collector_for
-from .pane.foreground import NOTICE, Foreground, inspect, operator_typed_during, terminal_of
-from .pane.keyboard import BUSY, INTERRUPT, OTHER, Dispatch, SavedFile, release, type_text
-from .pane.nested_shells import install_markers, until_prompt
-from .pane.pane_log import begin_log, due, rotate_log
-from .pane.pane_state import Pane
-from .pane.respawn_check import REPLACED, RESPAWNED, first_process, is_ours, replaced_by, while_known
-from .setup import no_space
-from .streams import keep_limit, report_streams, with_streams
+from .output_collector import collector_for
+from .pane_job import PaneJob
+from .separate_streams import keep_limit, report_streams, with_streams
 from .unstarted_commands import ensure_started
+from .wrapped_command import check_user, plan, wrap_command
 
 __all__ = ["PaneRunner"]
 

@@ -12,17 +12,17 @@ import anyio
 from harness.errors import HarnessError
 from harness.results import Status
 
-from ..posix.persistent_shell import PersistentShell
-from ..posix.state_directory import JobStore
-from .channel.control_connection import ControlConnection
-from .job import PaneJob
-from .pane.foreground import Foreground
-from .pane.keyboard import INTERRUPT, Dispatch, type_text, unlock
-from .pane.pane_state import Pane
-from .pane.respawn_check import while_known
-from .recreate_files import recreate_pane_files
+from ...posix.persistent_shell import PersistentShell
+from ...posix.state_directory import STATE_RECREATED_NOTICE, JobStore
+from ..channel.control_connection import ControlConnection
+from ..pane.foreground import Foreground
+from ..pane.keyboard import INTERRUPT, Dispatch, type_text, unlock
+from ..pane.pane_state import Pane
+from ..pane.respawn_check import while_known
+from ..setup import NewPane, log_files, shells_script
+from .pane_job import PaneJob
 
-__all__ = ["LAST_CHECKS", "drop_slot", "ensure_started", "give_slot_back", "take_slot"]
+__all__ = ["LAST_CHECKS", "drop_slot", "ensure_started", "give_slot_back", "recreate_pane_files", "take_slot"]
 
 CHECKS = (0.4, 0.8, 1.6)
 """Seconds between the checks whether it started, each of which may type it again."""
@@ -157,3 +157,22 @@ async def _type_again(link: ControlConnection, pane: Pane, job: PaneJob, action:
             await pane.changed.wait()
     if await give_slot_back(link.shells, action.slot_path, job.job_id, wanted=_missing(pane, job)):
         await link.client.request(while_known(pane, *replace(action, slot=None).again(), here=here))
+
+
+async def recreate_pane_files(link: ControlConnection, store: JobStore, pane: Pane) -> None:
+    """Recreate a pane's files in the state directory, with a new log; its shell keeps its state.
+
+    Raises:
+        ConnectionLost: the connection was lost meanwhile.
+        TerminalError: tmux refused.
+    """
+    await store.remake()
+    store.add_notice(STATE_RECREATED_NOTICE)
+    setup, own = link.setup, pane.shells[0]
+    new = NewPane(pane.name, pane.uid, own.nonce, own.kind)
+    pid = shlex.quote(f"{setup.pane_dir(pane.uid)}/pid")
+    await link.shells.call(f"{shells_script(setup, new)}echo {own.pid} >{pid}\n")
+    if setup.here:
+        await link.shell.call(f"umask 077\n{log_files(setup, new)}")
+    await link.client.request(("pipe-pane", "-t", pane.pane_id, setup.log_command(pane.uid, 0)))
+    pane.log_number, pane.log_offset = 0, 0

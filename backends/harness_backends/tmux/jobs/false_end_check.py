@@ -6,12 +6,12 @@ import shlex
 import time
 from dataclasses import dataclass
 
-from ..posix.persistent_shell import PersistentShell
-from ..posix.state_directory import JobStore
-from .channel.control_connection import ControlConnection
-from .job import PaneJob
-from .pane.foreground import inspect
-from .pane.pane_state import Pane
+from ...posix.persistent_shell import PersistentShell
+from ...posix.state_directory import JobStore
+from ..channel.control_connection import ControlConnection
+from ..pane.foreground import inspect
+from ..pane.pane_state import Pane
+from .pane_job import PaneJob
 
 __all__ = ["EndCheck"]
 

@@ -11,16 +11,16 @@ from pathlib import Path
 from harness.command import Command
 from harness.errors import TerminalError, UnsupportedOperation
 
-from ..posix.jobs.launch import MISSING, NOT_A_DIRECTORY, NOT_ENTERED, account_text
-from ..posix.persistent_shell import PersistentShell
-from ..posix.state_directory import JobRecord, JobStore
-from .job import PaneJob
-from .naming import command_text, record_text
-from .pane.keyboard import Dispatch, SavedFile
-from .pane.nested_shells import command_lines
-from .pane.pane_state import Pane
-from .pane.respawn_check import is_ours, known_program
-from .setup import Setup, fish_quote
+from ...posix.jobs.launch import MISSING, NOT_A_DIRECTORY, NOT_ENTERED, account_text
+from ...posix.persistent_shell import PersistentShell
+from ...posix.state_directory import JobRecord, JobStore
+from ..naming import command_text, record_text
+from ..pane.keyboard import Dispatch, SavedFile
+from ..pane.nested_shells import command_lines
+from ..pane.pane_state import Pane
+from ..pane.respawn_check import is_ours, known_program
+from ..setup import Setup, fish_quote
+from .pane_job import PaneJob
 
 __all__ = [
     "WrappedCommand",

@@ -15,16 +15,16 @@ from harness.errors import HarnessError
 from harness.results import Status
 from harness.system.waiting import wait_within
 
-from ..posix.jobs.launch import Outcome
-from ..posix.markers import from_keyboard
-from ..posix.pane_kill_script import KILL_GRACE, PaneJobEnd, PaneKill
-from ..posix.persistent_shell import PersistentShell
-from ..posix.state_directory import JobStore
-from .channel.control_connection import ControlConnection
-from .channel.fallback_client import FallbackClient
-from .job import PaneJob
-from .pane.keyboard import INTERRUPT, type_text, unlock
-from .pane.pane_state import Pane
+from ...posix.jobs.launch import Outcome
+from ...posix.markers import from_keyboard
+from ...posix.pane_kill_script import KILL_GRACE, PaneJobEnd, PaneKill
+from ...posix.persistent_shell import PersistentShell
+from ...posix.state_directory import JobStore
+from ..channel.control_connection import ControlConnection
+from ..channel.fallback_client import FallbackClient
+from ..pane.keyboard import INTERRUPT, type_text, unlock
+from ..pane.pane_state import Pane
+from .pane_job import PaneJob
 from .unstarted_commands import drop_slot, take_slot
 
 __all__ = ["END_TIMEOUT", "TERM_GRACE", "JobKiller", "end_unless_ended", "no_answer"]
