@@ -89,7 +89,7 @@ GROUPS = {
     ),
     "jobs": Group(
         (
-            f"{POSIX}/jobs/plain.py",
+            f"{POSIX}/jobs/shell_jobs.py",
             f"{POSIX}/jobs/table.py",
             f"{POSIX}/jobs/follow.py",
             f"{POSIX}/jobs/output.py",

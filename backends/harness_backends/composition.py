@@ -90,7 +90,7 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
         shell.define(state_directory.PROLOGUE)
         shell.define(shell_library.PROLOGUE)
         asked = await shell.submit(call_line(state_directory.REPORT + probe.SCRIPT))
-        from .posix.jobs.plain import open_jobs  # loaded here while the target answers
+        from .posix.jobs.shell_jobs import open_jobs  # loaded here while the target answers
 
         text = (await shell.reply_to(asked)).text
         report = state_directory.parse_report(text, transport.target)

@@ -21,8 +21,8 @@ from harness.transport import Process
 from harness_backends.composition import local_transport
 from harness_backends.local import LocalTransport
 from harness_backends.posix import probe, state_directory
-from harness_backends.posix.jobs import plain
-from harness_backends.posix.jobs.plain import open_jobs
+from harness_backends.posix.jobs import shell_jobs
+from harness_backends.posix.jobs.shell_jobs import open_jobs
 from harness_backends.posix.persistent_shell import PersistentShell, open_held_shell
 from harness_backends.posix.state_directory import JobStore
 
@@ -97,7 +97,7 @@ async def open_job_target(shell: str, directory: Path, config: Config | None = N
     transport = ShellTransport(path_of(shell), home)
     async with open_held_shell(transport) as held:
         held.define(state_directory.PROLOGUE)
-        held.define(plain.PROLOGUE)
+        held.define(shell_jobs.PROLOGUE)
         text = (await held.call(state_directory.REPORT + probe.SCRIPT)).text
         report = state_directory.parse_report(text, transport.target)
         probed = probe.parse_probe(text, report.root)

@@ -252,7 +252,7 @@ harness.cli.main.main(["run", "--", "true"])
         [sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     )
     loaded = set(done.stderr.split())
-    assert "harness_backends.posix.jobs.plain" in loaded
+    assert "harness_backends.posix.jobs.shell_jobs" in loaded
     assert loaded & SLOW_AND_SELDOM_USED == set()
 
 

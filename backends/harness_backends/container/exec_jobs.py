@@ -31,9 +31,9 @@ from harness.results import Job, JobOutput, ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
 from harness.system.waiting import wait_within
 
-from ..posix.jobs.input import pieces
 from ..posix.jobs.launch import MISSING, cwd_error, signal_name
 from ..posix.jobs.output import HeadTail, cut_kept
+from ..posix.jobs.standard_input import pieces
 from .process import ENDED, ENDED_BEFORE, ENDING, ContainerProcess
 from .transport import ContainerTransport
 

@@ -21,8 +21,8 @@ from harness.system.background_tasks import BackgroundTasks, open_background_tas
 from harness.terminal import Listener, Operators, Terminal
 from harness.transport import Transport
 
+from ..posix.jobs.cancellation import JobCanceller
 from ..posix.jobs.launch import signal_name
-from ..posix.jobs.termination import JobCanceller
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .channel.control_client import Event

@@ -14,7 +14,7 @@ from tests.support.job_targets import JobTarget, open_job_target
 
 from harness.results import ShellResult, Status
 from harness_backends.posix.jobs import follow
-from harness_backends.posix.jobs.plain import PosixJobs
+from harness_backends.posix.jobs.shell_jobs import PosixJobs
 from harness_backends.posix.persistent_shell import PendingReply, PersistentShell
 
 pytestmark = pytest.mark.usefixtures("needs_process")

@@ -17,7 +17,7 @@ from tests.support.desk import until
 from tests.support.job_targets import SHELLS, JobTarget, open_job_target
 
 from harness.results import ShellResult, Status
-from harness_backends.posix.jobs.plain import PosixJobs
+from harness_backends.posix.jobs.shell_jobs import PosixJobs
 from harness_backends.posix.jobs.shell_library import ENDED_BEFORE
 from harness_backends.posix.pane_kill_script import PaneKill
 

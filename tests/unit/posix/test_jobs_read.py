@@ -15,7 +15,7 @@ from tests.support.job_targets import SHELLS, JobTarget, open_job_target
 from harness.errors import JobNotFound
 from harness.results import JobOutput, Status
 from harness_backends.posix.jobs.output import INLINE, HeadTail
-from harness_backends.posix.jobs.reading import parse_parts
+from harness_backends.posix.jobs.output_reader import parse_parts
 
 
 @pytest.fixture(params=SHELLS)

@@ -19,9 +19,9 @@ from harness.system.background_tasks import BackgroundTasks
 from harness.system.waiting import run_within
 
 from ...posix.end_proof import new_secret, proves_end
-from ...posix.jobs.input import store_input
+from ...posix.jobs.cancellation import JobCanceller
 from ...posix.jobs.launch import INTERRUPTING, Outcome, cwd_error, recorded
-from ...posix.jobs.termination import JobCanceller
+from ...posix.jobs.standard_input import store_input
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobRecord, JobStore
 from ..channel.fallback_client import FallbackClient, until_script

@@ -17,8 +17,8 @@ from harness.system.background_tasks import BackgroundTasks
 from harness.terminal import Terminal
 from harness.transport import Transport
 
+from ...posix.jobs.cancellation import JobCanceller
 from ...posix.jobs.launch import signal_name
-from ...posix.jobs.termination import JobCanceller
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
 from ..channel.fallback_client import FallbackClient

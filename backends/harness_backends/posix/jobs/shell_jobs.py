@@ -32,8 +32,8 @@ from ..panelog import lacks_end
 from ..persistent_shell import PendingReply, PersistentShell, ShellReply
 from ..probe import Probe
 from ..state_directory import JobRecord, JobStore, pane_uid, render_record
+from .cancellation import JobCanceller
 from .follow import CallbackError, JobExitWatch, JobFollower, callbacks_of
-from .input import in_memory, store_input
 from .launch import (
     INTERRUPTING,
     MAX_COMMAND_BYTES,
@@ -61,10 +61,10 @@ from .launch import (
 )
 from .output import INLINE, HeadTail, StoredStream, cut, not_kept, read_output
 from .output import StoredOutput as Streams
-from .reading import JobReader, OutputReadRequest
+from .output_reader import JobReader, OutputReadRequest
 from .shell_library import ENDED_BEFORE, PROLOGUE
+from .standard_input import in_memory, store_input
 from .table import JobTable, StoredJob
-from .termination import JobCanceller
 
 __all__ = ["PROLOGUE", "PosixJobs", "open_jobs"]
 
