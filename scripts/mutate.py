@@ -84,8 +84,12 @@ GROUPS = {
         (*(f"tests/unit/toolkit/test_{name}.py" for name in TOOLKIT_TESTS), "tests/unit/test_commands_that_look.py"),
     ),
     "markers": Group(
-        (f"{POSIX}/markers.py", f"{POSIX}/end_proof.py"),
-        ("tests/unit/test_markers.py", "tests/unit/tmux/test_pane_state.py", "tests/unit/posix/test_end_proof.py"),
+        (f"{POSIX}/pane_jobs/prompt_markers.py", f"{POSIX}/pane_jobs/end_proof.py"),
+        (
+            "tests/unit/posix/test_prompt_markers.py",
+            "tests/unit/tmux/test_pane_state.py",
+            "tests/unit/posix/test_end_proof.py",
+        ),
     ),
     "jobs": Group(
         (

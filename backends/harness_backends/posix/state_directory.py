@@ -205,7 +205,7 @@ class JobRecord:
     """The machine of the log, if tmux does not run on the target: see :attr:`RemoteLogStore.name`."""
     helper: bool = False
     proof: str = ""
-    """The digest of the secret in the end marker and in the exit record; see :mod:`.end_proof`."""
+    """The digest of the secret in the end marker and in the exit record; see :mod:`.pane_jobs.end_proof`."""
     key: str = ""
 
 
@@ -403,7 +403,7 @@ class JobStore:
         return f"[ -s {shlex.quote(self.path(job_id, 'exit'))} ] || {{ {self.is_cancelled(job_id)}; }}"
 
     async def settle(self, job_id: str, prompt: str = "") -> bool:
-        """Return whether a job has ended, and record an end without an exit code; see :mod:`.vanished_pane_jobs`.
+        """Return whether a job has ended, and record an end without an exit code; see :mod:`.pane_jobs.vanished_jobs`.
 
         Args:
             prompt: the shell of its pane that is at its prompt: ``own`` or ``inside``; ``any``: no process is left.

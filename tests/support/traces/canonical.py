@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import Any
 
 from harness.command import Command
-from harness_backends.posix.markers import PromptMarker, PromptMarkerScanner
+from harness_backends.posix.pane_jobs.prompt_markers import PromptMarker, PromptMarkerScanner
 from harness_backends.tmux.jobs.output_collector import OutputCollector
 from harness_backends.tmux.jobs.pane_job import PaneJob
 from harness_backends.tmux.pane.pane_state import NestedShell, Pane

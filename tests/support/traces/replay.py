@@ -14,7 +14,7 @@ import pytest
 
 from harness.command import Command
 from harness.results import Status
-from harness_backends.posix.markers import PromptMarker, PromptMarkerScanner
+from harness_backends.posix.pane_jobs.prompt_markers import PromptMarker, PromptMarkerScanner
 from harness_backends.tmux.jobs.output_collector import collector_for
 from harness_backends.tmux.jobs.pane_job import PaneJob
 from harness_backends.tmux.pane.pane_state import NestedShell, Pane

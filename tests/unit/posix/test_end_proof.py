@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from harness_backends.posix.end_proof import imitates, new_secret, proof_of, proves_end
-from harness_backends.posix.markers import PromptMarker
+from harness_backends.posix.pane_jobs.end_proof import imitates, new_secret, proof_of, proves_end
+from harness_backends.posix.pane_jobs.prompt_markers import PromptMarker
 
 SECRET = "5ec2e7"
 PROOF = proof_of(SECRET)

@@ -7,8 +7,8 @@ import pytest
 
 from harness.command import Command
 from harness.results import Status
-from harness_backends.posix.end_proof import TWICE, proof_of
-from harness_backends.posix.markers import ANSWERED
+from harness_backends.posix.pane_jobs.end_proof import TWICE, proof_of
+from harness_backends.posix.pane_jobs.prompt_markers import ANSWERED
 from harness_backends.tmux.jobs.output_collector import OutputCollector
 from harness_backends.tmux.jobs.pane_job import PaneJob, entered
 from harness_backends.tmux.pane.pane_state import MISSED, UNREAD, NestedShell, Pane

@@ -19,7 +19,15 @@ from harness.system.background_tasks import BackgroundTasks
 from harness.transport import Process, Transport
 
 from ..log_limit import READER
-from ..panelog import LOG_LAG_TIMEOUT, PaneLog, PaneOutput, follow_trailing_output, lacks_end, next_piece, read_log
+from ..pane_jobs.pane_log_output import (
+    LOG_LAG_TIMEOUT,
+    PaneLog,
+    PaneOutput,
+    follow_trailing_output,
+    lacks_end,
+    next_piece,
+    read_log,
+)
 from ..persistent_shell import PendingReply, PersistentShell, ShellReply, open_held_shell
 from ..state_directory import JobRecord, JobStore, RemoteLogStore, pane_uid
 from . import launch, shell_library

@@ -22,7 +22,7 @@ from harness.errors import (
 )
 from harness.results import Status
 
-from ..end_proof import proves_end, status_of_broken
+from ..pane_jobs.end_proof import proves_end, status_of_broken
 from ..persistent_shell import PendingReply, PersistentShell
 from ..state_directory import JobStore
 

@@ -23,12 +23,12 @@ from harness.system.background_tasks import BackgroundTasks, open_background_tas
 from harness.system.waiting import wait_within
 from harness.transport import Transport
 
-from ..end_proof import TWICE
 from ..job_keys import find_key, reserve_key
 from ..log_limit import MIN_LOG_LIMIT
-from ..markers import ANSWERED, answered, from_keyboard
+from ..pane_jobs.end_proof import TWICE
+from ..pane_jobs.pane_log_output import lacks_end
+from ..pane_jobs.prompt_markers import ANSWERED, answered, from_keyboard
 from ..pane_kill_script import PaneKill, type_interrupt
-from ..panelog import lacks_end
 from ..persistent_shell import PendingReply, PersistentShell, ShellReply
 from ..probe import Probe
 from ..state_directory import JobRecord, JobStore, pane_uid, render_record

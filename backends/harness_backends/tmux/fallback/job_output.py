@@ -9,8 +9,8 @@ from harness.command import Capture
 from harness.errors import HarnessError
 
 from ...posix.jobs.output import read_range
-from ...posix.markers import PromptMarker, PromptMarkerScanner
-from ...posix.panelog import other_mark
+from ...posix.pane_jobs.pane_log_output import other_mark
+from ...posix.pane_jobs.prompt_markers import PromptMarker, PromptMarkerScanner
 from ..channel.fallback_client import FallbackClient, until_script
 from ..jobs.output_collector import OutputCollector
 from ..jobs.pane_job import PaneJob

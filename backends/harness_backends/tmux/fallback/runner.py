@@ -18,10 +18,10 @@ from harness.results import ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
 from harness.system.waiting import run_within
 
-from ...posix.end_proof import new_secret, proves_end
 from ...posix.jobs.cancellation import JobCanceller
 from ...posix.jobs.launch import INTERRUPTING, Outcome, cwd_error, recorded
 from ...posix.jobs.standard_input import store_input
+from ...posix.pane_jobs.end_proof import new_secret, proves_end
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobRecord, JobStore
 from ..channel.fallback_client import FallbackClient, until_script

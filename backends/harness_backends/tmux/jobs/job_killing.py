@@ -16,7 +16,7 @@ from harness.results import Status
 from harness.system.waiting import wait_within
 
 from ...posix.jobs.launch import Outcome
-from ...posix.markers import from_keyboard
+from ...posix.pane_jobs.prompt_markers import from_keyboard
 from ...posix.pane_kill_script import KILL_GRACE, PaneJobEnd, PaneKill
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from harness.command import Command
 
-from ...posix.markers import NewlineUnmapper
+from ...posix.pane_jobs.prompt_markers import NewlineUnmapper
 
 __all__ = ["OutputCollector", "clip", "collector_for"]
 

@@ -15,8 +15,8 @@ from harness.command import Command
 from harness.results import ShellResult, Status
 from harness.system.waiting import run_within, wait_within
 
-from ...posix.end_proof import imitates, proof_of
-from ...posix.markers import ANSWERED, PromptMarker, answered
+from ...posix.pane_jobs.end_proof import imitates, proof_of
+from ...posix.pane_jobs.prompt_markers import ANSWERED, PromptMarker, answered
 from .output_collector import OutputCollector, collector_for
 
 __all__ = ["PaneJob", "entered", "forget_jobs", "read_buffered_output"]

@@ -28,10 +28,10 @@ from harness.results import ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
 from harness.system.waiting import run_within
 
-from ...posix.end_proof import new_secret
 from ...posix.jobs.cancellation import JobCanceller
 from ...posix.jobs.launch import INTERRUPTING, cwd_error, recorded
 from ...posix.jobs.standard_input import store_input
+from ...posix.pane_jobs.end_proof import new_secret
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
 from ..channel.control_client import REPLY_TIMEOUT, ResponseLost

@@ -9,8 +9,8 @@ import anyio
 
 from harness.results import Status
 
-from ...posix.end_proof import TWICE, proves_end, status_of_broken
-from ...posix.markers import PromptMarker, PromptMarkerScanner, from_keyboard
+from ...posix.pane_jobs.end_proof import TWICE, proves_end, status_of_broken
+from ...posix.pane_jobs.prompt_markers import PromptMarker, PromptMarkerScanner, from_keyboard
 from ..jobs.pane_job import PaneJob, entered
 
 __all__ = ["NestedShell", "Pane", "Phase"]

@@ -13,7 +13,7 @@ import signal
 
 from harness.results import Status
 
-from .markers import PromptMarker
+from .prompt_markers import PromptMarker
 
 __all__ = ["TWICE", "imitates", "new_secret", "proof_of", "proves_end", "status_of_broken"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import anyio
 
+from ..jobs.output import StoredStream, read_range
+from ..state_directory import JobRecord, RemoteLogStore
 from .end_proof import imitates
-from .jobs.output import StoredStream, read_range
-from .markers import NewlineUnmapper, PromptMarker, PromptMarkerScanner
-from .state_directory import JobRecord, RemoteLogStore
+from .prompt_markers import NewlineUnmapper, PromptMarker, PromptMarkerScanner
 
 __all__ = [
     "LOG_LAG_TIMEOUT",

@@ -9,9 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness_backends.posix.end_proof import proof_of
-from harness_backends.posix.markers import NewlineUnmapper, PromptMarker, PromptMarkerScanner, answered, from_keyboard
-from harness_backends.posix.panelog import PaneLog
+from harness_backends.posix.pane_jobs.end_proof import proof_of
+from harness_backends.posix.pane_jobs.pane_log_output import PaneLog
+from harness_backends.posix.pane_jobs.prompt_markers import (
+    NewlineUnmapper,
+    PromptMarker,
+    PromptMarkerScanner,
+    answered,
+    from_keyboard,
+)
 from harness_backends.posix.state_directory import JobRecord
 
 N = "a1b2"
