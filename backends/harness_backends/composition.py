@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from harness.backend import Backend, Capabilities, Files, Jobs
 from harness.config import Config
@@ -16,7 +16,7 @@ from harness.transport import Transport
 from .posix import probe, state_directory
 from .posix.jobs import shell_library
 from .posix.persistent_shell import PersistentShell, call_line, open_held_shell
-from .posix.state_directory import JobStore
+from .posix.state_directory import JobRecord, JobStore
 
 __all__ = ["PosixBackend", "open_posix_backend"]
 
@@ -26,6 +26,15 @@ def local_transport() -> Transport:
     from .local.transport import LocalTransport
 
     return LocalTransport(Target.parse("local:"))
+
+
+async def kill_pane_job(
+    shell: PersistentShell, store: JobStore, socket: str, record: JobRecord, age: float, signal: str, grace: float
+) -> None:
+    """Kill a job that runs in a pane; only then the modules of tmux are loaded."""
+    from .tmux.jobs.kill_script import kill_stored_job
+
+    await kill_stored_job(shell, store, socket, record, age, signal, grace)
 
 
 class PosixBackend(Backend):
@@ -96,5 +105,7 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
         report = state_directory.parse_report(text, transport.target)
         probed = probe.parse_probe(text, report.root)
         store = await stack.enter_async_context(state_directory.keep_job_store(shell, report))
-        runner = await stack.enter_async_context(open_jobs(transport, config, shell, store, probed, local_transport))
+        kill = partial(kill_pane_job, shell, store, config.tmux_socket)
+        jobs = open_jobs(transport, config, shell, store, probed, local_transport, kill)
+        runner = await stack.enter_async_context(jobs)
         yield PosixBackend(transport, config, shell, store, probed.capabilities, runner)

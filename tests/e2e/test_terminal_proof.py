@@ -15,8 +15,8 @@ import pytest
 from tests.support.desk import Desk, OpenDesk, desk, open_desk, until
 
 from harness import ConnectionLost, Status, connect
-from harness_backends.posix import pane_kill_script
-from harness_backends.posix.pane_kill_script import PaneJobEnd, PaneKill
+from harness_backends.tmux.jobs import kill_script
+from harness_backends.tmux.jobs.kill_script import PaneJobEnd, PaneKill
 from harness_backends.tmux.jobs.pane_job import PaneJob
 
 __all__ = ["desk", "open_desk"]
@@ -158,7 +158,7 @@ async def test_a_kill_whose_answer_was_lost_is_proved_by_the_record_or_unknown(
     async def lose_answer(run: Callable[[], Awaitable[PaneJobEnd]], _: Any) -> PaneJobEnd:
         await run()
         await kills.until_reported()
-        monkeypatch.setattr(pane_kill_script, "_duration", lambda grace: 0.2)  # nothing is recorded any more
+        monkeypatch.setattr(kill_script, "_duration", lambda grace: 0.2)  # nothing is recorded any more
         raise ConnectionLost("no answer", target=desk.ctx.target)
 
     kills.answer = lose_answer

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from harness.backend import Capabilities, Jobs
@@ -18,7 +19,7 @@ from harness.errors import ConnectError
 from harness.results import ShellResult
 from harness.target import Target
 from harness.transport import Process
-from harness_backends.composition import local_transport
+from harness_backends.composition import kill_pane_job, local_transport
 from harness_backends.local import LocalTransport
 from harness_backends.posix import probe, state_directory
 from harness_backends.posix.jobs import shell_jobs
@@ -101,11 +102,11 @@ async def open_job_target(shell: str, directory: Path, config: Config | None = N
         text = (await held.call(state_directory.REPORT + probe.SCRIPT)).text
         report = state_directory.parse_report(text, transport.target)
         probed = probe.parse_probe(text, report.root)
-        async with (
-            state_directory.keep_job_store(held, report) as store,
-            open_jobs(transport, config or Config(), held, store, probed, local_transport) as runner,
-        ):
-            yield JobTarget(runner, store, held, transport, probed.capabilities, home)
+        config = config or Config()
+        async with state_directory.keep_job_store(held, report) as store:
+            kill = partial(kill_pane_job, held, store, config.tmux_socket)
+            async with open_jobs(transport, config, held, store, probed, local_transport, kill) as runner:
+                yield JobTarget(runner, store, held, transport, probed.capabilities, home)
 
 
 def processes_of(job_id: str, state_dir: Path) -> list[int]:

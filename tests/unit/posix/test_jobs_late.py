@@ -19,7 +19,7 @@ from tests.support.job_targets import SHELLS, JobTarget, open_job_target
 from harness.results import ShellResult, Status
 from harness_backends.posix.jobs.shell_jobs import PosixJobs
 from harness_backends.posix.jobs.shell_library import ENDED_BEFORE
-from harness_backends.posix.pane_kill_script import PaneKill
+from harness_backends.tmux.jobs.kill_script import PaneKill
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

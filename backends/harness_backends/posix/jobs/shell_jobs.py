@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import shlex
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,14 +27,12 @@ from ..log_limit import MIN_LOG_LIMIT
 from ..pane_jobs.end_proof import TWICE
 from ..pane_jobs.pane_log_output import lacks_end
 from ..pane_jobs.prompt_markers import ANSWERED, answered, from_keyboard
-from ..pane_kill_script import PaneKill, type_interrupt
 from ..persistent_shell import PendingReply, PersistentShell, ShellReply
 from ..probe import Probe
-from ..state_directory import JobRecord, JobStore, pane_uid, render_record
+from ..state_directory import JobRecord, JobStore, render_record
 from .cancellation import JobCanceller
 from .follow import CallbackError, JobExitWatch, JobFollower, callbacks_of
 from .launch import (
-    INTERRUPTING,
     MAX_COMMAND_BYTES,
     MISSING,
     Launch,
@@ -102,6 +99,10 @@ def _new_run(job_id: str, command: Command, ticket: PendingReply, began: float) 
     return _RunningCommand(job_id, command, ticket, began, [0, 0], received)
 
 
+PaneJobKiller = Callable[[JobRecord, float, str, float], Awaitable[None]]
+"""Kills a job that runs in a pane, by its record, its age in seconds, a signal and a grace period."""
+
+
 class PosixJobs(Jobs):
     """Jobs over a persistent shell: one channel for all concurrent commands, one round trip for each."""
 
@@ -114,10 +115,12 @@ class PosixJobs(Jobs):
         probe: Probe,
         tasks: BackgroundTasks,
         local: Callable[[], Transport],
+        kill_pane_job: PaneJobKiller,
     ) -> None:
         """``local`` makes a transport to this machine, for the logs of panes that are here."""
         self._transport = transport
         self._tasks = tasks
+        self._kill_pane_job = kill_pane_job
         self._config = config
         self._shell = shell
         self._store = store
@@ -439,27 +442,12 @@ class PosixJobs(Jobs):
         if kept.job.status is not Status.RUNNING:
             return kept.job
         if kept.record.kind == "pane":
-            await self._end_pane_job(kept, name, grace)
+            age = max(0.0, self._now() - (kept.job.started or time.time()))
+            await self._kill_pane_job(kept.record, age, name, grace)
         else:
             await self._end(kept.job.job_id, Status.INTERRUPTED, (name, grace), ("KILL", KILL_GRACE))
         await self._follower.wait(kept.record, KILL_GRACE)
         return await self._table.get(job_id)
-
-    async def _end_pane_job(self, kept: StoredJob, signal: str, grace: float) -> None:
-        record, uid = kept.record, pane_uid(kept.record)
-        tmux = f"tmux -L {shlex.quote(self._config.tmux_socket)}"
-        kill = PaneKill(
-            exit_path=self._store.path(record.job_id, "exit"),
-            pane_dir=f"{self._store.root}/panes/{uid}",
-            uid=uid,
-            command=record.command,
-            age=max(0.0, self._now() - (kept.job.started or time.time())),
-            tmux="" if record.host else tmux,
-        )
-        there = self._store.log_places.get(record.host)
-        typing = None if there is None else partial(type_interrupt, there.shell, tmux, uid)
-        interrupt = signal in INTERRUPTING
-        await kill.run(self._shell, Status.INTERRUPTED, signal, grace, interrupt=interrupt, type_there=typing)
 
     # -- kept jobs
 
@@ -556,10 +544,11 @@ async def open_jobs(
     store: JobStore,
     probe: Probe,
     local: Callable[[], Transport],
+    kill_pane_job: PaneJobKiller,
 ) -> AsyncIterator[PosixJobs]:
     """Provide the jobs of a target; :data:`PROLOGUE` must be defined before the persistent shell's first call."""
     async with open_background_tasks() as tasks:
-        jobs = PosixJobs(transport, config, shell, store, probe, tasks, local)
+        jobs = PosixJobs(transport, config, shell, store, probe, tasks, local, kill_pane_job)
         tasks.start_soon(jobs.clean_sometimes)
         try:
             yield jobs

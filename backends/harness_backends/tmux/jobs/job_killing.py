@@ -17,13 +17,13 @@ from harness.system.waiting import wait_within
 
 from ...posix.jobs.launch import Outcome
 from ...posix.pane_jobs.prompt_markers import from_keyboard
-from ...posix.pane_kill_script import KILL_GRACE, PaneJobEnd, PaneKill
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
 from ..channel.control_connection import ControlConnection
 from ..channel.fallback_client import FallbackClient
 from ..pane.keyboard import INTERRUPT, type_text, unlock
 from ..pane.pane_state import Pane
+from .kill_script import KILL_GRACE, PaneJobEnd, PaneKill
 from .pane_job import PaneJob
 from .unstarted_commands import drop_slot, take_slot
 

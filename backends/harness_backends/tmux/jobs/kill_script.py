@@ -1,6 +1,7 @@
 """Termination of a pane's job by one script on the target, whose result proves the exit.
 
 The script needs no answers from harness on the way: over a connection full of output they would arrive too late.
+It reads ``/proc``; without it (BSD, macOS) only the foreground process group of the terminal is signalled.
 """
 
 from __future__ import annotations
@@ -8,15 +9,96 @@ from __future__ import annotations
 import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from harness.results import Status
 from harness.system.waiting import wait_within
 
-from .job_signals import SIGNAL_PROCESSES, is_running
-from .jobs.launch import Outcome, background_line, recorded
-from .persistent_shell import PersistentShell
+from ...posix.jobs.launch import INTERRUPTING, Outcome, background_line, recorded
+from ...posix.persistent_shell import PersistentShell
+from ...posix.process_scripts import LIST
+from ...posix.state_directory import JobRecord, JobStore, pane_uid
 
-__all__ = ["KILL_GRACE", "PaneJobEnd", "PaneKill", "parse_end", "type_interrupt"]
+__all__ = ["KILL_GRACE", "PaneJobEnd", "PaneKill", "kill_stored_job", "parse_end"]
+
+# -- The processes of a job: found and signalled.
+
+# The job's processes are those that started in the terminal after the job, except those of a later shell, and all
+# descendants of the job's shell, on any terminal (sudo, script). $session is the pane's first process, whose children
+# are the shells. A known process is identified by its id and start time.
+SIGNAL_PROCESSES = (
+    LIST
+    + r"""
+hx_signal_processes() (
+signal=$1 session=$2 age=$3 nested=$4 stop=$5 home=$6 known=$7 own=$8
+[ "$own" != 0 ] || { read -r own <"$home"; } 2>/dev/null
+own=${own:-0}
+above() {
+  branch= at=$1
+  while [ "${at:-0}" -gt 1 ]; do
+    eval "up=\${p$at-}"
+    [ "$up" != "$session" ] || { branch=$at; return; }
+    at=$up
+  done
+}
+list() {
+  read -r up rest </proc/uptime || return 1
+  whole=${up%.*}; part=${up#*.}
+  since=$((whole * 100 + ${part#0} - age))
+  found= young=
+  set -- $(hx_list)
+  while [ $# -ge 6 ]; do
+    pid=$1; state=$2; parent=$3; member=$5; began=$6; shift 6
+    eval "p$pid=\$parent"
+    [ "$state" != Z ] || continue
+    case " $known " in *" $pid:$began "*) found="$found $pid:$began"; continue ;; esac
+    [ "$began" -ge "$since" ] && [ "$pid" != "$session" ] && [ "$parent" != "$session" ] || continue
+    young="$young $pid:$began:$member"
+  done
+  for entry in $young; do
+    above "${entry%%:*}"
+    case $branch in
+      "$own") ;;
+      '') [ "${entry##*:}" = "$session" ] || continue ;;
+      *) [ "$own" = 0 ] || continue ;;
+    esac
+    found="$found ${entry%:*}"
+  done
+}
+end_shell() {
+  above "$nested"
+  [ "$nested" != 0 ] && [ "$branch" = "$own" ] || nested=$own
+  above "$nested"
+  [ -z "$branch" ] || kill -KILL "$nested"
+}
+list || {
+  group=$(ps -o tpgid= -p "$session" | tr -d ' ')
+  [ "$stop" = 0 ] || [ "$own" = 0 ] || kill -KILL "$own"
+  [ "$group" = "$own" ] || kill -"$signal" "-$group" && echo "$own $group"
+  exit 0
+} 2>/dev/null
+[ "$stop" = 0 ] || [ "$own" = 0 ] || end_shell
+if [ "$signal" != 0 ]; then
+  for entry in $found; do kill -"$signal" "${entry%:*}"; done 2>/dev/null
+fi
+echo $own $found
+)
+"""
+)
+"""The function ``hx_signal_processes SIGNAL SESSION AGE NESTED STOP HOME KNOWN OWN``; AGE in hundredths of a second."""
+
+_FOLLOWED = frozenset(";&|\n(){}`")
+
+
+def is_running(command: str) -> bool:
+    """Return whether the shell may continue with another command when its current one is killed.
+
+    False only for one simple command.
+    """
+    return any(char in _FOLLOWED for char in command.strip())
+
+
+# -- The script.
 
 INTERRUPT_GRACE = 1.0
 AGAIN_AFTER = 0.3
@@ -310,3 +392,33 @@ def parse_end(text: str) -> PaneJobEnd:
 async def type_interrupt(shell: PersistentShell, tmux: str, uid: str) -> None:
     """Type C-c into a pane on the machine of its tmux, if that is not the job's machine."""
     await shell.call(f"{_TYPE.replace('TMUX_', tmux).replace('UID_', shlex.quote(uid))}\nhx_type")
+
+
+# -- Without a terminal.
+
+
+async def kill_stored_job(
+    shell: PersistentShell, store: JobStore, socket: str, record: JobRecord, age: float, signal: str, grace: float
+) -> None:
+    """Kill a job that runs in a pane, from a connection that has no terminal.
+
+    Args:
+        socket: the tmux socket of the target.
+        age: the job's age in seconds.
+
+    Raises:
+        ConnectionLost: the job may have been terminated, but there is no proof.
+    """
+    uid = pane_uid(record)
+    tmux = f"tmux -L {shlex.quote(socket)}"
+    kill = PaneKill(
+        exit_path=store.path(record.job_id, "exit"),
+        pane_dir=f"{store.root}/panes/{uid}",
+        uid=uid,
+        command=record.command,
+        age=age,
+        tmux="" if record.host else tmux,
+    )
+    there = store.log_places.get(record.host)
+    typing = None if there is None else partial(type_interrupt, there.shell, tmux, uid)
+    await kill.run(shell, Status.INTERRUPTED, signal, grace, interrupt=signal in INTERRUPTING, type_there=typing)
