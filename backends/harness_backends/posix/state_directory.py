@@ -7,7 +7,7 @@ Layout below the root (mode 0700, owned by the target's user)::
     jobs/N.exit   "CODE [STATUS [SECRET]]", once the job has ended
     jobs/N.void   the job was queried before it was recorded, and reported as never started
     jobs/N.*      streams and process group of jobs without a terminal
-    keys/         the job of each key; see :mod:`.job_keys`
+    keys/         the job of each key; see :mod:`.jobs.command_keys`
     panes/        the logs of panes
     run/          files of running persistent shells
 """

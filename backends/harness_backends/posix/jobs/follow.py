@@ -18,7 +18,6 @@ from harness.results import Status
 from harness.system.background_tasks import BackgroundTasks
 from harness.transport import Process, Transport
 
-from ..log_limit import READER
 from ..pane_jobs.pane_log_output import (
     LOG_LAG_TIMEOUT,
     PaneLog,
@@ -31,6 +30,7 @@ from ..pane_jobs.pane_log_output import (
 from ..persistent_shell import PendingReply, PersistentShell, ShellReply, open_held_shell
 from ..state_directory import JobRecord, JobStore, RemoteLogStore, pane_uid
 from . import launch, shell_library
+from .log_limit import READER
 from .output import (
     INLINE,
     VIEW_REST,

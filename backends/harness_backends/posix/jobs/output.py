@@ -14,8 +14,8 @@ from harness.errors import ConnectError, OutputDropped, UnsupportedOperation
 from harness.results import OutputPart
 from harness.transport import Process, Transport
 
-from ..log_limit import GAP, READER
 from ..persistent_shell import PersistentShell, ShellReply
+from .log_limit import GAP, READER
 
 __all__ = [
     "VIEW_REST",

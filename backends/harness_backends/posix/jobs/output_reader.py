@@ -10,11 +10,11 @@ import anyio
 
 from harness.results import JobOutput, OutputPart, Status
 
-from ..log_limit import GAP
 from ..persistent_shell import PersistentShell
 from ..state_directory import JobStore, pane_uid
 from .follow import JobFollower, log_of
 from .launch import background_line
+from .log_limit import GAP
 from .output import (
     INLINE,
     split_gap,

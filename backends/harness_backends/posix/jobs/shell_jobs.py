@@ -22,8 +22,6 @@ from harness.system.background_tasks import BackgroundTasks, open_background_tas
 from harness.system.waiting import wait_within
 from harness.transport import Transport
 
-from ..job_keys import find_key, reserve_key
-from ..log_limit import MIN_LOG_LIMIT
 from ..pane_jobs.end_proof import TWICE
 from ..pane_jobs.pane_log_output import lacks_end
 from ..pane_jobs.prompt_markers import ANSWERED, answered, from_keyboard
@@ -31,6 +29,7 @@ from ..persistent_shell import PendingReply, PersistentShell, ShellReply
 from ..probe import Probe
 from ..state_directory import JobRecord, JobStore, render_record
 from .cancellation import JobCanceller
+from .command_keys import find_key, reserve_key
 from .follow import CallbackError, JobExitWatch, JobFollower, callbacks_of
 from .launch import (
     MAX_COMMAND_BYTES,
@@ -56,6 +55,7 @@ from .launch import (
     start_text_as,
     write_bytes,
 )
+from .log_limit import MIN_LOG_LIMIT
 from .output import INLINE, HeadTail, StoredStream, cut, not_kept, read_output
 from .output import StoredOutput as Streams
 from .output_reader import JobReader, OutputReadRequest

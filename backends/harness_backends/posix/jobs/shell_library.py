@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import shlex
 
-from ..log_limit import LIMITER
 from ..pane_jobs.vanished_jobs import SETTLE
 from ..process_scripts import END, SINCE
+from .log_limit import LIMITER
 
 __all__ = ["ENDED_BEFORE", "GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]
 

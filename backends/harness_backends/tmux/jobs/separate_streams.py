@@ -12,8 +12,8 @@ from harness.command import LiveView
 from harness.errors import HarnessError, OutputDropped
 from harness.results import ShellResult
 
+from ...posix.jobs.log_limit import GAP, MIN_LOG_LIMIT
 from ...posix.jobs.output import Gap, not_kept, read_output, split_gap
-from ...posix.log_limit import GAP, MIN_LOG_LIMIT
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
 from .pane_job import PaneJob

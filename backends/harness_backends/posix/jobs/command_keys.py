@@ -4,7 +4,7 @@
 creates a link with its text or fails if it exists, so that of two callers one adds the next link. That is allowed only
 if the last job did not run and never will: its record is of another key (its ID was given back), or it is missing or
 not complete and ``N.void`` exists, which the shells of jobs look for after they have written the record. The cleanup
-removes a key after its last job (see :mod:`.jobs.table`).
+removes a key after its last job (see :mod:`.table`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import shlex
 from harness.backend import Reservation
 from harness.errors import HarnessError, NoSpace, UnsupportedOperation
 
-from .persistent_shell import PersistentShell
-from .state_directory import JobStore, field_text
+from ..persistent_shell import PersistentShell
+from ..state_directory import JobStore, field_text
 
 __all__ = ["find_key", "reserve_key"]
 
