@@ -9,17 +9,27 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
-from harness.errors import HarnessError, UnsupportedOperation
+from harness.errors import ConnectionLost, HarnessError, TerminalError, UnsupportedOperation
 from harness.system.background_tasks import BackgroundTasks
 from harness.terminal import Listener, OperatorActivity, Operators, ScreenMark
 
 from .channel.control_connection import MY_PID, MY_SESSION, ControlConnection
 from .channel.control_protocol import Notification, control_line
+from .channel.fallback_client import FallbackClient
 from .naming import DEFAULT_PANE
 from .pane.pane_state import Pane
 from .pane.pane_table import PaneTable
 
-__all__ = ["SUBSCRIPTION", "OperatorWatch", "activity_commands", "is_typing", "keys_since", "watch_operators"]
+__all__ = [
+    "SUBSCRIPTION",
+    "TYPED_NOTICE",
+    "OperatorWatch",
+    "activity_commands",
+    "is_typing",
+    "keys_since",
+    "operator_typed_during",
+    "watch_operators",
+]
 
 SUBSCRIPTION = "hxtaken"
 HOOK = "client-detached[77]"
@@ -243,3 +253,35 @@ async def watch_operators(
             if command in link.greeting:
                 link.greeting.remove(command)
         await people.leave()
+
+
+# -- Detection of an operator's typing while a command ran, as the output then contains its echo.
+
+
+MIN_TYPING_SECONDS = 0.5
+"""Seconds: an operator cannot unlock the keyboard and type during a shorter command."""
+TYPED_NOTICE = "an operator typed while the command was running; the output may contain what was typed"
+
+
+async def operator_typed_during(link: ControlConnection | FallbackClient, pane: Pane, seconds: float) -> bool:
+    """Return True if an attached client was used in the last ``seconds`` and the keyboard was not locked."""
+    lock = link.setup.config.keyboard_lock
+    if lock and seconds < MIN_TYPING_SECONDS:
+        return False
+    try:
+        now, clients = await link.ask(
+            ("display-message", "-p", "-t", pane.pane_id, "%s #{@harness_unlocked}"),
+            ("list-clients", "-F", "#{client_control_mode} #{client_activity}"),
+        )
+    except (ConnectionLost, TerminalError):
+        return False
+    clock, _, unlocked = now.text.partition(" ")
+    if not clock.isdecimal() or (lock and unlocked != "1"):
+        return False
+    return any(active >= int(clock) - seconds - 1 for active in parse_clients(clients.text))
+
+
+def parse_clients(text: str) -> list[int]:
+    """Return the last activity of operators' clients, in seconds since the epoch, without control clients."""
+    pairs = (line.split(" ") for line in text.splitlines())
+    return [int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] != "1" and pair[1].isdecimal()]

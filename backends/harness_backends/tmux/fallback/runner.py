@@ -30,7 +30,8 @@ from ..jobs.output_collector import collector_for
 from ..jobs.pane_job import PaneJob, entered
 from ..jobs.separate_streams import keep_limit, report_streams, with_streams
 from ..jobs.wrapped_command import WrappedCommand, command_files, slot_text, wrap_command
-from ..pane.foreground import NOTICE, Foreground, inspect, operator_typed_during
+from ..operator_watch import TYPED_NOTICE, operator_typed_during
+from ..pane.foreground import Foreground, inspect
 from ..pane.keyboard import BUSY, OTHER, Dispatch, SavedFile, release
 from ..pane.respawn_check import RESPAWNED, is_ours
 from ..setup import no_space
@@ -397,7 +398,7 @@ class FallbackRunner:
             if job.done.is_set():
                 await job.all_reported()
                 if await operator_typed_during(self.tmux, known.pane, job.seconds):
-                    job.notices.append(NOTICE)
+                    job.notices.append(TYPED_NOTICE)
                 return await self.result(job)
             return await run_within(REPORT_TIMEOUT, partial(self._still_running, known, job))
         except anyio.get_cancelled_exc_class():

@@ -37,7 +37,8 @@ from ...posix.state_directory import JobStore
 from ..channel.control_client import REPLY_TIMEOUT, ResponseLost
 from ..channel.control_connection import READY_TIMEOUT, ControlConnection
 from ..channel.control_protocol import Block
-from ..pane.foreground import NOTICE, Foreground, inspect, operator_typed_during, terminal_of
+from ..operator_watch import TYPED_NOTICE, operator_typed_during
+from ..pane.foreground import Foreground, inspect, terminal_of
 from ..pane.keyboard import BUSY, INTERRUPT, OTHER, Dispatch, SavedFile, release, type_text
 from ..pane.nested_shells import install_markers, until_prompt
 from ..pane.pane_log import begin_log, due, rotate_log
@@ -526,7 +527,7 @@ class PaneRunner:
                 await job.all_reported()
                 await self._record_end(pane, job)
                 if await operator_typed_during(self.link, pane, job.seconds):
-                    job.notices.append(NOTICE)
+                    job.notices.append(TYPED_NOTICE)
                 return await self.result(job)
             if not job.attention:
                 front = await run_within(max(0.0, REPORT_TIMEOUT - job.unanswered), partial(self.foreground, pane))

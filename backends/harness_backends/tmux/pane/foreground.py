@@ -1,4 +1,7 @@
-"""The foreground program of a pane, and detection of operators' typing while a command ran."""
+"""The foreground program of a pane, and whether it waits for the keyboard.
+
+It is read from ``/proc`` on Linux, from ``ps`` elsewhere, by one script in the persistent shell.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +9,16 @@ import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from harness.errors import ConnectionLost, TerminalError
-
 from ...posix.persistent_shell import PersistentShell
-from ..channel.control_connection import ControlConnection
 from ..channel.control_protocol import Block
-from ..channel.fallback_client import FallbackClient
 from .pane_state import Pane
 from .respawn_check import first_process
 
 __all__ = [
-    "NOTICE",
     "Foreground",
     "inspect",
-    "operator_typed_during",
     "terminal_of",
 ]
-
-
-# -- Detection of an operator's typing while a command ran, as the output then contains its echo.
-
-
-MIN_TYPING_SECONDS = 0.5
-"""Seconds: an operator cannot unlock the keyboard and type during a shorter command."""
-NOTICE = "an operator typed while the command was running; the output may contain what was typed"
-
-
-async def operator_typed_during(link: ControlConnection | FallbackClient, pane: Pane, seconds: float) -> bool:
-    """Return True if an attached client was used in the last ``seconds`` and the keyboard was not locked."""
-    lock = link.setup.config.keyboard_lock
-    if lock and seconds < MIN_TYPING_SECONDS:
-        return False
-    try:
-        now, clients = await link.ask(
-            ("display-message", "-p", "-t", pane.pane_id, "%s #{@harness_unlocked}"),
-            ("list-clients", "-F", "#{client_control_mode} #{client_activity}"),
-        )
-    except (ConnectionLost, TerminalError):
-        return False
-    clock, _, unlocked = now.text.partition(" ")
-    if not clock.isdecimal() or (lock and unlocked != "1"):
-        return False
-    return any(active >= int(clock) - seconds - 1 for active in parse_clients(clients.text))
-
-
-def parse_clients(text: str) -> list[int]:
-    """Return the last activity of operators' clients, in seconds since the epoch, without control clients."""
-    pairs = (line.split(" ") for line in text.splitlines())
-    return [int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] != "1" and pair[1].isdecimal()]
-
-
-# -- The foreground program of a pane, and whether it waits for the keyboard.
-#
-# Read from ``/proc`` on Linux, from ``ps`` elsewhere, by one script in the persistent shell.
 
 
 SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "fish", "ksh", "mksh", "busybox"})
