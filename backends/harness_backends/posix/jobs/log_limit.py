@@ -257,4 +257,4 @@ hx_stop_readers() {
 """
 
 LIMITER = f"{GAP}\nhx_share={READER_SHARE}\n{_LIMITER}"
-"""The function ``hx_limit``; it needs ``hx_root``, ``hx_jobs``, and those of :mod:`.jobs.shell_library`."""
+"""The function ``hx_limit``; it needs ``hx_root``, ``hx_jobs``, and those of :mod:`.shell_library`."""
