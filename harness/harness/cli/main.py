@@ -91,8 +91,12 @@ class Program(LazyGroup):
 @click.option("--version", is_flag=True, help="Show the version and exit.")
 @click.option("--model", metavar="NAME", default="", help="At the prompt: start with this model.")
 @click.option("--plain", is_flag=True, help="At the prompt: use line mode, for slow connections and screen readers.")
+@click.option("--hosts", metavar="PATTERN", multiple=True, help="At the prompt: work on these hosts; repeatable.")
+@click.option("--inventory", metavar="FILE", help="At the prompt: take hosts and groups from FILE.")
 @click.pass_context
-def cli(ctx: click.Context, version: bool, model: str, plain: bool) -> int:
+def cli(
+    ctx: click.Context, version: bool, model: str, plain: bool, hosts: tuple[str, ...], inventory: str | None
+) -> int:
     """Run commands on real machines, in a tmux session that operators can watch and take over.
 
     Without a command, open the prompt: an agent works on the target, and !COMMAND runs there.
@@ -101,20 +105,24 @@ def cli(ctx: click.Context, version: bool, model: str, plain: bool) -> int:
         _print_version(as_json_document=invocation_of(ctx).json)
         ctx.exit()
     if ctx.invoked_subcommand is None:
-        check_invocation(invocation_of(ctx))
-        return _prompt(ctx, model, plain=plain)
-    if model or plain:  # before a command they would be ignored, and another model than intended would respond
-        ctx.fail(f"{'--model' if model else '--plain'} must come after {ctx.invoked_subcommand}")
+        check_invocation(invocation_of(ctx), many_hosts=True)
+        return _prompt(ctx, model, hosts, inventory, plain=plain)
+    given = {"--model": model, "--plain": plain, "--hosts": hosts, "--inventory": inventory}
+    if misplaced := [name for name, value in given.items() if value]:  # they would be ignored before a command
+        ctx.fail(f"{misplaced[0]} must come after {ctx.invoked_subcommand}")
     return 0
 
 
-def _prompt(ctx: click.Context, model: str, *, plain: bool) -> int:
+def _prompt(ctx: click.Context, model: str, hosts: tuple[str, ...], inventory: str | None, *, plain: bool) -> int:
     if invocation_of(ctx).json:
         ctx.fail("--json needs a command")
+    from .commands.fleet.options import FleetOptions
+    from .commands.fleet.session import target_of
     from .prompt.app import PromptOptions, run_prompt
     from .runtime import session_of
 
-    return run_prompt(session_of(ctx), PromptOptions(model, plain=plain))
+    session = session_of(ctx)
+    return run_prompt(session, PromptOptions(model, plain=plain), target_of(session, FleetOptions(hosts, inventory)))
 
 
 def _print_version(*, as_json_document: bool) -> None:

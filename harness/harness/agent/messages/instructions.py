@@ -11,6 +11,7 @@ from pydantic_ai.messages import BinaryImage, ModelRequestPart, ModelResponse, T
 from pydantic_ai.tools import ToolDefinition
 
 from ...context import ExecutionContext
+from ...fleets import FleetContext
 from ...toolkit.contract import Tool
 from ...toolkit.permissions.rules.settings import Mode
 from ...toolkit.providers.base import CUT, not_run, pieces
@@ -216,6 +217,9 @@ def instructions(execution: ExecutionContext, registry: Registry, mode: Mode, ex
 
 
 def _target(execution: ExecutionContext) -> Iterator[str]:
+    if isinstance(execution, FleetContext):
+        yield from _hosts(execution)
+        return
     known = execution.capabilities
     yield f"{_line(str(execution.target))}" + (f", host name {_line(known.hostname)}" if known.hostname else "")
     yield f"system: {_line(known.system) or 'unknown'}"
@@ -228,10 +232,22 @@ def _target(execution: ExecutionContext) -> Iterator[str]:
     yield f"commands run in {shell}, in a tmux pane that the operator sees and may type into: cd and variables persist"
 
 
+def _hosts(execution: FleetContext) -> Iterator[str]:
+    yield _line(execution.describe())
+    yield "tools for files and commands run on the hosts that the call names in `hosts`, and nowhere else"
+    yield "the result shows equal outcomes once, with their hosts, and what the others differ in"
+    yield "before a change on many hosts, try it on one and look at the result"
+    if execution.fleet.has_terminal:
+        yield "commands run in a tmux pane of each host, which the operator sees: cd and variables persist there"
+    else:
+        yield "there is no terminal: each command runs in a new sh, so that cd, variables and functions do not persist"
+
+
 def _work(execution: ExecutionContext, names: Mapping[str, str]) -> Iterator[str]:
     """Return advice on the offered tools; other tools are not mentioned."""
     if shell := names.get("run_shell"):
-        yield from _commands(shell, has_terminal=execution.has_terminal)
+        fleet = execution.fleet if isinstance(execution, FleetContext) else None
+        yield from _commands(shell, has_terminal=execution.has_terminal if fleet is None else fleet.has_terminal)
     if reader := names.get("bash_output"):
         yield f"{reader} returns the output of a job, and its exit code when it has ended."
     if execution.has_terminal and (screen := names.get("capture_pane")):

@@ -20,8 +20,10 @@ from ...extras import install_extra
 from ..exits import SIGNALLED
 from ..options import RenamedOption, command
 from ..output import note, print_json, warn
-from ..runtime import CliSession, TargetRequirements, on_target, session_of
+from ..runtime import CliSession, session_of
 from ..streams import Interruption
+from .fleet.options import FleetOptions, fleet_options
+from .fleet.session import SessionTarget, target_of
 from .servers import servers_of, with_servers
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["mcp"]
 
 
-@command("mcp")
+@command("mcp", many_hosts=True)
+@fleet_options(session=True)
 @click.option("--http", "address", metavar="HOST:PORT", help="Listen on HOST:PORT (HTTP) instead of stdin/stdout.")
 @click.option("--token-file", metavar="FILE", help="Read the HTTP bearer token from FILE; created if missing.")
 @click.option(
@@ -58,8 +61,11 @@ def mcp(
     names: tuple[str, ...],
     allow_remote: bool,
     profile: str | None,
+    fleet: FleetOptions,
 ) -> int:
     """Serve the tools to MCP clients: one over stdin and stdout, or many over HTTP with a token.
+
+    With --hosts, --inventory or several --ssh the tools have the argument hosts: each call names some of the hosts.
 
     It exits when its stdio client disconnects, or on SIGTERM or Ctrl-C; jobs on the target keep running.
     """
@@ -67,9 +73,10 @@ def mcp(
     _check_extra()
     if address is None and (token_file or names or allow_remote):
         raise click.UsageError("--token-file, --allow-host and --allow-remote need --http")
+    target = target_of(session, fleet)
     opened = partial(_open, session, profile)
     code = (
-        _stdio(session, opened) if address is None else _http(session, opened, address, token_file, names, allow_remote)
+        _stdio(target, opened) if address is None else _http(target, opened, address, token_file, names, allow_remote)
     )
     return 0 if code == SIGNALLED + signal.SIGTERM else code  # clients stop a server with SIGTERM
 
@@ -85,7 +92,7 @@ _Opened = Callable[..., Awaitable["ToolServer"]]
 """A function that opens a server for an execution context, on an exit stack, with variables that hold secrets."""
 
 
-def _stdio(session: CliSession, opened: _Opened) -> int:
+def _stdio(target: SessionTarget, opened: _Opened) -> int:
     from ...mcp.server.stdio import claimed_stdio
 
     with claimed_stdio() as wire:
@@ -95,11 +102,11 @@ def _stdio(session: CliSession, opened: _Opened) -> int:
                 server = await opened(execution, stack)
                 await server.serve_stdio(wire)
 
-        return on_target(session, work, TargetRequirements(create=True))
+        return target.run(work)
 
 
 def _http(
-    session: CliSession,
+    target: SessionTarget,
     opened: _Opened,
     text: str,
     token_file: str | None,
@@ -108,6 +115,7 @@ def _http(
 ) -> int:
     from ...mcp.server.http import VARIABLE, check_address, check_names, deny_token_file, find_token, parse_address
 
+    session = target.session
     address = parse_address(text)
     check_address(address, allow_remote=allow_remote)
     check_names(names)
@@ -123,7 +131,7 @@ def _http(
                 warn(f"cannot protect {token.file} from agents: {error}", as_json_document=session.json)
             await server.serve_http(address, token, names, lambda found: _announce(session, found, token))
 
-    return on_target(session, work, TargetRequirements(create=True))
+    return target.run(work)
 
 
 def _announce(session: CliSession, address: Address, token: Token) -> None:

@@ -12,9 +12,11 @@ import click
 from ...agent.messages.marked_text import marked
 from ...context import ExecutionContext
 from ...errors import HarnessError
+from ..commands.fleet.options import FleetOptions, fleet_options
+from ..commands.fleet.session import SessionTarget, target_of
 from ..options import RenamedOption, command, invocation_of, time_limit_option
 from ..output import read_stdin, warn
-from ..runtime import CliSession, TargetRequirements, on_target, session_of
+from ..runtime import session_of
 from ..streams import Interruption
 
 if TYPE_CHECKING:
@@ -107,6 +109,8 @@ Calls that require approval ask at the terminal. Without a terminal, and with --
 notified, and the exit code is 126. --approve allows commands in advance. The conversation is stored;
 --conversation ID and --last resume one.
 
+With --hosts, --inventory or several --ssh the agent works on many hosts: each call names those on which it runs.
+
 Exit codes: 0 completed, 1 the turn failed, 3 --max-steps reached, 4 --budget spent, 124 --timeout expired, 125 harness
 failed, 126 completed, but a call was denied for lack of an approver, 130 interrupted. Ctrl-C cancels the turn and
 interrupts its command.
@@ -123,7 +127,8 @@ class _Dollars(click.FloatRange):
         return amount
 
 
-@command("exec", help=HELP)
+@command("exec", help=HELP, many_hosts=True)
+@fleet_options(session=True)
 @click.option(
     "--model", "model", metavar="NAME", default="", help="Use this model profile of the settings, or PROVIDER:MODEL."
 )
@@ -175,6 +180,7 @@ def exec_(
     approve: tuple[str, ...],
     auto_approve: bool,
     words: tuple[str, ...],
+    fleet: FleetOptions,
 ) -> int:
     from concurrent.futures import ThreadPoolExecutor
     from dataclasses import replace
@@ -186,13 +192,14 @@ def exec_(
 
     if bool(session_id) + last + new > 1:
         raise click.UsageError("give only one of --conversation, --last and --new")
-    if session_id:
+    if session_id and not fleet.used_by(invocation_of(ctx)):
         use_conversation_target(invocation_of(ctx), session_id)
     session = session_of(ctx)
+    where = target_of(session, fleet)
     session.invocation.passes_codes = True
     chosen = ConversationChoice(session_id, last)
     request = replace(
-        _request(session, model, profile, approve, max_steps, is_new=chosen.is_new),
+        _request(where, model, profile, approve, max_steps, is_new=chosen.is_new),
         prompt=read_prompt(words),
         chosen=chosen,
         budget=budget,
@@ -200,9 +207,8 @@ def exec_(
         auto_approve=auto_approve,
     )
     if auto_approve:
-        target = session.settings.target
         warn(
-            f"all approvals are disabled: calls that would ask run without asking on {target}",
+            f"all approvals are disabled: calls that would ask run without asking on {where.shown}",
             as_json_document=session.json,
         )
 
@@ -212,11 +218,11 @@ def exec_(
 
     with ThreadPoolExecutor(1) as loader:
         loading = loader.submit(load_agent)  # it takes as long as a login, so both run at once
-        return on_target(session, work, TargetRequirements(create=True))
+        return where.run(work)
 
 
 def _request(
-    session: CliSession,
+    where: SessionTarget,
     model: str,
     profile: str | None,
     approve: tuple[str, ...],
@@ -234,11 +240,11 @@ def _request(
     from ...agent.settings import load_agent_settings
     from .run import RunRequest
 
-    choices = session.invocation.choices
+    choices = where.session.invocation.choices
     withhold_keys(choices)
     models = load_models(choices)
     settings = load_agent_settings(choices)
-    toolkit, catalogue = _tools(session, approve)
+    toolkit, catalogue = _tools(where, approve)
     if profile is not None:
         from ...toolkit.catalog import offered
 
@@ -254,21 +260,21 @@ def _request(
     )
 
 
-def _tools(session: CliSession, approve: tuple[str, ...]) -> tuple[ToolkitSettings, Catalogue]:
+def _tools(where: SessionTarget, approve: tuple[str, ...]) -> tuple[ToolkitSettings, Catalogue]:
     from ...agent.opening import with_agent_pack
     from ...toolkit.assembly import load_toolkit_settings
     from ...toolkit.catalog import load_catalogue
     from ..commands.servers import with_recorded
     from .run import add_approval_rules, approval_rule
 
+    session = where.session
     settings = with_agent_pack(load_toolkit_settings(session.invocation.choices))
     catalogue = load_catalogue(settings.tools)
     for problem in catalogue.problems:
         warn(problem, as_json_document=session.json)
-    target = str(session.settings.target)
     known = with_recorded(session, catalogue.known) if approve else catalogue.known
     try:
-        rules = [approval_rule(text, known, target) for text in approve]
+        rules = [approval_rule(text, known, target) for text in approve for target in where.urls]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--approve") from None
     return add_approval_rules(settings, rules), catalogue

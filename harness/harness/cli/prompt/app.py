@@ -21,8 +21,9 @@ from ...errors import ConfigError, HarnessError
 from ...extras import install_extra
 from ...login import LoginQuestion, TerminalPrompter, use_prompter
 from ...system.background_tasks import open_background_tasks
+from ..commands.fleet.session import SessionTarget
 from ..output import note, readable
-from ..runtime import CliSession, TargetRequirements, logs_shown
+from ..runtime import CliSession, logs_shown
 from ..streams import Interruption, run_async
 from .surface import Span, Surface, SurfaceQuestion, line
 
@@ -130,13 +131,18 @@ class PromptOptions:
     """Whether to resume the conversation on this target, even if it belongs to another one."""
 
 
-def run_prompt(session: CliSession, wanted: PromptOptions | None = None) -> int:
-    """Open the prompt on the session's target until the operator leaves, and return the exit code.
+def run_prompt(session: CliSession, wanted: PromptOptions | None = None, where: SessionTarget | None = None) -> int:
+    """Open the prompt until the operator leaves, and return the exit code.
+
+    Args:
+        session: The program's settings.
+        wanted: The options of the prompt.
+        where: The target or the hosts; None is the target of the settings.
 
     Raises:
         HarnessError: There is no terminal, or the target cannot be reached.
     """
-    prompt = _Prompt(session, wanted or PromptOptions(), _terminal())
+    prompt = _Prompt(session, wanted or PromptOptions(), where or SessionTarget(session), _terminal())
     withhold_keys(session.invocation.choices)
     try:
         code = run_async(prompt.main)
@@ -185,8 +191,9 @@ def _terminal() -> int:
 class _Prompt:
     """One run of the prompt."""
 
-    def __init__(self, session: CliSession, wanted: PromptOptions, terminal: int) -> None:
+    def __init__(self, session: CliSession, wanted: PromptOptions, where: SessionTarget, terminal: int) -> None:
         self._session = session
+        self._where = where
         self._wanted = wanted
         self._terminal = terminal
         self._prompter = PromptPrompter()
@@ -198,7 +205,7 @@ class _Prompt:
         async with AsyncExitStack() as stack:
             stack.enter_context(nullcontext() if batch else use_prompter(self._prompter))
             loading = await stack.enter_async_context(_loading())
-            execution = await stack.enter_async_context(self._session.open(TargetRequirements(create=True)))
+            execution = await stack.enter_async_context(self._where.open())
             with interruption.reaches():
                 await loading.wait()
                 await self._serve(execution)

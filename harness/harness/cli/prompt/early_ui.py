@@ -244,7 +244,8 @@ class PromptUI:
         """Show the target and how to watch it."""
         has_terminal, target = self._execution.has_terminal, str(self._execution.target).removesuffix(":")
         without = "" if has_terminal else ", without tmux: --tmux lets you watch"
-        self.surface.show(*folded(line(Span("harness", "title"), f" on {target}{without}"), self.surface.width - 1))
+        where = self._execution.describe() if self._execution.target.last.scheme == "fleet" else f"{target}{without}"
+        self.surface.show(*folded(line(Span("harness", "title"), f" on {where}"), self.surface.width - 1))
         if has_terminal:
             self.surface.show(line(Span(f"watch: {shlex.join(self._execution.attach_command)}", "dim")))
         self.surface.status(status_line(StatusLine(target=target, doing="starting"), self.surface.width))

@@ -86,7 +86,8 @@ class ShellEscape:
 
     async def run(self, command: str) -> CallOutcome:
         """Run a command to its end and show its output and outcome."""
-        call = ToolCall("run_shell", {"command": command, "wait": LONGEST}, uuid.uuid4().hex)
+        everywhere = {"hosts": "*"} if self.executor.hosts is not None else {}
+        call = ToolCall("run_shell", {"command": command, "wait": LONGEST, **everywhere}, uuid.uuid4().hex)
         self._call_id = call.call_id
         written = OutputTail(call.call_id)
         try:
@@ -164,6 +165,8 @@ def ending(outcome: CallOutcome) -> tuple[str, Role]:
         return f"not run: {outcome.result.text}", "error"
     if data.get("status") == "running":
         return f"job {data.get('job_id')} is still running in the background", "warn"
+    if outcome.status is CallStatus.OK:  # on many hosts
+        return first, "dim"
     return first, "warn" if outcome.status is CallStatus.CANCELLED else "error"
 
 

@@ -20,7 +20,7 @@ from .options import FleetControl, FleetOptions
 from .report import FleetReport
 
 if TYPE_CHECKING:
-    from ....fleets import Fleet, Host, HostOutcome
+    from ....fleets import Fleet, Host, HostOutcome, Inventory
     from ....fleets.executor import FleetExecutor
 
 __all__ = ["call_on_hosts", "hosts_of_options", "hosts_of_patterns", "map_on_hosts"]
@@ -124,12 +124,15 @@ def map_on_hosts(
     return call_on_hosts(session, options, needs, make_report, call, chosen=chosen)
 
 
-def hosts_of_options(session: CliSession, options: FleetOptions, *, ignore_become: bool = True) -> tuple[Host, ...]:
+def hosts_of_options(
+    session: CliSession, options: FleetOptions, *, ignore_become: bool = True, inventory: Inventory | None = None
+) -> tuple[Host, ...]:
     """Return the hosts of a command's options.
 
     Args:
         session: The program's settings.
         options: The hosts.
+        inventory: The inventory of the options, if it has been read.
         ignore_become: As for ``resolve_hosts``; False if it matters as which account commands run.
 
     Raises:
@@ -137,7 +140,8 @@ def hosts_of_options(session: CliSession, options: FleetOptions, *, ignore_becom
         ConfigError: A pattern or the inventory is wrong.
     """
     if options.patterns or options.inventory:
-        return hosts_of_patterns(session, options.patterns, options.inventory, ignore_become=ignore_become)
+        source = inventory or options.inventory
+        return hosts_of_patterns(session, options.patterns, source, ignore_become=ignore_become)
     if session.invocation.several:
         return _hosts_of_choices(session.invocation)
     raise click.UsageError("the options for many hosts, such as --forks, need --hosts, --inventory or several --ssh")
@@ -164,7 +168,7 @@ def _hosts_of_choices(invocation: Invocation) -> tuple[Host, ...]:
 
 
 def hosts_of_patterns(
-    session: CliSession, patterns: Sequence[str], inventory: str | None, *, ignore_become: bool = True
+    session: CliSession, patterns: Sequence[str], inventory: str | Inventory | None, *, ignore_become: bool = True
 ) -> tuple[Host, ...]:
     """Return the hosts that patterns and an inventory mean, with the named targets of the settings.
 
@@ -178,7 +182,7 @@ def hosts_of_patterns(
     for name in ("ssh", "target", "container", "image"):
         if getattr(choices, name) is not None:
             raise click.UsageError(f"a pattern of hosts and --{name} contradict each other: give one of them")
-    read = read_inventory(inventory) if inventory else None
+    read = read_inventory(inventory) if isinstance(inventory, str) else inventory
     settings = session.settings
     own = dict(settings.target_settings)
     return resolve_hosts(

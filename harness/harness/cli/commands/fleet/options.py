@@ -69,14 +69,13 @@ RETRY_UNREACHABLE = click.option(
     metavar="N",
     help="Try N times more to log in to a host that was not reached.",
 )
-_HOST_OPTIONS = (
+_SESSION_OPTIONS = (
     click.option("--hosts", "patterns", metavar="PATTERN", multiple=True, help="Use each of these hosts; repeatable."),
     click.option(
         "--inventory", metavar="FILE", help="Take hosts and groups from FILE: a list, or Ansible's INI or YAML."
     ),
-    FORKS,
-    RETRY_UNREACHABLE,
 )
+_HOST_OPTIONS = (*_SESSION_OPTIONS, FORKS, RETRY_UNREACHABLE)
 _START_OPTIONS = (
     click.option("--rolling", **_COUNT, help="Start N hosts when the N before have ended without a failure."),
     click.option("--first", type=click.IntRange(min=1), metavar="N", help="Ask whether to continue after N hosts."),
@@ -88,12 +87,15 @@ SCHEDULER = click.option(
 _Function = Callable[..., int | None]
 
 
-def fleet_options(*, changes: bool = False, each: bool = False) -> Callable[[_Function], _Function]:
+def fleet_options(
+    *, changes: bool = False, each: bool = False, session: bool = False
+) -> Callable[[_Function], _Function]:
     """Declare the options for many hosts; the command gets them as ``fleet``, a :class:`FleetOptions`.
 
     Args:
         changes: Whether the command changes hosts, so that it takes the options that start few of them first.
         each: Whether it runs a command, so that it can print lines as they come, and run on workers.
+        session: Whether it opens a session on the hosts, whose calls name some of them.
     """
 
     def declare(function: _Function) -> _Function:
@@ -102,7 +104,8 @@ def fleet_options(*, changes: bool = False, each: bool = False) -> Callable[[_Fu
             chosen = {item.name: values.pop(item.name) for item in fields(FleetOptions) if item.name in values}
             return function(*args, fleet=FleetOptions(**chosen), **values)
 
-        options = (*_HOST_OPTIONS, *(_START_OPTIONS if changes else ()), *((EACH, SCHEDULER) if each else ()))
+        hosts = _SESSION_OPTIONS if session else _HOST_OPTIONS
+        options = (*hosts, *(_START_OPTIONS if changes else ()), *((EACH, SCHEDULER) if each else ()))
         for option in reversed(options):
             option(collected)
         return collected

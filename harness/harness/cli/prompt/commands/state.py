@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from ....errors import HarnessError
+from ....fleets import FleetContext
 from ....results import Status as JobStatus
 from ....results import without_helpers
 from .base import BadArguments, Choice, SlashCommand, agent_of, duration, no_arguments, one_of
@@ -182,7 +183,8 @@ class Approve(SlashCommand):
         """Show or set advance approval."""
         if args:
             try:
-                context.timed.set(args.lower(), context.execution.identity)
+                every_host = isinstance(context.execution, FleetContext)
+                context.timed.set(args.lower(), "" if every_host else context.execution.identity)
             except ValueError as error:
                 raise BadArguments(str(error)) from None
         target = context.execution.target

@@ -1,0 +1,128 @@
+"""Sessions on many hosts as programs: ``harness exec``, the prompt and ``harness mcp`` with ``--hosts``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.test_exec import configure, returned, sent
+from tests.support.fleet_hosts import FleetHosts, fleet_hosts, fleet_program
+from tests.support.mcp_program import Home, stdio_client_of
+from tests.support.model_server import Answer, Call, call, model_server, say
+from tests.support.program import Program
+from tests.support.seats import Seats, seats
+
+__all__ = ["fleet_hosts", "fleet_program", "seats"]
+
+WHY = {"risk": "low", "mutation": True, "why": "a test"}
+DENIED = '[permissions]\nmode = "auto"\ndeny = [{ tool = "run_shell", hosts = "@db" }]\n'
+
+
+def shell(command: str, hosts: str) -> Answer:
+    return call("run_shell", {"hosts": hosts, "command": command, **WHY})
+
+
+def homes_with(hosts: FleetHosts, file: str) -> list[str]:
+    return [name for name in hosts.servers if (hosts.home(name) / file).exists()]
+
+
+# -- harness exec
+
+
+def test_an_agent_works_on_many_hosts(fleet_program: Program, fleet_hosts: FleetHosts) -> None:
+    with model_server([shell("touch ~/ran; echo $((6*7))", "web[1-2]"), say("Done."), say("Again.")]) as server:
+        configure(fleet_program, server, '[permissions]\nmode = "auto"\n')
+        done = fleet_program.run("exec", "--hosts", "web[1-3]", "go")
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"Done.\n", b"")
+        again = fleet_program.run("exec", "--last", "--hosts", "web[1-3]", "more")
+        assert (again.returncode, again.stdout, again.stderr) == (0, b"Again.\n", b"")
+        assert server.refused == []
+    assert "- 3 hosts: web[1-3]" in str(sent(server, 0)[0]["content"])
+    assert "2 hosts: 2 exit code 0" in returned(server, 1)
+    assert returned(server, 1).count("42") == 1
+    assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
+
+
+def test_without_an_approver_a_command_runs_on_no_host(fleet_program: Program, fleet_hosts: FleetHosts) -> None:
+    with model_server([shell("touch ~/ran", "*"), say("Denied.")]) as server:
+        configure(fleet_program, server)
+        done = fleet_program.run("exec", "--hosts", "web[1-3]", "go")
+        assert (done.returncode, done.stdout) == (126, b"Denied.\n")
+    assert homes_with(fleet_hosts, "ran") == []
+
+
+def test_approve_allows_a_command_on_the_hosts_of_the_session(fleet_program: Program, fleet_hosts: FleetHosts) -> None:
+    with model_server([shell("touch ~/ran", "*"), say("Done.")]) as server:
+        configure(fleet_program, server)
+        done = fleet_program.run("exec", "--ssh", "web1", "--ssh", "web2", "--approve", "touch *", "go")
+        assert (done.returncode, done.stdout) == (0, b"Done.\n")
+    assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
+
+
+def test_a_rule_about_a_group_of_the_inventory_denies_there(
+    fleet_program: Program, fleet_hosts: FleetHosts, tmp_path: Path
+) -> None:
+    inventory = tmp_path / "hosts.ini"
+    inventory.write_text("[web]\nweb1\nweb2\n[db]\nweb3\n")
+    with model_server([shell("touch ~/ran", "*"), say("Done.")]) as server:
+        configure(fleet_program, server, DENIED)
+        done = fleet_program.run("exec", "--inventory", str(inventory), "go")
+        assert (done.returncode, done.stdout) == (0, b"Done.\n")
+        assert "web3 (1 host):\nnot allowed: matched rule: deny run_shell on hosts @db" in returned(server, 1)
+    assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
+
+
+@pytest.mark.parametrize("words", [("exec", "go"), ("mcp",)])
+def test_hosts_and_a_target_contradict_each_other(fleet_program: Program, words: tuple[str, ...]) -> None:
+    with model_server([]) as server:
+        configure(fleet_program, server)
+        done = fleet_program.run(words[0], "--hosts", "web1", "--ssh", "web2", *words[1:])
+    assert done.returncode == 125
+    assert b"contradict each other" in done.stderr
+
+
+def test_hosts_before_a_command_are_refused(fleet_program: Program) -> None:
+    done = fleet_program.run("--hosts", "web1", "run", "true")
+    assert (done.returncode, b"--hosts must come after run" in done.stderr) == (125, True)
+
+
+# -- harness mcp
+
+
+async def test_a_client_names_the_hosts(fleet_hosts: FleetHosts, tmp_path: Path) -> None:
+    home = Home.make(tmp_path, '[permissions]\nmode = "auto"\n')
+    async with stdio_client_of(home, *fleet_hosts.options, "--hosts", "web[1-2]") as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert "hosts" in tools["run_shell"].input_schema["required"]
+        assert "hosts" not in tools["time"].input_schema["properties"]
+        result = await client.call_tool("run_shell", {"hosts": "*", "command": "touch ~/ran; basename ~"})
+        data: Any = result.structured_content
+        assert [(one["host"], one["exit_code"]) for one in data["hosts"]] == [("web1", 0), ("web2", 0)]
+        assert not result.is_error
+        wrong = await client.call_tool("run_shell", {"hosts": "web3", "command": "touch ~/ran"})
+        assert wrong.is_error
+        assert "the hosts are web[1-2]" in json.dumps(wrong.model_dump(mode="json"))
+        assert (await client.list_resources()).resources
+    assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
+
+
+# -- the prompt
+
+
+async def test_the_prompt_asks_once_for_all_hosts(seats: Seats, fleet_hosts: FleetHosts) -> None:
+    script = [Answer((Call("run_shell", {"hosts": "web[1-2]", "command": "touch ~/ran", **WHY}),)), say("It ran.")]
+    seat = seats.take(*fleet_hosts.options, "--hosts", "web[1-3]", script=script, size=(120, 40))
+    await seat.sees("harness on 3 hosts: web[1-3]")
+    await seat.on_screen("»", "scripted")
+    seat.enter("!echo from-$(basename ~)")
+    await seat.sees("web1: from-web1", "web2: from-web2", "web3: from-web3", "3 hosts: 3 exit code 0")
+    seat.enter("go")
+    await seat.sees("touch ~/ran", "web[1-2] (2 hosts)")
+    assert homes_with(fleet_hosts, "ran") == []
+    seat.type("y")
+    await seat.sees("It ran.")
+    assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
+    seat.press("C-d")
+    assert await seat.ended() == 0
