@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +261,37 @@ def test_the_hosts_of_a_killed_worker_go_to_another_one(ops: Program, named: Ssh
     assert any("which an earlier call started" in str(item["notices"]) for item in objects(output))
 
 
+def test_the_hosts_of_a_worker_that_hangs_go_to_another_one(
+    ops: Program, named: SshServer, make_cluster: MakeCluster
+) -> None:
+    cluster = make_cluster(2, DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="3s")
+    words = ("--json", "run", "--hosts", "web[1-4]", "--scheduler", cluster.address)
+    with ops.start(*words, "--", blocking(named.home)) as running:
+        wait_for_lines(named.home / "lines", 4)
+        cluster.processes["worker0"].send_signal(signal.SIGSTOP)
+        (named.home / "go").touch()
+        output, said = running.communicate(timeout=60)
+    cluster.processes["worker0"].send_signal(signal.SIGCONT)
+    assert running.returncode == 0, said
+    assert [(item["status"], item["stdout"]) for item in objects(output)] == [("completed", "said\n")] * 4
+    assert lines(named.home / "lines") == ["line"] * 4
+
+
+def test_a_host_whose_workers_are_all_lost_is_unknown(
+    ops: Program, named: SshServer, make_cluster: MakeCluster
+) -> None:
+    cluster = make_cluster(1, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0")
+    words = ("run", "--hosts", "web1", "--scheduler", cluster.address)
+    with ops.start(*words, "--", blocking(named.home)) as running:
+        wait_for_lines(named.home / "lines", 1)
+        cluster.kill("worker0")
+        _, said = running.communicate(timeout=60)
+    assert (running.returncode, b"1 Dask workers were lost while they ran it" in said) == (125, True), said
+    (named.home / "go").touch()
+    assert ops.run("fleet", "resume", "1").stdout == b"== web1 (1)\nsaid\n"
+    assert lines(named.home / "lines") == ["line"]
+
+
 @pytest.mark.parametrize("again", ["workers", "here"])
 def test_a_killed_scheduler_is_a_resume(
     ops: Program, named: SshServer, make_cluster: MakeCluster, cluster: DaskCluster, again: str
@@ -271,6 +304,7 @@ def test_a_killed_scheduler_is_a_resume(
     assert running.returncode == 125
     assert b"the connection to the Dask scheduler was lost" in said
     assert b"4 unknown, 2 not started" in said
+    assert b"Traceback" not in said, said.decode()
     assert b"to run it on the other hosts: harness fleet resume 1" in said
     (named.home / "go").touch()
     scheduler = ("--scheduler", make_cluster(1).address) if again == "workers" else ()
@@ -314,3 +348,44 @@ def test_cancel_works_through_a_scheduler(ops: Program, named: SshServer, shared
     assert cancelled.returncode == 0, cancelled.stderr
     assert ops.run("fleet", "wait", *scheduler, "1").returncode != 0
     assert lines(named.home / "lines") == ["line"] * 2
+
+
+KILLS = 12
+
+
+@pytest.mark.timeout(900)
+def test_whatever_is_killed_at_any_moment_nothing_runs_twice(
+    needs_time: None, ops: Program, named: SshServer, make_cluster: MakeCluster
+) -> None:
+    chance = random.Random(5)
+    cluster, workers, last = make_cluster(), 2, 0
+    words = ("--json", "run", "--hosts", "web[1-6]", "--forks", "3", "--scheduler")
+    moments = Counter[tuple[str, int]]()
+    for number in range(KILLS):
+        victim = ("worker", "scheduler", "controller")[number % 3]
+        effects = named.home / f"effects-{number}"
+        with ops.start(*words, cluster.address, "--", f"echo line >>{effects}; sleep 0.1") as process:
+            wait_for_lines(effects, chance.randint(0, 6))
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(chance.uniform(0.0, 0.3))
+            moments[victim, len(lines(effects))] += 1
+            if victim == "controller":
+                process.kill()
+            else:
+                cluster.kill("scheduler" if victim == "scheduler" else f"worker{workers - 1}")
+            output, said = process.communicate(timeout=120)
+        if victim == "worker":
+            assert process.returncode == 0, (number, said)
+            cluster.add_worker(f"worker{workers}")
+            workers += 1
+        elif victim == "scheduler":
+            cluster, workers = make_cluster(), 2
+        runs = json.loads(ops.run("--json", "fleet", "list").stdout)
+        if len(runs) == last:  # it was killed before the run was kept
+            assert not lines(effects), (number, said)
+            continue
+        last = len(runs)
+        resumed = ops.run("--json", "fleet", "resume", "--scheduler", cluster.address, str(runs[-1]["run"]))
+        assert resumed.returncode == 0, (number, victim, output, said, resumed)
+        assert lines(effects) == ["line"] * 6, (number, victim)
+    assert len(moments) > 5, f"the kills came all too early or too late: {moments}"

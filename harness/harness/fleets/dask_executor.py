@@ -7,10 +7,11 @@ runs again, because its worker was lost, waits for the first one's job. What wor
 
 from __future__ import annotations
 
+import logging
 import pickle
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,8 @@ __all__ = ["DaskExecutor", "connect_scheduler"]
 T = TypeVar("T")
 MAX_STDIN_BYTES = 1 << 20
 """Bytes of standard input that are sent with each task."""
+CHECK_TIMEOUT = 10.0
+"""Seconds for the workers to report their versions; a worker that hangs must not delay the others for longer."""
 STOP_TIMEOUT = 5.0
 """Seconds for the workers to take notice of the end of a call."""
 INTERRUPT_TIMEOUT = 8.0
@@ -76,16 +79,25 @@ class DaskExecutor:
             runner.closed = True
 
     async def _check_workers(self) -> None:
-        found = await _of_client(self._client.run, harness_version, on_error="return")
-        if not found:
-            raise ConnectError("the Dask scheduler has no workers", hint="start some with: dask worker ADDRESS")
-        for address, version in found.items():
-            _check_version(version, f"Dask worker {address}")
+        """Check the versions of all that answer at once; each task checks that of its worker again."""
+        try:
+            with anyio.move_on_after(CHECK_TIMEOUT):
+                await self._check_versions()
+        except OSError as error:
+            raise ConnectError(SCHEDULER_LOST) from error
+
+    async def _check_versions(self) -> None:
         try:
             version = await _of_client(self._client.run_on_scheduler, harness_version)
         except ImportError as error:  # it reads tasks before it passes them on
             version = error
         _check_version(version, "Dask scheduler")
+        found = await _of_client(self._client.run, harness_version, on_error="return")
+        if not found:
+            raise ConnectError("the Dask scheduler has no workers", hint="start some with: dask worker ADDRESS")
+        for address, version in found.items():
+            if not isinstance(version, OSError):  # else it was lost, and the scheduler will notice
+                _check_version(version, f"Dask worker {address}")
 
 
 def _check_version(version: object, process: str) -> None:
@@ -146,20 +158,40 @@ async def connect_scheduler(address: str, timeout: float) -> AsyncIterator[DaskE
         from ..extras import install_extra
 
         raise ConfigError("a Dask scheduler needs the extra dask", hint=install_extra("dask")) from error
-    client = Client(address, asynchronous=True, timeout=timeout, set_as_default=False)
+    with _quiet_logs():
+        client = Client(address, asynchronous=True, timeout=timeout, set_as_default=False)
+        try:
+            await _wait_for_scheduler(client, address)
+            yield DaskExecutor(client)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await client.close(timeout=STOP_TIMEOUT if client.status == "running" else 0.1)
+
+
+async def _wait_for_scheduler(client: Client, address: str) -> None:
     try:
         await client
     except (OSError, TimeoutError) as error:
-        await client.close(timeout=1)
         raise ConnectError(f"cannot reach the Dask scheduler {address}: {error}") from error
     except (ValueError, TypeError, RuntimeError) as error:
-        await client.close(timeout=1)
         raise ConfigError(f"cannot use the Dask scheduler {address}: {error}") from error
+
+
+@contextmanager
+def _quiet_logs() -> Iterator[None]:
+    """Log nothing of Dask's inside, unless harness logs details: what matters is in the outcomes."""
+    if logging.getLogger("harness").isEnabledFor(logging.INFO):
+        yield
+        return
+    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client", "distributed.gc")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
-        yield DaskExecutor(client)
+        yield
     finally:
-        with anyio.CancelScope(shield=True):
-            await client.close(timeout=STOP_TIMEOUT)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 # -- the controller
