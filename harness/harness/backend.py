@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
@@ -301,5 +301,3 @@ def _part(whole: bytes, start: int, limit: int) -> OutputPart:
 
 BackendFactory = Callable[[Target, Config, "Transport | None"], AbstractAsyncContextManager[Backend]]
 """``(target, config, transport of target.base or None)`` → a backend. Found by entry point ``harness.backends``."""
-
-Argv = Sequence[str]

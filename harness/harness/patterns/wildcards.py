@@ -27,7 +27,6 @@ __all__ = [
     "ANY_TEXT",
     "Kind",
     "PathPattern",
-    "bracket_end",
     "expand_braces",
     "glob_names",
     "has_wildcard",
@@ -311,14 +310,14 @@ def _unescaped(text: str) -> Iterator[tuple[int, str]]:
         if text[at] == "\\":
             at += 2
             continue
-        if text[at] == "[" and (end := bracket_end(text, at)):
+        if text[at] == "[" and (end := _bracket_end(text, at)):
             at = end
             continue
         yield at, text[at]
         at += 1
 
 
-def bracket_end(text: str, start: int) -> int:
+def _bracket_end(text: str, start: int) -> int:
     """Return the position after the brackets that start at ``start``; 0 if they are not closed."""
     at = start + 1
     at += text[at : at + 1] in ("!", "^")
@@ -334,7 +333,7 @@ def name_matcher(pattern: str) -> re.Pattern[str]:
         if pattern[at] == "\\" and at + 1 < len(pattern):
             plain.append(_letter(pattern[at + 1]))
             at += 2
-        elif pattern[at] == "[" and (end := bracket_end(pattern, at)):
+        elif pattern[at] == "[" and (end := _bracket_end(pattern, at)):
             inside = pattern[at + 1 : end - 1]
             plain.append(f"[!{inside[1:]}]" if inside[0] == "^" else f"[{inside}]")
             at = end
@@ -352,7 +351,7 @@ def rough_name(pattern: str) -> str:
     """Return a pattern that ``find``, ``rg`` and shells read alike and that matches at least as much."""
     at, kept = 0, []
     while at < len(pattern):
-        if pattern[at] == "[" and (end := bracket_end(pattern, at)):
+        if pattern[at] == "[" and (end := _bracket_end(pattern, at)):
             kept.append("*")
             at = end
         elif pattern[at] != "\\" and (match := _PLAIN.match(pattern, at)):

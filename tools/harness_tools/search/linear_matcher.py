@@ -28,7 +28,6 @@ class _Step:
 
 
 _Kernel = tuple[int, ...]
-_DONE = -1
 
 
 class Matcher:
