@@ -13,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
+from harness.fleets import Inventory
 from harness.patterns.wildcards import Kind, matches
 from harness.settings import SettingsTable
+from harness.target import Target
 from harness.toolkit.contract import Policy
 from harness.toolkit.permissions.lookalikes import fold, odd_characters
+from harness.toolkit.permissions.rules.host_rules import HostRules
 from harness.toolkit.permissions.rules.rule import BLOCKED, Action, Match, Rule, RuleIndex, RuleSubject, blocked
 from harness.toolkit.permissions.rules.settings import (
     PROTECTED,
@@ -412,10 +415,11 @@ def test_the_settings_of_the_documentation_mean_what_it_says() -> None:
     page = (Path(__file__).parents[3] / "docs/permissions.md").read_text()
     text = page.partition("```toml\n")[2].partition("```")[0]
     settings = settings_of([SettingsTable("page", tomllib.loads(text)["permissions"])])
-    index = RuleIndex(settings.rules)
+    groups = Inventory("hosts.ini", {"web1": {}, "db1": {}}, {"db": {"db1": None}})
+    rules = HostRules(settings.rules, groups)
 
-    def action(tool: str, text: str, kind: Kind = "text", target: str = "local:") -> Action | None:
-        rule = index.first([RuleSubject(target, tool, text, kind)])
+    def action(tool: str, text: str, kind: Kind = "text", target: str = "local:", host: str = "web1") -> Action | None:
+        rule = rules.on(host, Target.parse("local:")).rules.first([RuleSubject(target, tool, text, kind)])
         return rule.action if rule else None
 
     assert action("run_shell", "make all") is Action.ALLOW
@@ -425,6 +429,7 @@ def test_the_settings_of_the_documentation_mean_what_it_says() -> None:
     assert action("run_shell", "/srv/db/x", "path") is Action.DENY
     assert action("write_file", "/srv/x", "path", "ssh://ann@prod1:22#k") is Action.DENY
     assert action("fetch_url", "https://example.com/", "url") is Action.ASK
+    assert action("run_shell", "make all", host="db1") is Action.DENY
     assert set(vars(PermissionSettings)["__dataclass_fields__"]) - {"rules"} == set(
         tomllib.loads(text)["permissions"]
     ) - {"allow", "deny", "ask"}

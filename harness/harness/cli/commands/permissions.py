@@ -151,7 +151,8 @@ def _row(rule: Rule) -> tuple[str, ...]:
     argument = "(any)" if rule.argument is None else rule.argument
     where = f" (in {rule.cwd})" if rule.cwd else ""
     kind = {"glob": " (pattern)", "below": " (and below)"}.get(rule.match, "") if rule.argument is not None else ""
-    return rule.rule_id, rule.action.value, rule.target, rule.tool, f"{argument}{kind}{where}", rule.origin
+    target = rule.target if rule.hosts is None else f"{rule.target} (hosts {rule.hosts})"
+    return rule.rule_id, rule.action.value, target, rule.tool, f"{argument}{kind}{where}", rule.origin
 
 
 def _rule(rule: Rule) -> dict[str, object]:
@@ -163,6 +164,7 @@ def _rule(rule: Rule) -> dict[str, object]:
         "argument": rule.argument,
         "match": rule.match.value,
         "cwd": rule.cwd,
+        "hosts": rule.hosts,
         "origin": rule.origin,
     }
 
