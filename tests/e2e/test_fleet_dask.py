@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import time
 from collections import Counter
@@ -286,7 +287,10 @@ def test_a_host_whose_workers_are_all_lost_is_unknown(
         wait_for_lines(named.home / "lines", 1)
         cluster.kill("worker0")
         _, said = running.communicate(timeout=60)
-    assert (running.returncode, b"1 Dask workers were lost while they ran it" in said) == (125, True), said
+    assert (running.returncode, b"the Dask worker that ran it was lost; the command may have started" in said) == (
+        125,
+        True,
+    ), said
     (named.home / "go").touch()
     assert ops.run("fleet", "resume", "1").stdout == b"== web1 (1)\nsaid\n"
     assert lines(named.home / "lines") == ["line"]
@@ -337,6 +341,27 @@ def test_an_interrupt_ends_what_runs_on_workers(ops: Program, named: SshServer, 
     found = objects(output)
     assert [item["stdout"] for item in found if item.get("status") == "interrupted"] == ["said\n"] * 4
     assert [item["error"]["type"] for item in found if "error" in item] == ["HostNotStarted"] * 2
+
+
+def test_the_first_interrupt_ends_logins_of_workers_and_lets_commands_end(
+    ops: Program, named: SshServer, shared_cluster: DaskCluster
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it never answers
+        entry = f"Host silent\n  HostName 127.0.0.1\n  Port {silent.getsockname()[1]}\n"
+        named.ssh_config.write_text(entry + named.ssh_config.read_text())
+        words = ("--connect-timeout", "300", "run", "--hosts", "web1,silent", "--scheduler", shared_cluster.address)
+        with ops.start(*words, "--", blocking(named.home)) as running:
+            wait_for_lines(named.home / "lines", 1)
+            accepted, _ = silent.accept()
+            running.send_signal(signal.SIGINT)
+            assert running.stderr is not None
+            first = running.stderr.readline()
+            (named.home / "go").touch()
+            output, said = running.communicate(timeout=60)
+            accepted.close()
+    assert first.startswith(b"harness: nothing more starts; 2 hosts still run")
+    assert (running.returncode, output) == (130, b"== web1 (1)\nsaid\n"), said
+    assert b"silent (1): not started: interrupted" in said
 
 
 def test_cancel_works_through_a_scheduler(ops: Program, named: SshServer, shared_cluster: DaskCluster) -> None:

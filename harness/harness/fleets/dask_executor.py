@@ -390,7 +390,9 @@ class _Task:
         except HarnessError:
             raise  # before anything was sent
         except KilledWorker as error:
-            return self.unknown(f"{error.allowed_failures + 1} Dask workers were lost while they ran it")
+            number = error.allowed_failures + 1
+            lost = "Dask worker that ran it was" if number == 1 else f"{number} Dask workers that ran it were"
+            return self.unknown(f"the {lost} lost")
         except Exception as error:
             self.lost = self._future.status in ("cancelled", "lost")
             return self.unknown(SCHEDULER_LOST if self.lost else f"the Dask worker could not report it: {error!r}")
