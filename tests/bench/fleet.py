@@ -60,7 +60,7 @@ async def fleet_row(world: World, size: Size, peers: Peers, sizes: Sequence[int]
     lines: list[Line] = []
     checks: list[Check] = []
     with ExitStack() as stack:
-        count = 5 if size.quick else max(sizes)
+        count = 3 if size.quick else max(sizes)
         names = [f"h{number:03}" for number in range(1, count + 1)]
         directory = world.directory / "fleet"
         hosts = start_many_hosts(stack, directory, names, user=world.user)
@@ -88,10 +88,11 @@ def _measure_size(hosts: ManyHosts, count: int, size: Size, peers: Peers) -> lis
     found: dict[tuple[str, str, str], list[float]] = {}
     failures: dict[tuple[str, str], str] = {}
     for label, command in COMMANDS.items():
+        if size.quick and label != "1 MB":
+            continue
         for _ in range(size.pick(REPEATS[label], 1)):
             for make in _sides(hosts, count, command, peers):
                 side, mark = make(1), Mark()
-                print(f"   {count} hosts, {label}: {side.what}", file=sys.stderr, flush=True)
                 try:
                     _measure_side(f"{count} hosts, {label}", side, make, mark, found)
                 except RuntimeError as error:
@@ -118,6 +119,7 @@ def _measure_side(
     """Measure a first contact and a live round of a program."""
 
     def add(kind: str, unit: str, value: float) -> None:
+        print(f"   {group}, {kind}: {side.what}: {value:.4g} {unit}", file=sys.stderr, flush=True)
         found.setdefault((f"{group}, {kind}", side.what, unit), []).append(value)
 
     done = measure(side.argv, side.variables, mark, side.stdin)

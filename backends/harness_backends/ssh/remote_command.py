@@ -34,6 +34,7 @@ _RUN = 'exec 3>&2 2>/dev/null;(exec "$@" 2>&3 3>&-);exit $?'
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@+:,./-]+")
 _LITERAL = frozenset(range(0x20, 0x7F)) - frozenset(b"'\\!\"$`%")
+_OCTAL = {byte: f"\\{byte:03o}" for byte in range(256) if byte not in _LITERAL}
 
 
 def new_nonce() -> str:
@@ -76,7 +77,7 @@ def _decode(argv: Sequence[str]) -> str:
 
 
 def _octal(text: bytes) -> str:
-    return "".join(chr(byte) if byte in _LITERAL else f"\\{byte:03o}" for byte in text)
+    return text.decode("latin-1").translate(_OCTAL)
 
 
 def _check(argv: Sequence[str]) -> None:
