@@ -248,12 +248,20 @@ def test_equal_outputs_are_printed_once_and_each_host_has_its_lines(ops: Program
     assert b"bytes in the middle of the output are not shown" in each.stderr
 
 
-def test_the_hosts_of_a_killed_worker_go_to_another_one(ops: Program, named: SshServer, cluster: DaskCluster) -> None:
+@pytest.mark.parametrize(
+    ("engine", "number"),
+    [("openssh", signal.SIGKILL), ("openssh", signal.SIGTERM), ("asyncssh", signal.SIGKILL)],
+    ids=["openssh-kill", "openssh-term", "asyncssh-kill"],
+)
+def test_the_hosts_of_a_killed_worker_go_to_another_one(
+    ops: Program, named: SshServer, cluster: DaskCluster, engine: str, number: signal.Signals
+) -> None:
+    ops.environ["HARNESS_SSH_ENGINE"] = engine
     with ops.start(
         "--json", "run", "--hosts", "web[1-4]", "--scheduler", cluster.address, "--", blocking(named.home)
     ) as running:
         wait_for_lines(named.home / "lines", 4)
-        cluster.kill("worker0")
+        cluster.kill("worker0", number)
         (named.home / "go").touch()
         output, said = running.communicate(timeout=60)
     assert lines(named.home / "lines") == ["line"] * 4

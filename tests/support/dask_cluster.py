@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -62,9 +63,9 @@ class DaskCluster:
             assert self.processes[name].poll() is None, log
             time.sleep(0.05)  # it writes to a file, so that nothing of it is lost if it is killed
 
-    def kill(self, name: str) -> None:
-        """Kill a process with SIGKILL."""
-        self.processes[name].kill()
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """End a process with a signal."""
+        self.processes[name].send_signal(number)
         self.processes[name].wait(START_TIMEOUT)
 
     def stop(self) -> None:
