@@ -45,7 +45,9 @@ class Config:
     """Timeout for the first prompt of a new shell."""
 
     # ssh
-    ssh_engine: Literal["openssh", "asyncssh"] = "openssh"
+    ssh_engine: Literal["default", "auto", "openssh", "asyncssh"] = "default"
+    """``auto``: asyncssh for each host whose ssh configuration it follows, else OpenSSH; ``default``: ``auto`` for the
+    hosts of a fleet without tmux, else OpenSSH."""
     ssh_options: tuple[str, ...] = ()
     """Passed to ``ssh -o``, for example ``"ProxyJump=bastion"``."""
     ssh_config: str = ""

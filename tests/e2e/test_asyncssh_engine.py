@@ -172,10 +172,10 @@ def _askpass(directory: Path, secret: str) -> Path:
 async def test_the_time_limit_does_not_count_the_time_to_answer(locked_key: SshServer) -> None:
     class Slow(Answers):
         async def answer(self, question: LoginQuestion) -> str | None:
-            await anyio.sleep(1.2)
+            await anyio.sleep(3.2)
             return await super().answer(question)
 
-    await echoes(locked_key.target, locked_key.config(connect_timeout=1.0), Slow("open sesame"))
+    await echoes(locked_key.target, locked_key.config(connect_timeout=3.0), Slow("open sesame"))
 
 
 # -- host keys

@@ -62,6 +62,14 @@ class Desk:
         except HarnessError as error:
             return (type(error).__name__,)
 
+    async def error(self, engine: str) -> HarnessError:
+        """The error of a login to web1."""
+        config = Config(ssh_config=str(self.server.ssh_config), ssh_engine=engine)  # type: ignore[arg-type]  # a parameter
+        with use_prompter(None), anyio.fail_after(30), pytest.raises(HarnessError) as caught:
+            async with harness.connect("ssh://web1", config=config):
+                pass
+        return caught.value
+
     async def both(self) -> tuple[str, ...]:
         """The outcome, which must be the same with both engines."""
         known = self.server.known_hosts.read_bytes()
@@ -183,6 +191,14 @@ async def test_a_changed_host_key_is_refused_in_the_same_words(desk: Desk, check
     _, message, _ = await desk.both()
     assert "does NOT match the recorded one" in message
     assert f"{desk.server.known_hosts}:1" in message
+
+
+@pytest.mark.parametrize("more", ["", "HostName no-such-host.invalid"])
+async def test_an_unreachable_host_is_reported_in_the_same_words(desk: Desk, more: str) -> None:
+    desk.server.stop()
+    desk.write(more)
+    messages = {str(await desk.error(engine)) for engine in ENGINES}
+    assert len(messages) == 1, messages
 
 
 async def test_a_hashed_name_is_found(desk: Desk) -> None:

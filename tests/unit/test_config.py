@@ -13,7 +13,7 @@ def test_the_defaults_are_those_that_the_documentation_states() -> None:
     config = Config()
     assert (config.session, config.tmux_socket, config.tmux_host) == ("harness", "harness", "auto")
     assert (config.max_sessions, config.max_panes) == (1, 5)
-    assert (config.ssh_engine, config.control_persist) == ("openssh", 600.0)
+    assert (config.ssh_engine, config.control_persist) == ("default", 600.0)
     assert config.keepalive_interval * config.keepalive_count <= 15
     assert config.prompt_tag
     assert config.keyboard_lock

@@ -1,8 +1,8 @@
-"""The ``ssh:`` backend: OpenSSH's client by default, asyncssh with ``ssh_engine = "asyncssh"``."""
+"""The ``ssh:`` backend: OpenSSH's client, or asyncssh, as ``ssh_engine`` says."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from harness.backend import Backend
@@ -12,14 +12,17 @@ from harness.target import Target
 from harness.transport import Transport
 
 from .control_master import MasterInfo, acquire, disconnect, list_masters, plan_master
-from .options import check_options
+from .host_engine import choose_engine
+from .options import SshSettings, check_options
 
-__all__ = ["MasterInfo", "disconnect", "list_masters", "open_backend", "open_transport"]
+__all__ = ["MasterInfo", "disconnect", "explain_engine", "list_masters", "open_backend", "open_transport"]
 
 
 def open_transport(target: Target, config: Config, base: Transport | None) -> AbstractAsyncContextManager[Transport]:
     """Open the transport of the engine that ``config.ssh_engine`` selects."""
     check_options(config, target)
+    if config.ssh_engine == "auto" and (base is None or base.target.last.scheme == "local"):
+        return _open_chosen_transport(target, config, base)
     if config.ssh_engine == "asyncssh":
         from .asyncssh_engine import open_asyncssh_transport
 
@@ -28,8 +31,31 @@ def open_transport(target: Target, config: Config, base: Transport | None) -> Ab
 
 
 @asynccontextmanager
+async def _open_chosen_transport(target: Target, config: Config, base: Transport | None) -> AsyncIterator[Transport]:
+    engine = await choose_engine(target, config)
+    if engine.reasons:
+        opening = _open_openssh_transport(target, config, base, engine.settings)
+    else:
+        from .asyncssh_engine import open_asyncssh_transport
+
+        opening = open_asyncssh_transport(target, config, base, engine.settings)
+    async with opening as transport:
+        yield transport
+
+
+async def explain_engine(target: Target, config: Config) -> Sequence[str]:
+    """Return why a host gets OpenSSH with ``ssh_engine = "auto"``; nothing if it gets asyncssh.
+
+    Raises:
+        ConfigError: ssh rejects its configuration.
+        ConnectError: ssh is not installed, or does not answer in time.
+    """
+    return (await choose_engine(target, config)).reasons
+
+
+@asynccontextmanager
 async def _open_openssh_transport(
-    target: Target, config: Config, base: Transport | None = None
+    target: Target, config: Config, base: Transport | None = None, settings: SshSettings | None = None
 ) -> AsyncIterator[Transport]:
     """Log in to a target, or share the connection of another harness process of this user.
 
@@ -42,7 +68,7 @@ async def _open_openssh_transport(
         raise UnsupportedOperation(
             f"ssh from {base.target} is not possible", target=target, hint="reach it with ProxyJump in the ssh config"
         )
-    master = await plan_master(target, config)
+    master = await plan_master(target, config, settings)
     from .openssh import OpenSSHTransport  # loaded here: ssh -G has already preloaded it
 
     transport = OpenSSHTransport(master, await acquire(master))

@@ -31,7 +31,7 @@ from harness.transport import Process, Transport
 
 from ..local.transport import LocalTransport
 from .login_pacing import error_at_jump_host, log_in_without_retries, share_login
-from .options import jump_config
+from .options import SshSettings, jump_config
 from .remote_command import interactive_command, new_nonce, remote_command
 
 if TYPE_CHECKING:
@@ -226,8 +226,16 @@ def _pauses() -> Iterator[float]:
 
 
 @asynccontextmanager
-async def open_asyncssh_transport(target: Target, config: Config, base: Transport | None) -> AsyncIterator[Transport]:
+async def open_asyncssh_transport(
+    target: Target, config: Config, base: Transport | None, settings: SshSettings | None = None
+) -> AsyncIterator[Transport]:
     """Log in and stay connected until the context exits; a lost connection is reopened when it is next needed.
+
+    Args:
+        target: The host.
+        config: The settings of harness.
+        base: The transport to tunnel through.
+        settings: The user's settings for the host, for the first login; None reads them.
 
     Raises:
         ConnectError: the login failed; a subclass where the reason is known.
@@ -237,7 +245,9 @@ async def open_asyncssh_transport(target: Target, config: Config, base: Transpor
     _require_asyncssh(target)
 
     async def log_in(stack: AsyncExitStack) -> AsyncsshTransport:
-        return await _log_in(stack, target, config, await _tunnel(target, base))
+        nonlocal settings
+        known, settings = settings, None
+        return await _log_in(stack, target, config, await _tunnel(target, base), settings=known)
 
     transport = ReconnectingTransport(target, log_in)
     try:
@@ -253,6 +263,7 @@ async def _log_in(
     config: Config,
     tunnel: AsyncsshTransport | None,
     behind: tuple[str, ...] = (),
+    settings: SshSettings | None = None,
 ) -> AsyncsshTransport:
     """Log in to a host through its jump hosts; ``behind`` holds the hosts that are reached through it."""
     from .asyncssh_login import LoginHost, log_in
@@ -260,12 +271,12 @@ async def _log_in(
     from .asyncssh_settings import read_host_settings
 
     with translated(target):
-        settings = await read_host_settings(target, config)
+        host = await read_host_settings(target, config, settings)
     if tunnel is None:
-        tunnel = await _log_in_to_jump_host(stack, target, jump_config(settings.ssh, config), behind)
+        tunnel = await _log_in_to_jump_host(stack, target, jump_config(host.ssh, config), behind)
     transport = AsyncsshTransport(target, config)
     through = tunnel.connection if tunnel else None
-    endpoint = LoginHost(target, config, settings, current_prompter(), through)
+    endpoint = LoginHost(target, config, host, current_prompter(), through)
     stack.push_async_callback(transport.aclose)
     try:
         transport.connected(await log_in(endpoint, transport.on_loss))
@@ -274,7 +285,7 @@ async def _log_in(
             raise
         lost = ConnectError("the connection was lost during the login", target=tunnel.target)
         raise error_at_jump_host(lost, tunnel.target, target) from error
-    transport.notices += [f"asyncssh does not support the ssh setting {setting!r}" for setting in settings.lost]
+    transport.notices += [f"asyncssh does not support the ssh setting {setting!r}" for setting in host.lost]
     for notice in transport.notices:
         _log.warning('%s: %s; ssh_engine = "openssh" does', target, notice)
     return transport

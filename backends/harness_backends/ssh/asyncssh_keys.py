@@ -80,20 +80,20 @@ def _identity(path: str, key: asyncssh.SSHKey | None, public: asyncssh.SSHKey, *
     return Identity(path, key, (public.public_data,), problem, encrypted)
 
 
-def key_problems(host: HostSettings, agent_types: Sequence[str], *, can_ask: bool) -> Iterator[str]:
+def key_problems(host: HostSettings, agent_types: Sequence[str], *, may_unlock: bool) -> Iterator[str]:
     """Yield why ssh might log in with another key than this engine.
 
     Args:
         host: The host's settings.
         agent_types: The types of the agent's keys.
-        can_ask: Whether a program of the user can answer ssh's questions.
+        may_unlock: Whether ssh may get the passphrases of keys otherwise than from the operator.
     """
     for identity in read_identities(host.identities):
         if identity.problem:
             yield f"identityfile {identity.path}: {identity.problem}"
         elif identity.certificate:
             yield f"identityfile {identity.path}: it has a certificate"
-        elif identity.encrypted and can_ask:
+        elif identity.encrypted and may_unlock:
             yield f"identityfile {identity.path}: it may be unlocked with a passphrase"
     for kind in sorted({*agent_types} - {*_USUAL}):
         yield f"identityagent {host.agent}: it has a key of type {kind}"

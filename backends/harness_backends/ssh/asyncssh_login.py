@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
+import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Literal
@@ -22,16 +24,18 @@ from harness.extras import install_extra
 from harness.login import LoginQuestion, Prompter, QuestionKind
 from harness.target import Target
 
-from .asyncssh_keys import ClientKey, offered_keys, read_identities
+from .asyncssh_keys import ClientKey, agent_key_types, key_problems, offered_keys, read_identities
 from .asyncssh_process import translate, translated
 from .asyncssh_settings import HostSettings, config_file
 from .known_hosts import KnownKey, add_known_key, changed_key, find_known_keys, revoked_key, unknown_key
+from .login import add_advice, diagnose
 from .login_pacing import ThrottledError, log_in_paced
 
 __all__ = [
     "HostKeys",
     "LoginHost",
     "OfferedKey",
+    "find_differences",
     "judge",
     "log_in",
     "refusal",
@@ -143,6 +147,7 @@ def refusal(offered: OfferedKey, target: Target) -> HostKeyError:
 ATTEMPTS = 3
 """Attempts for each password or passphrase, and for the login as a whole."""
 
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 _Lost = Callable[[Exception | None], None]
 
 
@@ -312,8 +317,13 @@ async def log_in(endpoint: LoginHost, lost: _Lost) -> asyncssh.SSHClientConnecti
         ConnectError: the login failed; a subclass where the reason is known.
         ConfigError: the configuration is invalid.
     """
-    pause = endpoint.config.connect_timeout
-    return await log_in_paced(endpoint.settings.server, partial(_log_in_once, endpoint, lost), max_pause=pause)
+    config = endpoint.config
+    attempt = partial(_log_in_once, endpoint, lost)
+    try:
+        return await log_in_paced(endpoint.settings.server, attempt, max_pause=config.connect_timeout)
+    except HarnessError as error:
+        add_advice(error, config.ssh_config, asked=endpoint.prompter is not None)
+        raise
 
 
 async def _log_in_once(endpoint: LoginHost, lost: _Lost) -> asyncssh.SSHClientConnection:
@@ -367,6 +377,27 @@ async def _attempts(login: _Login, lost: _Lost) -> asyncssh.SSHClientConnection:
     raise ConnectError("the host offers a different host key at each attempt", target=login.endpoint.target)
 
 
+@contextmanager
+def _connecting(endpoint: LoginHost) -> Iterator[None]:
+    """Translate the errors of the connection itself; a reset one may be the server's answer."""
+    direct = endpoint.tunnel is None and not endpoint.settings.uses_proxy_command
+    try:
+        yield
+    except OSError as error:
+        if not direct or isinstance(error, ConnectionResetError):
+            raise
+        raise _unreachable(error, endpoint) from error
+
+
+def _unreachable(error: OSError, endpoint: LoginHost) -> HarnessError:
+    """Return the error for a host without a connection, in the words that ssh's own message gives."""
+    host, port = (endpoint.settings.ssh.get(name) for name in ("hostname", "port"))
+    if isinstance(error, socket.gaierror):
+        return diagnose(f"ssh: Could not resolve hostname {host}: {error.strerror}", endpoint.target)
+    number = error.errno or next(map(int, _ERRNO.findall(str(error))), 0)  # of the first of several addresses
+    return diagnose(f"ssh: connect to host {host} port {port}: {os.strerror(number)}", endpoint.target)
+
+
 def _revoked(error: asyncssh.HostKeyNotVerifiable, target: Target) -> HarnessError:
     """Return the error for a host key or a certificate that asyncssh has refused itself."""
     if "revoked" in error.reason:
@@ -381,7 +412,7 @@ async def _connect(
     settings = endpoint.settings
     file = config_file(settings, keys.types, certificates=bool(keys.authorities))
     async with offered_keys(settings) as offered:
-        with file as path:
+        with file as path, _connecting(endpoint):
             return await asyncssh.connect(
                 hop.host,
                 config=[path],
@@ -400,6 +431,19 @@ async def _connect(
                 login_timeout=0,
                 encoding=None,
             )
+
+
+async def find_differences(host: HostSettings, *, may_unlock: bool) -> list[str]:
+    """Return why ssh might trust another host, or log in with another key, than this engine.
+
+    Args:
+        host: The host's settings.
+        may_unlock: Whether ssh may get the passphrases of keys otherwise than from the operator.
+    """
+    found = list(key_problems(host, await agent_key_types(host.agent), may_unlock=may_unlock))
+    if HostKeys(host).authorities:
+        found.append("known hosts: an authority for host certificates")
+    return found
 
 
 def _read_key(path: str, passphrase: str) -> ClientKey:

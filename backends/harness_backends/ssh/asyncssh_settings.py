@@ -99,8 +99,13 @@ class HostSettings:
         return self.ssh.get("proxycommand", "none") != "none"
 
 
-async def read_host_settings(target: Target, config: Config) -> HostSettings:
+async def read_host_settings(target: Target, config: Config, settings: SshSettings | None = None) -> HostSettings:
     """Read the user's settings for a host: with ``ssh -G``, or with asyncssh if ssh is not installed.
+
+    Args:
+        target: The host.
+        config: The settings of harness.
+        settings: The user's settings for the host if they are known.
 
     Raises:
         ConfigError: The configuration is wrong, or a file that ``config`` names does not exist.
@@ -110,7 +115,7 @@ async def read_host_settings(target: Target, config: Config) -> HostSettings:
     _check_files(target, config)
     if shutil.which("ssh") is None:
         return host_settings(await read_without_ssh(target, config), SshSettings())
-    return host_settings(await read_settings(target, config), await read_defaults(target, config))
+    return host_settings(settings or await read_settings(target, config), await read_defaults(target, config))
 
 
 def _check_files(target: Target, config: Config) -> None:

@@ -52,6 +52,7 @@ __all__ = [
     "disconnect",
     "end_master",
     "find_sockets",
+    "is_listening",
     "list_masters",
     "lock",
     "plan_master",
@@ -164,6 +165,11 @@ def _is_being_made(path: Path) -> bool:
     with suppress(OSError):
         return _TEMPORARY.search(path.name) is not None and time.time() - path.stat().st_mtime < SOCKET_SETUP_TIMEOUT
     return True
+
+
+def is_listening(path: str) -> bool:
+    """Return True if a master may listen at this path."""
+    return Path(path).is_socket() and not is_stale_socket(Path(path))
 
 
 def is_stale_socket(path: Path) -> bool:

@@ -27,6 +27,7 @@ from .known_hosts import changed_key, revoked_key, unknown_key
 from .login_pacing import ThrottledError
 
 __all__ = [
+    "add_advice",
     "classify",
     "diagnose",
     "find_cause",
@@ -334,12 +335,22 @@ def _refusal(log: str, target: Target, argv: list[str], jump_host: str, *, asked
         error = _proxy_failure(error, jump_host)
     if _is_throttled(log, error):
         return ThrottledError(error.message, target=target, hint=error.hint)
+    add_advice(error, argv[argv.index("-F") + 1] if "-F" in argv[:-1] else "", asked=asked)
+    return error
+
+
+def add_advice(error: HarnessError, ssh_config: str, *, asked: bool) -> None:
+    """Add to the hint of a refused login that nothing could be asked, and which configuration is used.
+
+    Args:
+        error: The error.
+        ssh_config: The file of the ssh configuration; empty for the user's.
+        asked: Whether the operator could be asked.
+    """
     if isinstance(error, AuthenticationError) and not asked:
         error.hint += f"; {FORBIDDEN if questions_forbidden() else NO_TERMINAL}"
-    if isinstance(error, HostKeyError) and "-F" in argv[:-1]:
-        file = shlex.quote(argv[argv.index("-F") + 1])
-        error.hint = error.hint.replace("once with ssh to", f"once with ssh -F {file} to")
-    return error
+    if isinstance(error, HostKeyError) and ssh_config:
+        error.hint = error.hint.replace("once with ssh to", f"once with ssh -F {shlex.quote(ssh_config)} to")
 
 
 def _has_askpass() -> bool:

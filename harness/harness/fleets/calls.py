@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -378,6 +378,8 @@ async def fleet(
     if len(known) < len(given):
         patterns = [text for text in given if isinstance(text, str)]
         known += resolve_hosts(patterns, inventory, ssh_config=settings.ssh_config or None)
+    if settings.ssh_engine == "default" and not tmux:  # with tmux, a pane may be a program ssh on this machine
+        settings = replace(settings, ssh_engine="auto")
     options = ConnectOptions(settings, tmux, pane, create)
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:

@@ -88,7 +88,7 @@ def _trap(option: str, value: str, effect: str, fix: str, ignored: bool) -> Find
 
 async def check_ssh_client(hop: Hop, config: Config) -> list[Finding]:
     """Return findings about ssh on this machine and its configuration for a host, without connecting."""
-    if config.ssh_engine != "openssh":
+    if config.ssh_engine == "asyncssh":
         return [ok("ssh client", f"the {config.ssh_engine} engine needs none")]
     if shutil.which("ssh") is None:
         return [fail("ssh client", "ssh is not installed on this machine", "install openssh-client")]

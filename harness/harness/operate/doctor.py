@@ -63,6 +63,9 @@ class ConnectionPoolBackend(Protocol):
     async def disconnect(self, config: Config, target: Target | None) -> Sequence[Master]:
         """Close the connection to a target, or all for None, and return those that were open."""
 
+    async def explain_engine(self, target: Target, config: Config) -> Sequence[str]:
+        """Return why a host of a fleet gets OpenSSH; nothing if it gets asyncssh."""
+
 
 def keeper(scheme: str = "ssh") -> ConnectionPoolBackend:
     """Return the backend module that keeps the connections of a scheme.
@@ -76,9 +79,21 @@ def keeper(scheme: str = "ssh") -> ConnectionPoolBackend:
     return cast(ConnectionPoolBackend, module)
 
 
+async def check_engine(target: Target, config: Config) -> list[Finding]:
+    """Return a finding about the SSH engine that a host gets in a fleet."""
+    module = keeper()
+    if config.ssh_engine not in {"default", "auto"} or not hasattr(module, "explain_engine"):
+        return []
+    try:
+        reasons = await module.explain_engine(target, config)
+    except HarnessError:
+        return []  # the ssh configuration has a finding of its own
+    return [ok("ssh engine", f"OpenSSH, because of: {'; '.join(reasons)}" if reasons else "asyncssh in a fleet")]
+
+
 async def check_connections(settings: Settings, *, clean: bool) -> list[Finding]:
     """Return a finding about the kept connections; ``clean`` removes leftovers of unresponsive ones."""
-    if settings.config.ssh_engine != "openssh":
+    if settings.config.ssh_engine == "asyncssh":
         return []
     masters = await keeper().list_masters()
     dead = [master for master in masters if master.pid is None]
@@ -163,6 +178,7 @@ async def examine(settings: Settings, *, clean: bool = False) -> list[Finding]:
     for hop in settings.target.hops:
         if hop.scheme == "ssh":
             findings += await check_ssh_client(hop, settings.config)
+            findings += await check_engine(Target((hop,)), settings.config)
             findings += await check_connections(settings, clean=clean)
     findings += await check_containers(settings, clean=clean)
     try:

@@ -30,7 +30,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "max_sessions": "Maximum number of sessions that harness creates on a target.",
     "max_panes": "Maximum number of panes that harness creates in a session.",
     "prompt_timeout": "Timeout for the first prompt of a new shell.",
-    "ssh_engine": 'The SSH client: "openssh" is your own ssh, "asyncssh" a library.',
+    "ssh_engine": 'The SSH client: "openssh" is your own ssh, "asyncssh" a library, "auto" chooses for each host.',
     "ssh_options": 'Passed to ssh -o, for example ["ProxyJump=bastion"].',
     "ssh_config": "A file other than ~/.ssh/config, as ssh -F.",
     "identity": "A private key, as ssh -i.",

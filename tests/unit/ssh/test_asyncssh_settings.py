@@ -278,7 +278,7 @@ async def test_keys_are_offered_in_the_order_of_the_configuration(key_files: lis
 
 def test_keys_that_ssh_would_treat_otherwise_are_named(key_files: list[Path]) -> None:
     one, two, readable = key_files
-    assert list(key_problems(with_keys([one, two]), ["ssh-ed25519"], can_ask=True)) == []
+    assert list(key_problems(with_keys([one, two]), ["ssh-ed25519"], may_unlock=True)) == []
     locked = asyncssh.generate_private_key("ssh-ed25519")
     for name in ("locked", "named"):
         locked.write_private_key(str(one.parent / name), passphrase="x")
@@ -288,7 +288,7 @@ def test_keys_that_ssh_would_treat_otherwise_are_named(key_files: list[Path]) ->
     (one.parent / "broken").write_text("no key")
     (one.parent / "broken").chmod(0o600)
     paths = [two, readable, *(one.parent / name for name in ("locked", "named", "broken"))]
-    found = list(key_problems(with_keys(paths), ["sk-ssh-ed25519@openssh.com"], can_ask=True))
+    found = list(key_problems(with_keys(paths), ["sk-ssh-ed25519@openssh.com"], may_unlock=True))
     assert [text.rpartition(": ")[2] for text in found] == [
         "it has a certificate",
         "others can read it",
@@ -297,7 +297,7 @@ def test_keys_that_ssh_would_treat_otherwise_are_named(key_files: list[Path]) ->
         "its public key is not known",
         "it has a key of type sk-ssh-ed25519@openssh.com",
     ]
-    assert list(key_problems(with_keys([one.parent / "named"]), [], can_ask=False)) == []
+    assert list(key_problems(with_keys([one.parent / "named"]), [], may_unlock=False)) == []
 
 
 def test_a_file_with_only_the_public_key_is_known(key_files: list[Path]) -> None:

@@ -20,6 +20,7 @@ from .options import FleetControl, FleetOptions
 from .report import FleetReport
 
 if TYPE_CHECKING:
+    from ....config import Config
     from ....fleets import Fleet, Host, HostOutcome, Inventory
     from ....fleets.executor import FleetExecutor
 
@@ -38,6 +39,7 @@ def call_on_hosts(
     *,
     chosen: Sequence[Host] | None = None,
     terminal: tuple[bool | str, str | None] | None = None,
+    config: Config | None = None,
 ) -> int:
     """Make one call on the hosts of a command's options, print the report, and return the exit code.
 
@@ -49,6 +51,7 @@ def call_on_hosts(
         call: Makes the call; gets the fleet, the report, and the arguments of :meth:`Fleet.map` as keywords.
         chosen: The hosts, if they are not those of the options.
         terminal: The tmux session and the pane, if they are not those of the settings.
+        config: The engine's settings, if they are not the program's.
 
     Raises:
         click.UsageError: No hosts were given, or a single target as well.
@@ -65,10 +68,10 @@ def call_on_hosts(
 
     async def main(interruption: Interruption) -> int:
         report = make_report(hosts, interruption)
-        config = session.settings.config
+        settings = config or session.settings.config
         async with (
-            _executor_of(options, config.connect_timeout) as executor,
-            fleet(hosts, tmux=tmux, pane=pane, config=config, create=needs.create, executor=executor) as opened,
+            _executor_of(options, settings.connect_timeout) as executor,
+            fleet(hosts, tmux=tmux, pane=pane, config=settings, create=needs.create, executor=executor) as opened,
         ):
             arguments = options.start_arguments() | {
                 "on_start": report.start,
@@ -106,6 +109,7 @@ def map_on_hosts(
     work: Callable[[Any, str, ExecutionContext], Awaitable[T]],
     *,
     chosen: Sequence[Host] | None = None,
+    config: Config | None = None,
 ) -> int:
     """Call a function with the context of each host, as :func:`call_on_hosts`.
 
@@ -116,12 +120,13 @@ def map_on_hosts(
         make_report: Returns the report for the hosts.
         work: Gets the report, the host's name and its context.
         chosen: The hosts, if the options have been read.
+        config: The engine's settings, if they are not the program's.
     """
 
     def call(opened: Fleet, report: FleetReport[T], **arguments: Any) -> _Outcomes[T]:
         return opened.map_named(partial(work, report), **arguments)
 
-    return call_on_hosts(session, options, needs, make_report, call, chosen=chosen)
+    return call_on_hosts(session, options, needs, make_report, call, chosen=chosen, config=config)
 
 
 def hosts_of_options(

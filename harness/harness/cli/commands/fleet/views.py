@@ -221,4 +221,7 @@ def examine_fleet(session: CliSession, options: FleetOptions, *, clean: bool) ->
 
         return await examine(replace(session.settings, target=context.target), clean=clean)
 
-    return map_on_hosts(session, options, PLAIN, partial(_FindingsReport, session), work)
+    config = session.settings.config
+    if config.ssh_engine == "default":  # the checks connect as for one host, and share its connection
+        config = replace(config, ssh_engine="openssh")
+    return map_on_hosts(session, options, PLAIN, partial(_FindingsReport, session), work, config=config)

@@ -1,0 +1,140 @@
+"""The SSH engine of a host: asyncssh if that follows all of the host's ssh configuration, else OpenSSH."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.lowlevel import RunVar
+
+from harness.config import Config
+from harness.errors import HarnessError, TargetNotFound
+from harness.login import current_prompter
+from harness.target import Target
+
+from .configuration import read_defaults, read_settings
+from .control_master import is_listening, plan_master
+from .engine_choice import has_kerberos, reasons_for_openssh
+from .options import SshSettings, jump_config
+
+__all__ = ["HostEngine", "choose_engine"]
+
+REMEMBERED = 10.0
+"""Seconds for which the engine of a jump host is remembered, for all hosts behind it."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HostEngine:
+    """The engine of a host, and the settings that decided about it."""
+
+    settings: SshSettings
+    reasons: tuple[str, ...] = ()
+    """Why it is OpenSSH; empty for asyncssh."""
+
+
+@dataclass(eq=False)
+class _JumpHost:
+    """What is known about a jump host."""
+
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    until: float = 0.0
+    reasons: tuple[str, ...] = ()
+
+
+_jump_hosts: RunVar[dict[str, _JumpHost]] = RunVar("_jump_hosts")
+
+
+async def choose_engine(target: Target, config: Config, behind: tuple[str, ...] = ()) -> HostEngine:
+    """Choose the engine of a host; this logs in nowhere.
+
+    Args:
+        target: The host.
+        config: The settings of harness.
+        behind: The hosts that are reached through this one.
+
+    Raises:
+        ConfigError: ssh rejects its configuration.
+        ConnectError: ssh is not installed, or does not answer in time.
+    """
+    settings = await read_settings(target, config)
+    reasons = await _reasons(target, config, settings)
+    if not reasons:
+        reasons = await _reasons_of_jump_host(target, config, settings, behind)
+    if reasons:
+        logger.debug("%s: OpenSSH, because of: %s", target, "; ".join(reasons))
+    return HostEngine(settings, reasons)
+
+
+async def _reasons(target: Target, config: Config, settings: SshSettings) -> tuple[str, ...]:
+    if not _has_asyncssh():
+        return ("asyncssh is not installed",)
+    if config.identity and not _exists(config.identity):
+        return (f"identity {config.identity}: it does not exist",)
+    defaults = await read_defaults(target, config)
+    reasons = reasons_for_openssh(settings, defaults, kerberos=has_kerberos(os.environ))
+    if reasons:
+        return reasons
+    if is_listening((await plan_master(target, config, settings)).path):
+        return ("a connection of OpenSSH to it is kept",)
+    from .asyncssh_login import find_differences  # loaded here: only now it is needed
+    from .asyncssh_settings import host_settings
+
+    return tuple(await find_differences(host_settings(settings, defaults), may_unlock=_may_unlock_keys()))
+
+
+def _has_asyncssh() -> bool:
+    with suppress(ValueError):  # it is being imported, or marked as missing
+        return importlib.util.find_spec("asyncssh") is not None
+    return False
+
+
+def _exists(path: str) -> bool:
+    return os.path.exists(os.path.expanduser(path))
+
+
+def _may_unlock_keys() -> bool:
+    """Return whether ssh could get a passphrase that asyncssh cannot get: from a program, or from a Mac's keychain."""
+    by_program = bool(os.environ.get("SSH_ASKPASS")) and current_prompter() is None
+    return by_program or sys.platform == "darwin"
+
+
+async def _reasons_of_jump_host(
+    target: Target, config: Config, settings: SshSettings, behind: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the reasons of the jump host before a host, which its own connection must follow as well."""
+    found = jump_config(settings, config)
+    if found is None:
+        return ()
+    name, jump_settings = found
+    if behind:  # only that of the host itself is remembered, so that no two can wait for each other
+        return await _ask_jump_host(name, jump_settings, (*behind, str(target.last)))
+    known = _jump_hosts.get({})
+    _jump_hosts.set(known)
+    jump_host = known.setdefault(f"{name} {jump_settings!r}", _JumpHost())
+    async with jump_host.turn:
+        if jump_host.until < anyio.current_time():
+            jump_host.reasons = await _ask_jump_host(name, jump_settings, (str(target.last),))
+            jump_host.until = anyio.current_time() + REMEMBERED
+        return jump_host.reasons
+
+
+async def _ask_jump_host(name: str, config: Config, behind: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        jump = Target.parse(name if name.startswith("ssh://") else f"ssh://{name}")
+        if str(jump.last) in behind:
+            return (f"the jump host {name} is behind itself",)
+        engine = await choose_engine(jump, config, behind)
+    except TargetNotFound:
+        return (f"proxyjump {name}",)
+    except HarnessError as error:
+        return (f"jump host {name}: {error.message}",)  # OpenSSH reports it
+    own = engine.settings.get("controlpath", "none")
+    reasons = engine.reasons or ((f"controlpath {own}",) if own != "none" else ())
+    return tuple(f"jump host {name}: {reason}" for reason in reasons)

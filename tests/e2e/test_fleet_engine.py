@@ -1,0 +1,162 @@
+"""The SSH engine of each host of a fleet: asyncssh, or OpenSSH where the host's ssh configuration needs it."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.sshd import MakeSshd, SshServer
+
+import harness
+from harness.config import Config
+from harness.errors import HarnessError, HostKeyError
+from harness.operate.doctor import check_engine
+from harness.target import Target
+from harness_backends.ssh import disconnect, list_masters
+
+WEB = "Host web1 web2 web3\n  HostName 127.0.0.1\n  Port {port}\n  User {user}\n  IdentityFile {key}\n"
+LOGGER = "harness_backends.ssh.host_engine"
+
+
+def write(server: SshServer, first: str = "") -> Config:
+    """Write a configuration in which web1 to web3 are the server; ``first`` comes before it."""
+    text = WEB.format(port=server.port, user=server.user, key=server.identity)
+    rest = f"Host *\n  UserKnownHostsFile {server.known_hosts}\n  GlobalKnownHostsFile none\n  IdentityAgent none\n"
+    server.ssh_config.write_text(f"{first}\n{text}{rest}")
+    return Config(ssh_config=str(server.ssh_config))
+
+
+async def engines(config: Config, hosts: str = "web[1-3]") -> dict[str, str]:
+    """The connection of each host of a fleet, or its error."""
+    async with harness.fleet(hosts, config=config) as fleet:
+        found = {}
+        for name in fleet.names:
+            try:
+                context = await fleet.connected(name)
+            except HarnessError as error:
+                found[name] = error.message
+            else:
+                found[name] = (context.interactive_command(["true"])[2] == "-S" and "openssh") or "asyncssh"
+                result = await context.run_shell("echo $((6 * 7))")
+                assert result.stdout == "42\n"
+        return found
+
+
+async def test_a_usual_host_gets_asyncssh_and_leaves_no_connection(sshd: SshServer) -> None:
+    assert await engines(write(sshd)) == dict.fromkeys(("web1", "web2", "web3"), "asyncssh")
+    assert await list_masters() == []
+
+
+async def test_only_the_host_whose_configuration_needs_it_gets_openssh(
+    sshd: SshServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = write(sshd, "Host web2\n  ForwardAgent yes\nHost web3\n  Ciphers aes256-ctr")
+    with caplog.at_level(logging.DEBUG, LOGGER):
+        assert await engines(config) == {"web1": "asyncssh", "web2": "openssh", "web3": "openssh"}
+    texts = [record.getMessage() for record in caplog.records if record.name == LOGGER]
+    assert texts == [
+        "ssh://web2: OpenSSH, because of: forwardagent yes",
+        "ssh://web3: OpenSSH, because of: ciphers aes256-ctr",
+    ]
+
+
+@pytest.mark.parametrize(("engine", "found"), [("openssh", "openssh"), ("asyncssh", "asyncssh"), ("auto", "asyncssh")])
+async def test_the_setting_overrides_the_choice(sshd: SshServer, engine: str, found: str) -> None:
+    config = replace(write(sshd), ssh_engine=engine)  # type: ignore[arg-type]  # a parameter
+    assert await engines(config, "web1") == {"web1": found}
+
+
+async def test_one_host_gets_openssh(sshd: SshServer) -> None:
+    async with harness.connect("ssh://web1", config=write(sshd)) as context:
+        assert context.interactive_command(["true"])[2] == "-S"
+    assert len(await list_masters()) == 1
+
+
+async def test_a_kept_connection_of_openssh_is_used(sshd: SshServer) -> None:
+    config = write(sshd)
+    async with harness.connect("ssh://web1", config=config):
+        pass
+    logins = sum("Accepted publickey" in line for line in sshd.log)
+    assert await engines(config, "web1") == {"web1": "openssh"}
+    assert sum("Accepted publickey" in line for line in sshd.log) == logins
+    await disconnect(config, None)
+    assert await engines(config, "web1") == {"web1": "asyncssh"}
+
+
+async def test_a_fleet_with_tmux_gets_openssh(sshd: SshServer, needs_tmux: None) -> None:
+    async with harness.fleet("web1", config=replace(write(sshd), tmux_host="local"), tmux=True) as fleet:
+        assert (await fleet.connected("web1")).interactive_command(["true"])[2] == "-S"
+    await disconnect(write(sshd), None)
+
+
+async def test_without_asyncssh_a_fleet_gets_openssh(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncssh", None)
+    assert await engines(write(sshd), "web1") == {"web1": "openssh"}
+
+
+@pytest.mark.parametrize(
+    ("bastion", "engine"),
+    [("", "asyncssh"), ("ForwardAgent yes", "openssh"), ("ControlPath /tmp/none-%C", "openssh")],
+)
+async def test_hosts_behind_a_jump_host_follow_its_configuration(
+    make_sshd: MakeSshd, bastion: str, engine: str
+) -> None:
+    jump, inner = make_sshd(), make_sshd()
+    first = (
+        f"Host bastion\n  HostName 127.0.0.1\n  Port {jump.port}\n  User {jump.user}\n  IdentityFile {jump.identity}\n"
+        f"  UserKnownHostsFile {jump.known_hosts}\n  {bastion}\nHost web*\n  ProxyJump bastion"
+    )
+    config = write(inner, first)
+    assert await engines(config) == dict.fromkeys(("web1", "web2", "web3"), engine)
+    assert sum("Accepted publickey" in line for line in jump.log) == 1
+    await disconnect(config, None)
+
+
+async def test_keys_that_ssh_treats_otherwise_get_openssh(sshd: SshServer, tmp_path: Path) -> None:
+    config = write(sshd)
+    Path(f"{sshd.identity}-cert.pub").touch()
+    assert await engines(config, "web1") == {"web1": "openssh"}
+    Path(f"{sshd.identity}-cert.pub").unlink()
+    await disconnect(config, None)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "ca")], check=True)
+    authority = (tmp_path / "ca.pub").read_text()
+    known = sshd.known_hosts.read_text()
+    sshd.known_hosts.write_text(f"{known}@cert-authority * {authority}")
+    assert await engines(config, "web1") == {"web1": "openssh"}
+    await disconnect(config, None)
+    sshd.known_hosts.write_text(known)
+    assert await engines(config, "web1") == {"web1": "asyncssh"}
+
+
+async def test_a_host_key_is_refused_in_the_same_words(sshd: SshServer) -> None:
+    sshd.new_host_key()
+    sshd.restart()
+    config = write(sshd)
+    messages = set()
+    for engine in ("default", "openssh"):
+        async with harness.fleet("web1", config=replace(config, ssh_engine=engine)) as fleet:  # type: ignore[arg-type]  # a parameter
+            with pytest.raises(HostKeyError) as refused:
+                await fleet.connected("web1")
+        messages.add(refused.value.message)
+    assert len(messages) == 1
+
+
+async def test_jump_hosts_behind_each_other_are_an_error(sshd: SshServer) -> None:
+    first = (
+        "Host one\n  ProxyJump two\nHost two\n  ProxyJump one\nHost web1\n  ProxyJump one\nHost web2\n  ProxyJump two"
+    )
+    found = await engines(write(sshd, first), "web[1,2]")
+    assert all("behind itself" in error for error in found.values()), found
+
+
+async def test_doctor_names_the_engine_and_what_needs_openssh(sshd: SshServer) -> None:
+    config = write(sshd, "Host web2\n  ForwardAgent yes")
+    (finding,) = await check_engine(Target.parse("ssh://web1"), config)
+    assert (finding.check, finding.message) == ("ssh engine", "asyncssh in a fleet")
+    (finding,) = await check_engine(Target.parse("ssh://web2"), config)
+    assert finding.message == "OpenSSH, because of: forwardagent yes"
+    assert await check_engine(Target.parse("ssh://web1"), replace(config, ssh_engine="openssh")) == []
