@@ -39,7 +39,10 @@ def test_an_agent_works_on_many_hosts(fleet_program: Program, fleet_hosts: Fleet
         again = fleet_program.run("exec", "--last", "--hosts", "web[1-3]", "more")
         assert (again.returncode, again.stdout, again.stderr) == (0, b"Again.\n", b"")
         assert server.refused == []
-    assert "- 3 hosts: web[1-3]" in str(sent(server, 0)[0]["content"])
+    told = str(sent(server, 0)[0]["content"])
+    assert "- 3 hosts: web[1-3]" in told
+    assert "look later whether it has ended" in told
+    assert "you are notified" not in told  # the jobs of many hosts are not watched
     assert "2 hosts: 2 exit code 0" in returned(server, 1)
     assert returned(server, 1).count("42") == 1
     assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]

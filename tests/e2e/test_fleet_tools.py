@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
-from tests.support.fleet_hosts import FleetHosts, fleet_hosts
+from tests.support.fleet_hosts import SOCKET, FleetHosts, fleet_hosts
 
 import harness
 from harness.config import Config
@@ -128,6 +129,25 @@ async def test_files_are_written_and_read_on_the_hosts_that_are_named(fleet_host
         assert (fleet_hosts.home("web2") / "new").read_text() == "older\n"
 
 
+async def test_the_panes_of_the_hosts_are_read_and_typed_into(fleet_hosts: FleetHosts, needs_tmux: None) -> None:
+    settings = replace(config(fleet_hosts), tmux_socket=SOCKET)
+    async with (
+        harness.fleet("web[1-3]", tmux=True, config=settings) as fleet,
+        open_executor(fleet, ToolkitSettings(permissions=AUTO), approver=Answers()) as executor,
+    ):
+        await call(executor, "run_shell", hosts="web[1-2]", command="cd /usr; echo here-$((6*7))")
+        there = await call(executor, "run_shell", hosts="web[1-2]", command="pwd")
+        assert "2 hosts: 2 exit code 0" in there.result.text
+        assert "/usr" in there.result.text
+        screens = await call(executor, "capture_pane", hosts="web[1-2]")
+        assert screens.status is CallStatus.OK
+        assert "here-42" in screens.result.text
+        typed = await call(executor, "send_keys", hosts="web2", literal_text="touch ~/typed", enter=True)
+        assert typed.status is CallStatus.OK
+        await call(executor, "run_shell", hosts="web2", command="true")
+    assert homes_with(fleet_hosts, "typed") == ["web2"]
+
+
 @pytest.mark.parametrize("hosts", [None, "", "web9", "db1,web1", "@other", "local:"])
 async def test_hosts_that_are_not_of_the_fleet_are_an_error_that_lists_them(
     fleet_hosts: FleetHosts, hosts: str | None
@@ -164,7 +184,7 @@ async def test_large_outputs_that_differ_in_their_middle_are_not_equal(fleet_hos
         middle = "test -e ~/odd && echo a || echo b"
         outcome = await call(executor, "run_shell", hosts="*", command=f"seq 1 20000; {middle}; seq 1 20000")
         data: Any = outcome.result.data
-        assert all(len(group["hosts"].split(",")) == 1 for group in data["groups"])
+        assert [group["count"] for group in data["groups"]] == [1, 1, 1]
 
 
 async def test_a_secret_is_redacted_in_merged_results_progress_and_audit(fleet_hosts: FleetHosts) -> None:
@@ -368,3 +388,37 @@ async def test_the_audit_log_has_a_record_for_each_host_under_one_call(fleet_hos
         "ssh://down": "error",
     }
     assert all(one.call["arguments"] == {"command": "exit 3"} for one in found)
+
+
+async def test_a_cancelled_call_ends_on_all_hosts_and_is_recorded_for_each(fleet_hosts: FleetHosts) -> None:
+    async with (
+        harness.fleet("web[1-2]", config=config(fleet_hosts)) as fleet,
+        open_toolkit(ToolkitSettings(permissions=AUTO)) as toolkit,
+        toolkit.executor(fleet) as executor,
+        anyio.create_task_group() as tasks,
+    ):
+        found: list[CallOutcome] = []
+
+        async def run() -> None:
+            command = "echo started; sleep 60; touch ~/ran"
+            found.append(await call(executor, "run_shell", hosts="*", command=command))
+
+        with executor.events.subscribe() as events:
+            tasks.start_soon(run)
+            shown = ""
+            async for event in events:
+                shown += event.text if isinstance(event, ToolCallProgress) else ""
+                if {"web1: started", "web2: started"} <= set(shown.splitlines()):
+                    executor.cancel()
+                    break
+            async for event in events:
+                if isinstance(event, ToolCallCompleted):
+                    break
+        recorded = await toolkit.ledger.calls_of(executor.session_id)  # type: ignore[union-attr]  # the disk is not full
+    assert [outcome.status for outcome in found] == [CallStatus.CANCELLED]
+    assert "it may have changed something" in found[0].result.text
+    assert sorted((one.call["backend"], one.status) for one in recorded) == [
+        ("ssh://web1", "cancelled"),
+        ("ssh://web2", "cancelled"),
+    ]
+    assert homes_with(fleet_hosts, "ran") == []

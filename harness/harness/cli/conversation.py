@@ -76,11 +76,16 @@ def choices_for(summary: ConversationSummary, given: CommandLineChoices, *, here
     With ``here``, nothing is taken from the conversation; with a target on the command line, only the tmux session is.
 
     Raises:
-        ConfigError: The conversation was in a temporary container, which was removed.
+        ConfigError: The conversation was in a temporary container, which was removed, or it works on many hosts.
     """
     tmux = given.tmux if given.tmux is not None or given.pane is not None else summary.tmux or False
     if here or any(getattr(given, name) is not None for name in WHERE):
         return replace(given, tmux=given.tmux if here else tmux)
+    if summary.target.startswith("fleet:"):
+        raise ConfigError(
+            f"conversation {summary.session_id} works on many hosts: {summary.target}",
+            hint=f"give its hosts: harness exec --conversation {summary.session_id} --hosts PATTERN",
+        )
     kept = _kept(summary.options)
     if kept.get(IMAGE) is not None:
         raise ConfigError(

@@ -76,6 +76,13 @@ def test_a_throw_away_container_is_not_made_again() -> None:
     assert choices_for(summary, CommandLineChoices(ssh="web1"), here=False).ssh == "web1"
 
 
+def test_a_conversation_on_many_hosts_needs_its_hosts() -> None:
+    summary = replace(SUMMARY, target="fleet://web[1-3]", options=stored_choices(CommandLineChoices(ssh="web1")))
+    with pytest.raises(ConfigError, match="works on many hosts: fleet://web") as caught:
+        choices_for(summary, CommandLineChoices(), here=False)
+    assert "--hosts PATTERN" in caught.value.hint
+
+
 @given(
     st.dictionaries(
         st.sampled_from(["ssh", "tmux", "ssh_options", "nothing", "target"]),
