@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -45,11 +46,14 @@ def file_limit(directory: Path) -> Iterator[Callable[[], AbstractContextManager[
     def full() -> Iterator[None]:
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         largest = max((path.stat().st_size for path in directory.iterdir() if path.name.endswith("-wal")), default=100)
+        writes_bytecode = sys.dont_write_bytecode
+        sys.dont_write_bytecode = True  # importlib would keep a truncated file
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
         try:
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            sys.dont_write_bytecode = writes_bytecode
 
     yield full
 
