@@ -15,8 +15,8 @@ from __future__ import annotations
 from .calls import Fleet, HostOutcome, fleet
 from .dask_executor import DaskExecutor
 from .hosts import Host, NamedTarget, resolve_hosts
-from .inventory import Inventory
-from .inventory_file import read_inventory
+from .inventories.inventory import Inventory
+from .inventories.reading import read_inventory
 from .merging import OutcomeGroup, merge_outcomes
 from .session_context import FleetContext
 

@@ -20,7 +20,7 @@ from .executor import ConnectOptions, FleetExecutor, HostRunner, HostWork
 from .host_commands import CommandCall, HostCommand, OnOutput
 from .hosts import Host, resolve_hosts
 from .in_process import InProcess
-from .inventory import Inventory
+from .inventories.inventory import Inventory
 from .outcomes import HostOutcome
 from .starting import Count, Starting, StartOptions, split_into_waves
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from ..errors import ConfigError
 from .host_names import HostName, parse_host_name
 from .hosts import Host, fold_names
-from .inventory import Inventory
+from .inventories.inventory import Inventory
 from .patterns import HostPatterns
 
 __all__ = ["choose_hosts"]

@@ -11,9 +11,9 @@ from pathlib import Path
 from ..account import home_directory
 from ..errors import ConfigError, TargetNotFound
 from ..target import Hop, Target
-from .connection_variables import read_connection
 from .host_names import HostName, is_url, parse_host_name
-from .inventory import MAX_HOSTS, Inventory
+from .inventories.connection_variables import read_connection
+from .inventories.inventory import MAX_HOSTS, Inventory
 from .patterns import HostPatterns
 
 __all__ = ["Host", "NamedTarget", "fold_names", "resolve_hosts", "ssh_config_hosts"]

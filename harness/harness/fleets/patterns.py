@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..errors import ConfigError
 from ..target import mask_password
 from .host_names import HostName, is_url, parse_host_name
-from .inventory import MAX_HOSTS, Inventory
+from .inventories.inventory import MAX_HOSTS, Inventory
 
 __all__ = ["HostPatterns", "check_pattern"]
 

@@ -9,7 +9,7 @@ import pytest
 from harness.errors import ConfigError, UnsupportedOperation
 from harness.fleets import Host, fleet, read_inventory
 from harness.fleets.chosen_hosts import choose_hosts
-from harness.fleets.inventory import Inventory
+from harness.fleets.inventories.inventory import Inventory
 from harness.fleets.patterns import HostPatterns
 from harness.fleets.session_context import FleetContext
 from harness.target import Target

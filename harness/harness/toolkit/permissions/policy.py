@@ -15,7 +15,7 @@ from anyio import to_thread
 from ...context import ExecutionContext
 from ...deprecated_names import renamed_names
 from ...errors import ConfigError, FileError, HarnessError, ToolError
-from ...fleets.inventory import Inventory
+from ...fleets.inventories.inventory import Inventory
 from ...patterns.wildcards import has_wildcard
 from ..contract import Hook, HostRequest, PermissionRequest, Policy
 from ..hooks.dispatch import refused_question

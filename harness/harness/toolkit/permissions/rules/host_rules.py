@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ....errors import ConfigError
 from ....fleets.host_names import is_url
-from ....fleets.inventory import Inventory
+from ....fleets.inventories.inventory import Inventory
 from ....fleets.patterns import HostPatterns
 from ....target import Target
 from .rule import Action, Rule, RuleIndex

@@ -6,9 +6,9 @@ import ast
 import re
 import shlex
 
-from ..errors import ConfigError
+from ...errors import ConfigError
+from .entries import add_hosts, ansible_variables
 from .inventory import ALL, UNGROUPED, Inventory
-from .inventory_entries import add_hosts, ansible_variables
 
 __all__ = ["read_ini"]
 

@@ -7,8 +7,8 @@ import string
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ..errors import ConfigError
-from .host_names import is_ipv6, is_url, parse_host_name
+from ...errors import ConfigError
+from ..host_names import is_ipv6, is_url, parse_host_name
 from .inventory import MAX_HOSTS, Inventory, Variable, Variables
 
 __all__ = ["YAML_ENDINGS", "add_hosts", "ansible_variables", "read_text"]

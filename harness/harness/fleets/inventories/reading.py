@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import ConfigError
+from ...errors import ConfigError
+from .ansible_ini import read_ini
+from .ansible_yaml import read_variable_files, read_yaml
+from .entries import YAML_ENDINGS, read_text
 from .inventory import Inventory
-from .inventory_entries import YAML_ENDINGS, read_text
-from .inventory_ini import read_ini
-from .inventory_yaml import read_variable_files, read_yaml
 
 __all__ = ["read_inventory"]
 

@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError
+from ...errors import ConfigError
+from .entries import YAML_ENDINGS, add_hosts, ansible_variables, read_text
 from .inventory import ALL, UNGROUPED, Inventory, Variables
-from .inventory_entries import YAML_ENDINGS, add_hosts, ansible_variables, read_text
 
 __all__ = ["read_variable_files", "read_yaml"]
 
@@ -156,7 +156,7 @@ def _load(text: str, source: str) -> object:
     try:
         import yaml
     except ImportError as error:
-        from ..extras import install_extra
+        from ...extras import install_extra
 
         raise ConfigError(f"{source}: reading YAML needs the extra fleet", hint=install_extra("fleet")) from error
     try:

@@ -13,8 +13,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..errors import ConfigError
-from .host_names import is_url, parse_host_name
+from ...errors import ConfigError
+from ..host_names import is_url, parse_host_name
 from .inventory import Variable
 
 __all__ = ["Connection", "read_connection"]

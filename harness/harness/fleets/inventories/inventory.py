@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from ..errors import ConfigError
-from .host_names import HostName, parse_host_name
+from ...errors import ConfigError
+from ..host_names import HostName, parse_host_name
 
 __all__ = ["ALL", "MAX_HOSTS", "UNGROUPED", "Inventory", "Variable"]
 

@@ -1,0 +1,1 @@
+"""Inventory files: lists of hosts, and the static inventories of Ansible."""
