@@ -17,6 +17,7 @@ from typing import Any
 
 import anyio
 import pytest
+import trustme
 from tests.support.dask_cluster import DaskCluster, MakeCluster
 from tests.support.program import Program
 from tests.support.sshd import SshServer
@@ -235,6 +236,25 @@ def test_a_cluster_that_is_not_there_is_an_error(make_cluster: MakeCluster, prog
     assert (wrong.returncode, b"the Dask scheduler nowhere://x" in wrong.stderr) == (125, True), wrong.stderr
 
 
+def test_a_scheduler_with_tls_takes_the_certificates_of_dasks_configuration(
+    ops: Program, make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
+    prefix = "DASK_DISTRIBUTED__COMM__"
+    variables = {f"{prefix}TLS__{role}__CERT": str(tmp_path / "own.pem") for role in ("SCHEDULER", "WORKER", "CLIENT")}
+    variables |= {f"{prefix}TLS__CA_FILE": str(tmp_path / "ca.pem"), f"{prefix}DEFAULT_SCHEME": "tls"}
+    address = make_cluster(1, **variables).address
+    assert address.startswith("tls://")
+    words = ("run", "--hosts", "web1", "--scheduler", address, "--", "echo said")
+    refused = ops.run("--connect-timeout", "5", *words)
+    assert (refused.returncode, b"the Dask scheduler tls://" in refused.stderr) == (125, True), refused.stderr
+    assert b"Traceback" not in refused.stderr
+    done = ops.run(*words, **variables)
+    assert (done.returncode, done.stdout) == (0, b"== web1 (1)\nsaid\n"), done.stderr
+
+
 # -- the program
 
 
@@ -284,6 +304,21 @@ def test_the_hosts_of_a_worker_that_hangs_go_to_another_one(
     assert running.returncode == 0, said
     assert [(item["status"], item["stdout"]) for item in objects(output)] == [("completed", "said\n")] * 4
     assert lines(named.home / "lines") == ["line"] * 4
+
+
+def test_hosts_wait_for_a_new_worker_while_there_is_none(
+    ops: Program, named: SshServer, make_cluster: MakeCluster
+) -> None:
+    cluster = make_cluster(1)
+    words = ("run", "--hosts", "web[1-2]", "--scheduler", cluster.address)
+    with ops.start(*words, "--", blocking(named.home)) as running:
+        wait_for_lines(named.home / "lines", 2)
+        cluster.kill("worker0")
+        cluster.add_worker("worker1")
+        (named.home / "go").touch()
+        output, said = running.communicate(timeout=60)
+    assert (running.returncode, output) == (0, b"== web[1-2] (2)\nsaid\n"), said
+    assert lines(named.home / "lines") == ["line"] * 2
 
 
 def test_a_host_whose_workers_are_all_lost_is_unknown(
