@@ -160,6 +160,19 @@ async def test_hosts_that_are_not_of_the_fleet_are_an_error_that_lists_them(
         assert homes_with(fleet_hosts, "ran") == []
 
 
+async def test_jobs_that_are_left_running_are_named_by_host(fleet_hosts: FleetHosts) -> None:
+    async with on_fleet(fleet_hosts) as executor:
+        await call(executor, "run_shell", hosts="web1", command="true")  # so that the next job has another number
+        started = await call(executor, "run_shell", hosts="web[1-2]", command="cat; echo end", wait=False)
+        data: Any = started.result.data
+        jobs = {one["host"]: one["job_id"] for one in data["hosts"]}
+        assert len(set(jobs.values())) == 2
+        named = ", ".join(f"{jobs[name]} on {name}" for name in ("web1", "web2"))
+        assert f"web[1-2] (2 hosts):\n[JOB is {named}]\njob JOB is still running" in started.result.text
+        for name, job in jobs.items():
+            await call(executor, "kill_shell", hosts=name, job_id=job)
+
+
 async def test_a_host_that_is_down_does_not_keep_the_others(fleet_hosts: FleetHosts) -> None:
     async with on_fleet(fleet_hosts, names="web1,down,down2") as executor:
         outcome = await call(executor, "run_shell", hosts="*", command="echo up")

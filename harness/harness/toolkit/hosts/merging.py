@@ -18,8 +18,14 @@ from .tools import count_of_hosts
 
 __all__ = ["HostResult", "MergedResult", "merge_results", "merged_status"]
 
+JOB = "JOB"
+"""Stands for the job ID in a text, which differs by host."""
+MAX_JOBS_SHOWN = 1_000
+"""Characters of the list of jobs of one outcome."""
 MIN_SHARE = 300
 """Characters that each shown outcome gets at least; further outcomes are only counted."""
+NOTICE = 60
+"""Characters of the notice about the omitted part of one outcome."""
 ROOM_FOR_REST = 1_000
 """Characters for the folded hosts of outcomes that are not shown."""
 
@@ -61,7 +67,9 @@ class HostResult:
         """The text of the result, without what differs on all hosts: the host's name and the job."""
         text = self.outcome.result.text
         if self.job_id:
-            text = re.sub(rf"\bjob {re.escape(self.job_id)}\b", "job JOB", text)
+            number = re.escape(self.job_id)
+            text = re.sub(rf"\bjob {number}\b", f"job {JOB}", text)
+            text = re.sub(rf"(?<=/jobs/){number}(?=\.sh\b)", JOB, text)  # the script that a shell names in its errors
         failed = self.outcome.error is not None or self.outcome.status is CallStatus.DENIED
         return hide_names(text, HostOutcome(self.host, self.target)) if failed else text
 
@@ -94,7 +102,7 @@ def merge_results(results: Sequence[HostResult], limit: OutputLimit) -> MergedRe
         limit: How much of the text is kept.
     """
     groups = merge_outcomes([HostOutcome(one.host, one.target, one) for one in results], _key)
-    parts = _parts(groups)
+    parts = _parts(groups, {one.host: one.job_id for one in results})
     counts = ", ".join(f"{count} {ending}" for ending, count in Counter(one.ending for one in results).most_common())
     head = f"{count_of_hosts(len(results))}: {counts}"
     whole = "\n\n".join([head, *(part.text for part in parts)])
@@ -131,17 +139,29 @@ def _first(group: OutcomeGroup[HostResult]) -> HostResult:
     return group.outcome.result
 
 
-def _parts(groups: Sequence[OutcomeGroup[HostResult]]) -> list[_Part]:
+def _parts(groups: Sequence[OutcomeGroup[HostResult]], jobs: Mapping[str, str]) -> list[_Part]:
     first = _first(groups[0])
-    parts = [_Part(f"{_hosts(groups[0])}:", first.text)]
+    parts = [_Part(f"{_hosts(groups[0])}:{_jobs(groups[0], jobs)}", first.text)]
     for group in groups[1:]:
         text = _first(group).text
         lines = difference(first.text.encode("utf-8", "surrogateescape"), text.encode("utf-8", "surrogateescape"))
         if lines is None or not (_ran(first) and _ran(_first(group))):
-            parts.append(_Part(f"{_hosts(group)}:", text))
+            parts.append(_Part(f"{_hosts(group)}:{_jobs(group, jobs)}", text))
         else:
-            parts.append(_Part(f"{_hosts(group)}, compared with {fold_names(groups[0].hosts)}:", "\n".join(lines)))
+            head = f"{_hosts(group)}, compared with {fold_names(groups[0].hosts)}:{_jobs(group, jobs)}"
+            parts.append(_Part(head, "\n".join(lines)))
     return parts
+
+
+def _jobs(group: OutcomeGroup[HostResult], jobs: Mapping[str, str]) -> str:
+    """Return a line with the job of each host, if the text of the group names it."""
+    if f"job {JOB}" not in _first(group).text:
+        return ""
+    hosts_of: dict[str, list[str]] = {}
+    for name in group.hosts:
+        hosts_of.setdefault(jobs[name], []).append(name)
+    text = ", ".join(f"{job} on {fold_names(names)}" for job, names in hosts_of.items())
+    return f"\n[{JOB} is {text if len(text) <= MAX_JOBS_SHOWN else text[:MAX_JOBS_SHOWN] + chr(0x2026)}]"
 
 
 def _ran(one: HostResult) -> bool:
@@ -156,7 +176,7 @@ def _fitted(head: str, groups: Sequence[OutcomeGroup[HostResult]], parts: Sequen
     """Return the text within the limit: each shown part gets its share, and the rest is counted."""
     room = limit.characters - len(head) - ROOM_FOR_REST
     shown = list(parts[: max(1, room // (2 * MIN_SHARE))])
-    space = room - sum(len(part.head) + 3 for part in shown)
+    space = room - sum(len(part.head) + NOTICE for part in shown)
     texts = [head]
     for part, share in zip(shown, _shares([len(part.body) for part in shown], max(space, MIN_SHARE)), strict=True):
         tail = share * limit.tail // max(1, limit.characters)
@@ -166,7 +186,7 @@ def _fitted(head: str, groups: Sequence[OutcomeGroup[HostResult]], parts: Sequen
         count = sum(len(group.hosts) for group in rest)
         names = names if len(names) < ROOM_FOR_REST // 2 else f"{names[: ROOM_FOR_REST // 2]}\u2026"
         texts.append(f"[{len(rest)} more outcomes of {count_of_hosts(count)} are not shown: {names}]")
-    return "\n\n".join(texts)
+    return cut("\n\n".join(texts), limit)
 
 
 def _shares(sizes: Sequence[int], space: int) -> list[int]:

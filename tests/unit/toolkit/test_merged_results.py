@@ -1,0 +1,52 @@
+"""Results of one call on many hosts as one text within a limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.toolkit.contract import OutputLimit
+from harness.toolkit.hosts.merging import HostResult, merge_results, merged_status
+from harness.toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
+
+LIMIT = OutputLimit(15_000, 7_500)
+
+
+def result(host: str, text: str, code: int = 0, job: str = "1") -> HostResult:
+    data: Any = {"status": "completed", "exit_code": code, "job_id": job}
+    made = ToolResult.failure("exit_code", text, data=data) if code else ToolResult.of(text, data=data)
+    status = CallStatus.ERROR if code else CallStatus.OK
+    return HostResult(host, f"ssh://{host}", CallOutcome(ToolCall("run_shell"), made, status))
+
+
+def test_texts_that_differ_in_the_number_of_the_job_are_equal() -> None:
+    texts = ["sh: 1: /root/jobs/{}.sh: nope: not found", "see job {}"]
+    for text in texts:
+        merged = merge_results([result(f"web{job}", text.format(job), 1, str(job)) for job in (5, 7)], LIMIT)
+        data: Any = merged.result.data
+        assert [group["count"] for group in data["groups"]] == [2]
+        assert "JOB" in merged.result.text
+        assert ("[JOB is 5 on web5, 7 on web7]" in merged.result.text) is ("see job" in text)
+
+
+def test_the_first_outcome_is_the_most_frequent_one() -> None:
+    merged = merge_results([result("a", "one"), result("b", "two", 1), result("c", "two", 1)], LIMIT)
+    assert merged.result.text == "3 hosts: 2 exit code 1, 1 exit code 0\n\nb,c (2 hosts):\ntwo\n\na (1 host):\none"
+    assert (merged.result.error_code, merged.whole) == ("exit_code", "")
+
+
+def test_many_different_outcomes_are_within_the_limit_and_all_counted() -> None:
+    results = [result(f"web{number}", f"{number} {'x' * 5_000}", number % 3) for number in range(1, 301)]
+    merged = merge_results(results, LIMIT)
+    assert len(merged.result.text) <= LIMIT.characters
+    assert "more outcomes of" in merged.result.text
+    assert len(merged.whole) > 1_500_000
+    data: Any = merged.result.data
+    assert len(data["hosts"]) == 300
+    assert merged_status(results) is CallStatus.ERROR
+
+
+def test_a_long_majority_leaves_room_for_the_others() -> None:
+    merged = merge_results([result("a", "x" * 40_000), result("b", "x" * 40_000), result("c", "short")], LIMIT)
+    assert len(merged.result.text) <= LIMIT.characters
+    assert merged.result.text.endswith("c (1 host):\nshort")
+    assert merged.result.text.count("x") > 12_000
