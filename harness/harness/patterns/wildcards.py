@@ -26,6 +26,7 @@ __all__ = [
     "ALTERNATIVES",
     "ANY_TEXT",
     "Kind",
+    "NameMatcher",
     "PathPattern",
     "expand_braces",
     "glob_names",

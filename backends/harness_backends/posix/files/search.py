@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.errors import FileError, FileNotFound, NotADirectory
+from harness.patterns.wildcards import NameMatcher, glob_names, names_match
 from harness.results import DirEntry
 
 from ..persistent_shell import ShellReply
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 
-# -- Glob patterns as ``glob.glob(recursive=True)`` reads them: as an expression and a plan for the target. Pure.
+# -- Glob patterns as ``glob.glob(recursive=True)`` reads them: as matchers of names and a plan for the target. Pure.
 #
 # ``*``, ``?`` and ``[...]`` stay within one name; ``**`` as a whole component is any number of directories. A name
 # that starts with a dot matches only a component that starts with a dot. A pattern with ``**`` follows no links;
@@ -33,22 +34,19 @@ __all__ = [
 
 _MAGIC = re.compile(r"[*?[]")
 _SIMPLE = re.compile(r"[A-Za-z0-9_.-]+")
-_VISIBLE = r"(?!\.)"
-_NO_DOTS = r"(?!\.\.?(?:/|\Z))"
-_PRESENT = r"(?=[^/])"
 
 
 @dataclass(frozen=True, slots=True)
 class GlobPlan:
-    """The plan for one pattern: search below ``prefix`` and keep what ``expression`` matches.
+    """The plan for one pattern: search below ``prefix`` and keep what ``readings`` match.
 
-    ``prefix`` is the literal start, with its ``/``. ``expression`` is None for a pattern without wildcards.
+    ``prefix`` is the literal start, with its ``/``. ``readings`` are empty for a pattern without wildcards.
     ``expansion`` is a pattern that a shell expands to a superset of the matches, None if the whole tree must be
     searched; ``hidden`` says whether that search must include names that start with a dot.
     """
 
     prefix: str
-    expression: re.Pattern[str] | None
+    readings: tuple[tuple[NameMatcher | None, ...], ...]
     expansion: str | None
     hidden: bool
     directories_only: bool
@@ -63,17 +61,20 @@ class GlobPlan:
     @property
     def includes_prefix(self) -> bool:
         """True if the literal prefix is itself a result, as ``a/`` is of ``a/**``."""
-        return bool(self.prefix and self.expression and self.expression.fullmatch(""))
+        return bool(self.prefix) and self._matches("")
 
     def match(self, entry: DirEntry) -> list[str]:
         """Return the results of one entry: usually none or its path."""
-        assert self.expression is not None
         found = []
-        if not self.directories_only and self.expression.fullmatch(entry.name):
+        if not self.directories_only and self._matches(entry.name):
             found.append(self.prefix + entry.name)
-        if entry.type == "dir" and self.expression.fullmatch(entry.name + "/"):
+        if entry.type == "dir" and self._matches(entry.name + "/"):
             found.append(self.prefix + entry.name + "/")
         return found
+
+    def _matches(self, name: str) -> bool:
+        names = name.split("/")
+        return any(names_match(reading, names, visible_only=True) for reading in self.readings)
 
 
 def plan_glob(pattern: str) -> GlobPlan:
@@ -91,11 +92,11 @@ def plan_glob(pattern: str) -> GlobPlan:
     if ".." in rest:
         raise ValueError(f"{pattern!r}: '..' may not follow a wildcard")
     if not rest:
-        return GlobPlan(pattern, None, None, False, pattern.endswith("/"))
+        return GlobPlan(pattern, (), None, False, pattern.endswith("/"))
     names = [part for part in rest if part]
     return GlobPlan(
         prefix,
-        re.compile(_expression(rest), re.DOTALL),
+        glob_names(rest),
         None if "**" in names else "/".join(map(_expansion, names)),
         any(part.startswith(".") for part in names),
         not rest[-1],
@@ -106,64 +107,6 @@ def _expansion(part: str) -> str:
     if _SIMPLE.fullmatch(part):
         return part
     return ".*" if part.startswith(".") else "*"
-
-
-def _expression(parts: list[str]) -> str:
-    *leading, last = parts
-    text = "".join(_directories() if part == "**" else _component(part) + "/" for part in leading)
-    if last == "**":
-        return text + f"(?:{_directories()}{_VISIBLE}[^/]+)?"
-    return text + (_component(last) if last else "")
-
-
-def _directories() -> str:
-    return f"(?:{_VISIBLE}[^/]+/)*"
-
-
-def _component(part: str) -> str:
-    text = _PRESENT + (_NO_DOTS if part.startswith(".") else _VISIBLE)
-    index = 0
-    while index < len(part):
-        end = _class_end(part, index)
-        if end:
-            text += _class(part[index + 1 : end])
-            index = end
-        else:
-            text += {"*": "[^/]*", "?": "[^/]"}.get(part[index], re.escape(part[index]))
-        index += 1
-    return text
-
-
-def _class_end(part: str, start: int) -> int:
-    """Return the index of the ``]`` that closes a class, or 0."""
-    if part[start] != "[":
-        return 0
-    body = start + 1
-    if part[body : body + 1] == "!":
-        body += 1
-    return max(0, part.find("]", body + 1))
-
-
-def _class(body: str) -> str:
-    negated = body.startswith("!")
-    members = "".join(_ranges(body[negated:]))
-    if not members:
-        return "[^/]" if negated else "(?!)"
-    return f"(?!/)[{'^' if negated else ''}{members}]"
-
-
-def _ranges(body: str) -> list[str]:
-    found = []
-    index = 0
-    while index < len(body):
-        if body[index + 1 : index + 2] == "-" and index + 2 < len(body):
-            if body[index] <= body[index + 2]:
-                found.append(f"{re.escape(body[index])}-{re.escape(body[index + 2])}")
-            index += 3
-        else:
-            found.append(re.escape(body[index]))
-            index += 1
-    return found
 
 
 # -- Directory searches: one search program on the target, whose output is parsed and matched here.
@@ -273,7 +216,7 @@ async def list_entries(calls: FileCalls, path: str) -> list[DirEntry]:
 async def glob_paths(calls: FileCalls, pattern: str, root: str, maximum: int) -> list[str]:
     """Return the paths that match a pattern below ``root``, or anywhere for an absolute or ``~`` pattern."""
     plan = plan_glob(pattern)
-    if plan.expression is None:
+    if not plan.readings:
         return [pattern] if await _exists(calls, _join(root, pattern)) else []
 
     def choose(entry: DirEntry) -> list[DirEntry]:
