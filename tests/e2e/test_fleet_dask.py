@@ -85,7 +85,8 @@ async def test_workers_run_the_command_of_each_host(named: SshServer, shared_clu
         harness.fleet("web[1-4],down", config=named.config(), executor=executor) as fleet,
     ):
         outcomes = await fleet.gather(command, stdin="input\n")
-    assert [outcomes[name].result.exit_code for name in ("web1", "web2", "web3", "web4")] == [3] * 4  # type: ignore[union-attr]
+    results = [outcomes[name].result for name in ("web1", "web2", "web3", "web4")]
+    assert [result and result.exit_code for result in results] == [3] * 4
     assert outcomes["web1"].result is not None
     assert outcomes["web1"].result.stdout == "input\n"
     assert isinstance(outcomes["down"].error, ConnectError)
