@@ -105,7 +105,7 @@ def _is_plain_path(path: str) -> bool:
 
 def has_kerberos(environ: Mapping[str, str]) -> bool:
     """Return whether this account may have Kerberos tickets: then GSSAPI could log in where a key would not."""
-    if any(name.startswith("KRB5") for name in environ):
+    if any(name.startswith("KRB5") for name in environ):  # KRB5CCNAME names a cache in another place
         return True
-    caches = Path("/tmp").glob(f"krb5cc_{os.getuid()}*")  # noqa: S108  # Kerberos's own default
-    return Path("/etc/krb5.conf").exists() or next(caches, None) is not None
+    default = Path(f"/tmp/krb5cc_{os.getuid()}")  # noqa: S108  # Kerberos's own default
+    return default.exists() or Path("/etc/krb5.conf").exists()
