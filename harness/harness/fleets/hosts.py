@@ -16,9 +16,10 @@ from .inventories.connection_variables import read_connection
 from .inventories.inventory import MAX_HOSTS, Inventory
 from .patterns import HostPatterns
 
-__all__ = ["Host", "NamedTarget", "fold_names", "resolve_hosts", "ssh_config_hosts"]
+__all__ = ["Host", "NamedTarget", "address_of", "fold_names", "names_by_address", "resolve_hosts", "ssh_config_hosts"]
 
 MAX_INCLUDES = 100
+SSH_PORT = 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,27 @@ def fold_names(names: Iterable[str]) -> str:
         return str(NodeSet(",".join(known), resolver=RESOLVER_NOGROUP))
     except NodeSetException:  # names that are no patterns, such as IPv6 addresses
         return ",".join(known)
+
+
+def names_by_address(inventory: Inventory) -> dict[tuple[str, int], list[str]]:
+    """Return the names of the hosts of an inventory by :func:`address_of` where SSH connects.
+
+    Hosts whose variables cannot be followed are left out: no fleet has them.
+    """
+    found: dict[tuple[str, int], list[str]] = {}
+    for entry in inventory.hosts:
+        try:
+            hop = _inventory_target(parse_host_name(entry), entry, inventory, ignore_become=True).last
+        except ConfigError:
+            continue
+        if hop.scheme == "ssh":
+            found.setdefault(address_of(hop), []).append(entry)
+    return found
+
+
+def address_of(hop: Hop) -> tuple[str, int]:
+    """Return the host and the port of an SSH hop; without a port, that of SSH."""
+    return hop.host.lower(), hop.port or SSH_PORT
 
 
 def ssh_config_hosts(path: str | None = None) -> list[str]:

@@ -91,18 +91,30 @@ class HostPatterns:
             raise ConfigError(f"{_shown(','.join(patterns))} leaves no host")
         return left
 
-    def matches(self, pattern: str, name: str) -> bool:
-        """Return whether a pattern means a host, as far as its name says; a pattern of ``!`` alone means all others.
+    def matches(self, pattern: str, name: str, others: Sequence[str] = (), *, any_case: bool = False) -> bool:
+        """Return whether a pattern means a host, as far as its names say; a pattern of ``!`` alone means all others.
+
+        Args:
+            pattern: As for :meth:`choose`.
+            name: The name of the host, the only one by which ``!`` excludes it.
+            others: Its other names, such as its address.
+            any_case: Names that differ in upper and lower case only are equal.
 
         Raises:
             ConfigError: A part is not understood, or a group is not known.
         """
-        host, elements = parse_host_name(name), list(_split(pattern))
+        own, elements = parse_host_name(name), list(_split(pattern))
+        hosts = [own, *map(parse_host_name, others)]
+
+        def means(element: _Element) -> bool:
+            matches = self._matcher(element.text, any_case=any_case)
+            return any(map(matches, hosts[:1] if element.operator == "!" else hosts))
+
         named, unknown = [], None
         for element in elements:
             if element.operator == ",":
                 try:
-                    named.append(self._matcher(element.text)(host))
+                    named.append(means(element))
                 except ConfigError as error:  # it does not matter if another element names the host
                     unknown = error
         if not any(named):
@@ -110,7 +122,7 @@ class HostPatterns:
                 raise unknown
             if named:
                 return False
-        found = {sign: [self._matcher(text)(host) for operator, text in elements if operator == sign] for sign in "&!"}
+        found = {sign: [means(element) for element in elements if element.operator == sign] for sign in "&!"}
         return all(found["&"]) and not any(found["!"])
 
     def _exclude(self, names: list[HostName], excluded: Sequence[str]) -> list[HostName]:
@@ -122,20 +134,22 @@ class HostPatterns:
             left = [name for name in left if not matches(name)]
         return left
 
-    def _matcher(self, text: str) -> Callable[[HostName], bool]:
+    def _matcher(self, text: str, *, any_case: bool = False) -> Callable[[HostName], bool]:
         """Return a predicate for hosts of an element: by their names, whatever the user; a port must be the same."""
         exact: dict[str, set[int | None]] = {}
         wildcards: list[tuple[str, int | None]] = []
+        form = str.lower if any_case else str
         for part in _expand_ranges(text):
             if (match := _affixes(part)) and _WILDCARD.search(match["body"]) and not match["body"].startswith("@"):
-                wildcards.append((match["body"], int(match["port"]) if match["port"] else None))
+                wildcards.append((form(match["body"]), int(match["port"]) if match["port"] else None))
                 continue
             found = self._group(part) if part.startswith("@") else [parse_host_name(part)]
             for name in found:
-                exact.setdefault(name.host, set()).add(name.port)
+                exact.setdefault(form(name.host), set()).add(name.port)
 
         def matches(name: HostName) -> bool:
-            ports = exact.get(name.host, set()) | {port for body, port in wildcards if fnmatchcase(name.host, body)}
+            host = form(name.host)
+            ports = exact.get(host, set()) | {port for body, port in wildcards if fnmatchcase(host, body)}
             return bool(ports) and (None in ports or self._port_of(name) in ports)
 
         return matches

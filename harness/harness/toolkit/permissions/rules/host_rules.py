@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ....errors import ConfigError
-from ....fleets.host_names import is_url
+from ....fleets.host_names import is_url, parse_host_name
+from ....fleets.hosts import SSH_PORT, address_of, names_by_address
 from ....fleets.inventories.inventory import Inventory
 from ....fleets.patterns import HostPatterns
-from ....target import Target
+from ....target import Hop, Target
 from .rule import Action, Rule, RuleIndex
 
 __all__ = ["AppliedRules", "HostRules"]
@@ -27,7 +28,9 @@ class HostRules:
     """Chooses the rules of each host.
 
     A rule that allows applies if the pattern means the host by its name. One that denies or asks also applies if it
-    means a host behind which the target is, such as the host of a container.
+    means the host by another name, whatever its case: its address, the name of a host of the inventory with the same
+    address, or that of a host behind which the target is, such as the host of a container. ``!`` excludes a host by
+    its own name only.
 
     Args:
         rules: The rules, in order.
@@ -42,6 +45,8 @@ class HostRules:
         self._names = names or {}
         self._every = None if any(rule.hosts is not None for rule in rules) else AppliedRules(RuleIndex(rules, names))
         self._patterns = HostPatterns(inventory, (), tuple, lambda name: name.port)
+        self._inventory = inventory
+        self._names_by_address: dict[tuple[str, int], list[str]] | None = None
         self._known: dict[tuple[str, str], AppliedRules] = {}
 
     def on(self, host: str, target: Target) -> AppliedRules:
@@ -76,17 +81,40 @@ class HostRules:
             ConfigError: A group is not known.
         """
         assert rule.hosts is not None
-        names = _names_of(host, target)
+        own = _own_name(host, target)
         if rule.action is Action.ALLOW:
-            names = names[:1]
-        return any(self._patterns.matches(rule.hosts, name) for name in names)
+            return self._patterns.matches(rule.hosts, own)
+        return self._patterns.matches(rule.hosts, own, self._other_names(own, target), any_case=True)
+
+    def _other_names(self, own: str, target: Target) -> list[str]:
+        """Return the names of a host and of those behind which it is, in which a rule may restrict it."""
+        hops = [hop for hop in reversed(target.hops) if hop.scheme == "ssh"]
+        found = [name for hop in hops for host in (hop.host, *self._names_at(hop)) for name in _forms(host, hop.port)]
+        if target.last.scheme == "ssh" and (name := parse_host_name(own)).is_ssh:
+            return [*found, *_forms(name.host, name.port)]
+        return [*found, "localhost" if target.last.scheme == "local" else str(target)]
+
+    def _names_at(self, hop: Hop) -> list[str]:
+        if self._names_by_address is None:
+            self._names_by_address = names_by_address(self._inventory) if self._inventory is not None else {}
+        return [parse_host_name(name).host for name in self._names_by_address.get(address_of(hop), [])]
 
 
-def _names_of(host: str, target: Target) -> list[str]:
-    """Return the names of a host, its own first: that of the fleet, or the ones on the way to the target."""
+def _own_name(host: str, target: Target) -> str:
+    """Return the name of a host: that of the fleet, otherwise the host or the URL of the target."""
+    last = target.last
     if host and not is_url(host):
-        return [host]
-    hops = [hop.host for hop in reversed(target.hops) if hop.scheme == "ssh"]
-    if target.last.scheme == "local":
-        return ["localhost"]
-    return hops if target.last.scheme == "ssh" else [str(target), *hops]
+        name = parse_host_name(host)
+        return _written(name.host, name.port or last.port) if last.scheme == "ssh" else host
+    if last.scheme == "local":
+        return "localhost"
+    return _written(last.host, last.port) if last.scheme == "ssh" else str(target)
+
+
+def _forms(host: str, port: int | None) -> list[str]:
+    """Return the texts of a name; without a port, also with that of SSH."""
+    return [_written(host, port)] if port else [_written(host, None), _written(host, SSH_PORT)]
+
+
+def _written(host: str, port: int | None) -> str:
+    return (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")

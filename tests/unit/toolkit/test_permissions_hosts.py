@@ -1,0 +1,81 @@
+"""Rules about hosts: those that restrict hold under each name of a host that is known, others under its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.fleets import read_inventory, resolve_hosts
+from harness.fleets.hosts import NamedTarget
+from harness.target import Hop, Target
+from harness.toolkit.permissions.rules.host_rules import HostRules
+from harness.toolkit.permissions.rules.rule import Action, Rule
+
+INVENTORY = """\
+[web]
+web1
+backup ansible_host=10.0.0.5
+forward ansible_host=10.0.0.5 ansible_port=2022
+[db]
+db1 ansible_host=10.0.0.5
+db2:2222
+"""
+TABLES = {"app": NamedTarget("ssh://db1+docker://app")}
+
+
+def applied(path: Path, action: Action, pattern: str, names: str) -> list[str]:
+    """Return those of some hosts to which a rule applies."""
+    path.write_text(INVENTORY)
+    inventory = read_inventory(path)
+    rules = HostRules([Rule(action, hosts=pattern)], inventory)
+    hosts = resolve_hosts(names, inventory, targets=TABLES)
+    assert not any(rules.on(host.name, host.target).undecided.rules for host in hosts)
+    return [host.name for host in hosts if rules.on(host.name, host.target).rules.rules]
+
+
+DB1 = "db1,root@db1,db1:2022,ssh://db1,ssh://DB1,ssh://10.0.0.5,backup,app,ssh://db1+docker://app"
+
+
+@pytest.mark.parametrize("pattern", ["db1", "DB1", "@db", "db[1-2]", "d*1"])
+def test_a_host_that_is_denied_is_denied_under_its_other_names(tmp_path: Path, pattern: str) -> None:
+    others = "web1,forward"
+    assert applied(tmp_path / "hosts.ini", Action.DENY, pattern, f"{DB1},{others}") == DB1.split(",")
+
+
+def test_a_denied_address_or_port_is_that_of_the_inventory(tmp_path: Path) -> None:
+    path, names = tmp_path / "hosts.ini", "web1,forward,backup,db1,db2"
+    assert applied(path, Action.DENY, "10.0.0.5", names) == ["forward", "backup", "db1"]
+    assert applied(path, Action.ASK, "10.0.0.5:2022", names) == ["forward"]
+    assert applied(path, Action.DENY, "db2:2222", names) == ["db2"]
+    assert applied(path, Action.DENY, "db1:22", names) == ["backup", "db1"]
+    assert applied(path, Action.DENY, "db2:22", names) == []
+
+
+def test_a_rule_that_allows_means_a_host_by_its_own_name_only(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.ini"
+    names = "db1,backup,app,ssh://db1+docker://app,ssh://10.0.0.5,ssh://DB1,web1,db2"
+    assert applied(path, Action.ALLOW, "db1", names) == ["db1"]
+    assert applied(path, Action.ALLOW, "10.0.0.5", names) == ["ssh://10.0.0.5"]
+    assert applied(path, Action.ALLOW, "db2:2222", names) == ["db2"]
+
+
+def test_an_exception_is_made_for_a_host_by_its_own_name(tmp_path: Path) -> None:
+    path, names = tmp_path / "hosts.ini", "backup,db1,app,web1"
+    assert applied(path, Action.DENY, "*,!db1", names) == ["backup", "app", "web1"]
+    assert applied(path, Action.DENY, "!backup", names) == ["db1", "app", "web1"]
+
+
+def test_a_port_in_a_rule_is_that_of_a_single_target() -> None:
+    rules = HostRules([Rule(Action.DENY, hosts="db1:2222")])
+    targets = ("ssh://db1:2222", "ssh://ann@db1:2222+docker://app", "ssh://db1")
+    assert [bool(rules.on("", Target.parse(url)).rules.rules) for url in targets] == [True, True, False]
+
+
+@pytest.mark.parametrize("names", ["db1", "root@db1,web[1-2]", "2001:db8::1"])
+def test_a_call_on_no_host_is_meant_only_by_rules_about_all_hosts(names: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts.ini").write_text(INVENTORY)
+    target = Target((Hop("fleet", names),))
+    for pattern, wanted in (("db1", 0), ("@db", 0), ("*,!web1", 1)):
+        found = HostRules([Rule(Action.DENY, hosts=pattern)], read_inventory(tmp_path / "hosts.ini")).on("", target)
+        assert (len(found.rules.rules), len(found.undecided.rules)) == (wanted, 0)
