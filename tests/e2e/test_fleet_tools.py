@@ -290,6 +290,7 @@ async def test_a_changed_command_runs_on_all_hosts_or_on_none(fleet_hosts: Fleet
         approver.change = lambda call: other(call) if len(approver.asked) == 1 else None
         await call(executor, "run_shell", hosts="*", command="touch ~/ran")
     assert [question.target for question in approver.asked] == ["web[1-2] (2 hosts)", "web3 (1 host)"]
+    assert approver.asked[1].call.arguments == {"hosts": "*", "command": "touch ~/other"}
     assert (homes_with(fleet_hosts, "ran"), homes_with(fleet_hosts, "other")) == ([], ["web1", "web2", "web3"])
 
 

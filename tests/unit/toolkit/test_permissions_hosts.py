@@ -9,8 +9,11 @@ import pytest
 from harness.fleets import read_inventory, resolve_hosts
 from harness.fleets.hosts import NamedTarget
 from harness.target import Hop, Target
+from harness.toolkit.permissions.host_questions import HOSTS, HostQuestion, merge_questions
+from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.host_rules import HostRules
 from harness.toolkit.permissions.rules.rule import Action, Rule
+from harness.toolkit.values import JsonObject, ToolCall
 
 INVENTORY = """\
 [web]
@@ -79,3 +82,22 @@ def test_a_call_on_no_host_is_meant_only_by_rules_about_all_hosts(names: str, tm
     for pattern, wanted in (("db1", 0), ("@db", 0), ("*,!web1", 1)):
         found = HostRules([Rule(Action.DENY, hosts=pattern)], read_inventory(tmp_path / "hosts.ini")).on("", target)
         assert (len(found.rules.rules), len(found.undecided.rules)) == (wanted, 0)
+
+
+# -- the request for many hosts
+
+
+def question(arguments: JsonObject) -> ApprovalRequest:
+    call = ToolCall("run_shell", arguments)
+    return ApprovalRequest("1", call, "x", "asks", "ssh://web1", (ApprovalScope.ONCE, ApprovalScope.DENY_ONCE))
+
+
+def test_a_request_has_the_arguments_that_would_run_as_far_as_they_are_the_same() -> None:
+    made = ToolCall("run_shell", {HOSTS: "*", "command": "old"})
+    both = [
+        HostQuestion("a", question({"command": "new", "cwd": "/a"})),
+        HostQuestion("b", question({"command": "new"})),
+    ]
+    assert merge_questions(both, made).call.arguments == {HOSTS: "*", "command": "new"}
+    secret = [both[0], HostQuestion("b", question({}))]
+    assert merge_questions(secret, made).call.arguments == {}

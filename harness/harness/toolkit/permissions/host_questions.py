@@ -27,7 +27,6 @@ class HostQuestion:
 def merge_questions(
     asked: Sequence[HostQuestion],
     call: ToolCall,
-    arguments: JsonObject,
     *,
     allowed: Sequence[str] = (),
     denied: Sequence[tuple[str, str]] = (),
@@ -36,8 +35,7 @@ def merge_questions(
 
     Args:
         asked: the requests of the hosts.
-        call: the call for all hosts.
-        arguments: its arguments, redacted.
+        call: the call for all hosts, as it was made.
         allowed: the hosts on which it runs without a request of their own, if this one is approved.
         denied: the hosts on which it does not run, with the reasons, redacted.
     """
@@ -51,7 +49,7 @@ def merge_questions(
     return replace(
         first,
         request_id=uuid.uuid4().hex,
-        call=replace(call, arguments=arguments),
+        call=replace(call, arguments=_arguments([one.question.call.arguments for one in asked], call)),
         what=_by_host([(one.question.what, one.name) for one in asked], ":\n"),
         reason="; ".join(_by_host([(one.question.reason, one.name) for one in asked], ": ").splitlines()),
         target=_hosts(names),
@@ -60,6 +58,23 @@ def merge_questions(
         broken=any(one.question.broken for one in asked),
         unseen=next((one.question.unseen for one in asked if one.question.unseen), ""),
     )
+
+
+def _arguments(asked: Sequence[JsonObject | str], call: ToolCall) -> JsonObject:
+    """Return the redacted arguments that would run, which hooks or the approver may have changed.
+
+    Args:
+        asked: those of the hosts' own requests; empty if they must not be shown.
+        call: the call for all hosts.
+
+    Returns:
+        Those that all hosts have in common, and the hosts.
+    """
+    each = [one for one in asked if not isinstance(one, str)]
+    if not all(each) or isinstance(call.arguments, str):
+        return {}
+    common = {name: value for name, value in each[0].items() if all(one.get(name) == value for one in each)}
+    return {HOSTS: call.arguments.get(HOSTS), **common}
 
 
 def single_answer(answer: ApprovalDecision, call: ToolCall) -> ApprovalDecision:

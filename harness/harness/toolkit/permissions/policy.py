@@ -474,13 +474,10 @@ class RulePolicy(Policy):
     def _question_for(
         self, asked: Sequence[_OnHost], together: Sequence[_OnHost], call: ToolCall, ctx: ToolContext
     ) -> ApprovalRequest:
-        secret = any(claim.secret for one in asked if one.decision for claim in one.decision.asks)
-        assert not isinstance(call.arguments, str)
         others = [one for one in together if not any(one is other for other in asked)]
         return merge_questions(
             [HostQuestion(one.host.name, one.question) for one in asked if one.question is not None],
             call,
-            {} if secret else ctx.redactor.json(call.arguments),
             allowed=[one.host.name for one in others if one.error is None and one.verdict.allowed],
             denied=[(one.host.name, ctx.redactor.text(one.obstacle)) for one in others if one.obstacle],
         )
