@@ -20,12 +20,14 @@ from harness.settings import SettingsTable
 from harness.toolkit import Executor, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_executor, open_toolkit
 from harness.toolkit.catalog import ToolSettings
-from harness.toolkit.events import Event, ToolCallCompleted, ToolCallProgress, ToolCallRequested
-from harness.toolkit.permissions.approver import Approver
+from harness.toolkit.contract import Arguments, Tool, ToolContext, Traits
+from harness.toolkit.events import Event, PermissionAsked, ToolCallCompleted, ToolCallProgress, ToolCallRequested
+from harness.toolkit.permissions.approver import Approver, EventApprover
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Rule
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings, settings_of
-from harness.toolkit.values import CallOutcome, CallStatus
+from harness.toolkit.registry import FixedSource
+from harness.toolkit.values import CallOutcome, CallStatus, Category, Subject, ToolResult
 
 __all__ = ["fleet_hosts"]
 
@@ -378,6 +380,39 @@ async def test_rules_about_hosts_hold_in_a_session_on_one_target(fleet_hosts: Fl
 def test_a_wrong_pattern_in_a_rule_is_an_error(pattern: str) -> None:
     with pytest.raises(ConfigError, match=r"the settings: permissions\.deny: hosts: "):
         rules_of({"deny": [{"hosts": pattern}]})
+
+
+class Later(Tool[Arguments]):
+    """A tool that asks for a command while it runs."""
+
+    def __init__(self) -> None:
+        super().__init__("later", "Do it later.", Arguments, Traits(category=Category.SHELL))
+
+    async def run(self, args: Arguments, ctx: ToolContext) -> ToolResult:
+        verdict = await ctx.permitted((Subject("command", "touch ~/ran"),))
+        return ToolResult.of(str(verdict.allowed))
+
+
+async def test_an_approval_request_of_a_running_call_reaches_those_who_listen(fleet_hosts: FleetHosts) -> None:
+    approver = EventApprover()
+    permissions = PermissionSettings(Mode.ASK, approval_timeout=5.0)
+    async with (
+        harness.fleet("web[1-2]", config=config(fleet_hosts)) as fleet,
+        open_toolkit(ToolkitSettings(permissions=permissions), tool_sources=[FixedSource("test", (Later(),))]) as kit,
+        kit.executor(fleet, approver=approver) as executor,
+    ):
+
+        def heard(event: Event) -> None:
+            if isinstance(event, PermissionAsked):
+                scope = ApprovalScope.ONCE if len(asked) else ApprovalScope.DENY_ONCE
+                asked.append(event.what)
+                approver.answer(event.request_id, ApprovalDecision(scope))
+
+        asked: list[str] = []
+        with executor.events.listening(heard):
+            outcome = await call(executor, "later", hosts="*")
+    assert asked == ["touch ~/ran", "touch ~/ran"]
+    assert ("False" in outcome.result.text, "True" in outcome.result.text) == (True, True)
 
 
 # -- audit

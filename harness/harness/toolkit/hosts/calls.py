@@ -10,7 +10,7 @@ import anyio
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ..contract import CallNotes, HostRequest, OutputLimit, ResultCacheBase, ToolContext
-from ..events import Event, EventBus, InternalFailure, ToolCallProgress
+from ..events import Event, EventBus, InternalFailure, PermissionAsked, PermissionReplied, ToolCallProgress
 from ..interfaces import CallEntry, Verdict
 from ..permissions.paths.target_paths import tools_start
 from ..pipeline import Pipeline, Prepared, failure_of, redacted, status_of
@@ -174,7 +174,7 @@ class _InvalidationOnly(ResultCacheBase):
 
 
 class _HostLines:
-    """Shows the output of one host as lines that begin with its name."""
+    """Shows the output of one host as lines that begin with its name, and passes on what the operator must see."""
 
     def __init__(self, name: str, ctx: ToolContext) -> None:
         self.events = EventBus(ctx.session_id)
@@ -183,10 +183,14 @@ class _HostLines:
         self._rest = ""
 
     def heard(self, event: Event) -> None:
-        """Show the complete lines of a progress event, which is redacted."""
+        """Show the complete lines of a progress event, which is redacted; pass on approval requests and failures."""
         if isinstance(event, ToolCallProgress):
             *lines, self._rest = (self._rest + event.text).split("\n")
             self._show(lines)
+        elif isinstance(event, PermissionAsked | PermissionReplied):
+            self._ctx.publish(event)
+        elif isinstance(event, InternalFailure):
+            self._ctx.publish(replace(event, message=f"{self._name}: {event.message}"))
 
     def finish(self) -> None:
         """Show the last line, if it has no end."""
