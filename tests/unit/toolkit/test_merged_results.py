@@ -50,3 +50,19 @@ def test_a_long_majority_leaves_room_for_the_others() -> None:
     assert len(merged.result.text) <= LIMIT.characters
     assert merged.result.text.endswith("c (1 host):\nshort")
     assert merged.result.text.count("x") > 12_000
+
+
+def failed(host: str, text: str) -> HostResult:
+    result = ToolResult.failure("file_not_found", text)
+    return HostResult(host, f"ssh://{host}", CallOutcome(ToolCall("read_file"), result, CallStatus.ERROR))
+
+
+def test_equal_errors_that_name_their_targets_are_one() -> None:
+    merged = merge_results([failed(name, f"ssh://{name}: ~/x: no such file") for name in ("a", "b")], LIMIT)
+    assert merged.result.text == "2 hosts: 2 error\n\na,b (2 hosts):\n~/x: no such file"
+
+
+def test_the_word_job_in_the_result_of_a_tool_without_jobs_is_only_text() -> None:
+    found = CallOutcome(ToolCall("read_file"), ToolResult.of("see job JOB"), CallStatus.OK)
+    merged = merge_results([HostResult("a", "ssh://a", found)], LIMIT)
+    assert merged.result.text == "1 host: 1 ok\n\na (1 host):\nsee job JOB"

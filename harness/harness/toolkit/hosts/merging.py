@@ -70,6 +70,8 @@ class HostResult:
             number = re.escape(self.job_id)
             text = re.sub(rf"\bjob {number}\b", f"job {JOB}", text)
             text = re.sub(rf"(?<=/jobs/){number}(?=\.sh\b)", JOB, text)  # the script that a shell names in its errors
+        if self.outcome.result.is_error and not self.data:
+            text = text.removeprefix(f"{self.target}: ")  # as errors name where they happened
         failed = self.outcome.error is not None or self.outcome.status is CallStatus.DENIED
         return hide_names(text, HostOutcome(self.host, self.target)) if failed else text
 
@@ -155,7 +157,7 @@ def _parts(groups: Sequence[OutcomeGroup[HostResult]], jobs: Mapping[str, str]) 
 
 def _jobs(group: OutcomeGroup[HostResult], jobs: Mapping[str, str]) -> str:
     """Return a line with the job of each host, if the text of the group names it."""
-    if f"job {JOB}" not in _first(group).text:
+    if not _first(group).job_id or f"job {JOB}" not in _first(group).text:
         return ""
     hosts_of: dict[str, list[str]] = {}
     for name in group.hosts:
