@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from harness.toolkit.contract import OutputLimit
 from harness.toolkit.hosts.merging import HostResult, merge_results, merged_status
 from harness.toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
@@ -43,6 +45,20 @@ def test_many_different_outcomes_are_within_the_limit_and_all_counted() -> None:
     data: Any = merged.result.data
     assert len(data["hosts"]) == 300
     assert merged_status(results) is CallStatus.ERROR
+
+
+@pytest.mark.parametrize("size", [10, 300, 5_000])
+@pytest.mark.parametrize("first", [10, 40_000])
+def test_as_many_different_outcomes_are_shown_as_fit(size: int, first: int) -> None:
+    results = [result("a1", "y" * first), result("a2", "y" * first)]
+    results += [result(f"web{number}", f"{number}:{'x' * size}") for number in range(1000, 1600)]
+    text = merge_results(results, LIMIT).result.text
+    shown = text.count("(1 host)")
+    assert LIMIT.characters // 2 < len(text) <= LIMIT.characters
+    assert shown >= (LIMIT.characters // 2 - 1_500) // (min(size, 360) + 50)
+    assert f"[{600 - shown} more outcomes of" in text
+    if size <= 300:
+        assert text.count("x" * size) == shown
 
 
 def test_a_long_majority_leaves_room_for_the_others() -> None:

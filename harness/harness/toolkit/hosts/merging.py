@@ -23,7 +23,9 @@ JOB = "JOB"
 MAX_JOBS_SHOWN = 1_000
 """Characters of the list of jobs of one outcome."""
 MIN_SHARE = 300
-"""Characters that each shown outcome gets at least; further outcomes are only counted."""
+"""Characters that each shown outcome gets at least, if it has them; further outcomes are only counted."""
+SEPARATORS = 3
+"""The line breaks of one outcome."""
 NOTICE = 60
 """Characters of the notice about the omitted part of one outcome."""
 ROOM_FOR_REST = 1_000
@@ -177,8 +179,8 @@ def _hosts(group: OutcomeGroup[HostResult]) -> str:
 def _fitted(head: str, groups: Sequence[OutcomeGroup[HostResult]], parts: Sequence[_Part], limit: OutputLimit) -> str:
     """Return the text within the limit: each shown part gets its share, and the rest is counted."""
     room = limit.characters - len(head) - ROOM_FOR_REST
-    shown = list(parts[: max(1, room // (2 * MIN_SHARE))])
-    space = room - sum(len(part.head) + NOTICE for part in shown)
+    shown = _shown(parts, room)
+    space = room - sum(len(part.head) + _extra(part) for part in shown)
     texts = [head]
     for part, share in zip(shown, _shares([len(part.body) for part in shown], max(space, MIN_SHARE)), strict=True):
         tail = share * limit.tail // max(1, limit.characters)
@@ -189,6 +191,22 @@ def _fitted(head: str, groups: Sequence[OutcomeGroup[HostResult]], parts: Sequen
         names = names if len(names) < ROOM_FOR_REST // 2 else f"{names[: ROOM_FOR_REST // 2]}\u2026"
         texts.append(f"[{len(rest)} more outcomes of {count_of_hosts(count)} are not shown: {names}]")
     return cut("\n\n".join(texts), limit)
+
+
+def _shown(parts: Sequence[_Part], room: int) -> list[_Part]:
+    """Return the first of the parts, as many as get their least share beside up to half of the room for the first."""
+    shown, left = [parts[0]], room - len(parts[0].head) - _extra(parts[0]) - min(len(parts[0].body), room // 2)
+    for part in parts[1:]:
+        left -= len(part.head) + _extra(part) + min(len(part.body), MIN_SHARE)
+        if left < 0:
+            break
+        shown.append(part)
+    return shown
+
+
+def _extra(part: _Part) -> int:
+    """Return the characters between this part and the next one, and of its notice if it may be shortened."""
+    return SEPARATORS if len(part.body) <= MIN_SHARE else SEPARATORS + NOTICE
 
 
 def _shares(sizes: Sequence[int], space: int) -> list[int]:
