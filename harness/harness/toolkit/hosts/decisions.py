@@ -28,6 +28,7 @@ class JointDecision:
     """
 
     def __init__(self, hosts: Collection[str], decide: Decide, tasks: TaskGroup) -> None:
+        self._order = tuple(hosts)
         self._missing = set(hosts)
         self._decide = decide
         self._tasks = tasks
@@ -58,7 +59,8 @@ class JointDecision:
 
     def _start(self) -> None:
         if self._waiting and not self._missing:
-            requests, self._waiting = list(self._waiting.values()), {}
+            requests = [self._waiting[name] for name in self._order if name in self._waiting]
+            self._waiting = {}
             self._tasks.start_soon(self._run, requests)
 
     async def _run(self, requests: Sequence[HostRequest]) -> None:
