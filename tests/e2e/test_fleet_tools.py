@@ -22,6 +22,7 @@ from harness.toolkit.assembly import ToolkitSettings, open_executor, open_toolki
 from harness.toolkit.catalog import ToolSettings
 from harness.toolkit.contract import Arguments, Tool, ToolContext, Traits
 from harness.toolkit.events import Event, PermissionAsked, ToolCallCompleted, ToolCallProgress, ToolCallRequested
+from harness.toolkit.hooks.dispatch import HookResult, Hooks, Matcher
 from harness.toolkit.permissions.approver import Approver, EventApprover
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Rule
@@ -305,6 +306,22 @@ async def test_an_approver_cannot_change_the_hosts(fleet_hosts: FleetHosts) -> N
         outcome = await call(executor, "run_shell", hosts="web1", command="touch ~/ran")
     assert "cannot change the hosts" in outcome.result.text
     assert (outcome.status, homes_with(fleet_hosts, "ran")) == (CallStatus.DENIED, [])
+
+
+async def test_the_operator_is_not_asked_if_a_hook_refuses_a_host(fleet_hosts: FleetHosts) -> None:
+    hooks = Hooks()
+    matcher = Matcher(targets=("ssh://web2",))
+    hooks.on("permission_request", lambda occasion: HookResult("deny", reason="not today"), matcher)
+    approver, allowed = Answers(), Rule(Action.ALLOW, "ssh://web3", "run_shell")
+    permissions = PermissionSettings(Mode.ASK, (allowed,))
+    async with (
+        harness.fleet("web[1-3]", config=config(fleet_hosts)) as fleet,
+        open_toolkit(ToolkitSettings(permissions=permissions)) as toolkit,
+        toolkit.executor(fleet, approver=approver, hooks=hooks) as executor,
+    ):
+        outcome = await call(executor, "run_shell", hosts="*", command="touch ~/ran")
+    assert (approver.asked, outcome.status, homes_with(fleet_hosts, "ran")) == ([], CallStatus.DENIED, [])
+    assert "web[1,3] (2 hosts):\nnot allowed: it was not approved for web2: not today" in outcome.result.text
 
 
 async def test_no_host_starts_before_all_are_decided(fleet_hosts: FleetHosts) -> None:

@@ -439,7 +439,9 @@ class RulePolicy(Policy):
         """Ask once for all hosts that require approval; without it, the call runs on no host."""
         asking = [one for one in together if one.asks]
         questions = [one for one in asking if not await self._settled(one)]
-        if questions:
+        settled = [one for one in asking if not any(one is other for other in questions)]
+        refused = next((one for one in settled if not one.verdict.allowed), None)
+        if questions and refused is None:  # otherwise no answer would let it run
             question = self._question_for(questions, together, call, ctx)
             assert self.approver is not None
             answer = single_answer(await ask(self.approver, question, self.settings.approval_timeout, ctx), call)
@@ -450,10 +452,10 @@ class RulePolicy(Policy):
                 for one in together:
                     if one.error is None and one.verdict.allowed and one.verdict.call is None:
                         one.verdict = replace(one.verdict, call=answer.call)
-        refused = next((one for one in asking if not one.verdict.allowed), None)
+            refused, questions = next((one for one in questions if not one.verdict.allowed), None), []
         if refused is not None:
             for one in together:
-                if one.verdict.allowed:
+                if one.verdict.allowed or any(one is other for other in questions):
                     reason = f"it was not approved for {refused.host.name}: {refused.verdict.reason}"
                     one.verdict = Verdict(False, reason, refused.verdict.by)
 
