@@ -10,12 +10,14 @@ import pytest
 from tests.support.agent_desk import agent_desk
 from tests.support.model_server import say
 
+import harness
 from harness.agent.messages.compaction import is_prompt
 from harness.agent.opening import ResumedConversation
 from harness.agent.storage import ConversationNote, ConversationSummary, StoredConversation, StoredTurn
 from harness.agent.storage.recovery import InterruptedWork, calls_not_started, in_flight, of_the_kill, pending_calls
 from harness.agent.storage.values import IMPORTED
-from harness.toolkit.audit import AuditCall
+from harness.fleets import FleetContext
+from harness.toolkit.audit import AuditCall, SqliteAuditLog
 from harness.toolkit.interfaces import CallEntry, Verdict
 from harness.toolkit.values import CallStatus, JsonObject, ToolCall
 
@@ -141,3 +143,24 @@ async def test_of_what_came_from_another_place_the_audit_and_the_jobs_here_say_n
         assert "it never ran" in own.operator
         over = replace(came, turns=(replace(TURN, status="completed"),))
         assert await in_flight(over, desk.toolkit.ledger, desk.execution, redact=str) == InterruptedWork()
+
+
+@pytest.mark.usefixtures("needs_process")
+async def test_a_call_on_many_hosts_is_told_for_each_and_not_as_running_where_nothing_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = conversation(("run_shell", {"hosts": "*", "command": "make"}))
+    session = replace(stored.session, target="fleet://web[1-2]", identity="fleet://web[1-2]")
+    async with agent_desk(tmp_path, monkeypatch, [], session_id=SESSION) as desk, harness.fleet("web[1-2]") as fleet:
+        ledger = desk.toolkit.ledger
+        assert isinstance(ledger, SqliteAuditLog)
+        for name in ("web1", "web2"):
+            made = ToolCall("run_shell", {"command": "make"}, call_id=name, message_id="t1")
+            await ledger.begin(CallEntry(made, SESSION, f"ssh://{name}", True, 3.0, Verdict(True, "", "policy")))
+            ledger.started(name, "7")
+        await ledger.end("web1", CallStatus.OK, "built", "7")
+        found = await in_flight(replace(stored, session=session), ledger, FleetContext(fleet), redact=str)
+    assert found.model.splitlines()[1:3] == [
+        "- run_shell make on ssh://web1: it ended: ok, job 7; built",
+        "- run_shell make on ssh://web2: outcome on ssh://web2 not yet known",
+    ]

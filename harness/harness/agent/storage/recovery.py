@@ -168,7 +168,11 @@ async def in_flight(
     jobs = [replace(job, command=redact(job.command)) for job in jobs]
     running = tuple(job for job in jobs if job.status is Status.RUNNING)
     listed = [job for job in jobs if job.job_id in left - begun]
-    fates = None if calls is None else [*_fates(stored, calls), *_fates_of_agents(theirs, execution.identity)]
+    fates = (
+        None
+        if calls is None
+        else [*_fates(stored, calls, execution.identity), *_fates_of_agents(theirs, execution.identity)]
+    )
     told = _told(stored, fates, listed)
     ended = left - {job.job_id for job in running}
     return replace(told, running=running, ended=tuple(sorted(ended)))
@@ -215,10 +219,10 @@ def _imported(stored: StoredConversation, what: str) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _fates(stored: StoredConversation, calls: Sequence[AuditCall]) -> list[CallOutcomeGuess]:
+def _fates(stored: StoredConversation, calls: Sequence[AuditCall], identity: str) -> list[CallOutcomeGuess]:
     waited = calls_not_started(pending_calls(stored.messages), calls)
     return [
-        *(CallOutcomeGuess(_what(one.call), _outcome_text(one)) for one in calls),
+        *(CallOutcomeGuess(_what(one.call) + _where(one, identity), _became_there(one, identity)) for one in calls),
         *(CallOutcomeGuess(_what(one), NEVER) for one in waited),
     ]
 
@@ -227,13 +231,19 @@ def _fates_of_agents(calls: Sequence[AuditCall], identity: str) -> list[CallOutc
     return [CallOutcomeGuess(f"{_what(one.call)} (of {_agent(one)})", _became_there(one, identity)) for one in calls]
 
 
+def _where(call: AuditCall, identity: str) -> str:
+    """Return the host of a call in a session on many hosts, for its text."""
+    there = call.call.get("backend") or identity
+    return "" if there == identity else f" on {there}"
+
+
 def _agent(call: AuditCall) -> str:
     return str(call.call.get("agent_id") or "a sub-agent")
 
 
 def _became_there(call: AuditCall, identity: str) -> str:
-    """Return the outcome of a sub-agent's call; on another target it is unknown, and job ids differ."""
-    there = call.call.get("backend")
+    """Return the outcome of a call; on another target, which was not asked, it is unknown, and job ids differ."""
+    there = call.call.get("backend") or identity
     if there == identity or call.outcome or call.call.get("kind") == "refused":
         return _outcome_text(call)
     return f"outcome on {there} not yet known"
