@@ -163,6 +163,16 @@ async def test_hosts_that_are_not_of_the_fleet_are_an_error_that_lists_them(
         assert homes_with(fleet_hosts, "ran") == []
 
 
+@pytest.mark.parametrize("form", ["@x';{};'", "@x$({})", "web1,!@x';{};'", "root@@x';{};'"])
+async def test_the_name_of_a_group_runs_nothing_on_this_machine(
+    fleet_hosts: FleetHosts, tmp_path: Path, form: str
+) -> None:
+    ran = tmp_path / "ran"  # ClusterShell's own configuration reads groups with sed
+    async with on_fleet(fleet_hosts) as executor:
+        outcome = await call(executor, "run_shell", hosts=form.format(f"touch${{IFS}}{ran}"), command="true")
+    assert (outcome.result.error_code, ran.exists()) == ("invalid_args", False)
+
+
 async def test_jobs_that_are_left_running_are_named_by_host(fleet_hosts: FleetHosts) -> None:
     async with on_fleet(fleet_hosts) as executor:
         await call(executor, "run_shell", hosts="web1", command="true")  # so that the next job has another number

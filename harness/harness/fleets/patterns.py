@@ -32,6 +32,8 @@ _NUMBERS = re.compile(r"(\d{1,18})-(\d{1,18})(?!\d)")
 _TOO_LONG = re.compile(r"\d{19}")
 """A number that Python may refuse to read, and ClusterShell, too."""
 _WILDCARD = re.compile(r"[*?]")
+_GROUP = re.compile(r"@(?:\w[\w.+-]*:)?[\w*?\[][\w.:+,*?\[\]-]*", re.ASCII)
+"""A group for ClusterShell, which pastes its name into a shell command if a source of groups is a program."""
 _AFFIXES = re.compile(r"(?:(?P<user>[^@]+)@)?(?P<body>@?[^@]+?)(?::(?P<port>\d{1,9}))?")
 
 
@@ -321,8 +323,10 @@ def _clustershell_group(text: str) -> list[str]:
     """Return the hosts of a group of ClusterShell's configuration.
 
     Raises:
-        ConfigError: The group is not known, or ClusterShell is not installed.
+        ConfigError: The group is not known or has another name than groups have, or ClusterShell is not installed.
     """
+    if not _GROUP.fullmatch(text):
+        raise ConfigError(f"{_shown(text)} is not the name of a group", hint="letters, digits, '_', '-', '.' and '+'")
     try:
         from ClusterShell.NodeSet import NodeSet, NodeSetException, std_group_resolver
         from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ClusterShell import NodeSet
 
 from harness.errors import ConfigError, UnsupportedOperation
-from harness.fleets import Host, fleet, read_inventory
+from harness.fleets import Host, fleet, read_inventory, resolve_hosts
 from harness.fleets.chosen_hosts import choose_hosts
 from harness.fleets.inventories.inventory import Inventory
 from harness.fleets.patterns import HostPatterns
 from harness.fleets.session_context import FleetContext
 from harness.target import Target
+from harness.toolkit.permissions.rules.host_rules import HostRules
+from harness.toolkit.permissions.rules.rule import Action, Rule
 
 HOSTS = tuple(Host(name, Target.parse("local:")) for name in ("web1", "web2", "web3", "db1", "deploy@app1:2222"))
 
@@ -85,3 +89,47 @@ async def test_the_context_of_a_fleet_runs_nothing_on_this_machine(tmp_path: Pat
         for call in (context.run_shell("true"), context.read_file("/etc/hosts"), context.stat("/")):
             with pytest.raises(UnsupportedOperation, match="this session works on many hosts"):
                 await call
+
+
+# -- groups that a program of this machine lists
+
+
+@pytest.fixture
+def group_program(tmp_path: Path) -> Iterator[Path]:
+    """Groups of a program, into whose command ClusterShell pastes the name of the group; returns its directory."""
+    path, shown = tmp_path / "groups.conf", "echo web1 web2"
+    programs = f"map: echo $GROUP > /dev/null; {shown}\nall: {shown}\nlist: echo night-1\n"
+    path.write_text(f"[Main]\ndefault: jobs\n\n[jobs]\n{programs}")
+    NodeSet.set_std_group_resolver_config(str(path))
+    yield tmp_path
+    NodeSet.set_std_group_resolver(None)
+
+
+@pytest.mark.usefixtures("needs_process")
+@pytest.mark.parametrize("pattern", ["@night-1", "@jobs:night-1", "@night*", "web[1-2]&@night-1", "@night.1"])
+def test_the_groups_of_a_program_are_known(pattern: str, group_program: Path) -> None:
+    assert choose_hosts(pattern, HOSTS) == ("web1", "web2")
+
+
+@pytest.mark.usefixtures("needs_process")
+@pytest.mark.parametrize("name", ["x;{}", "x`{}`", "x$({})", "jobs:x|{}"])
+@pytest.mark.parametrize("form", ["@{}", "web1,!@{}", "web1&@{}", "root@@{}"])
+def test_a_name_that_would_be_a_command_in_the_program_of_groups_is_refused(
+    name: str, form: str, group_program: Path
+) -> None:
+    ran = group_program / "ran"
+    pattern = form.format(name.format(f"touch${{IFS}}{ran}"))
+    rules = HostRules([Rule(Action.DENY, hosts=pattern)])
+    undecided = rules.on("web1", Target.parse("ssh://web1")).undecided.rules
+    messages = [_problem(lambda: choose_hosts(pattern, HOSTS)), _problem(lambda: resolve_hosts(pattern))]
+    assert not ran.exists()
+    assert all("is not the name of a group" in message for message in messages)
+    assert len(undecided) == 1
+
+
+def _problem(choose: Callable[[], object]) -> str:
+    try:
+        choose()
+    except ConfigError as error:
+        return error.message
+    return ""
