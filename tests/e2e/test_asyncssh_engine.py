@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import re
 import resource
 import signal
@@ -179,6 +180,20 @@ async def test_the_time_limit_does_not_count_the_time_to_answer(locked_key: SshS
 
 
 # -- host keys
+
+
+async def test_the_time_limit_of_the_connection_does_not_limit_the_authentication(
+    make_sshd: MakeSshd, tmp_path: Path
+) -> None:
+    user = pwd.getpwuid(os.getuid()).pw_name
+    key = tmp_path / "key.pub"
+    slow = f'AuthorizedKeysCommand /bin/sh -c "sleep 1.2; cat {key}"'
+    server = make_sshd(slow, f"AuthorizedKeysCommandUser {user}")
+    (server.directory / "authorized_keys").rename(key)
+    await echoes(server.target, server.config(connect_timeout=1.0))
+    with pytest.raises(ConnectError, match="did not finish within 1 s") as caught:
+        await echoes(server.target, server.config(login_timeout=1.0))
+    assert "login_timeout" in caught.value.hint
 
 
 async def test_an_unknown_host_key_is_asked_about_and_recorded(sshd: SshServer) -> None:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 from tests.support.sshd import MakeSshd, SshServer
 
 import harness
 from harness.config import Config
-from harness.errors import HarnessError, HostKeyError
+from harness.errors import HarnessError, HostKeyError, UnsupportedOperation
 from harness.operate.doctor import check_engine
 from harness.target import Target
-from harness_backends.ssh import disconnect, list_masters
+from harness_backends.ssh import disconnect, explain_engine, list_masters
 
 WEB = "Host web1 web2 web3\n  HostName 127.0.0.1\n  Port {port}\n  User {user}\n  IdentityFile {key}\n"
+EXPLAIN = """
+import sys, anyio
+from harness.config import Config
+from harness.target import Target
+from harness_backends.ssh import explain_engine
+print(anyio.run(explain_engine, Target.parse("ssh://web1"), Config(ssh_config=sys.argv[1])))
+"""
 LOGGER = "harness_backends.ssh.host_engine"
 
 
@@ -96,6 +106,57 @@ async def test_a_fleet_with_tmux_gets_openssh(sshd: SshServer, needs_tmux: None)
 async def test_without_asyncssh_a_fleet_gets_openssh(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncssh", None)
     assert await engines(write(sshd), "web1") == {"web1": "openssh"}
+
+
+@pytest.mark.parametrize(
+    ("module", "problem"),
+    [
+        ("raise ImportError('no library')", "asyncssh cannot be imported: no library"),
+        ("raise AttributeError('X509')", "asyncssh cannot be imported: X509"),
+        ("__version__ = '2.10.1'", "asyncssh 2.10.1 is not supported"),
+        ("__version__ = '3.0.0'", "asyncssh 3.0.0 is not supported"),
+    ],
+)
+async def test_with_an_asyncssh_that_cannot_be_used_a_fleet_gets_openssh(
+    sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, problem: str
+) -> None:
+    (tmp_path / "asyncssh.py").write_text(module)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "asyncssh"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = write(sshd)
+    assert await engines(config, "web1") == {"web1": "openssh"}
+    await disconnect(config, None)
+    assert list(await explain_engine(Target.parse("ssh://web1"), config)) == [problem]
+    with pytest.raises(UnsupportedOperation, match=problem):
+        async with harness.connect("ssh://web1", config=replace(config, ssh_engine="asyncssh")):
+            pass
+
+
+async def test_a_silent_agent_does_not_keep_a_fleet_waiting(
+    sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(write(sshd), connect_timeout=1.0, login_timeout=2.0)
+    text = sshd.ssh_config.read_text()
+    sshd.ssh_config.write_text(text.replace("IdentityAgent none", f"IdentityAgent {tmp_path}/agent"))
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(tmp_path / "agent"))
+        agent.listen()
+        with anyio.fail_after(30):
+            assert await engines(config, "web1") == {"web1": "the login did not finish within 2 s"}  # by ssh
+            reasons = await explain_engine(Target.parse("ssh://web1"), config)
+    assert list(reasons) == [f"identityagent {tmp_path}/agent: it does not answer"]
+
+
+@pytest.mark.parametrize("setting", ["IdentityFile", "UserKnownHostsFile"])
+async def test_a_named_pipe_is_left_to_openssh(sshd: SshServer, tmp_path: Path, setting: str) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    known = f"{tmp_path}/pipe {sshd.known_hosts}" if setting == "UserKnownHostsFile" else f"{tmp_path}/pipe"
+    write(sshd, f"{setting} {known}")
+    argv = [sys.executable, "-c", EXPLAIN, str(sshd.ssh_config)]  # a process that can be ended if it blocks
+    with anyio.fail_after(30):
+        done = await anyio.run_process(argv, check=False)
+    assert "is not a regular file" in done.stdout.decode(), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from harness.target import Target
 from harness.transport import Process, Transport
 
 from ..local.transport import LocalTransport
+from .host_engine import has_asyncssh, problem_of_asyncssh
 from .login_pacing import error_at_jump_host, log_in_without_retries, share_login
 from .options import SshSettings, jump_config
 from .remote_command import interactive_command, new_nonce, remote_command
@@ -392,12 +393,12 @@ async def _tunnel(target: Target, base: Transport | None) -> AsyncsshTransport |
 
 
 def _require_asyncssh(target: Target) -> None:
-    try:
-        import asyncssh  # noqa: F401  # only checks that it is installed
-    except ImportError as error:
+    if not has_asyncssh():
         raise UnsupportedOperation(
             "the asyncssh engine is not installed", target=target, hint=install_extra("asyncssh")
-        ) from error
+        )
+    if problem := problem_of_asyncssh():
+        raise UnsupportedOperation(problem, target=target, hint=install_extra("asyncssh"))
 
 
 # -- A connection of the asyncssh engine that is reopened after a loss, like the OpenSSH engine's master.

@@ -48,6 +48,8 @@ def read_identities(paths: Sequence[str]) -> list[Identity]:
 def _read_file(path: str) -> Identity:
     try:
         status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):  # reading a named pipe could block this process, and empties it
+            return Identity(path, problem="it is not a regular file")
         if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077 and not path.endswith(".pub"):
             return Identity(path, problem="others can read it")
         return _parse_file(path, status.st_ino, status.st_size, status.st_mtime_ns)
@@ -136,6 +138,9 @@ async def _connect_agent(path: str) -> tuple[asyncssh.SSHAgentClient | None, Seq
     except (OSError, ValueError):  # as ssh, which then uses the files
         agent.close()
         return None, ()
+    except BaseException:  # cancelled while the agent does not answer
+        agent.close()
+        raise
 
 
 def _with_certificate(identity: Identity) -> Iterator[bytes]:

@@ -27,8 +27,16 @@ from harness.target import Target
 from .asyncssh_keys import ClientKey, agent_key_types, key_problems, offered_keys, read_identities
 from .asyncssh_process import translate, translated
 from .asyncssh_settings import HostSettings, config_file
-from .known_hosts import KnownKey, add_known_key, changed_key, find_known_keys, revoked_key, unknown_key
-from .login import add_advice, diagnose
+from .known_hosts import (
+    KnownKey,
+    add_known_key,
+    changed_key,
+    find_known_keys,
+    is_readable_at_once,
+    revoked_key,
+    unknown_key,
+)
+from .login import add_advice, diagnose, login_timed_out
 from .login_pacing import ThrottledError, log_in_paced
 
 __all__ = [
@@ -164,11 +172,19 @@ class LoginHost:
 
 @dataclass(slots=True)
 class _LoginDeadline:
-    """The time limit of a login, paused while the operator answers."""
+    """The time limit of a connection until its authentication begins, paused while the operator answers."""
 
     scope: anyio.CancelScope
     asking: int = 0
     left: float = field(default=0.0)
+
+    def start(self, seconds: float) -> None:
+        """Limit the next connection."""
+        self.scope.deadline = anyio.current_time() + seconds
+
+    def stop(self) -> None:
+        """End the limit: as with ssh, the authentication may take longer than the connection."""
+        self.scope.deadline = self.left = math.inf
 
     def pause(self) -> None:
         if self.asking == 0:
@@ -180,6 +196,11 @@ class _LoginDeadline:
         self.asking -= 1
         if self.asking == 0:
             self.scope.deadline = anyio.current_time() + self.left
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the authentication has begun."""
+        return self.scope.deadline == math.inf
 
 
 class _Client(asyncssh.SSHClient):
@@ -196,6 +217,9 @@ class _Client(asyncssh.SSHClient):
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self._connection = conn
+
+    def begin_auth(self, username: str) -> None:
+        self._login.clock.stop()
 
     def has_exchanged_keys(self) -> bool:
         """Return whether the connection is encrypted, so that the server may have seen an authentication."""
@@ -246,7 +270,7 @@ class _Login:
         self.endpoint = endpoint
         self.keys = HostKeys(endpoint.settings)
         self.gave_up = False
-        self._clock = clock
+        self.clock = clock
         self._asking: list[anyio.CancelScope] = []
         self._asked: Counter[str] = Counter()
 
@@ -258,13 +282,13 @@ class _Login:
         self._asked[text] += 1
         question = LoginQuestion(kind, text, secret, str(self.endpoint.target), self._asked[text])
         answer = None
-        self._clock.pause()
+        self.clock.pause()
         try:
             with anyio.CancelScope() as scope:  # asyncssh calls this in its own tasks, which outlive a cancelled login
                 self._asking.append(scope)
                 answer = await prompter.answer(question)
         finally:
-            self._clock.resume()
+            self.clock.resume()
         self.gave_up = answer is None
         return answer
 
@@ -330,14 +354,17 @@ async def _log_in_once(endpoint: LoginHost, lost: _Lost) -> asyncssh.SSHClientCo
     config = endpoint.config
     with (
         anyio.move_on_after(config.login_timeout),
-        anyio.move_on_after(config.connect_timeout) as scope,
+        anyio.CancelScope() as scope,
         translated(endpoint.target),
     ):
-        login = _Login(endpoint, _LoginDeadline(scope))
+        clock = _LoginDeadline(scope)
+        login = _Login(endpoint, clock)
         try:
             return await _attempts(login, lost)
         finally:
             login.end()
+    if clock.stopped:
+        raise login_timed_out(config.login_timeout, endpoint.target)
     raise ConnectError(
         "the login did not finish in time",
         target=endpoint.target,
@@ -352,6 +379,7 @@ async def _attempts(login: _Login, lost: _Lost) -> asyncssh.SSHClientConnection:
     unlocked: list[ClientKey] = []
     for _ in range(ATTEMPTS):
         client = _Client(login)
+        login.clock.start(login.endpoint.config.connect_timeout)
         try:
             connection = await _connect(login, client, unlocked, questions=can_ask and not locked)
         except asyncssh.HostKeyNotVerifiable as error:
@@ -433,14 +461,25 @@ async def _connect(
             )
 
 
-async def find_differences(host: HostSettings, *, may_unlock: bool) -> list[str]:
+async def find_differences(host: HostSettings, *, may_unlock: bool, timeout: float) -> list[str]:
     """Return why ssh might trust another host, or log in with another key, than this engine.
 
     Args:
         host: The host's settings.
         may_unlock: Whether ssh may get the passphrases of keys otherwise than from the operator.
+        timeout: Seconds for the agent to name its keys.
     """
-    found = list(key_problems(host, await agent_key_types(host.agent), may_unlock=may_unlock))
+    try:
+        with anyio.fail_after(timeout):
+            types = await agent_key_types(host.agent)
+    except TimeoutError:
+        return [f"identityagent {host.agent}: it does not answer"]
+    found = list(key_problems(host, types, may_unlock=may_unlock))
+    found += [
+        f"known hosts: {path} is not a regular file"
+        for path in (*host.user_files, *host.system_files)
+        if not is_readable_at_once(path)
+    ]
     if HostKeys(host).authorities:
         found.append("known hosts: an authority for host certificates")
     return found

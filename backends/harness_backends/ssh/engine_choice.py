@@ -92,7 +92,8 @@ def _odd_values(settings: SshSettings) -> Iterator[str]:
         yield f"identityagent {agent}"
     for name in ("hostname", "hostkeyalias", "user"):
         value = settings.get(name)
-        if not value.isascii() or "%" in value or (name != "user" and value != value.lower()):
+        strange = not value.isascii() or "%" in value or value.lower() == "none"  # which asyncssh takes as unset
+        if strange or (name != "user" and value != value.lower()):
             yield f"{name} {value}"
     if "%" in settings.get("proxyjump"):
         yield f"proxyjump {settings.get('proxyjump')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,8 +23,11 @@ from .control_master import is_listening, plan_master
 from .engine_choice import has_kerberos, reasons_for_openssh
 from .options import SshSettings, jump_config
 
-__all__ = ["HostEngine", "choose_engine"]
+__all__ = ["HostEngine", "choose_engine", "has_asyncssh", "problem_of_asyncssh"]
 
+OLDEST_ASYNCSSH = (2, 18)
+FUTURE_ASYNCSSH = (3,)
+"""The first version that may be incompatible, as in the dependencies of the extra."""
 REMEMBERED = 10.0
 """Seconds for which the engine of a jump host is remembered, for all hosts behind it."""
 
@@ -73,7 +77,7 @@ async def choose_engine(target: Target, config: Config, behind: tuple[str, ...] 
 
 
 async def _reasons(target: Target, config: Config, settings: SshSettings) -> tuple[str, ...]:
-    if not _has_asyncssh():
+    if not has_asyncssh():
         return ("asyncssh is not installed",)
     if config.identity and not _exists(config.identity):
         return (f"identity {config.identity}: it does not exist",)
@@ -83,16 +87,33 @@ async def _reasons(target: Target, config: Config, settings: SshSettings) -> tup
         return reasons
     if is_listening((await plan_master(target, config, settings)).path):
         return ("a connection of OpenSSH to it is kept",)
+    if problem := problem_of_asyncssh():
+        return (problem,)
     from .asyncssh_login import find_differences  # loaded here: only now it is needed
     from .asyncssh_settings import host_settings
 
-    return tuple(await find_differences(host_settings(settings, defaults), may_unlock=_may_unlock_keys()))
+    host = host_settings(settings, defaults)
+    return tuple(await find_differences(host, may_unlock=_may_unlock_keys(), timeout=config.connect_timeout))
 
 
-def _has_asyncssh() -> bool:
+def has_asyncssh() -> bool:
+    """Return whether asyncssh is installed, without importing it."""
     with suppress(ValueError):  # it is being imported, or marked as missing
         return importlib.util.find_spec("asyncssh") is not None
     return False
+
+
+def problem_of_asyncssh() -> str:
+    """Return why the installed asyncssh cannot be used; empty if it can."""
+    try:
+        import asyncssh
+    except Exception as error:  # whatever one of the libraries that it needs raises
+        return f"asyncssh cannot be imported: {error}"
+    version = asyncssh.__version__
+    found = tuple(int(word) for word in re.findall(r"\d+", version)[:2])
+    if not OLDEST_ASYNCSSH <= found < FUTURE_ASYNCSSH:
+        return f"asyncssh {version} is not supported"
+    return ""
 
 
 def _exists(path: str) -> bool:

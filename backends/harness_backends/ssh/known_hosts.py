@@ -7,6 +7,7 @@ import binascii
 import hmac
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +23,7 @@ __all__ = [
     "changed_key",
     "find_known_keys",
     "host_name",
+    "is_readable_at_once",
     "revoked_key",
     "unknown_key",
 ]
@@ -54,14 +56,21 @@ def find_known_keys(name: str, paths: Sequence[str]) -> list[KnownKey]:
 
     Args:
         name: The host as :func:`host_name` returns it, or its ``HostKeyAlias``.
-        paths: The files; those that cannot be read have no lines.
+        paths: The files; those that cannot be read, and those that are not regular files, have no lines.
     """
     return [line for path in paths for line in _lines(path) if _matches(name, line.hosts)]
+
+
+def is_readable_at_once(path: str) -> bool:
+    """Return whether reading a file cannot block: a named pipe could, and ``/dev/null`` cannot."""
+    return path == os.devnull or not os.path.exists(path) or os.path.isfile(path)
 
 
 def _lines(path: str) -> tuple[KnownKey, ...]:
     try:
         status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return ()
         return _read(path, status.st_ino, status.st_size, status.st_mtime_ns)
     except OSError:
         return ()

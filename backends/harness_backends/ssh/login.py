@@ -32,6 +32,7 @@ __all__ = [
     "diagnose",
     "find_cause",
     "log_in",
+    "login_timed_out",
 ]
 
 
@@ -294,6 +295,15 @@ _OTP = re.compile(r"\b(code|otp|token|factor|passcode|one-time|verification|duo|
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
+def login_timed_out(timeout: float, target: Target) -> ConnectError:
+    """Return the error of a login that took longer than ``login_timeout``."""
+    return ConnectError(
+        f"the login did not finish within {timeout:g} s",
+        target=target,
+        hint="raise login_timeout if the login needs more time",
+    )
+
+
 async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: float, *, jump_host: str = "") -> None:
     """Run ``argv(questions)`` until the login has succeeded.
 
@@ -316,11 +326,7 @@ async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: flo
                 else:
                     status = await _run_on_terminal(argv(True), log, _PromptLog(prompter, target))
         except TimeoutError:
-            raise ConnectError(
-                f"the login did not finish within {timeout:g} s",
-                target=target,
-                hint="raise login_timeout if the login needs more time",
-            ) from None
+            raise login_timed_out(timeout, target) from None
         except FileNotFoundError as error:
             raise ConnectError(
                 f"{error.filename} is not installed", target=target, hint="install the OpenSSH client"

@@ -11,6 +11,7 @@ from harness.errors import ConfigError
 from harness.target import Target
 from harness_backends.ssh.configuration import read_defaults, read_settings
 from harness_backends.ssh.engine_choice import has_kerberos, reasons_for_openssh
+from harness_backends.ssh.host_engine import FUTURE_ASYNCSSH, OLDEST_ASYNCSSH
 from harness_backends.ssh.options import SshSettings
 
 WEB1 = Target.parse("ssh://deploy@web1:2222")
@@ -105,6 +106,15 @@ async def test_gssapi_needs_openssh_where_there_may_be_tickets(tmp_path: Path) -
     assert has_kerberos({"KRB5CCNAME": "KEYRING:persistent:0"})
 
 
+def test_the_versions_of_asyncssh_are_those_of_the_extra() -> None:
+    import tomllib
+
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    (requirement,) = project["optional-dependencies"]["asyncssh"]
+    oldest, future = (".".join(map(str, version)) for version in (OLDEST_ASYNCSSH, FUTURE_ASYNCSSH))
+    assert requirement == f"asyncssh[bcrypt]>={oldest},<{future}"
+
+
 @pytest.mark.usefixtures("needs_ssh")
 async def test_a_setting_of_one_host_concerns_no_other(tmp_path: Path) -> None:
     assert (
@@ -132,7 +142,7 @@ def test_what_must_be_off_must_be_so_even_if_it_is_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["hostname wéb", "user jörg", "hostname fe80::1%eth0", "hostname WEB1", "proxyjump %h-gateway"]
+    "line", ["hostname wéb", "user jörg", "hostname fe80::1%eth0", "hostname WEB1", "user none", "proxyjump %h-gateway"]
 )
 def test_names_that_the_engines_could_encode_differently_need_openssh(line: str) -> None:
     assert reasons_for_openssh(SshSettings.parse(line), SshSettings(), kerberos=False) == (line,)
