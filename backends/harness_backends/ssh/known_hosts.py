@@ -85,12 +85,12 @@ def _read(path: str, *_version: int) -> tuple[KnownKey, ...]:
 
 def _parse(path: str, text: str) -> Iterator[KnownKey]:
     for number, line in enumerate(text.split("\n"), start=1):
-        words = line.split()
+        words = re.split(r"[ \t]+", line.strip(" \t\r"))
         marker = words.pop(0) if words and words[0].startswith("@") else ""
         if len(words) < 3 or words[0].startswith("#") or marker not in _MARKERS:
             continue  # ssh ignores such lines, too
         hosts, kind, binary = words[:3]
-        if _BINARY.fullmatch(binary):
+        if _BINARY.fullmatch(binary) and not kind.isdigit():  # a number begins a key of version 1 of the protocol
             yield KnownKey(marker, hosts, f"{kind} {binary}", f"{path}:{number}")
 
 

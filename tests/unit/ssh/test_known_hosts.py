@@ -43,6 +43,7 @@ def test_markers_and_places_are_kept_and_broken_lines_ignored(tmp_path: Path) ->
     path = tmp_path / "known_hosts"
     path.write_text(
         f"broken\n@revoked web1 {KEYS[0]}\n@cert-authority * {KEYS[1]}\n@other web1 {KEYS[2]}\n|1|x {KEYS[3]}\n"
+        f"web1 1024 35 1234567\nx\xa0web1 {KEYS[0]}\nweb1\xa0{KEYS[0]} x\n"  # of version 1; only ASCII separates
     )
     found = find_known_keys("web1", [str(path), str(tmp_path / "missing")])
     assert [(line.marker, line.key) for line in found] == [("@revoked", KEYS[0]), ("@cert-authority", KEYS[1])]
