@@ -154,6 +154,18 @@ async def test_the_agents_keys_are_used_as_ssh_uses_them(desk: Desk, text: str, 
     await desk.logs_in_with(getattr(desk, which))
 
 
+@pytest.mark.parametrize("text", ["IdentityFile {dir}/missing", "IdentityFile {first}"])
+async def test_a_key_that_the_agent_restricts_to_a_host_is_used_by_ssh(desk: Desk, agent: Path, text: str) -> None:
+    """Only ssh proves to the agent which host it is; the login must not end, nor use the next key."""
+    subprocess.run(["ssh-add", "-q", "-D"], check=True, capture_output=True)
+    known = desk.directory / "known_to_agent"
+    known.write_text(f"web1 {desk.server.known_hosts.read_text().split(maxsplit=1)[1]}")
+    subprocess.run(["ssh-add", "-q", "-H", str(known), "-h", "web1", str(desk.second)], check=True)
+    desk.write(text)
+    expected = desk.server.user, desk.fingerprint(desk.second)
+    assert [await desk.outcome(engine) for engine in ("openssh", "auto")] == [expected] * 2
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from harness.backend import Backend
 from harness.config import Config
@@ -16,6 +17,9 @@ from .host_engine import choose_engine
 from .options import SshSettings, check_options
 
 __all__ = ["MasterInfo", "disconnect", "explain_engine", "list_masters", "open_backend", "open_transport"]
+
+
+logger = logging.getLogger(__name__)
 
 
 def open_transport(target: Target, config: Config, base: Transport | None) -> AbstractAsyncContextManager[Transport]:
@@ -33,14 +37,26 @@ def open_transport(target: Target, config: Config, base: Transport | None) -> Ab
 @asynccontextmanager
 async def _open_chosen_transport(target: Target, config: Config, base: Transport | None) -> AsyncIterator[Transport]:
     engine = await choose_engine(target, config)
-    if engine.reasons:
-        opening = _open_openssh_transport(target, config, base, engine.settings)
-    else:
-        from .asyncssh_engine import open_asyncssh_transport
-
-        opening = open_asyncssh_transport(target, config, base, engine.settings)
-    async with opening as transport:
+    async with AsyncExitStack() as stack:
+        transport = None if engine.reasons else await _try_asyncssh(stack, target, config, base, engine.settings)
+        if transport is None:
+            opening = _open_openssh_transport(target, config, base, engine.settings)
+            transport = await stack.enter_async_context(opening)
         yield transport
+
+
+async def _try_asyncssh(
+    stack: AsyncExitStack, target: Target, config: Config, base: Transport | None, settings: SshSettings
+) -> Transport | None:
+    """Log in with asyncssh; return None if the agent signs for ssh only."""
+    from .asyncssh_engine import open_asyncssh_transport
+    from .login import AgentRefusedError
+
+    try:
+        return await stack.enter_async_context(open_asyncssh_transport(target, config, base, settings))
+    except AgentRefusedError as error:
+        logger.debug("%s: OpenSSH, because %s", target, error.message)
+        return None
 
 
 async def explain_engine(target: Target, config: Config) -> Sequence[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +14,15 @@ import asyncssh
 
 from .asyncssh_settings import HostSettings
 
-__all__ = ["ClientKey", "Identity", "agent_key_types", "key_problems", "offered_keys", "read_identities"]
+__all__ = [
+    "ClientKey",
+    "Identity",
+    "OfferedKeys",
+    "agent_key_types",
+    "key_problems",
+    "offered_keys",
+    "read_identities",
+]
 
 ClientKey = asyncssh.SSHKey | asyncssh.SSHKeyPair | tuple[asyncssh.SSHKey, str]
 _USUAL = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
@@ -101,8 +109,40 @@ def key_problems(host: HostSettings, agent_types: Sequence[str], *, may_unlock: 
         yield f"identityagent {host.agent}: it has a key of type {kind}"
 
 
+class Agent(asyncssh.SSHAgentClient):
+    """A connection to the agent; ``refused`` is set, and ``on_refusal`` called, after it has not signed.
+
+    It refuses a key that is restricted to certain hosts (``ssh-add -h``): only ssh proves to it which host it is.
+    """
+
+    refused = False
+    on_refusal: Callable[[], None] | None = None
+
+    async def sign(self, key_blob: bytes, data: bytes, flags: int = 0) -> bytes:
+        """Sign data; as in the base class.
+
+        Raises:
+            ValueError: The agent refuses, or does not answer.
+        """
+        try:
+            return await super().sign(key_blob, data, flags)
+        except ValueError:
+            self.refused = True
+            if self.on_refusal is not None:
+                self.on_refusal()
+            raise
+
+
+@dataclass(frozen=True)
+class OfferedKeys:
+    """The keys of a login, in the order in which they are offered."""
+
+    keys: list[ClientKey]
+    agent: Agent | None = None
+
+
 @asynccontextmanager
-async def offered_keys(host: HostSettings) -> AsyncIterator[list[ClientKey]]:
+async def offered_keys(host: HostSettings) -> AsyncIterator[OfferedKeys]:
     """Provide the keys: of the agent those that the configuration names, then its others, then the files' own.
 
     An agent's keys work only inside the context.
@@ -115,7 +155,7 @@ async def offered_keys(host: HostSettings) -> AsyncIterator[list[ClientKey]]:
         others = [] if host.identities_only else [key for key in keys if key.public_data not in named]
         held = {key.public_data for key in keys}
         files = [_pair(found) for found in identities if found.key is not None and not held & {*found.public}]
-        yield [*first, *others, *(pair for pair in files if pair is not None)]
+        yield OfferedKeys([*first, *others, *(pair for pair in files if pair is not None)], agent)
     finally:
         if agent is not None:
             agent.close()
@@ -129,10 +169,10 @@ async def agent_key_types(path: str) -> list[str]:
     return [key.algorithm.decode() for key in keys]
 
 
-async def _connect_agent(path: str) -> tuple[asyncssh.SSHAgentClient | None, Sequence[asyncssh.SSHKeyPair]]:
+async def _connect_agent(path: str) -> tuple[Agent | None, Sequence[asyncssh.SSHKeyPair]]:
     if not path:
         return None, ()
-    agent = asyncssh.SSHAgentClient(path)
+    agent = Agent(path)
     try:
         return agent, await agent.get_keys()
     except (OSError, ValueError):  # as ssh, which then uses the files

@@ -24,7 +24,7 @@ from harness.extras import install_extra
 from harness.login import LoginQuestion, Prompter, QuestionKind
 from harness.target import Target
 
-from .asyncssh_keys import ClientKey, agent_key_types, key_problems, offered_keys, read_identities
+from .asyncssh_keys import ClientKey, OfferedKeys, agent_key_types, key_problems, offered_keys, read_identities
 from .asyncssh_process import translate, translated
 from .asyncssh_settings import HostSettings, config_file
 from .known_hosts import (
@@ -36,7 +36,7 @@ from .known_hosts import (
     revoked_key,
     unknown_key,
 )
-from .login import add_advice, diagnose, login_timed_out
+from .login import AgentRefusedError, add_advice, diagnose, login_timed_out
 from .login_pacing import ThrottledError, log_in_paced
 
 __all__ = [
@@ -224,6 +224,11 @@ class _Client(asyncssh.SSHClient):
     def has_exchanged_keys(self) -> bool:
         """Return whether the connection is encrypted, so that the server may have seen an authentication."""
         return self._connection is not None and self._connection.get_extra_info("recv_cipher") is not None
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._connection is not None:
+            self._connection.abort()
 
     def on_loss(self, lost: _Lost) -> None:
         """Report the end of the connection to ``lost``, also if it has already ended."""
@@ -417,6 +422,28 @@ def _connecting(endpoint: LoginHost) -> Iterator[None]:
         raise _unreachable(error, endpoint) from error
 
 
+@contextmanager
+def _leaving_to_ssh(endpoint: LoginHost, client: _Client, offered: OfferedKeys) -> Iterator[None]:
+    """With ``auto``, end a login before another key is tried than the one that the agent may use for ssh only."""
+    if offered.agent is None or endpoint.config.ssh_engine != "auto":
+        yield
+        return
+    offered.agent.on_refusal = client.abort
+    failure = None
+    try:
+        yield
+    except (asyncssh.Error, OSError) as error:
+        failure = error
+    if offered.agent.refused:  # asyncssh.connect may have returned the ended connection
+        raise AgentRefusedError(
+            "the agent refused to sign with a key that the server accepts",
+            target=endpoint.target,
+            hint="unlock the key in its agent or token, or use another one",
+        ) from failure
+    if failure is not None:
+        raise failure
+
+
 def _unreachable(error: OSError, endpoint: LoginHost) -> HarnessError:
     """Return the error for a host without a connection, in the words that ssh's own message gives."""
     host, port = (endpoint.settings.ssh.get(name) for name in ("hostname", "port"))
@@ -440,14 +467,14 @@ async def _connect(
     settings = endpoint.settings
     file = config_file(settings, keys.types, certificates=bool(keys.authorities))
     async with offered_keys(settings) as offered:
-        with file as path, _connecting(endpoint):
+        with file as path, _connecting(endpoint), _leaving_to_ssh(endpoint, client, offered):
             return await asyncssh.connect(
                 hop.host,
                 config=[path],
                 tunnel=endpoint.tunnel,
                 client_factory=lambda: client,
                 known_hosts=keys.find,
-                client_keys=[*unlocked, *offered] or None,  # for an empty list, asyncssh takes its default keys
+                client_keys=[*unlocked, *offered.keys] or None,  # for an empty list, asyncssh takes its default keys
                 agent_path="",  # its keys are among those offered
                 agent_forwarding=settings.forwarded_agent or False,
                 ignore_encrypted=True,

@@ -27,6 +27,7 @@ from .known_hosts import changed_key, revoked_key, unknown_key
 from .login_pacing import ThrottledError
 
 __all__ = [
+    "AgentRefusedError",
     "add_advice",
     "classify",
     "diagnose",
@@ -293,6 +294,10 @@ _PROMPT = re.compile(rb"[:?] ?\Z")
 _ALL = re.compile(rb".+", re.S)
 _OTP = re.compile(r"\b(code|otp|token|factor|passcode|one-time|verification|duo|totp|2fa|challenge|response)\b", re.I)
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+
+
+class AgentRefusedError(AuthenticationError):
+    """The agent does not sign for this engine with a key that the server accepts; it may do so for ssh."""
 
 
 def login_timed_out(timeout: float, target: Target) -> ConnectError:
