@@ -16,7 +16,7 @@ from tests.support.sshd import MakeSshd, SshServer
 
 import harness
 from harness.config import Config
-from harness.errors import HarnessError, HostKeyError, UnsupportedOperation
+from harness.errors import ConnectError, HarnessError, HostKeyError, UnsupportedOperation
 from harness.operate.doctor import check_engine
 from harness.target import Target
 from harness_backends.ssh import disconnect, explain_engine, list_masters
@@ -146,6 +146,24 @@ async def test_a_silent_agent_does_not_keep_a_fleet_waiting(
             assert await engines(config, "web1") == {"web1": "the login did not finish within 2 s"}  # by ssh
             reasons = await explain_engine(Target.parse("ssh://web1"), config)
     assert list(reasons) == [f"identityagent {tmp_path}/agent: it does not answer"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["KexAlgorithms diffie-hellman-group-exchange-sha256", "MACs umac-128@openssh.com\nCiphers aes128-ctr"],
+)
+async def test_a_server_without_an_algorithm_of_asyncssh_gets_openssh(
+    make_sshd: MakeSshd, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    import asyncssh.mac
+
+    monkeypatch.setattr(asyncssh.mac, "_mac_algs", [name for name in asyncssh.mac._mac_algs if b"umac" not in name])
+    server = make_sshd(*option.split("\n"))
+    config = write(server)
+    assert await engines(config, "web1") == {"web1": "openssh"}
+    with pytest.raises(ConnectError, match="key exchange failed"):
+        async with harness.connect("ssh://web1", config=replace(config, ssh_engine="asyncssh")):
+            pass
 
 
 @pytest.mark.parametrize("setting", ["IdentityFile", "UserKnownHostsFile"])

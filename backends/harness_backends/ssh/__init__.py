@@ -48,13 +48,13 @@ async def _open_chosen_transport(target: Target, config: Config, base: Transport
 async def _try_asyncssh(
     stack: AsyncExitStack, target: Target, config: Config, base: Transport | None, settings: SshSettings
 ) -> Transport | None:
-    """Log in with asyncssh; return None if the agent signs for ssh only."""
+    """Log in with asyncssh; return None if only ssh may be able to: the agent does not sign, or no algorithm fits."""
     from .asyncssh_engine import open_asyncssh_transport
-    from .login import AgentRefusedError
+    from .login import AgentRefusedError, NegotiationError
 
     try:
         return await stack.enter_async_context(open_asyncssh_transport(target, config, base, settings))
-    except AgentRefusedError as error:
+    except (AgentRefusedError, NegotiationError) as error:
         logger.debug("%s: OpenSSH, because %s", target, error.message)
         return None
 

@@ -26,6 +26,7 @@ from harness.errors import (
 from harness.target import Target
 from harness.transport import Process
 
+from .login import NegotiationError
 from .login_pacing import error_of_forward
 from .remote_command import NoiseFilter
 
@@ -74,6 +75,11 @@ def _password_change(target: Target, error: Exception, text: str) -> HarnessErro
     return AuthenticationError("the password has expired", target=target, hint="log in with ssh once and change it")
 
 
+def _no_agreement(target: Target, error: Exception, text: str) -> HarnessError:
+    hint = 'ssh_engine = "openssh" has more algorithms, or allow an older one, e.g. -o HostKeyAlgorithms=+ssh-rsa'
+    return NegotiationError(f"the key exchange failed: {text}", target=target, hint=hint)
+
+
 def _disconnected(target: Target, error: Exception, text: str) -> HarnessError:
     if "authentication failures" in text.lower():
         return _permission(target, error, text)
@@ -100,6 +106,7 @@ _TRANSLATIONS: tuple[tuple[type[Exception], _Translation], ...] = (
     (asyncssh.IllegalUserName, _permission),
     (asyncssh.HostKeyNotVerifiable, _host_key),
     (asyncssh.PasswordChangeRequired, _password_change),
+    (asyncssh.KeyExchangeFailed, _no_agreement),
     (asyncssh.KeyImportError, _private_key),
     (asyncssh.KeyEncryptionError, _private_key),
     (asyncssh.ConfigParseError, _config),

@@ -47,9 +47,9 @@ _YES_OR_NO = (
 )
 _TEXTS = (
     *("addressfamily", "bindaddress", "certificatefile", "ciphers", "hostname", "hostkeyalias"),
-    *("casignaturealgorithms", "kexalgorithms", "macs", "pkcs11provider", "port", "preferredauthentications", "user"),
+    *("casignaturealgorithms", "macs", "pkcs11provider", "port", "preferredauthentications", "user"),
 )
-_OTHERS = ("forwardagent", "hostkeyalgorithms", "proxycommand", "rekeylimit", "sendenv", "setenv")
+_OTHERS = ("forwardagent", "hostkeyalgorithms", "kexalgorithms", "proxycommand", "rekeylimit", "sendenv", "setenv")
 _PASSED_ON = frozenset({*_YES_OR_NO, *_TEXTS, *_OTHERS})
 """The settings that asyncssh is given, besides those that this engine applies itself."""
 
@@ -223,6 +223,9 @@ def _algorithm_lines(host: HostSettings, known_types: Sequence[str], *, certific
         ciphers = [*(name for name in CIPHERS if name in ciphers), *(name for name in ciphers if name not in CIPHERS)]
     if ciphers:
         yield f"ciphers {','.join(ciphers)}"
+    exchanges = [name for name in host.ssh.get("kexalgorithms").split(",") if name]
+    if exchanges:  # asyncssh takes any group that the server chooses, and ssh none below 2048 bits
+        yield f"kexalgorithms {','.join([name for name in exchanges if 'group-exchange' not in name] or exchanges)}"
     algorithms = [name for name in host.ssh.get("hostkeyalgorithms").split(",") if name]
     if not certificates:  # asyncssh refuses a certificate without an authority, and ssh uses the key in it
         algorithms = [name for name in algorithms if "-cert-" not in name]

@@ -28,6 +28,7 @@ from .login_pacing import ThrottledError
 
 __all__ = [
     "AgentRefusedError",
+    "NegotiationError",
     "add_advice",
     "classify",
     "diagnose",
@@ -298,6 +299,10 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 class AgentRefusedError(AuthenticationError):
     """The agent does not sign for this engine with a key that the server accepts; it may do so for ssh."""
+
+
+class NegotiationError(ConnectError):
+    """The key exchange failed, mostly for want of a common algorithm; no authentication was tried."""
 
 
 def login_timed_out(timeout: float, target: Target) -> ConnectError:

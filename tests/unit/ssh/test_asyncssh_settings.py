@@ -273,7 +273,7 @@ def with_keys(paths: list[Path], more: str = "") -> HostSettings:
 async def test_keys_are_offered_in_the_order_of_the_configuration(key_files: list[Path]) -> None:
     settings = with_keys([key_files[1], Path("/nowhere"), key_files[0], key_files[2]])
     async with offered_keys(settings) as keys:
-        assert keys == [asyncssh.read_private_key(str(path)) for path in (key_files[1], key_files[0])]
+        assert keys.keys == [asyncssh.read_private_key(str(path)) for path in (key_files[1], key_files[0])]
 
 
 def test_keys_that_ssh_would_treat_otherwise_are_named(key_files: list[Path]) -> None:
