@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from harness.config import Config
 from harness.errors import ConnectError, HarnessError, HostKeyError, UnsupportedOperation
 from harness.operate.doctor import check_engine
 from harness.target import Target
-from harness_backends.ssh import disconnect, explain_engine, list_masters
+from harness_backends.ssh import configuration, disconnect, explain_engine, list_masters
 
 WEB = "Host web1 web2 web3\n  HostName 127.0.0.1\n  Port {port}\n  User {user}\n  IdentityFile {key}\n"
 EXPLAIN = """
@@ -59,6 +60,21 @@ async def engines(config: Config, hosts: str = "web[1-3]") -> dict[str, str]:
 async def test_a_usual_host_gets_asyncssh_and_leaves_no_connection(sshd: SshServer) -> None:
     assert await engines(write(sshd)) == dict.fromkeys(("web1", "web2", "web3"), "asyncssh")
     assert await list_masters() == []
+
+
+async def test_ssh_is_asked_once_for_each_host_and_once_for_its_defaults(
+    sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configuration, "_defaults", [])
+    program = tmp_path / "ssh"
+    program.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\nexec {shutil.which("ssh")} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    config = write(sshd)
+    async with harness.fleet("web[1-3]", config=config) as fleet:
+        assert sorted([name async for name, _ in fleet.run_shell("true")]) == ["web1", "web2", "web3"]
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert sorted(call.split()[-1] for call in calls) == ["localhost", "web1", "web2", "web3"]
 
 
 async def test_only_the_host_whose_configuration_needs_it_gets_openssh(

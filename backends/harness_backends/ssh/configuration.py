@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import anyio
+from anyio.lowlevel import RunVar
 
 from harness.config import Config
 from harness.errors import ConfigError, ConnectError
@@ -17,6 +18,7 @@ __all__ = ["read_defaults", "read_settings"]
 _DEFAULTS = ("ssh", "-G", "-F", "none", "localhost")
 _defaults: list[SshSettings] = []
 """OpenSSH's own settings, read once per process."""
+_turn: RunVar[anyio.Lock | None] = RunVar("_turn")
 
 
 async def read_settings(target: Target, config: Config) -> SshSettings:
@@ -39,9 +41,12 @@ async def read_defaults(target: Target, config: Config) -> SshSettings:
     Raises:
         ConnectError: ssh is not installed, or does not answer in time.
     """
-    if not _defaults:
-        _defaults.append(await _query(_DEFAULTS, target, config))
-    return _defaults[0]
+    turn = _turn.get(None) or anyio.Lock()
+    _turn.set(turn)
+    async with turn:  # all hosts of a fleet ask at the same time
+        if not _defaults:
+            _defaults.append(await _query(_DEFAULTS, target, config))
+        return _defaults[0]
 
 
 async def _query(argv: tuple[str, ...] | list[str], target: Target, config: Config) -> SshSettings:
