@@ -8,10 +8,11 @@ import pwd
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -315,6 +316,33 @@ async def test_a_local_base_is_no_hop(sshd: SshServer) -> None:
 async def test_a_name_that_does_not_resolve_is_target_not_found(sshd: SshServer) -> None:
     with pytest.raises(TargetNotFound):
         await echoes("ssh://no-such-host.invalid", sshd.config())
+
+
+@contextmanager
+def full_queue(address: str, port: int) -> Iterator[None]:
+    """Listen with a full queue: the kernel then drops further connections, as a firewall does."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind((address, port))
+        listener.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex((address, port))
+        yield
+
+
+async def test_each_address_of_a_host_has_the_time_limit(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = socket.getaddrinfo("127.0.0.1", sshd.port, type=socket.SOCK_STREAM)
+    silent = [(*entry[:4], ("127.0.0.2", sshd.port)) for entry in known]
+    name = ("HostName=two.invalid", f"HostKeyAlias=[127.0.0.1]:{sshd.port}")
+    config = sshd.config(connect_timeout=1.0, ssh_options=(*sshd.client_options, *name))
+    with full_queue("127.0.0.2", sshd.port):
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [*silent, *known])
+        await echoes(sshd.target, config)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: silent)
+        with pytest.raises(ConnectError, match="Connection timed out"):
+            await echoes(sshd.target, config)
 
 
 async def test_a_closed_port_is_a_connect_error(sshd: SshServer) -> None:

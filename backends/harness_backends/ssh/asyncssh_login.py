@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 import math
 import os
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 import asyncssh
@@ -422,6 +424,44 @@ def _connecting(endpoint: LoginHost) -> Iterator[None]:
         raise _unreachable(error, endpoint) from error
 
 
+_FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
+
+
+async def _connect_socket(login: _Login) -> socket.socket | None:
+    """Connect to the first address that answers: as with ssh, each one has the time limit.
+
+    Returns:
+        None where asyncssh connects itself: through another host or program, or from a certain address.
+    """
+    ssh, limit = login.endpoint.settings.ssh, login.endpoint.config.connect_timeout
+    if login.endpoint.tunnel is not None or login.endpoint.settings.uses_proxy_command or ssh.get("bindaddress"):
+        return None
+    family = _FAMILIES.get(ssh.get("addressfamily"), socket.AF_UNSPEC)
+    found = await anyio.getaddrinfo(ssh.get("hostname"), ssh.get("port"), family=family, type=socket.SOCK_STREAM)
+    login.clock.stop()
+    failure = OSError(errno.EADDRNOTAVAIL, "no address")
+    for number, (family, kind, protocol, _, address) in enumerate(found):
+        try:
+            return await _connect_address(socket.socket(family, kind, protocol), address, limit)
+        except OSError as error:
+            failure = failure if number else error
+    raise failure
+
+
+async def _connect_address(opened: socket.socket, address: tuple[Any, ...], limit: float) -> socket.socket:
+    opened.setblocking(False)
+    try:
+        with anyio.fail_after(limit):
+            await asyncio.get_running_loop().sock_connect(opened, address)
+    except TimeoutError:
+        opened.close()
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
 @contextmanager
 def _leaving_to_ssh(endpoint: LoginHost, client: _Client, offered: OfferedKeys) -> Iterator[None]:
     """With ``auto``, end a login before another key is tried than the one that the agent may use for ssh only."""
@@ -468,10 +508,13 @@ async def _connect(
     file = config_file(settings, keys.types, certificates=bool(keys.authorities))
     async with offered_keys(settings) as offered:
         with file as path, _connecting(endpoint), _leaving_to_ssh(endpoint, client, offered):
+            connected = await _connect_socket(login)
+            login.clock.start(endpoint.config.connect_timeout)
             return await asyncssh.connect(
                 hop.host,
                 config=[path],
                 tunnel=endpoint.tunnel,
+                sock=connected,
                 client_factory=lambda: client,
                 known_hosts=keys.find,
                 client_keys=[*unlocked, *offered.keys] or None,  # for an empty list, asyncssh takes its default keys
