@@ -355,7 +355,7 @@ def test_commands_in_panes(ops: Program) -> None:
             b"one target at a time; commands with --hosts, such as 'run', take several --ssh",
         ),
         (("--ssh", "web1", "--ssh", "web2", "panes"), b"one target at a time"),
-        (("--ssh", "web1", "--ssh", "web2"), b"one target at a time"),
+        (("--ssh", "web1", "--ssh", "web2"), b"the prompt needs a terminal"),
         (("run", "--ssh", "web1", "--ssh", "", "--", "true"), b"empty name"),
         (("run", "--ssh", "web1", "--ssh", "web2", "--image", "x", "--", "true"), b"--image works on one target"),
         (("run", "--target", "ssh://web1", "--target", "ssh://web2", "--", "true"), b"one target at a time"),

@@ -68,6 +68,7 @@ ELSEWHERE = {
     "keys.PROMPT_TIMEOUT": "asks: the prompt counts as not empty",
     "keys.PROMPT_INTERVAL": "no limit",
     "operand_paths.MAX_LOOKUPS": "their directories are listed; more links than that ask",
+    "policy.AT_ONCE": "further hosts wait",
     "policy.FRESH": "the rule file is read again",
     "approver.LINES": "is not shown; the write asks",
     "approver.WIDTH": "is not shown; the write asks",
