@@ -124,6 +124,7 @@ async def test_the_prompt_asks_once_for_all_hosts(seats: Seats, fleet_hosts: Fle
     seat.enter("go")
     await seat.sees("touch ~/ran", "web[1-2] (2 hosts)")
     assert homes_with(fleet_hosts, "ran") == []
+    await seat.on_screen("answer (denied after")
     seat.type("y")
     await seat.sees("It ran.")
     assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
