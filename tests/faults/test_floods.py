@@ -20,6 +20,8 @@ pytestmark = pytest.mark.usefixtures("needs_tmux")
 
 LINE = "0123456789" * 4
 FLOOD = f"n=0; while :; do n=$((n + 1)); echo $n >{{count}}; yes {LINE} | head -c 200000; done"
+GATED = "echo 0 >{count}; until [ -e {gate} ]; do sleep 0.05; done; " + FLOOD
+"""A flood that begins when the gate is there, so that it does not hold up the start of the others."""
 PANES = ("main", "bg-1", "bg-2")
 
 
@@ -79,20 +81,24 @@ async def test_without_our_reader_a_stalled_client_freezes_the_program(here: Pla
 
 
 @contextmanager
-def flooding(place: Place, tmp: Path) -> Iterator[tuple[Child, list[Path]]]:
-    """A harness in another process that floods three panes, and the files that tell how far they are."""
+def flooding(place: Place, tmp: Path) -> Iterator[tuple[Child, list[Path], Path]]:
+    """A harness in another process that floods three panes; the files that tell how far they are, and their gate."""
+    gate = tmp / "gate"
     counts = [tmp / f"count-{number}" for number in range(len(PANES))]
     with child(place, together=True) as one:
         for number, path in enumerate(counts):
-            one.give(FLOOD.format(count=path), timeout=120, **({} if number == 0 else {"wait": False}))
+            one.give(GATED.format(count=path, gate=gate), timeout=120, **({} if number == 0 else {"wait": False}))
         one.go()
-        yield one, counts
+        yield one, counts, gate
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_programs_run_on_while_the_harness_is_stopped_and_after_it_is_killed(here: Place) -> None:
-    with flooding(here, here.directory) as (one, counts):
+    with flooding(here, here.directory) as (one, counts, gate):
+        for path in counts:
+            await until(path.exists, f"{path.name} has begun", 60)
+        gate.touch()
         for path in counts:
             await until(partial(runs, path, 3), f"{path.name} runs", 160)  # floods share two cores with other tests
         one.stop()
