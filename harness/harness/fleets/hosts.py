@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from ..account import home_directory
@@ -19,6 +19,9 @@ from .patterns import HostPatterns
 __all__ = ["Host", "NamedTarget", "address_of", "fold_names", "names_by_address", "resolve_hosts", "ssh_config_hosts"]
 
 MAX_INCLUDES = 100
+MAX_FOLDED_TOGETHER = 200
+"""Names beyond which only equal texts around the last number are folded together."""
+_LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
 SSH_PORT = 22
 
 
@@ -78,16 +81,33 @@ def resolve_hosts(
 
 
 def fold_names(names: Iterable[str]) -> str:
-    """Return names in short: ``web[1-3,5],db1``."""
-    known = list(names)
+    """Return names in short: ``web[1-3,5],db1``; of many names, only the last number in each is folded."""
+    known = tuple(names)
     try:
-        from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+        from ClusterShell.NodeSet import NodeSetException
     except ImportError:  # without the extra, several --ssh work
         return ",".join(known)
     try:
-        return str(NodeSet(",".join(known), resolver=RESOLVER_NOGROUP))
+        return _folded(known)
     except NodeSetException:  # names that are no patterns, such as IPv6 addresses
         return ",".join(known)
+
+
+@lru_cache(maxsize=16)  # the tools of a session show the same hosts with every request
+def _folded(names: tuple[str, ...]) -> str:
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+
+    return ",".join(str(NodeSet(",".join(part), resolver=RESOLVER_NOGROUP)) for part in _parts_to_fold(names))
+
+
+def _parts_to_fold(names: tuple[str, ...]) -> list[list[str]]:
+    """Return names in parts that ClusterShell folds fast: with several numbers in a name, its time is quadratic."""
+    if len(names) <= MAX_FOLDED_TOGETHER:
+        return [list(names)]
+    parts: dict[str, list[str]] = {}
+    for name in names:
+        parts.setdefault(_LAST_NUMBER.sub("", name), []).append(name)
+    return [parts[key] for key in sorted(parts)]
 
 
 def names_by_address(inventory: Inventory) -> dict[tuple[str, int], list[str]]:

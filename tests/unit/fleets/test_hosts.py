@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import re
 import sys
 from pathlib import Path
 
 import pytest
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from harness.errors import ConfigError
 from harness.fleets import NamedTarget, resolve_hosts
@@ -192,6 +195,15 @@ def test_wildcards_match_the_ssh_configuration(tmp_path: Path) -> None:
 def test_names_are_folded() -> None:
     assert fold_names(["web1", "web3", "web2", "db1"]) == "db1,web[1-3]"
     assert fold_names(["ssh://[::1]:22"]) == "ssh://[::1]:22"
+
+
+@pytest.mark.timeout(15)  # ClusterShell alone takes 38 s
+def test_many_names_with_several_numbers_are_folded_fast() -> None:
+    drawn = random.Random(1)
+    names = {f"ip-10-{drawn.randrange(256)}-{drawn.randrange(256)}-{drawn.randrange(256)}" for _ in range(3_000)}
+    folded = fold_names(sorted(names))
+    parts = re.split(r",(?![^\[]*\])", folded)
+    assert {name for part in parts for name in NodeSet(part, resolver=RESOLVER_NOGROUP)} == names
 
 
 def test_names_are_listed_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
