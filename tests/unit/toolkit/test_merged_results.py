@@ -21,7 +21,7 @@ def result(host: str, text: str, code: int = 0, job: str = "1") -> HostResult:
 
 
 def test_texts_that_differ_in_the_number_of_the_job_are_equal() -> None:
-    texts = ["sh: 1: /root/jobs/{}.sh: nope: not found", "see job {}"]
+    texts = ["sh: 1: /srv/jobs/{}.sh: nope: not found", "see job {}"]
     for text in texts:
         merged = merge_results([result(f"web{job}", text.format(job), 1, str(job)) for job in (5, 7)], LIMIT)
         data: Any = merged.result.data
