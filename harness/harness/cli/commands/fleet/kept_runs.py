@@ -14,7 +14,7 @@ from ...exits import FAILED, HARNESS_FAILED
 from ...options import command, group
 from ...output import note, print_json, readable, table
 from ...runtime import CliSession, session_of
-from .options import EACH, FORKS, RETRY_UNREACHABLE, SCHEDULER, FleetOptions
+from .options import EACH, FORKS, RETRY_UNREACHABLE, SCHEDULER, FleetOptions, collected_options
 from .run import ask_hosts
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = ["fleet"]
 SHOWN_COMMAND = 60
 """Characters of a command in the list."""
 
+_options = collected_options(FORKS, EACH, RETRY_UNREACHABLE, SCHEDULER)
 _number = click.argument("number", metavar="RUN", type=click.IntRange(min=1))
 
 
@@ -112,15 +113,10 @@ def _row(answer: Answer | None) -> tuple[str, str, str, str]:
 
 
 @command("wait")
-@FORKS
-@EACH
-@RETRY_UNREACHABLE
-@SCHEDULER
+@_options
 @_number
 @click.pass_context
-def wait(
-    ctx: click.Context, number: int, forks: int | None, each: bool, retry_unreachable: int | None, scheduler: str | None
-) -> int:
+def wait(ctx: click.Context, number: int, fleet: FleetOptions) -> int:
     """Wait for the commands of a run and print their outputs; nothing is started.
 
     The exit code is that of 'harness run --hosts'. It works while the run's own process is running, and for a run that
@@ -130,7 +126,7 @@ def wait(
     run = _store(session).open(number)
     ask_hosts(
         session,
-        FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable, scheduler=scheduler),
+        fleet,
         run.hosts,
         partial(run.command_for, action="wait"),
         run,
@@ -140,15 +136,10 @@ def wait(
 
 
 @command("resume")
-@FORKS
-@EACH
-@RETRY_UNREACHABLE
-@SCHEDULER
+@_options
 @_number
 @click.pass_context
-def resume(
-    ctx: click.Context, number: int, forks: int | None, each: bool, retry_unreachable: int | None, scheduler: str | None
-) -> int:
+def resume(ctx: click.Context, number: int, fleet: FleetOptions) -> int:
     """Continue a run: wait for the commands that started, and start those that did not. Nothing runs twice.
 
     Hosts whose command has ended are not asked again. The exit code is that of the whole run.
@@ -157,9 +148,8 @@ def resume(
     store = _store(session)
     run = store.open(number)
     store.check_fresh(run)
-    options = FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable, scheduler=scheduler)
     with run.held():
-        _continue(session, options, run, run.command_for)
+        _continue(session, fleet, run, run.command_for)
     return _exit_code(run)
 
 
@@ -176,21 +166,10 @@ def _continue(
 
 @command("retry")
 @click.option("--failed", is_flag=True, required=True, help="Run on the hosts whose command failed.")
-@FORKS
-@EACH
-@RETRY_UNREACHABLE
-@SCHEDULER
+@_options
 @_number
 @click.pass_context
-def retry(
-    ctx: click.Context,
-    number: int,
-    failed: bool,
-    forks: int | None,
-    each: bool,
-    retry_unreachable: int | None,
-    scheduler: str | None,
-) -> int:
+def retry(ctx: click.Context, number: int, failed: bool, fleet: FleetOptions) -> int:
     """Run the command of a run again, as a new run, on the hosts where it failed.
 
     These are the hosts whose command ended with another exit code than 0, at its timeout or by an interrupt. Hosts that
@@ -207,17 +186,15 @@ def retry(
     again = store.create(
         run.command, chosen, call=run.call, stdin=run.stdin, tmux=run.tmux, pane=run.pane, origin=run.number
     )
-    options = FleetOptions(forks=forks, each=each, retry_unreachable=retry_unreachable, scheduler=scheduler)
     with again.held():
-        return ask_hosts(session, options, chosen, again.command_for, again)
+        return ask_hosts(session, fleet, chosen, again.command_for, again)
 
 
 @command("cancel")
-@FORKS
-@SCHEDULER
+@collected_options(FORKS, SCHEDULER)
 @_number
 @click.pass_context
-def cancel(ctx: click.Context, number: int, forks: int | None, scheduler: str | None) -> int:
+def cancel(ctx: click.Context, number: int, fleet: FleetOptions) -> int:
     """End the commands of a run, and start no further one, also while its own process is running.
 
     The exit code is 0 if every host is known to run nothing more of it, else 125.
@@ -231,7 +208,7 @@ def cancel(ctx: click.Context, number: int, forks: int | None, scheduler: str | 
     if unfinished:
         ask_hosts(
             session,
-            FleetOptions(forks=forks, scheduler=scheduler),
+            fleet,
             unfinished,
             partial(run.command_for, action="cancel"),
             run,

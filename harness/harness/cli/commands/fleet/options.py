@@ -21,7 +21,16 @@ from ...streams import Interruption
 if TYPE_CHECKING:
     from ....fleets import Fleet
 
-__all__ = ["EACH", "FORKS", "RETRY_UNREACHABLE", "SCHEDULER", "FleetControl", "FleetOptions", "fleet_options"]
+__all__ = [
+    "EACH",
+    "FORKS",
+    "RETRY_UNREACHABLE",
+    "SCHEDULER",
+    "FleetControl",
+    "FleetOptions",
+    "collected_options",
+    "fleet_options",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +107,19 @@ def fleet_options(
         session: Whether it opens a session on the hosts, whose calls name some of them.
     """
 
+    hosts = _SESSION_OPTIONS if session else _HOST_OPTIONS
+    return collected_options(*hosts, *(_START_OPTIONS if changes else ()), *((EACH, SCHEDULER) if each else ()))
+
+
+def collected_options(*options: Callable[[_Function], _Function]) -> Callable[[_Function], _Function]:
+    """Declare options that are fields of :class:`FleetOptions`; the command gets them as ``fleet``."""
+
     def declare(function: _Function) -> _Function:
         @wraps(function)
         def collected(*args: Any, **values: Any) -> int | None:
             chosen = {item.name: values.pop(item.name) for item in fields(FleetOptions) if item.name in values}
             return function(*args, fleet=FleetOptions(**chosen), **values)
 
-        hosts = _SESSION_OPTIONS if session else _HOST_OPTIONS
-        options = (*hosts, *(_START_OPTIONS if changes else ()), *((EACH, SCHEDULER) if each else ()))
         for option in reversed(options):
             option(collected)
         return collected
