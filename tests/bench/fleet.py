@@ -36,8 +36,8 @@ FLEET_PEERS = (
     Peer("ansible", ("ansible-core==2.19.14",), (3, 11), "ansible-core 2.19.14, -m raw"),
 )
 XARGS = f"xargs -P {FORKS} ssh"
-OPENSSH, ASYNCSSH = "harness run", "harness run, asyncssh"
-HELD = {OPENSSH: "harness.fleet()", ASYNCSSH: "harness.fleet(), asyncssh"}
+OPENSSH, ASYNCSSH = "harness run, openssh", "harness run, asyncssh"
+HELD = {OPENSSH: "harness.fleet(), openssh", ASYNCSSH: "harness.fleet(), asyncssh"}
 """The names of the lines of live rounds of a program that holds the connections."""
 
 
@@ -153,11 +153,16 @@ def _checks(lines: Sequence[Line], count: int) -> list[Check]:
         least = min((line.median for line in others if line.group == memory), default=0.0)
         if not fastest:
             continue
-        checks += [
-            at_most(f"{first}: at most 1.2 x the fastest", own[first, OPENSSH], 1.2 * fastest),
-            at_most(f"{live}: at most half of the fastest first contact", own[live, HELD[OPENSSH]], fastest / 2),
-            at_most(f"{memory}: at most the least of the others", own[memory, OPENSSH], least, "MB"),
-        ]
+        for what in (OPENSSH, ASYNCSSH):
+            checks += [
+                at_most(f"{first}, {what}: at most 1.2 x the fastest", own[first, what], 1.2 * fastest),
+                at_most(
+                    f"{live}, {HELD[what]}: at most half of the fastest first contact",
+                    own[live, HELD[what]],
+                    fastest / 2,
+                ),
+                at_most(f"{memory}, {what}: at most the least of the others", own[memory, what], least, "MB"),
+            ]
     return checks
 
 
