@@ -85,7 +85,7 @@ def test_numbers_show_the_digits_that_matter(value: float, unit: str, text: str)
 def test_the_row_of_a_fleet_measures_programs(tmp_path: Path) -> None:
     row = measure_quickly("fleet", tmp_path)
     measured = {(line["group"], line["what"]) for line in row["lines"]}
-    assert ("3 hosts, 1 MB, live round", "harness.fleet()") in measured
+    assert ("3 hosts, 1 MB, live round", "harness.fleet(), openssh") in measured
     assert ("3 hosts, 1 MB, peak memory", "xargs -P 64 ssh") in measured
     assert {line["what"] for line in row["not_measured"]} >= {"Fabric 3.2.3, ThreadingGroup"}
 
