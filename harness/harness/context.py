@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import anyio
 
@@ -28,6 +28,7 @@ from .deprecated_names import renamed_method
 from .discovery import open_target
 from .errors import ContextClosed, UnsupportedOperation
 from .keyed_commands import check_key, run_once
+from .pane_events import DEFAULT_WATCH_BYTES, PaneEvent
 from .results import (
     DirEntry,
     FileContent,
@@ -45,6 +46,7 @@ from .terminal import Listener, Operators, Terminal
 __all__ = ["ExecutionContext", "connect"]
 
 Wait = bool | float | str
+Item = TypeVar("Item")
 CLOSE_TIMEOUT = 15.0
 """Seconds for pending operations to end when a context is left."""
 DEFAULT_READ = 64 << 10
@@ -90,20 +92,20 @@ class _Use:
                 await self._left.wait()
 
 
-class _Followed(AsyncIterator[bytes]):
-    """Iterator over the output of a job, until the context is left."""
+class _UntilLeft(AsyncIterator[Item], Generic[Item]):
+    """Iterator over the output of a job or the events of a pane, until the context is left."""
 
-    def __init__(self, use: _Use, chunks: AsyncIterator[bytes]) -> None:
+    def __init__(self, use: _Use, items: AsyncIterator[Item]) -> None:
         self._use = use
-        self._chunks = chunks
+        self._items = items
 
-    async def __anext__(self) -> bytes:
+    async def __anext__(self) -> Item:
         with self._use.during():
-            return await anext(self._chunks)
+            return await anext(self._items)
 
     async def aclose(self) -> None:
         """Stop following."""
-        close = getattr(self._chunks, "aclose", None)
+        close = getattr(self._items, "aclose", None)
         if close is not None:
             await close()
 
@@ -301,7 +303,7 @@ class ExecutionContext:
             OutputDropped: The next bytes were dropped (``job_log_max_bytes``); its ``end`` is the offset to resume at.
         """
         live = self._terminal.follow(job_id, offset) if self._terminal is not None else None
-        return _Followed(self._use, live if live is not None else self._backend.jobs.follow(job_id, offset))
+        return _UntilLeft(self._use, live if live is not None else self._backend.jobs.follow(job_id, offset))
 
     async def kill(self, job_id: str, *, signal: str = "TERM", grace: float = 2.0) -> Job:
         """Signal a job's process group, and send KILL to remaining processes after ``grace`` seconds.
@@ -369,6 +371,30 @@ class ExecutionContext:
             check_text(literal_text, "literal_text")
         request = Keys(names, literal_text, enter, pane or (self._pane if target is None else None), target, delay)
         await self._need_terminal("send_keys").send_keys(request)
+
+    @asynccontextmanager
+    async def watch_pane(
+        self, pane: str | None = None, *, max_bytes: int = DEFAULT_WATCH_BYTES
+    ) -> AsyncIterator[AsyncIterator[PaneEvent]]:
+        """Watch a pane live: a :class:`.Screen` first, then each byte that programs write, and the jobs.
+
+        The bytes are not redacted: :func:`.redacted_pane_events` does that. Any number of watchers cost one stream. A
+        slow watcher delays nothing: what it has not taken is dropped beyond ``max_bytes``, and it gets a new
+        :class:`.Screen` next, as after a lost connection::
+
+            async with ctx.watch_pane("main") as events:
+                async for event in events: ...
+
+        Args:
+            pane: A managed pane's name or tmux ID; None for the default one.
+            max_bytes: Maximum bytes that wait for this watcher.
+
+        Raises:
+            PaneGone: The pane does not exist.
+            UnsupportedOperation: The context has no terminal, or one without control mode.
+        """
+        async with self._need_terminal("watch_pane").watch_pane(pane or self._pane, max_bytes) as events:
+            yield _UntilLeft(self._use, events)
 
     async def list_panes(self) -> list[PaneInfo]:
         """Return the managed panes of the session."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from .command import Capture, Command, Keys
 from .deprecated_names import renamed_method
 from .errors import UnsupportedOperation
+from .pane_events import PaneEvent
 from .results import PaneInfo, SessionInfo, ShellResult
 
 __all__ = [
@@ -207,6 +208,18 @@ class Terminal(ABC):
             UnsupportedOperation: This terminal cannot watch operators, which is the default.
         """
         raise UnsupportedOperation("this terminal cannot watch its operators", hint="use tmux 3.2 or newer")
+
+    def watch_pane(self, name: str | None, max_bytes: int) -> AbstractAsyncContextManager[AsyncIterator[PaneEvent]]:
+        """Watch a pane live: see :meth:`.ExecutionContext.watch_pane`; the iterator ends after ``Closed``.
+
+        Raises:
+            PaneGone: The pane does not exist.
+            UnsupportedOperation: This terminal has no live stream, which is the default.
+        """
+        raise UnsupportedOperation(
+            "this terminal cannot be watched live: it has no control mode",
+            hint='set control_mode = "auto", or allow tmux -C on the target; harness capture shows the screen',
+        )
 
     def libtmux(self, pane: str | None) -> AbstractAsyncContextManager[Any]:
         """Open libtmux objects for the session, or for a managed pane.

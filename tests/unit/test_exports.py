@@ -34,6 +34,7 @@ PUBLIC = [
     "harness.mcp.client.session",
     "harness.results",
     "harness.target",
+    "harness.pane_events",
     "harness.terminal",
     "harness.testing.agents",
     "harness.testing.contract",
@@ -141,6 +142,9 @@ NAMES = {
     "harness.testing.delay": {"DelayProxy", "delay_proxy"},
     "harness.testing.ssh_server": {"EmbeddedSshServer", "embedded_ssh_server"},
     "harness.transport": {"Process", "Transport"},
+    "harness.pane_events": {
+        *("PaneEvent", "Screen", "Output", "Resized", "JobStarted", "JobEnded", "Closed", "DEFAULT_WATCH_BYTES"),
+    },
     "harness.terminal": {"Listener", "OperatorActivity", "Operators", "ScreenMark", "Sessions", "Terminal"},
 }
 
@@ -151,6 +155,7 @@ CONTEXT = {
     "run_helper",
     "run_beside",  # deprecated
     *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session", "operators"),
+    "watch_pane",
     *("stat", "list_dir", "walk", "glob", "mkdir", "remove", "rename", "upload", "download"),
     *(
         "attach_command",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -15,7 +16,16 @@ from harness.account import account_name
 from harness.backend import Capabilities
 from harness.command import Capture, Command, Keys
 from harness.config import Config
-from harness.errors import ConnectError, ConnectionLost, PaneBusy, PaneGone, TerminalError, UnsupportedOperation
+from harness.errors import (
+    ConnectError,
+    ConnectionLost,
+    HarnessError,
+    PaneBusy,
+    PaneGone,
+    TerminalError,
+    UnsupportedOperation,
+)
+from harness.pane_events import PaneEvent
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.terminal import Listener, Operators, Terminal
@@ -27,7 +37,7 @@ from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .channel.control_client import Event
 from .channel.control_connection import READY_TIMEOUT, ControlConnection
-from .channel.control_protocol import Notification, Output
+from .channel.control_protocol import Block, Notification, Output
 from .jobs.job_killing import END_TIMEOUT
 from .jobs.pane_job import PaneJob, forget_jobs, read_buffered_output
 from .jobs.runner import PaneRunner
@@ -39,6 +49,8 @@ from .pane.key_bytes import encode_keys
 from .pane.keyboard import type_keys, type_text, unlock
 from .pane.pane_state import Pane
 from .pane.pane_table import PaneTable
+from .pane.pane_watchers import PaneWatchers
+from .pane.screen_picture import picture_commands
 from .sessions import SessionTable, open_tmux_location
 from .setup import pane_shell, replaced_login_shell
 
@@ -72,7 +84,7 @@ class TmuxTerminal(Terminal):
         if isinstance(event, Output):
             pane = self._table.by_id.get(event.pane)
             if pane is not None:
-                pane.feed(event.data)
+                pane.receive(event.data)
                 if self._people is not None:
                     self._people.on_pane_output(pane)
         elif isinstance(event, Notification):
@@ -81,6 +93,8 @@ class TmuxTerminal(Terminal):
     def _on_notification(self, event: Notification) -> None:
         if event.name in _WINDOW_NEWS:
             self._table.windows_changed(event.args[0] if event.name.endswith("close") and event.args else "")
+            if event.name == "layout-change":
+                self._look_at_sizes(event.args[0] if event.args else "")
         elif event.name == "session-renamed" and event.args[:1] == (self._link.setup.session_id,):
             self._link.setup = replace(self._link.setup, shown=" ".join(event.args[1:]))
             self._table.tell_name()
@@ -125,6 +139,7 @@ class TmuxTerminal(Terminal):
         return replace(result, notices=(*notices, *result.notices)) if notices else result
 
     def _remember(self, pane: Pane, job: PaneJob) -> None:
+        job.on_change = pane.report_job
         self._jobs[job.job_id] = (pane, job)
         forget_jobs(self._jobs)
 
@@ -251,6 +266,25 @@ class TmuxTerminal(Terminal):
             )
         await self._sessions.kill(name)
 
+    # -- watching
+
+    @asynccontextmanager
+    async def watch_pane(self, name: str | None, max_bytes: int) -> AsyncIterator[AsyncIterator[PaneEvent]]:
+        pane = await self._target_pane(name)
+        with pane.watch(max_bytes, partial(self._take_picture, pane)) as watcher:
+            yield watcher
+
+    async def _take_picture(self, pane: Pane, on_answer: Callable[[Sequence[Block]], None]) -> None:
+        client = await self._link.ready()
+        if pane.gone:
+            return
+        await client.request(*picture_commands(pane.pane_id, self._link.setup.version), on_answer=on_answer)
+
+    def _look_at_sizes(self, window_id: str) -> None:
+        for pane in self._table.by_id.values():
+            if pane.window_id == window_id and pane.watchers is not None:
+                self._tasks.start_soon(_look_at_size, pane.watchers)
+
     # -- about
 
     def attach_command(self, *, read_only: bool = False) -> list[str]:
@@ -285,6 +319,11 @@ class TmuxTerminal(Terminal):
             return f"tmux {self._link.setup.name!r}"
         state = {"prompt": "idle", "running": f"job {pane.running}" if pane.running else "operator"}
         return f"tmux {self._link.setup.name!r} pane {pane.pane_id} {state.get(pane.phase, pane.phase)}"
+
+
+async def _look_at_size(watchers: PaneWatchers) -> None:
+    with suppress(HarnessError):  # after a lost connection every watcher gets a new screen
+        await watchers.look_at_size()
 
 
 def owner_name() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -34,6 +34,7 @@ class _Waiter:
     blocks: list[Block] = field(default_factory=list)
     done: anyio.Event = field(default_factory=anyio.Event)
     lost: bool = False
+    on_answer: Callable[[Sequence[Block]], None] | None = None
 
 
 class ControlClient:
@@ -77,15 +78,25 @@ class ControlClient:
         while data := await self._process.receive_stderr():
             self.last_error = (self.last_error + data)[-2000:]
 
-    async def request(self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT) -> list[Block]:
+    async def request(
+        self,
+        *commands: tuple[str, ...],
+        timeout: float = REPLY_TIMEOUT,
+        on_answer: Callable[[Sequence[Block]], None] | None = None,
+    ) -> list[Block]:
         """Run commands in order; the first that fails ends the line.
+
+        Args:
+            commands: tmux commands.
+            timeout: Seconds until the connection counts as lost.
+            on_answer: Called with the answer before the output that follows it; it must not block or raise.
 
         Raises:
             ConnectionLost: the client has exited, and nothing ran.
             ResponseLost: the client exited or did not answer in time; the commands may have run.
             TerminalError: tmux refused one of them.
         """
-        waiter = await self.send(*commands)
+        waiter = await self.send(*commands, on_answer=on_answer)
         try:
             with anyio.fail_after(timeout):
                 await waiter.done.wait()
@@ -99,11 +110,13 @@ class ControlClient:
                 raise TerminalError(f"tmux: {block.text}", target=self._target)
         return waiter.blocks
 
-    async def send(self, *commands: tuple[str, ...]) -> _Waiter:
+    async def send(
+        self, *commands: tuple[str, ...], on_answer: Callable[[Sequence[Block]], None] | None = None
+    ) -> _Waiter:
         """Send commands like :meth:`request`, without waiting for the answer."""
         token = b"hx-" + secrets.token_hex(4).encode()
         line = control_line(*commands, legacy=self._legacy) + b"display-message -p " + token + b"\n"
-        waiter = _Waiter(token)
+        waiter = _Waiter(token, on_answer=on_answer)
         async with self._sending:
             if self.closed.is_set():
                 raise ConnectionLost(self._why(), target=self._target)
@@ -138,6 +151,8 @@ class ControlClient:
         waiter = self._waiters[0]
         if block.lines == (waiter.token,):
             self._waiters.popleft()
+            if waiter.on_answer is not None:
+                waiter.on_answer(waiter.blocks)
             waiter.done.set()
         else:
             waiter.blocks.append(block)

@@ -85,6 +85,8 @@ class PaneJob:
     """The exception that a callback raised."""
     stop_waiting: Callable[[], None] | None = None
     """Called when a callback raises."""
+    on_change: Callable[[PaneJob], None] | None = None
+    """Called when it has started, and when it has ended."""
 
     @property
     def number(self) -> int:
@@ -128,7 +130,12 @@ class PaneJob:
         """Handle a start marker; with ``soon``, another one follows."""
         self.started, self.over, self.announced = True, False, soon
         self.collector.restart(soon=soon)
+        self._report_change()
         self._after_output()
+
+    def _report_change(self) -> None:
+        if self.on_change is not None:
+            self.on_change(self)
 
     def read_again(self) -> None:
         """Prepare to be fed the output again from its start, without repeating what a callback has received."""
@@ -179,6 +186,7 @@ class PaneJob:
         self.exit_code = exit_code
         self.cwd = cwd
         self.done.set()
+        self._report_change()
         self.touch()
 
     def finish_as_reported(self, reported: Status, exit_code: int | None, cwd: str | None = None) -> None:

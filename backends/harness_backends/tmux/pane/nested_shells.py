@@ -111,6 +111,11 @@ async def install_markers(link: ControlConnection, pane: Pane, front: Foreground
     It may already have markers that were not seen, as its log was deleted, and must keep them. They appear with its
     prompt, so the answer to a second probe arrives after them.
     """
+    with pane.hidden():  # the lines contain the nonce, and the last one clears the screen
+        return await _install_markers(link, pane, front)
+
+
+async def _install_markers(link: ControlConnection, pane: Pane, front: Foreground) -> bool:
     nonce, is_sure = link.token(), bool(pane.shell.pid)
     pane.push_shell(NestedShell(nonce, "?"))
     kind = await _ask_kind(link, pane, nonce, front)

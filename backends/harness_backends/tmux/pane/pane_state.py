@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,6 +14,7 @@ from harness.results import Status
 from ...posix.pane_jobs.end_proof import TWICE, proves_end, status_of_broken
 from ...posix.pane_jobs.prompt_markers import PromptMarker, PromptMarkerScanner, from_keyboard
 from ..jobs.pane_job import PaneJob, entered
+from .pane_watchers import JobReport, PaneWatchers, TakePicture, Watcher
 
 __all__ = ["NestedShell", "Pane", "Phase"]
 
@@ -87,6 +90,9 @@ class Pane:
         """True if the live stream has a gap; the log is read instead until the job has ended."""
         self.missed = bytearray()
         """The live output since the gap, while no job of this process runs."""
+        self.watchers: PaneWatchers | None = None
+        """Those who watch it live; None while nobody does."""
+        self._is_hidden = False
 
     @property
     def shell(self) -> NestedShell:
@@ -109,6 +115,15 @@ class Pane:
         if self.phase != "prompt" or self.paused or self.gone:
             return ""
         return "own" if len(self.shells) == 1 else "inside"
+
+    def receive(self, data: bytes) -> None:
+        """Add bytes from the live stream, and show them to the watchers."""
+        if self.watchers is None:
+            self.feed(data)
+            return
+        for piece, shown in self.watchers.split(data):
+            self.watchers.add_output(shown)
+            self.feed(piece)
 
     def feed(self, data: bytes) -> None:
         """Add bytes from the live stream."""
@@ -137,6 +152,8 @@ class Pane:
         """Record that the stream has, or may have, a gap before its next bytes."""
         self.paused = True
         self.missed.clear()
+        if self.watchers is not None:
+            self.watchers.lose_step()
 
     def settle(self, logged: bytes, offset: int) -> None:
         """Close a gap with the end of the log, which reached to ``offset``, and the stream's bytes since.
@@ -160,6 +177,8 @@ class Pane:
     def push_shell(self, shell: NestedShell) -> None:
         """Expect the markers of a nested shell too."""
         self.shells.append(shell)
+        if self.watchers is not None:
+            self.watchers.expect([shell.nonce])
         self.restart_scan()
 
     def pop_shell(self, nonce: str) -> None:
@@ -190,7 +209,46 @@ class Pane:
             job = self.jobs.pop()
             job.notices.append(notice)
             job.finish(status)
+        if self.watchers is not None:
+            self.watchers.close()
         self.notify()
+
+    # -- watchers
+
+    @contextmanager
+    def watch(self, max_bytes: int, take_picture: TakePicture) -> Iterator[Watcher]:
+        """Add a watcher; all watchers share the filtered stream."""
+        if self.watchers is None:
+            running = self.job if self.job is not None and self.job.started else None
+            nonces = [shell.nonce for shell in self.shells]
+            self.watchers = PaneWatchers(nonces, take_picture, None if running is None else _report(running))
+            self.watchers.is_hidden = self._is_hidden
+        watchers = self.watchers
+        watcher = watchers.open(max_bytes)
+        try:
+            yield watcher
+        finally:
+            watchers.leave(watcher)
+            if not watchers and self.watchers is watchers:
+                self.watchers = None
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Show watchers nothing of what harness types inside, and then a new screen."""
+        self._is_hidden = True
+        if self.watchers is not None:
+            self.watchers.hide()
+        try:
+            yield
+        finally:
+            self._is_hidden = False
+            if self.watchers is not None:
+                self.watchers.unhide()
+
+    def report_job(self, job: PaneJob) -> None:
+        """Report to watchers that a job has started or ended."""
+        if self.watchers is not None and (job.started or job.done.is_set()):
+            self.watchers.add_job(_report(job))
 
     def apply(self, mark: PromptMarker) -> None:
         """Update the state by one marker."""
@@ -325,3 +383,8 @@ class Pane:
         for job in ended:
             job.notices.append(f"{gone}; a new shell was started")
             job.finish_as_reported(status, code)
+
+
+def _report(job: PaneJob) -> JobReport:
+    status = str(job.status) if job.done.is_set() else ""
+    return JobReport(job.job_id, job.command.command, status, job.exit_code if status else None)
