@@ -15,7 +15,7 @@ from tests.support.permits import Desk, desk
 from harness.toolkit.permissions.decision import DecisionStep
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.permissions.shell.classification import classify_command
-from harness.toolkit.permissions.shell.special_programs import awk_program_only_prints
+from harness.toolkit.permissions.shell.read_only.special_programs import awk_program_only_prints
 
 DATA = Path(__file__).parents[1] / "data"
 MAX_FALSE_ALARMS = 0.03

@@ -52,7 +52,7 @@ BEYOND = {
     "file_words._PROSE": f"python3 -c \"run('{FILLER} cat ./id_rsa')\"",
     "hard_denials.DEPTH": "cat /" + "d/" * 300 + "x",
     "special_programs.MAX_CHARS": "awk '{print " + "1+" * 1100 + '1; system("touch y")}\'',
-    "read_only_languages._LIMIT": "sed '" + "p;" * 1100 + "w id_rsa' x",
+    "languages._LIMIT": "sed '" + "p;" * 1100 + "w id_rsa' x",
 }
 """A command beyond each limit. Mode ``auto`` would run it if what is beyond counted for nothing."""
 ELSEWHERE = {

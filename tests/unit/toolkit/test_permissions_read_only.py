@@ -8,7 +8,7 @@ from tests.support.permits import desk
 from harness.toolkit.permissions.decision import DecisionStep
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.permissions.shell.classification import classify_command
-from harness.toolkit.permissions.shell.read_only_languages import script_only_prints
+from harness.toolkit.permissions.shell.read_only.languages import script_only_prints
 
 # -- sed
 

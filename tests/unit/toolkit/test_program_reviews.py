@@ -21,9 +21,9 @@ from tests.support.permits import Desk, desk
 
 from harness.context import ExecutionContext
 from harness.toolkit.permissions.shell.classification import classify_command
-from harness.toolkit.permissions.shell.program_grammar import Program
-from harness.toolkit.permissions.shell.read_only_languages import SPECIAL
-from harness.toolkit.permissions.shell.read_only_programs import PROGRAMS
+from harness.toolkit.permissions.shell.read_only.languages import SPECIAL
+from harness.toolkit.permissions.shell.read_only.program_grammar import Program
+from harness.toolkit.permissions.shell.read_only.programs import PROGRAMS
 from harness.toolkit.permissions.shell.wrappers import WRAPPERS
 
 __all__ = ["here"]

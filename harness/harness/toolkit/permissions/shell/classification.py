@@ -18,7 +18,6 @@ from ....deprecated_names import renamed_names
 from ...redaction.patterns import is_secret_name
 from ..lookalikes import hidden_character, strange_letter
 from .commands_in_words import commands_in_options, commands_in_variables, evaluates_text, unrolled, written_script
-from .host_programs import lookup_reason
 from .parse import ShellParserMissing, scan
 from .paths import (
     Directories,
@@ -33,8 +32,9 @@ from .paths import (
     renamings,
     substituted,
 )
-from .read_only import HARMLESS_NAME, ReadOnlyResult, examine, readable_path
-from .read_only_programs import takes_rights_away
+from .read_only.check import HARMLESS_NAME, ReadOnlyResult, examine, readable_path
+from .read_only.host_programs import lookup_reason
+from .read_only.programs import takes_rights_away
 from .shell_state import keeps_lines, shows_values
 from .strict_text import parse_strict
 from .words import CommandClassification, ParsedCommand, Redirect, ShellParse, SimpleCommand, Word, harmless_assignment

@@ -12,7 +12,7 @@ from itertools import chain, pairwise, product
 from math import prod
 
 from ..rules.rule import blocked, may_begin_blocked
-from .read_only_programs import PROGRAMS
+from .read_only.programs import PROGRAMS
 from .words import CommandClassification, Input, ParsedCommand, Redirect, SimpleCommand, Word, loose_values
 from .wrappers import is_wrapper
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..rules.rule import RUNNERS, is_harness, may_block, removes_recursively
 from .paths import CHANGING, COPYING, READING, SEARCHING, listed, takes_names
-from .read_only_programs import PROGRAMS
+from .read_only.programs import PROGRAMS
 from .words import Options, Word, grammar, parse_options
 
 if TYPE_CHECKING:

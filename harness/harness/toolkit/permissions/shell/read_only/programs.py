@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from ..words import Word
 from .host_programs import HOST_PROGRAMS
 from .program_grammar import VERSIONS, Program
-from .words import Word
 
 __all__ = [
     "PROGRAMS",

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..words import Options, Word, grammar, parse_options
 from .host_programs import HOST_CHECKS
+from .languages import SPECIAL
 from .program_grammar import VERSIONS, Program
-from .read_only_languages import SPECIAL
-from .read_only_programs import PROGRAMS, shows_names_only
-from .words import Options, Word, grammar, parse_options
+from .programs import PROGRAMS, shows_names_only
 
 __all__ = [
     "CHECKS",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from ..words import Options, ParsedCommand, Word, grammar, parse_options
 from .program_grammar import Program
-from .words import Options, ParsedCommand, Word, grammar, parse_options
 
 __all__ = [
     "HOST_CHECKS",

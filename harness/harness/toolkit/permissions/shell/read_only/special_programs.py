@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from ...redaction.patterns import is_secret_name
-from .words import Word, grammar, parse_options
+from ....redaction.patterns import is_secret_name
+from ..words import Word, grammar, parse_options
 
 __all__ = [
     "MORE_SPECIAL",

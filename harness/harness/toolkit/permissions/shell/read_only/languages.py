@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from ..words import Word, grammar, parse_options
 from .special_programs import MORE_SPECIAL
-from .words import Word, grammar, parse_options
 
 __all__ = [
     "SPECIAL",

@@ -1,0 +1,1 @@
+"""Programs that only read: the allowlist, and the checks of their options and words."""
