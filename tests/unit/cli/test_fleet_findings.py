@@ -39,6 +39,6 @@ def test_many_ways_to_pass_a_check_are_one_line() -> None:
 def test_the_findings_of_thousands_of_hosts_are_merged_at_once() -> None:
     outcomes = [found(f"h{place}", ok("jobs", f"{place}"), ok("disk", f"{place} GiB")) for place in range(4000)]
     lines = _merge_findings(outcomes)
-    begun = time.monotonic()
+    begun = time.process_time()
     assert [(line.finding.check, line.texts) for line in _merge_ok(lines)] == [("jobs", 4000), ("disk", 4000)]
-    assert time.monotonic() - begun < 5  # comparing each line with each takes longer
+    assert time.process_time() - begun < 5  # comparing each line with each takes longer

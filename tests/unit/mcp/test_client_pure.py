@@ -205,10 +205,10 @@ def bomb(width: int) -> dict[str, Any]:
     ],
 )
 def test_a_schema_that_cannot_be_worked_off_is_refused(schema: dict[str, Any], message: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(SchemaError, match=message):
         usable_schema(schema)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("schema", [of(a={"type": "nonsense"}), of(a={"minimum": "x"}), of(a={"enum": 5})])
@@ -219,10 +219,10 @@ def test_what_is_no_schema_is_refused(schema: dict[str, Any]) -> None:
 
 def test_a_strangers_regular_expressions_are_left_to_the_stranger() -> None:
     slow = {"type": "string", "pattern": "^(a+)+$", "format": "regex"}
-    began = time.perf_counter()
+    began = time.process_time()
     assert check(of(a=slow), {"a": "a" * 40 + "!"})
     assert check({**of(), "patternProperties": {"^(a+)+$": {}}}, {"a" * 40 + "!": 1})
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
     with pytest.raises(ToolError, match="pattern: 3 is not"):
         check(of(pattern={"type": "string"}), {"pattern": 3})
 

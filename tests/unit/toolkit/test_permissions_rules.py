@@ -76,10 +76,10 @@ def test_no_pattern_fails_on_any_text(pattern: str, text: str) -> None:
 
 @pytest.mark.parametrize("kind", ["path", "text", "url"])
 def test_no_pattern_takes_long(kind: Kind) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     matches("/" + "*a" * 12 + "b", "/" + "a" * 4000, kind)
     matches("/" + "**/a/" * 12 + "b", "/a" * 2000, kind)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 def subjected(text: str, **more: Any) -> RuleSubject:
@@ -168,7 +168,7 @@ def many_rules(count: int) -> list[Rule]:
 def least_seconds(index: RuleIndex, what: RuleSubject) -> float:
     times = []
     for _ in range(30):
-        begin = time.perf_counter()
+        begin = time.process_time()
         for _ in range(50):
             index.first([what])
         times.append(time.perf_counter() - begin)
