@@ -378,9 +378,9 @@ class ExecutionContext:
     ) -> AsyncIterator[AsyncIterator[PaneEvent]]:
         """Watch a pane live: a :class:`.Screen` first, then each byte that programs write, and the jobs.
 
-        The bytes are not redacted: :func:`.redacted_pane_events` does that. Any number of watchers cost one stream. A
-        slow watcher delays nothing: what it has not taken is dropped beyond ``max_bytes``, and it gets a new
-        :class:`.Screen` next, as after a lost connection::
+        The bytes are not redacted: :class:`.RedactedPaneEvents` of the toolkit does that. Any number of watchers cost
+        one stream. A slow watcher delays nothing: what it has not taken is dropped beyond ``max_bytes``, and it gets a
+        new :class:`.Screen` next, as after a lost connection::
 
             async with ctx.watch_pane("main") as events:
                 async for event in events: ...

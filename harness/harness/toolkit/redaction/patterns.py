@@ -23,6 +23,7 @@ __all__ = [
     "is_secret_name",
     "is_word",
     "open_escape",
+    "open_token",
     "plain_text",
     "private_key_spans",
     "token_spans",
@@ -108,6 +109,22 @@ _TOKENS = (
     _token("LS0tLS1CRUdJTiBFQyBQUklWQVRFIE", _BASE64, "A-Za-z0-9+/"),
     _token("LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg", _BASE64, "A-Za-z0-9+/"),
 )
+
+
+_OPEN_AWS = re.compile(r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}[ \t,:|\"']{1,8}[A-Za-z0-9/+]{0,40}\Z")
+
+
+def open_token(text: str) -> int:
+    """Return where the end of the text may be a part of a key or token; the length of the text if it is none. Pure."""
+    start = max(0, len(text) - 4200)
+    word = max(start, *(text.rfind(blank, start) + 1 for blank in " \t\r\n"))
+    found = [at for prefix, _ in _TOKENS if (at := text.find(prefix, word)) >= 0]
+    if (match := _OPEN_AWS.search(text, start)) is not None:
+        found.append(match.start())
+    if (scheme := text.rfind("://", word)) >= 0:  # a password in a URL, until the sign that shows that it is none
+        login = text.find(":", scheme + 3)
+        found += [login] if login >= 0 and not {"/", "@"} & set(text[scheme + 3 :]) else []
+    return min(found, default=len(text))
 
 
 def token_spans(text: str) -> Iterator[Span]:

@@ -14,7 +14,17 @@ from urllib.parse import quote, quote_plus
 from ...errors import ConfigError
 from ..values import Block, Json, JsonObject, Text, ToolResult
 from .named_secrets import OPEN_LINE, TRIGGER, lowered, named_spans
-from .patterns import MARK, Span, compiled, is_secret_name, open_escape, plain_text, private_key_spans, token_spans
+from .patterns import (
+    MARK,
+    Span,
+    compiled,
+    is_secret_name,
+    open_escape,
+    open_token,
+    plain_text,
+    private_key_spans,
+    token_spans,
+)
 
 __all__ = [
     "MARK",
@@ -112,8 +122,10 @@ _BEFORE_UNSPACED = re.compile(rf"[A-Za-z0-9_.,!?{UNSPACED}-]*[{UNSPACED}]")
 _OPEN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.-]*\Z")
 
 
-def safe_end(text: str) -> int:
+def safe_end(text: str, *, words: bool = True) -> int:
     """Return how much of an unfinished text can be shown: later text cannot make a secret of it. Pure.
+
+    Without ``words``, an unfinished word is only held after the name of a secret.
 
     Complete lines can, except an unfinished private key and a line that announces a secret on the next one. Of the last
     line, all but the last word can, up to the first name of a secret. In scripts without spaces, such as Chinese and
@@ -125,7 +137,7 @@ def safe_end(text: str) -> int:
     if not tail.isascii() and (unspaced := _BEFORE_UNSPACED.match(tail, word)):
         word = unspaced.end()
     trigger = compiled(TRIGGER).search(lowered(tail))
-    end = line + (min(word, trigger.end()) if trigger else word)
+    end = line + (min(word, trigger.end()) if trigger else word if words else len(tail))
     before = max(0, text.rfind("\n", 0, max(0, line - 1)) + 1, line - CONTEXT)
     if line and (opened := compiled(OPEN_LINE).search(lowered(text[before:]))):
         end = min(end, before + opened.start())
@@ -159,6 +171,14 @@ class Redactor(ABC):
     def complete(self, text: str) -> int:
         """Return how many characters of an unfinished text can be shown: later text cannot change their redaction."""
         return safe_end(text)
+
+    def live(self, text: str) -> tuple[int, int]:
+        """Return how much of an unfinished text a live screen can show at once, and after a moment without more.
+
+        A screen shows each letter as it is typed: the default, which shows whole words, would hide them. After a
+        moment, what follows the name of a secret is shown, redacted as if it were complete.
+        """
+        return self.complete(text), self.complete(text)
 
     def json(self, value: JsonObject) -> JsonObject:
         """Return the object with all its texts redacted."""
@@ -197,6 +217,24 @@ class PatternRedactor(Redactor):
                 break
             text = clean
         return text
+
+    def live(self, text: str) -> tuple[int, int]:
+        later, soon = self._open(text), safe_end(text, words=False)
+        if (plain := plain_text(text)) is not None:
+            later = min(later, plain.place(self._open(plain.text)))
+            soon = min(soon, plain.place(safe_end(plain.text, words=False)))
+        later = min(later, open_escape(text))
+        return min(soon, later), later
+
+    def _open(self, text: str) -> int:
+        """Return where the end of the text may be the start of a secret that is recognized without a name."""
+        ends = [len(text), open_token(text), *(_begun(text, form, SHOWN) for form in (*self._known, *remembered()))]
+        begin = text.rfind("-----BEGIN")
+        if begin >= 0 and ("\n" not in text[begin:] or _OPEN_KEY.match(text, begin)):
+            ends.append(begin)
+        if self._patterns:  # whatever they match may start with any word
+            ends.append(self._complete(text))
+        return min(ends)
 
     def complete(self, text: str) -> int:
         plain = plain_text(text)
@@ -237,9 +275,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         raise ConfigError(f"redaction: {pattern!r} is not a regular expression: {error}") from error
 
 
-def _begun(text: str, form: str) -> int:
-    """Return where the end of the text may be the start of that secret."""
-    for length in range(min(len(form) - 1, len(text)), 0, -1):
+SHOWN = 2
+"""Maximum letters, and at most a quarter, of a known secret that a live screen shows before it is recognized."""
+
+
+def _begun(text: str, form: str, shown: int = 0) -> int:
+    """Return where the end of the text may be the start of that secret, of which ``shown`` letters may be shown."""
+    for length in range(min(len(form) - 1, len(text)), min(shown, len(form) // 4), -1):
         if text.endswith(form[:length]):
             return len(text) - length
     return len(text)

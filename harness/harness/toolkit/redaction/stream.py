@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from .patterns import MARK
 from .redactor import CONTEXT, UNSPACED, Redactor
@@ -29,10 +30,16 @@ SHORT, LONG = 64, 1 << 10
 
 
 class StreamRedactor:
-    """The redactor of one stream of one call. Not for several tasks at once."""
+    """The redactor of one stream of one call. Not for several tasks at once.
 
-    def __init__(self, redactor: Redactor) -> None:
+    Args:
+        redactor: The redactor.
+        complete: Returns how much of an unfinished text can be shown; ``redactor.complete`` if None.
+    """
+
+    def __init__(self, redactor: Redactor, complete: Callable[[str], int] | None = None) -> None:
         self._redactor = redactor
+        self._complete = complete or redactor.complete
         self._raw = ""
         """The unfinished line: first the shown part, then the held part."""
         self._shown = ""
@@ -50,7 +57,7 @@ class StreamRedactor:
         limit = KEY_HELD if "-----BEGIN" in self._raw else HELD
         if not self._may_show(text, limit):
             return ""
-        end = self._redactor.complete(self._raw)
+        end = self._complete(self._raw)
         if len(self._raw) - max(end, self._done) > limit:
             end = self._forced()
         if end <= self._done:
@@ -67,6 +74,16 @@ class StreamRedactor:
             return bool(text)
         short = LONG if _BREAK.search(text) else SHORT
         return held <= short or held > self._enough
+
+    @property
+    def is_holding(self) -> bool:
+        """True if a part of the text has not been shown."""
+        return len(self._raw) > self._done
+
+    def release(self, complete: Callable[[str], int]) -> str:
+        """Return more of the held text, redacted as if what ``complete`` returns were all."""
+        end = complete(self._raw)
+        return self._show(end) if end > self._done else ""
 
     @property
     def rest(self) -> str:

@@ -1,0 +1,180 @@
+"""Redacts what watchers of a pane see, before it leaves the process."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
+
+import anyio
+from anyio.lowlevel import RunVar
+
+from ...pane_events import JobEnded, JobStarted, Output, PaneEvent, Screen
+from .patterns import plain_text
+from .redactor import Redactor
+from .stream import StreamRedactor
+
+__all__ = ["HELD_SECONDS", "RedactedPaneEvents", "redact_screen"]
+
+HELD_SECONDS = 0.15
+"""Seconds until text after the name of a secret is shown to a live viewer, redacted as if it were complete."""
+INLINE_BYTES = 512
+"""More than these are redacted in a thread, so that nothing else waits for it."""
+_workers: RunVar[anyio.CapacityLimiter] = RunVar("harness pane redaction")
+"""One thread for all panes: several would take the time of the event loop."""
+
+
+# -- Screens. Pure.
+
+_ROW = re.compile(r"(\x1b\[\d{1,5};1H)")
+
+
+def redact_screen(redactor: Redactor, content: bytes, columns: int) -> bytes:
+    """Return the content of a :class:`.Screen` with each secret replaced, also one that continues in the next row.
+
+    Rows stay where they are, except below a private key.
+    """
+    first, *rest = _ROW.split(content.decode("utf-8", "surrogateescape"))
+    places, rows = rest[::2], rest[1::2]
+    shown = redactor.text("\n".join(rows)).split("\n")
+    shown += [""] * (len(rows) - len(shown))
+    for begin, end in _wrapped(rows, columns):
+        whole = redactor.text("".join(rows[begin:end]))
+        if whole != "".join(map(redactor.text, rows[begin:end])):
+            shown[begin:end] = [whole, *[""] * (end - begin - 1)]
+    parts = [redactor.text(first), *(part for pair in zip(places, shown, strict=True) for part in pair)]
+    return "".join(parts).encode("utf-8", "surrogateescape")
+
+
+def _wrapped(rows: Sequence[str], columns: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of rows that may be one line, as all but the last are full."""
+    begin = 0
+    for number, row in enumerate(rows):
+        if _columns(row) < columns or number == len(rows) - 1:
+            if number > begin:
+                yield begin, number + 1
+            begin = number + 1
+
+
+def _columns(row: str) -> int:
+    plain = plain_text(row)
+    text = row if plain is None else plain.text
+    return sum((unicodedata.east_asian_width(char) in "WF") + (not unicodedata.combining(char)) for char in text)
+
+
+# -- The stream.
+
+
+class _PaneText:
+    """The output of a pane as text, redacted."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._redactor = redactor
+        self._stream = StreamRedactor(redactor, lambda text: redactor.live(text)[0])
+
+    @property
+    def is_holding(self) -> bool:
+        return self._stream.is_holding
+
+    def feed(self, data: bytes) -> bytes:
+        return _encoded(self._stream.feed(self._decoder.decode(data)))
+
+    def release(self) -> bytes:
+        """Return what can be shown after a moment without more."""
+        return _encoded(self._stream.release(lambda text: self._redactor.live(text)[1]))
+
+    def flush(self) -> bytes:
+        return _encoded(self._stream.feed(self._decoder.decode(b"", final=True)) + self._stream.flush())
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+class RedactedPaneEvents(AsyncIterator[PaneEvent]):
+    """The events of a watched pane with all secrets replaced, also those that arrive in several pieces.
+
+    A letter that is typed is shown at once, unless it may belong to a known secret or to a token: of a known secret at
+    most two letters are shown. Text after the name of a secret (``password=``) is held until its line ends, or for a
+    moment; a longer time than the default is safer, and right for what nobody sees at once.
+
+    Args:
+        events: From :meth:`.ExecutionContext.watch_pane`.
+        redactor: The redactor.
+        held_seconds: Maximum seconds for which such text is held.
+    """
+
+    def __init__(
+        self, events: AsyncIterator[PaneEvent], redactor: Redactor, held_seconds: float = HELD_SECONDS
+    ) -> None:
+        self._held_seconds = held_seconds
+        self._events = events
+        self._redactor = redactor
+        self._text = _PaneText(redactor)
+        self._ready: deque[PaneEvent] = deque()
+        self._time = 0.0
+        self._deadline: float | None = None
+        """When held text is shown."""
+
+    async def __anext__(self) -> PaneEvent:
+        while not self._ready:
+            event = await self._next()
+            if event is not None:
+                await self._take(event)
+            else:
+                self._deadline = None
+                self._show(self._text.release())
+        return self._ready.popleft()
+
+    async def _next(self) -> PaneEvent | None:
+        """Return the next event, or None at the deadline."""
+        seconds = None if self._deadline is None else self._deadline - anyio.current_time()
+        if seconds is not None and seconds <= 0:
+            return None
+        with anyio.move_on_after(seconds):
+            return await anext(self._events)
+        return None
+
+    async def _take(self, event: PaneEvent) -> None:
+        self._time = event.time
+        match event:
+            case Output():
+                self._show(await self._in_thread(self._text.feed, event.data))
+                if not self._text.is_holding:
+                    self._deadline = None
+                elif self._deadline is None:
+                    self._deadline = anyio.current_time() + self._held_seconds
+            case Screen():  # it shows what was held
+                self._text, self._deadline = _PaneText(self._redactor), None
+                content = await self._in_thread(self._redacted_screen(event.columns), event.content)
+                self._ready.append(replace(event, content=content))
+            case JobStarted():
+                self._show(self._text.release())
+                self._ready.append(replace(event, command=self._redactor.text(event.command)))
+            case _:
+                self._show(self._text.release() if isinstance(event, JobEnded) else self._text.flush())
+                self._ready.append(event)
+
+    def _redacted_screen(self, columns: int) -> Callable[[bytes], bytes]:
+        return lambda content: redact_screen(self._redactor, content, columns)
+
+    def _show(self, data: bytes) -> None:
+        if data:
+            self._ready.append(Output(self._time, data))
+
+    @staticmethod
+    async def _in_thread(redact: Callable[[bytes], bytes], data: bytes) -> bytes:
+        """Redact data, much of it in a thread; a cancelled caller finds the result at its next call."""
+        if len(data) <= INLINE_BYTES:
+            return redact(data)
+        try:
+            workers = _workers.get()
+        except LookupError:
+            _workers.set(workers := anyio.CapacityLimiter(1))
+        with anyio.CancelScope(shield=True):
+            redacted = await anyio.to_thread.run_sync(redact, data, limiter=workers)
+        return redacted  # noqa: RET504  # for mypy the scope may swallow an exception
