@@ -19,7 +19,7 @@ from harness.system.background_tasks import BackgroundTasks, open_background_tas
 from harness.target import Target
 from harness.transport import Process, Transport
 
-from .process_scripts import IDENTITY_SCRIPT, kill_stale_shells_script, parse_shell_identity
+from .process_scripts import identity_line, kill_stale_shells_script, parse_shell_identity
 
 __all__ = ["FrameReader", "PendingReply", "PersistentShell", "ShellReply", "call_line", "open_held_shell"]
 
@@ -44,21 +44,40 @@ WORDS = (
 PROLOGUE = """
 \\unset -f {words} 2>/dev/null
 hx_nonce={nonce}
+hx_nl="
+"
 hx_lc=${{LC_ALL-unset}}
 hx_locale() {{ if [ "$hx_lc" = unset ]; then unset LC_ALL; else LC_ALL=$hx_lc; fi; }}
 hx_take() {{ :; }}
 hx_give() {{ :; }}
 hx_call() {{
   hx_take
-  printf '\\n%s %s\\n' "$hx_nonce" "$1"
+  echo "$hx_nl$hx_nonce $1"
   ( LC_ALL=C; export LC_ALL; eval "$2" ) </dev/null 3<&- 4<&- 5<&- 6<&- 7<&- 8<&- 9<&-
-  set -- "$1" "$?"
-  printf '\\n%s %s %s\\n' "$hx_nonce" "$1" "$2"
-  printf '\\n%s %s %s\\n' "$hx_nonce" "$1" "$2" >&2
+  hx_end_frame "$1" "$?"
+}}
+hx_end_frame() {{
+  echo "$hx_nl$hx_nonce $1 $2"
+  echo "$hx_nl$hx_nonce $1 $2" >&2
   hx_give
 }}
-trap 'hx_take; printf "\\n%s 0 0\\n" "$hx_nonce"; hx_give' EXIT
+trap 'hx_take; echo "$hx_nl$hx_nonce 0 0"; hx_give' EXIT
 """
+
+# These shells read a script from a pipe byte by byte, which takes longer than all else at the start; dd reads a block.
+# If there is no dd, nothing has been read, and they read what follows as any other line.
+_READ_AT_ONCE = """\
+hx_source=
+if [ -n "${{BASH_VERSION-}}${{KSH_VERSION-}}${{ZSH_VERSION-}}" ]; then \
+while hx_left=$(({size} - ${{#hx_source}})) && [ "$hx_left" -gt 0 ] && \
+hx_block=$(dd bs="$hx_left" count=1 2>/dev/null && echo .) && [ "$hx_block" != . ]; do \
+hx_source=$hx_source${{hx_block%.}}; done; fi; eval "$hx_source"
+"""
+
+
+def _at_once(source: str) -> str:
+    """Return a script with a line before it by which shells read it at once."""
+    return _READ_AT_ONCE.format(size=len(source)) + source
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,8 +385,8 @@ class PersistentShell:
         self._tasks.start_soon(channel.pump, process.receive_stderr, "stderr")
         prologue = PROLOGUE.format(nonce=channel.nonce, words=WORDS) + "\n".join(self._prologue) + "\n"
         with anyio.CancelScope(shield=True):
-            await self._send(channel, prologue.encode())
-            channel.who = await self._ask(channel, IDENTITY_SCRIPT)
+            await self._send(channel, _at_once(prologue).encode())
+            channel.who = await self._ask(channel, identity_line)
         return channel
 
     async def _give_up(self, channel: _Channel) -> None:
@@ -379,14 +398,14 @@ class PersistentShell:
 
     async def _end_former(self, channel: _Channel) -> None:
         """Kill stale shells, which may still receive lines that were reported as lost; raises like :meth:`call`."""
-        ticket = await self._ask(channel, kill_stale_shells_script(self._former))
+        ticket = await self._ask(channel, call_line(kill_stale_shells_script(self._former)))
         await self.reply_to(ticket)
         self._former.clear()
 
-    async def _ask(self, channel: _Channel, script: str) -> PendingReply:
+    async def _ask(self, channel: _Channel, line: Callable[[int], str]) -> PendingReply:
         self._numbers += 1
         entry = channel.pending[self._numbers] = _Pending()
-        await self._send(channel, call_line(script)(self._numbers).encode())
+        await self._send(channel, line(self._numbers).encode())
         return PendingReply(self._numbers, entry, entry, channel)
 
     async def _drop(self, channel: _Channel) -> None:

@@ -17,26 +17,52 @@ _TOOLS = (
 )
 
 # One "key=value" line each. A feature that only some versions of a program have is listed as "program option". Starting
-# programs takes most of the time, then every write, which wakes the reader: keep both few.
+# programs takes most of the time, then every write, which wakes the reader: keep both few. What programs have told is
+# kept in facts for :data:`.state_directory.PROLOGUE`; not what may change without a trace there: an account that is
+# not in /etc/passwd, and a tmux that is a script.
 SCRIPT = rf"""
-hx_entry=$(getent passwd "$hx_uid" 2>/dev/null | hx_lines 1)
-[ -n "$hx_entry" ] || hx_entry=$(
-  while IFS= read -r line; do
-    case $line in *:*:"$hx_uid":*) printf '%s\n' "$line"; break ;; esac
-  done </etc/passwd 2>/dev/null
-)
+if [ -z "$hx_machine" ]; then
+  hx_entry=$(grep "^[^:]*:[^:]*:$hx_uid:" /etc/passwd 2>/dev/null </dev/null | hx_lines 1)
+  case $hx_entry in
+    *:*:"$hx_uid":*:*:*:*) ;;
+    *) hx_key= hx_entry=$(getent passwd "$hx_uid" 2>/dev/null </dev/null | hx_lines 1) ;;
+  esac
+  [ -n "$hx_entry" ] || hx_entry=$(
+    while IFS= read -r line; do
+      case $line in *:*:"$hx_uid":*) hx_put "$line"; break ;; esac
+    done </etc/passwd 2>/dev/null
+  )
+  hx_version=
+  if [ -n "$hx_tmux" ]; then
+    hx_version=$(tmux -V </dev/null | hx_lines 1)
+    case $({{ head -c 2 "$hx_tmux" 2>/dev/null; echo; }} </dev/null | hx_lines 1) in "#!" | "") hx_key= ;; esac
+  fi
+  {{ read -r hx_machine </proc/sys/kernel/arch; }} 2>/dev/null || hx_machine=$(uname -m </dev/null | hx_lines 1)
+  [ -z "$hx_key" ] || [ -z "$hx_launcher" ] || [ -z "$hx_machine" ] || {{
+    umask 077
+    hx_put "$hx_key$hx_nl$hx_launcher$hx_nl$hx_entry$hx_nl$hx_version$hx_nl$hx_machine${{hx_nl}}end$hx_nl" \
+      >"$hx_root/facts"
+  }} 2>/dev/null
+fi
 hx_user=${{hx_entry%%:*}}
-[ -n "$hx_user" ] || hx_user=$(id -un | hx_lines 1)
-hx_version=
-command -v tmux >/dev/null && hx_version=$(tmux -V | hx_lines 1)
-hx_uname=$(uname -snrm | hx_lines 1)
-printf 'user=%s\nuid=%s\nhome=%s\nenv_shell=%s\npasswd=%s\ntmux=%s\nuname=%s\nclock=%s\n' "$hx_user" "$hx_uid" "$HOME" \
-  "$SHELL" "$hx_entry" "$hx_version" "$hx_uname" "$(date +%s.%N | hx_lines 1)"
-[ "$hx_launcher" != env ] || printf 'tool=env --default-signal=env\n'
-for tool in {_TOOLS}; do
-  command -v "$tool" >/dev/null && printf 'tool=%s ' "$tool" && command -v "$tool"
-done
-:
+[ -n "$hx_user" ] || hx_user=$(id -un </dev/null | hx_lines 1)
+hx_uname=
+{{
+  read -r hx_line </proc/sys/kernel/ostype && read -r hx_left </proc/sys/kernel/hostname &&
+    read -r hx_dir </proc/sys/kernel/osrelease && hx_uname="$hx_line $hx_left $hx_dir $hx_machine"
+}} 2>/dev/null
+[ -n "$hx_uname" ] || hx_uname=$(uname -snrm </dev/null | hx_lines 1)
+[ -n "$hx_now" ] || hx_now=$(date +%s.%N </dev/null | hx_lines 1)
+hx_tools=$(
+  [ "$hx_launcher" != env ] || echo 'tool=env --default-signal=env'
+  for tool in {_TOOLS}; do
+    command -v "$tool" >/dev/null && hx_put "tool=$tool " && command -v "$tool"
+  done
+)
+hx_put "user=$hx_user${{hx_nl}}uid=$hx_uid${{hx_nl}}home=$HOME${{hx_nl}}env_shell=$SHELL${{hx_nl}}passwd=$hx_entry
+tmux=$hx_version${{hx_nl}}uname=$hx_uname${{hx_nl}}clock=$hx_now
+$hx_tools
+"
 """
 
 

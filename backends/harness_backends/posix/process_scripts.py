@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 __all__ = [
     "END",
-    "IDENTITY_SCRIPT",
     "LIST",
     "SEEK",
     "SINCE",
+    "identity_line",
     "kill_stale_shells_script",
     "parse_shell_identity",
 ]
@@ -216,13 +216,16 @@ It needs ``hx_jobs``, and ``hx_alive``, ``hx_kill`` and ``hx_nap`` of :mod:`.job
 # kills the stale one; from then on it is certain what the stale shell did.
 
 
-# "PID BEGAN BOOT" of the persistent shell: a process id alone does not identify a process.
-IDENTITY_SCRIPT = f"""{SINCE}
-hx_boot=
-{{ read -r hx_boot </proc/sys/kernel/random/boot_id; }} 2>/dev/null
-hx_since $$
-printf '%s %s %s' "$$" "$hx_began" "$hx_boot"
-"""
+def identity_line(number: int) -> str:
+    """Return the line that makes a persistent shell reply "PID BEGAN BOOT": a process id alone identifies nothing.
+
+    It starts no process, unlike a call.
+    """
+    return (
+        f"{{ {SINCE.strip()}\nhx_boot=\n{{ read -r hx_boot </proc/sys/kernel/random/boot_id; }} 2>/dev/null\n"
+        f'hx_since $$; hx_take; echo "$hx_nl$hx_nonce {number}$hx_nl$$ $hx_began $hx_boot"; hx_end_frame {number} 0; }}\n'
+    )
+
 
 # hx_end PID BEGAN BOOT: the shell has exited, or is a zombie, when this returns.
 _END_OF_SHELL = f"""{SINCE}
@@ -242,7 +245,7 @@ hx_end() {{
 
 
 def parse_shell_identity(text: str) -> tuple[str, str, str] | None:
-    """Parse the output of :data:`IDENTITY_SCRIPT`; return None on a target without ``/proc``."""
+    """Parse the output of :func:`identity_line`; return None on a target without ``/proc``."""
     words = text.split()
     return (words[0], words[1], words[2]) if len(words) == 3 and words[0].isdecimal() and words[1].isdecimal() else None
 

@@ -10,6 +10,7 @@ Layout below the root (mode 0700, owned by the target's user)::
     keys/         the job of each key; see :mod:`.jobs.command_keys`
     panes/        the logs of panes
     run/          files of running persistent shells
+    facts         what the probe found out; see :mod:`.probe`
 """
 
 from __future__ import annotations
@@ -49,20 +50,74 @@ __all__ = [
 
 MAX_CLAIMED_IDS = 64
 RELEASE_TIMEOUT = 1.0
+SECOND_CLAIM_DELAY = 0.2
+"""Seconds after the first command's start: shorter processes, such as one ``harness run``, claim nothing more."""
 
 # Runs at every start of the persistent shell. hx_root stays empty, with the reason in hx_why, without a safe directory.
+# Starting programs takes most of the time: on Linux, a directory that exists costs one ls, which also tells the time
+# and whether facts is still valid (see hx_know and probe.py).
 PROLOGUE = r"""
-hx_umask=$(umask)
+hx_nl="
+"
+# TEXT: print it. In the shells of the Korn family, printf may be a program.
+if [ -n "${KSH_VERSION-}" ]; then
+  hx_put() { print -rn -- "$1"; }
+else
+  hx_put() { printf '%s' "$1"; }
+fi
 # COUNT: so many lines of a program, which may be another one: a flood ends with them.
 hx_lines() {
   hx_left=$1
-  while [ "$hx_left" -gt 0 ] && IFS= read -r hx_line; do printf '%s\n' "$hx_line"; hx_left=$((hx_left - 1)); done
+  while [ "$hx_left" -gt 0 ] && IFS= read -r hx_line; do hx_put "$hx_line$hx_nl"; hx_left=$((hx_left - 1)); done
 }
-hx_uid=$(id -u </dev/null | hx_lines 1)
+hx_uid= hx_umask=
+{
+  while read -r hx_line hx_left hx_why hx_dir; do
+    case $hx_line in
+      Umask:) hx_umask=$hx_left ;;
+      Uid:) hx_uid=$hx_why; break ;;
+    esac
+  done </proc/self/status
+} 2>/dev/null
+case $hx_umask in '' | *[!0-7]*) hx_umask=$(umask) ;; esac
+case $hx_uid in '' | *[!0-9]*) hx_uid=$(id -u </dev/null | hx_lines 1) ;; esac
 hx_boot=
 { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
+hx_find() {
+  hx_ifs=$IFS
+  IFS=$hx_nl
+  set -f
+  set -- $(for hx_line in sh setsid env perl tmux; do command -v "$hx_line" || echo -; done 2>/dev/null)
+  set +f
+  IFS=$hx_ifs
+  hx_sh=$1 hx_setsid=${2#-} hx_env=${3#-} hx_perl=${4#-} hx_tmux=${5#-}
+}
+hx_find
 hx_root=
 hx_why=
+# DIR: its directories exist and are private. Sets hx_now, the time as the inode of a new process in /proc tells it, and
+# hx_key, which changes when the programs or the accounts change, and after 28 hours at most.
+hx_see() {
+  hx_now= hx_key=
+  for hx_line in "$1" "$1/jobs" "$1/panes" "$1/run"; do
+    [ -d "$hx_line" ] && [ ! -L "$hx_line" ] && [ -w "$hx_line" ] || return 1
+  done
+  [ -r /proc/self/status ] || return 1
+  set -- $(
+    cd "$1" && IFS=$hx_nl && set -f && LC_ALL=C ls -UldinL --time-style=+%s.%N -- . jobs panes run /proc/self \
+      /etc/passwd $hx_env $hx_tmux </dev/null 2>/dev/null | hx_lines 8
+  )
+  [ "$#" -ge 40 ] && [ "$8 ${16} ${24} ${32} ${40}" = ". jobs panes run /proc/self" ] || return 1
+  [ "$4 ${12} ${20} ${28}" = "$hx_uid $hx_uid $hx_uid $hx_uid" ] || return 1
+  case "$2 ${10} ${18} ${26}" in
+    "drwx------"*" drwx------"*" drwx------"*" drwx------"*) hx_now=${39} ;;
+    *) return 1 ;;
+  esac
+  shift 40
+  case $hx_now in *[!0-9.]* | *.*.* | .*) hx_now=; return 0 ;; esac
+  hx_line=${hx_now%.*}
+  [ -z "$hx_boot" ] || hx_key="$hx_boot ${hx_line%?????} $* $PATH"
+}
 hx_private() {
   if [ -L "$1" ]; then hx_why="link $1"; return 1; fi
   if [ ! -e "$1" ]; then (umask 077; mkdir -p -- "$1") </dev/null 2>/dev/null || return 2; fi
@@ -90,9 +145,15 @@ hx_state() {
     "/tmp/harness-$hx_uid" "/var/tmp/harness-$hx_uid" "/dev/shm/harness-$hx_uid"; do
     case $hx_dir in
       */"harness-$hx_uid") [ -d "${hx_dir%/*}" ] || continue ;;
-      /*) ;;
+      /*)
+        [ -e "$hx_dir" ] || [ -L "$hx_dir" ] || (
+          umask 077
+          mkdir -p -- "$hx_dir/jobs" "$hx_dir/panes" "$hx_dir/run"
+        ) </dev/null 2>/dev/null
+        ;;
       *) continue ;;
     esac
+    if hx_see "$hx_dir"; then hx_root=$hx_dir; return 0; fi
     hx_private "$hx_dir"
     case $? in
       0) hx_root=$hx_dir; break ;;
@@ -106,6 +167,14 @@ hx_state() {
   done
 }
 hx_state
+# What the probe has found out before, if hx_key is the same: hx_machine is empty if it is not known.
+hx_launcher= hx_entry= hx_version= hx_machine=
+hx_know() {
+  IFS= read -r hx_line && [ "$hx_line" = "$hx_key" ] && read -r hx_launcher && IFS= read -r hx_entry &&
+    IFS= read -r hx_version && read -r hx_machine && read -r hx_line && [ "$hx_line" = end ]
+}
+[ -n "$hx_root" ] && [ -n "$hx_key" ] && { hx_know <"$hx_root/facts"; } 2>/dev/null ||
+  hx_launcher= hx_entry= hx_version= hx_machine=
 # COUNT: print new ids. Special builtins would end the shell when a redirection fails. A file that is in the way and is
 # gone a moment later was given back by another harness in between: that number is tried again.
 hx_claim() {
@@ -120,7 +189,7 @@ hx_claim() {
   while [ "$k" -gt 0 ] && [ "$hx_missed" -lt 20 ]; do
     n=$((n + 1))
     if command : >"$n.cmd"; then
-      printf '%s ' "$n"
+      hx_put "$n "
       k=$((k - 1))
       hx_missed=0
     elif [ ! -e "$n.cmd" ]; then
@@ -130,15 +199,14 @@ hx_claim() {
   done 2>/dev/null
   set +C
   [ "$k" = 0 ] || return 4
-  printf '%s\n' "$n" >last
+  echo "$n" >last
 }
 """
 
 REPORT = r"""
-printf 'state=%s\nrefused=%s\n' "$hx_root" "$hx_why"
-printf 'claimed='
-hx_claim 2
-printf '\n'
+hx_put "state=$hx_root${hx_nl}refused=$hx_why${hx_nl}claimed="
+hx_claim 1
+echo
 """
 
 # The highest ids are released, so that job numbers have no gaps.
@@ -345,8 +413,8 @@ def _refusal(why: str, target: Target) -> ConnectError:
 class JobStore:
     """The allocator of job ids and paths below the state directory ``root``.
 
-    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits, and a
-    caller that runs a single command claims only two.
+    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits. A caller that
+    runs a single command claims only one, and has nothing to release.
     """
 
     def __init__(self, shell: PersistentShell, tasks: BackgroundTasks, report: StateReport) -> None:
@@ -430,19 +498,21 @@ class JobStore:
 
     def _take(self) -> str:
         job_id = self._ready.popleft()
-        if len(self._ready) < self._batch // 2 and not self._refilling:
+        if len(self._ready) <= (self._batch - 1) // 2 and not self._refilling:
             self._refilling = True
-            self._tasks.start_soon(self._refill)
+            self._tasks.start_soon(self._refill, SECOND_CLAIM_DELAY if self._batch == 1 else 0.0)
         return job_id
 
     def give_back(self, job_id: str) -> None:
         """Return an unused id, which is allocated next."""
         self._ready.appendleft(job_id)
 
-    async def _refill(self) -> None:
+    async def _refill(self, delay: float) -> None:
         try:
+            await anyio.sleep(delay)
             async with self._claiming:
-                await self._fetch()
+                if not self._ready or not delay:
+                    await self._fetch()
         except (ConnectionLost, ConnectError, NoSpace):
             return  # the next claim() reports the same fault
         finally:

@@ -97,12 +97,12 @@ async def test_the_limit_is_kept_from_the_first_moment_of_a_waited_command(limit
         await anyio.to_thread.run_sync(gate.write_text, "on\n")
 
 
-def readers_of(fifo: Path) -> list[Path]:
-    """The processes, as /proc has them, whose input is a FIFO; those of which root may not read that are left out."""
+def limiters_of(state: Path) -> list[Path]:
+    """The processes, as /proc has them, that work in the directory of the jobs; commands work in the home directory."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if os.readlink(process / "fd/0") == str(fifo):
+            if os.readlink(process / "cwd") == str(state / "jobs"):
                 found.append(process)
     return found
 
@@ -110,11 +110,11 @@ def readers_of(fifo: Path) -> list[Path]:
 async def test_a_limiter_that_was_killed_is_replaced_with_the_next_command(limited: JobTarget) -> None:
     await limited.run("true")
     await limited.shell.call(":")  # the limiter is started after the command
-    (fifo,) = (limited.state / "run").glob("limits-*")
-    while not (found := readers_of(fifo)):  # noqa: ASYNC110  # it cannot signal us
+    while not (found := limiters_of(limited.state)):  # noqa: ASYNC110  # it cannot signal us
         await anyio.sleep(0.01)
+    for limiter in found:  # and its timer
+        os.kill(int(limiter.name), signal.SIGKILL)
     limiter = found[0]
-    os.kill(int(limiter.name), signal.SIGKILL)
     while limiter.exists() and limiter.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z":  # noqa: ASYNC110  # it cannot signal us
         await anyio.sleep(0.01)
     await limited.run("true")

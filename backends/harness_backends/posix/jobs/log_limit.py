@@ -1,7 +1,7 @@
 """Shell code that limits the stored output of a job, on the target itself.
 
 A command writes to the files ``N.out`` and ``N.err`` directly, without a process in between. Each persistent shell has
-a limiter, a background subshell that learns of every started job by one word through a FIFO. It sleeps while no job
+a limiter, a background subshell that learns of every started job by one line through a pipe. It sleeps while no job
 runs, outlives the persistent shell while a job runs, and removes the middle of a file that exceeds the limit: by
 punching a hole, or by truncating all that was written so far where the file system cannot punch holes. Which bytes of
 ``N.out`` are missing is first written to ``N.outgap`` (first byte, count).
@@ -51,8 +51,9 @@ hx_all_from() {
 """
 ).replace("MIN_", str(MIN_LOG_LIMIT))
 
-# hx_limit JOB BYTES: keep its files within the limit. A limiter that was killed is replaced, as the FIFO would fill up.
-# So is one whose files were removed with the state directory.
+# hx_limit JOB BYTES: keep its files within the limit. A limiter that was killed is replaced, as the pipe would fill up.
+# So is one whose directory was removed with the state directory. The pipe has no name where that is possible; the
+# limiter's timers open it through the limiter's own descriptor, which they inherit.
 # hx_check: measure, truncate, and remove from hx_watched what has ended and is within the limit.
 # hx_in_pane JOB: the script that runs it in a pane, with separate streams, is running (hooks/apart.sh).
 # hx_position PID FILE: sets hx_pos, the process's offset in the file; fails if it does not have the file open.
@@ -60,24 +61,45 @@ hx_all_from() {
 _LIMITER = r"""
 hx_limits= hx_limiter= hx_limiters=0
 hx_limit() {
-  [ -p "$hx_limits" ] && kill -0 "$hx_limiter" 2>/dev/null || hx_start_limiter
+  hx_limiter_runs || hx_start_limiter
   [ -z "$hx_limits" ] || echo "$1 $2" >&6
 }
-hx_start_limiter() {
-  hx_since $$
-  hx_limiters=$((hx_limiters + 1)) # one that is replaced removes its own FIFO when it notices, and no other
-  hx_limits=$hx_root/run/limits-$hx_limiters-$hx_began.$$
-  if (umask 077; rm -f "$hx_limits"; mkfifo "$hx_limits") </dev/null 2>/dev/null; then
-    exec 6<>"$hx_limits"
-    hx_keep_limits &
-    hx_limiter=$!
+hx_limiter_runs() {
+  kill -0 "$hx_limiter" 2>/dev/null || return 1
+  if [ "$hx_limits" = /proc/self/fd/9 ]; then
+    [ "/proc/$hx_limiter/cwd" -ef "$hx_jobs" ]
   else
-    hx_limits=
+    [ -p "$hx_limits" ]
   fi
 }
-# Not by redirections of the call: a shell keeps copies of what those replace, and with them the FIFO open.
+hx_start_limiter() {
+  if {
+    command exec 6<<X
+
+X
+    [ -p /proc/self/fd/6 ] && read -r hx_line <&6 && command exec 6<>/proc/self/fd/6
+  } 2>/dev/null; then
+    hx_limits=/proc/self/fd/9
+  else
+    hx_since $$
+    hx_limiters=$((hx_limiters + 1)) # one that is replaced removes its own FIFO when it notices, and no other
+    hx_limits=$hx_root/run/limits-$hx_limiters-$hx_began.$$
+    (umask 077; rm -f "$hx_limits"; mkfifo "$hx_limits") </dev/null 2>/dev/null && command exec 6<>"$hx_limits" ||
+      hx_limits=
+  fi
+  if [ -n "$hx_limits" ]; then
+    hx_keep_limits &
+    hx_limiter=$!
+  fi
+}
+# Not by redirections of the call: a shell keeps copies of what those replace, and with them the pipe open.
 hx_keep_limits() {
-  exec <"$hx_limits" >/dev/null 2>&1 3<&- 4>&- 5<&- 6>&- 7>&- 8>&- 9<&-
+  if [ "$hx_limits" = /proc/self/fd/9 ]; then
+    exec </proc/self/fd/6 9</proc/self/fd/6
+  else
+    exec <"$hx_limits" 9<&-
+  fi
+  exec >/dev/null 2>&1 3<&- 4>&- 5<&- 6>&- 7>&- 8>&-
   trap '' HUP INT QUIT TERM PIPE
   cd "$hx_jobs" || return
   umask 077
@@ -99,7 +121,7 @@ hx_keep_limits() {
     fi
     [ -n "$hx_alone$hx_timer" ] || [ -z "$hx_watched" ] || hx_start_timer
   done
-  rm -f "$hx_limits"
+  [ "$hx_limits" = /proc/self/fd/9 ] || rm -f "$hx_limits"
 }
 hx_start_timer() {
   jobs >/dev/null 2>&1
@@ -205,9 +227,9 @@ hx_cut() {
 hx_lacks() { printf '%s %s\n' "$2" "$3" >"$1gap.new" && mv -f "$1gap.new" "$1gap" </dev/null; }
 hx_try_punch() {
   hx_punch=no
-  command -v fallocate >/dev/null && echo x >"$hx_limits.try" &&
-    fallocate -p -o 0 -l 1 "$hx_limits.try" </dev/null && hx_punch=yes
-  rm -f "$hx_limits.try"
+  command -v fallocate >/dev/null && echo x >"$hx_root/run/try.$$" &&
+    fallocate -p -o 0 -l 1 "$hx_root/run/try.$$" </dev/null && hx_punch=yes
+  rm -f "$hx_root/run/try.$$"
 }
 hx_settle() {
   hx_writer= hx_pos=

@@ -52,16 +52,18 @@ _PERL = '$SIG{INT}=$SIG{QUIT}="DEFAULT"; setpgrp; exec @ARGV or exit 127'
 # A background list of a shell without job control ignores INT and QUIT, and a shell that it starts cannot undo that.
 # GNU env and perl can; without them (busybox only), commands run with the two signals ignored.
 _LAUNCHERS = r"""
-hx_sh=$(command -v sh)
-hx_setsid=$(command -v setsid)
-hx_env=$(command -v env)
-hx_perl=$(command -v perl)
-hx_launcher=none
-if [ -n "$hx_setsid" ]; then
-  hx_launcher=setsid
-  "$hx_env" --default-signal=INT,QUIT true </dev/null >/dev/null 2>&1 && hx_launcher=env
+case $hx_launcher in
+  env | setsid) [ -n "$hx_setsid" ] || hx_launcher= ;;
+  perl) [ -n "$hx_perl" ] || hx_launcher= ;;
+esac
+if [ -z "$hx_launcher" ]; then
+  hx_launcher=none hx_machine=
+  if [ -n "$hx_setsid" ]; then
+    hx_launcher=setsid
+    "$hx_env" --default-signal=INT,QUIT </dev/null >/dev/null 2>&1 && hx_launcher=env
+  fi
+  [ "$hx_launcher" != env ] && [ -n "$hx_perl" ] && hx_launcher=perl
 fi
-[ "$hx_launcher" != env ] && [ -n "$hx_perl" ] && hx_launcher=perl
 hx_group() {
   case $hx_launcher in
     env) exec "$hx_setsid" "$hx_env" --default-signal=INT,QUIT "$@" ;;
@@ -71,13 +73,29 @@ hx_group() {
 }
 """
 
+# Pipes without a name, where here-documents are pipes and /proc lets them be opened for writing too; else FIFOs.
 # hx_beside: sets up the streams of a background subshell. It opens the token's FIFO for reading only and returns the
 # token through the persistent shell's descriptor, so that it does not block if the persistent shell was killed.
 _FRAME_LOCK = r"""
 hx_fifo=$hx_root/run/fifo
-if [ -n "$hx_root" ] && (umask 077; mkfifo "$hx_fifo.t.$$" "$hx_fifo.a.$$" "$hx_fifo.b.$$") </dev/null 2>/dev/null; then
-  exec 7<>"$hx_fifo.t.$$" 3<"$hx_fifo.t.$$" 8<>"$hx_fifo.a.$$" 9<"$hx_fifo.a.$$" 4<>"$hx_fifo.b.$$" 5<"$hx_fifo.b.$$"
-  rm -f "$hx_fifo.t.$$" "$hx_fifo.a.$$" "$hx_fifo.b.$$" </dev/null
+if {
+  command exec 7<<X 8<<X 4<<X
+
+X
+
+X
+
+X
+  [ -p /proc/self/fd/7 ] && [ -p /proc/self/fd/8 ] && [ -p /proc/self/fd/4 ] && read -r hx_line <&7 &&
+    read -r hx_line <&8 && read -r hx_line <&4 && command exec 3</proc/self/fd/7 9</proc/self/fd/8 5</proc/self/fd/4 &&
+    command exec 7<>/proc/self/fd/7 8<>/proc/self/fd/8 4<>/proc/self/fd/4
+} 2>/dev/null || {
+  [ -n "$hx_root" ] &&
+    (umask 077; mkfifo "$hx_fifo.t.$$" "$hx_fifo.a.$$" "$hx_fifo.b.$$") </dev/null 2>/dev/null &&
+    command exec 7<>"$hx_fifo.t.$$" 3<"$hx_fifo.t.$$" 8<>"$hx_fifo.a.$$" 9<"$hx_fifo.a.$$" 4<>"$hx_fifo.b.$$" \
+      5<"$hx_fifo.b.$$" &&
+    rm -f "$hx_fifo.t.$$" "$hx_fifo.a.$$" "$hx_fifo.b.$$" </dev/null
+}; then
   hx_take() { read -r hx_token <&7; }
   hx_give() { echo >&7; }
   hx_give
@@ -97,26 +115,23 @@ hx_beside() {
 _REPLY = r"""
 hx_reply() {
   hx_take
-  printf '\n%s %s\n' "$hx_nonce" "$1"
-  [ -s "$4" ] && head -c "$3" "$4"
-  printf '\n%s %s %s\n' "$hx_nonce" "$1" "$2"
-  { [ -s "$5" ] && head -c "$3" "$5"; printf '\n%s %s %s\n' "$hx_nonce" "$1" "$2"; } >&6
+  if [ -s "$4" ]; then
+    echo "$hx_nl$hx_nonce $1"
+    head -c "$3" "$4"
+    echo "$hx_nl$hx_nonce $1 $2"
+  else
+    echo "$hx_nl$hx_nonce $1$hx_nl$hx_nl$hx_nonce $1 $2"
+  fi
+  { [ -s "$5" ] && head -c "$3" "$5"; echo "$hx_nl$hx_nonce $1 $2"; } >&6
   hx_give
 }
 """
 
 # hx_run ID JOB RECORD CWD START FEED LIMIT ACK LOG . : the dot proves that the line is complete. LOG limits its log.
 # The record is written here, so that later lines of the persistent shell find it. The command, which follows its first
-# line, is also written to its own file, so that line numbers in error messages are those of the command. Where printf
-# is a program (pdksh), print is a builtin. A query for the job before its line arrives creates N.void, then finds the
-# record empty: one of the two always sees the other.
+# line, is also written to its own file, so that line numbers in error messages are those of the command. A query for
+# the job before its line arrives creates N.void, then finds the record empty: one of the two always sees the other.
 _RUN = r"""
-case $(command -v printf) in
-  /*) hx_put() { print -rn -- "$1"; } ;;
-  *) hx_put() { printf '%s' "$1"; } ;;
-esac
-hx_nl="
-"
 hx_store() { hx_put "$2" >"$hx_jobs/$1.cmd" && hx_put "${2#*"$hx_nl"}" >"$hx_jobs/$1.sh"; }
 hx_run() {
   [ "$#" = 10 ] && [ "${10}" = . ] || return 0
@@ -174,7 +189,7 @@ hx_note() {
   hx_since self
   hx_keeper="${hx_stat%% *} $hx_began"
   hx_since "$hx_pid"
-  printf '%s %s %s\n' "$hx_pid" "${hx_boot:--}" "${hx_began:--} $hx_keeper" >"$hx_jobs/$1.pid"
+  echo "$hx_pid ${hx_boot:--} ${hx_began:--} $hx_keeper" >"$hx_jobs/$1.pid"
 }
 hx_finish() {
   hx_why= hx_left=100
@@ -182,7 +197,7 @@ hx_finish() {
     hx_left=$((hx_left - 1)); hx_nap 0.05
   done
   [ ! -s "$hx_jobs/$2.exit" ] || hx_why=unknown
-  printf '%s\n' "$hx_code${hx_why:+ $hx_why}" >"$hx_jobs/$2.exit"
+  echo "$hx_code${hx_why:+ $hx_why}" >"$hx_jobs/$2.exit"
   case $hx_why in
     timed_out) hx_code=$((hx_code + 2000)) ;;
     interrupted) hx_code=$((hx_code + 3000)) ;;
@@ -249,8 +264,8 @@ hx_fire() {
   [ ! -e "$hx_jobs/$1.void" ] || hx_order='exit 96'
   umask "$hx_umask"
   case $5 in
-    a) [ "$hx_warm_a" != "$1" ] || printf '%s %s #\n' "$1" "$hx_order" >&8 ;;
-    *) [ "$hx_warm_b" != "$1" ] || printf '%s %s #\n' "$1" "$hx_order" >&4 ;;
+    a) [ "$hx_warm_a" != "$1" ] || hx_put "$1 $hx_order #$hx_nl" >&8 ;;
+    *) [ "$hx_warm_b" != "$1" ] || hx_put "$1 $hx_order #$hx_nl" >&4 ;;
   esac
   hx_limit "$1" "$6"
 }
@@ -270,8 +285,8 @@ hx_behind() {
   hx_text=$(exec 6>&- 7>&-; LC_ALL=C; export LC_ALL; eval "$2")
   hx_code=$?
   hx_take
-  printf '\n%s %s\n%s\n%s %s %s\n' "$hx_nonce" "$1" "$hx_text" "$hx_nonce" "$1" "$hx_code"
-  printf '\n%s %s %s\n' "$hx_nonce" "$1" "$hx_code" >&6
+  hx_put "$hx_nl$hx_nonce $1$hx_nl$hx_text$hx_nl$hx_nonce $1 $hx_code$hx_nl"
+  echo "$hx_nl$hx_nonce $1 $hx_code" >&6
   hx_give
 }
 """
