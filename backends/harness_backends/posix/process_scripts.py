@@ -223,7 +223,8 @@ def identity_line(number: int) -> str:
     """
     return (
         f"{{ {SINCE.strip()}\nhx_boot=\n{{ read -r hx_boot </proc/sys/kernel/random/boot_id; }} 2>/dev/null\n"
-        f'hx_since $$; hx_take; echo "$hx_nl$hx_nonce {number}$hx_nl$$ $hx_began $hx_boot"; hx_end_frame {number} 0; }}\n'
+        f'hx_since $$; hx_take; echo "$hx_nl$hx_nonce {number}$hx_nl$$ $hx_began $hx_boot"\n'
+        f"hx_end_frame {number} 0; }}\n"
     )
 
 

@@ -413,8 +413,8 @@ def _refusal(why: str, target: Target) -> ConnectError:
 class JobStore:
     """The allocator of job ids and paths below the state directory ``root``.
 
-    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits. A caller that
-    runs a single command claims only one, and has nothing to release.
+    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits. A caller
+    that runs a single command claims only one, and has nothing to release.
     """
 
     def __init__(self, shell: PersistentShell, tasks: BackgroundTasks, report: StateReport) -> None:

@@ -130,13 +130,13 @@ if hx_reads "$1" $$ && hx_reads "$2" $$ && hx_all_from "$1" $(($3 - 1)) && hx_al
   tail -c "+$4" -f -- "$2" 4<&4 3<&- 5<&- >&2 2>/dev/null & b=$!
   ( exec >/dev/null 2>&1 3<&- 4<&-; cat <&5; kill -KILL $a $b ) & c=$!
   hx_reads "$1" $a; hx_reads "$2" $b
-  hx_read "$1" $$; hx_read "$2" $$
+  hx_read "$1" $$ "$2" $$
   exec 3<&- 4<&- 5<&- >/dev/null 2>&1
   wait $a $b
   kill -KILL $c
   hx_read_on "$1" $a; hx_read_on "$2" $b
 else
-  hx_read "$1" $$; hx_read "$2" $$
+  hx_read "$1" $$ "$2" $$
 fi
 """
 )

@@ -35,15 +35,23 @@ hx_gap() {
 }
 """
 
-# hx_reads FILE PID: register. hx_read FILE PID: this reader has finished. hx_read_on FILE PID: another one follows,
-# unless the file is too short to be truncated. hx_all_from FILE OFFSET: no byte from there on is missing. A program
-# that is started with a descriptor of the file counts as at its start until it has opened the file itself.
+# hx_reads FILE PID: register. hx_read FILE PID ...: these readers have finished. hx_read_on FILE PID: another one
+# follows, unless the file is too short to be truncated. hx_all_from FILE OFFSET: no byte from there on is missing. A
+# program that is started with a descriptor of the file counts as at its start until it has opened the file itself.
 READER = (
     GAP
     + r"""
 hx_reads() { command : >"$hx_root/run/reader.${1##*/}.$2"; } 2>/dev/null
 hx_read_on() { [ $(($({ wc -c <"$1"; } 2>/dev/null || echo 0))) -gt MIN_ ] || hx_read "$@"; }
-hx_read() { rm -f "$hx_root/run/reader.${1##*/}.$2"; } </dev/null >/dev/null 2>&1
+hx_read() {
+  hx_pairs=$#
+  while [ "$hx_pairs" -ge 2 ]; do
+    set -- "$@" "$hx_root/run/reader.${1##*/}.$2"
+    shift 2
+    hx_pairs=$((hx_pairs - 2))
+  done
+  rm -f "$@"
+} </dev/null >/dev/null 2>&1
 hx_all_from() {
   hx_gap "$1"
   [ $((hx_hole + hx_lost)) -le "$2" ]

@@ -73,8 +73,8 @@ END_TIMEOUT = 5.0
 """Seconds in addition to the grace periods for the proof of an exit; after that the outcome is unknown."""
 CLEAN_AFTER = 10.0
 """Seconds: shorter processes, e.g. one ``harness run``, do not clean up."""
-FOLLOW_AFTER = 0.03
-"""Seconds: a faster command gets no separate reader for ``on_output``."""
+FOLLOW_AFTER = 0.2
+"""Seconds: a faster command gets no separate reader for ``on_output``, which costs a channel and ten programs."""
 UNWRITTEN = "the command has ended, but its exit code could not be stored: the target's disk was full"
 TRIMMED = "the job's output was removed, as the stored jobs were larger than jobs_max_bytes"
 LINK_LOST_NOTICE = (ConnectionLost, ConnectError)
