@@ -55,7 +55,7 @@ OWNERS = {
     "opentelemetry": ("harness/harness/agent/trace/open_telemetry.py",),
     "mcp": ("harness/harness/mcp/",),
     "mcp_types": ("harness/harness/mcp/",),
-    "uvicorn": ("harness/harness/mcp/",),
+    "uvicorn": ("harness/harness/system/http_server.py",),
 }
 HEAVY = (
     *("pydantic", "asyncssh", "pexpect", "click", "rich", "prompt_toolkit", "pydantic_ai"),

@@ -14,22 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.mcp.server import http as module
 from harness.mcp.server.http import (
     VARIABLE,
-    Address,
     Token,
     check_address,
-    check_names,
     default_token_path,
     deny_token_file,
     find_token,
     http_server,
     http_sessions,
-    names_of,
-    parse_address,
     refusal_of,
 )
+from harness.system import http_server as module
+from harness.system.http_server import Address, check_names, names_of, parse_address
 from harness.toolkit.permissions.rules.store import RuleFile
 
 SECRET = "s" * 40

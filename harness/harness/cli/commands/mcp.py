@@ -27,8 +27,9 @@ from .fleet.session import SessionTarget, target_of
 from .servers import servers_of, with_servers
 
 if TYPE_CHECKING:
-    from ...mcp.server.http import Address, Token
+    from ...mcp.server.http import Token
     from ...mcp.server.main import ToolServer
+    from ...system.http_server import Address
 
 __all__ = ["mcp"]
 
@@ -113,7 +114,8 @@ def _http(
     names: tuple[str, ...],
     allow_remote: bool,
 ) -> int:
-    from ...mcp.server.http import VARIABLE, check_address, check_names, deny_token_file, find_token, parse_address
+    from ...mcp.server.http import VARIABLE, check_address, deny_token_file, find_token
+    from ...system.http_server import check_names, parse_address
 
     session = target.session
     address = parse_address(text)
@@ -135,10 +137,13 @@ def _http(
 
 
 def _announce(session: CliSession, address: Address, token: Token) -> None:
+    from ...mcp.server.http import mcp_url
+
+    url = mcp_url(address)
     if session.json:
-        print_json({"url": address.url, "token_from": token.origin})
+        print_json({"url": url, "token_from": token.origin})
     else:
-        note(f"listening on {address.url}; the token is in {token.origin}")
+        note(f"listening on {url}; the token is in {token.origin}")
 
 
 async def _open(

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 import os
-import re
 import secrets
-import socket
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import mcp_types as types
-import uvicorn
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
 from mcp.server.transport_security import RequestBodyLimitMiddleware
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...account import expand_home
 from ...errors import ConfigError, HarnessError
+from ...system.http_server import Address, header_value, names_of, serve_http, site_refusal
 from ...system.private_files import make_directories, state_home, write_new_file
 from ...toolkit.permissions.rules.rule import Action, Rule
 from ...toolkit.permissions.rules.store import RuleFile
@@ -51,19 +47,16 @@ __all__ = [
     "PATH",
     "SESSIONS",
     "VARIABLE",
-    "Address",
     "HttpAuthMiddleware",
     "HttpSessions",
     "Token",
     "check_address",
-    "check_names",
     "default_token_path",
     "deny_token_file",
     "find_token",
     "http_server",
     "http_sessions",
-    "names_of",
-    "parse_address",
+    "mcp_url",
     "refusal_of",
 ]
 
@@ -174,71 +167,22 @@ PATH = "/mcp"
 log = logging.getLogger("harness.mcp")
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """The address of the server. ``port`` 0 is any free one."""
-
-    host: str
-    port: int
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    @property
-    def authority(self) -> str:
-        """``host:port``, as in a URL."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        """The URL for clients."""
-        return f"http://{self.authority}{PATH}"
-
-
-def parse_address(text: str) -> Address:
-    """Parse ``HOST:PORT``, ``[HOST]:PORT``, ``:PORT`` or ``PORT``; the default host is 127.0.0.1.
-
-    Raises:
-        ConfigError: the text is not in one of these forms.
-    """
-    host, colon, port = text.rpartition(":")
-    name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    plain = name == host and ":" in name  # an IPv6 address without brackets is ambiguous
-    if plain or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (colon and host == "[]"):
-        raise ConfigError(f"invalid address {text!r}", hint="write HOST:PORT, for example 127.0.0.1:8765")
-    return Address(name or "127.0.0.1", int(port))
+def mcp_url(address: Address) -> str:
+    """Return the URL for clients."""
+    return f"http://{address.authority}{PATH}"
 
 
 def refusal_of(headers: Sequence[tuple[bytes, bytes]], names: frozenset[str], token: Token) -> tuple[int, str] | None:
     """Return the HTTP status and reason to refuse a request with, or None to accept it. Pure.
 
-    ``names`` are the authorities of the server, such as ``127.0.0.1:8765``. A web page in a browser can send requests
-    to any address, under any name that its owner's DNS resolves to this machine, but it cannot change Host and Origin.
+    ``names`` are the authorities of the server, such as ``127.0.0.1:8765``.
     """
-    host, origin, sent = (_only(headers, name) for name in (b"host", b"origin", b"authorization"))
-    if host is None or host.lower() not in names:
-        return 421, "unknown Host name"
-    if origin and origin.lower() not in {f"{scheme}://{name}" for name in names for scheme in ("http", "https")}:
-        return 403, "requests from other origins are not served"
-    scheme, _, offered = (sent or "").partition(" ")
-    if scheme.lower() != "bearer" or not token.matches(offered.strip()):
+    scheme, _, offered = (header_value(headers, b"authorization") or "").partition(" ")
+    is_authorized = scheme.lower() == "bearer" and token.matches(offered.strip())
+    refusal = site_refusal(headers, names)
+    if refusal is None and not is_authorized:
         return 401, "a token is required: Authorization: Bearer ..."
-    return None
-
-
-def _only(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
-    """Return the value of a header; a duplicate header is ambiguous, and returned as a value that matches nothing."""
-    values = [value for key, value in headers if key.lower() == name]
-    if len(values) > 1:
-        return "\0"
-    return values[0].decode("latin-1").strip() if values else None
+    return refusal
 
 
 class HttpAuthMiddleware:
@@ -246,7 +190,7 @@ class HttpAuthMiddleware:
 
     def __init__(self, app: ASGIApp, names: frozenset[str], token: Token) -> None:
         self._app = app
-        self._names = names
+        self.names = names
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -255,7 +199,7 @@ class HttpAuthMiddleware:
 
         if scope["type"] != "http":
             return
-        refusal = refusal_of(scope["headers"], self._names, self._token)
+        refusal = refusal_of(scope["headers"], self.names, self._token)
         if refusal is None and scope["path"] == PATH:
             await self._app(scope, receive, send)
             return
@@ -454,13 +398,6 @@ async def _refuse(
 
 BODY_LIMIT = 4 << 20
 """Maximum bytes of one request."""
-CONNECTIONS = 256
-HEAD_LIMIT = 10.0
-"""Maximum seconds for a connection to send the head of its request, which contains the token."""
-GRACE = 2
-"""Seconds for running requests to finish during shutdown."""
-NAME = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 def check_address(address: Address, *, allow_remote: bool) -> None:
@@ -476,27 +413,6 @@ def check_address(address: Address, *, allow_remote: bool) -> None:
         )
 
 
-def check_names(names: Sequence[str]) -> None:
-    """Refuse names that no request could have in its Host header.
-
-    Raises:
-        ConfigError: a name is not a host name with or without a port.
-    """
-    for name in names:
-        if not NAME.fullmatch(name):
-            raise ConfigError(f"{name!r} is not a host name", hint="write NAME or NAME:PORT, without http://")
-
-
-def names_of(address: Address, more: Sequence[str] = ()) -> frozenset[str]:
-    """Return the authorities of the server. Pure.
-
-    A name of ``more`` without a port is also valid with the server's port.
-    """
-    own = {f"{name}:{address.port}" for name in LOCAL_NAMES} if address.is_loopback else set()
-    named = {form for name in more for form in (name.lower(), f"{name.lower()}:{address.port}")}
-    return frozenset({address.authority.lower(), *own, *named})
-
-
 @asynccontextmanager
 async def http_server(
     sessions: HttpSessions, address: Address, token: Token, names: Sequence[str] = ()
@@ -506,62 +422,11 @@ async def http_server(
     Raises:
         HarnessError: the address is not available.
     """
-    with _listening(address) as (listener, found):
-        app: ASGIApp = RequestBodyLimitMiddleware(sessions, BODY_LIMIT)
-        server = _Server(_config(HttpAuthMiddleware(app, names_of(found, names), token)))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(server.serve, [listener])
-            try:
-                yield found
-            finally:
-                server.should_exit = True
-                with anyio.CancelScope(shield=True):
-                    await sessions.close()  # their streams would delay the shutdown
-
-
-@contextmanager
-def _listening(address: Address) -> Iterator[tuple[socket.socket, Address]]:
-    try:
-        family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-        with socket.create_server(where[:2], family=family, backlog=128) as listener:
-            yield listener, replace(address, port=listener.getsockname()[1])
-    except (OSError, OverflowError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise HarnessError(f"cannot listen on {address.authority}: {reason}") from error
-
-
-def _config(app: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http=_Connection,
-        lifespan="off",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=CONNECTIONS,
-        timeout_graceful_shutdown=GRACE,
-    )
-
-
-class _Connection(H11Protocol):
-    """A connection that is closed if it sends no request: clients without the token could use up all connections."""
-
-    def connection_made(self, transport: Any) -> None:
-        """Start the timeout for the first request."""
-        super().connection_made(transport)
-        self.loop.call_later(HEAD_LIMIT, self._end_if_silent)
-
-    def _end_if_silent(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
-
-
-class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to harness."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture no signals."""
-        yield
+    guard = HttpAuthMiddleware(RequestBodyLimitMiddleware(sessions, BODY_LIMIT), frozenset(), token)
+    async with serve_http(guard, address) as found:
+        guard.names = names_of(found, names)
+        try:
+            yield found
+        finally:
+            with anyio.CancelScope(shield=True):
+                await sessions.close()  # their streams would delay the shutdown

@@ -12,11 +12,12 @@ from ...context import ExecutionContext
 from ...deprecated_names import renamed_fields
 from ...errors import ConfigError
 from ...settings import SettingsTable
+from ...system.http_server import Address
 from ...toolkit.assembly import Toolkit
 from ...toolkit.executor import Executor
 from ..client.sources import McpSources
 from .elicitation import ClientApprover, ClientQuestioner
-from .http import Address, Token, http_server, http_sessions
+from .http import Token, http_server, http_sessions
 from .protocol_types import DEFAULT_HANDOFF
 from .server import ClientSession, open_session
 from .stdio import Wire, stdio_streams
