@@ -74,7 +74,7 @@ LAYERS = (
     ("context",),
     ("fleets",),
     ("toolkit",),
-    ("operate", "mcp", "agent", "testing", "inspect_sandbox"),
+    ("operate", "mcp", "agent", "testing", "inspect_sandbox", "live"),
     ("cli",),
 )
 

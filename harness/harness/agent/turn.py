@@ -124,6 +124,10 @@ class GatedApprover(Approver):
         """See :class:`Approver`."""
         return self._approver.by_sight
 
+    def can_ask(self) -> bool:
+        """See :class:`Approver`."""
+        return self._approver.can_ask()
+
     def expect(self, question: ApprovalRequest) -> None:
         """See :class:`Approver`."""
         self._approver.expect(question)

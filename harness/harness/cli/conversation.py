@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     )
     from ..agent.sub_agents import Subagents
     from ..agent.trace import Observer
+    from ..live.announcement import Announcement
+    from ..live.approvals import SharedApprover
     from ..mcp.client.sources import McpSources
     from ..toolkit.assembly import Toolkit
     from ..toolkit.values import JsonObject
@@ -189,6 +191,8 @@ class ConversationStart:
     observers: Sequence[Observer] = ()
     servers: McpSources | None = None
     """The MCP servers whose current tools are offered."""
+    announcement: Announcement | None = None
+    """Shows the conversation in dashboards, which may then answer its approval requests."""
 
 
 @dataclass
@@ -242,13 +246,14 @@ async def open_conversation(
             resumed = ResumedConversation(stored.messages, spent_in(stored))
             if stored.session.model != begun.profile.name:
                 log.note("model", begun.profile.name)
+        shared = _shared_approver(begun)
         agent = await stack.enter_async_context(
             open_agent(
                 execution,
                 toolkit,
                 begun.profile,
                 settings=begun.settings,
-                handlers=begun.handlers,
+                handlers=begun.handlers if shared is None else replace(begun.handlers, approver=shared),
                 log=log,
                 session_id=session_id,
                 resumed=resumed,
@@ -260,12 +265,26 @@ async def open_conversation(
         if begun.servers is not None:
             stack.enter_context(begun.servers.attached(agent.executor.registry))
         stack.enter_context(watching(agent.events, begun.observers))
+        if begun.announcement is not None:
+            from ..live.agent_session import show_agent
+
+            stack.enter_context(show_agent(begun.announcement, agent, shared))
         await stack.enter_async_context(watched_by_operators(agent))
         if stored is None:
             yield OpenConversation(agent, in_flight=why)
         else:
             note, running = await _in_flight(stored, log, toolkit, agent)
             yield OpenConversation(agent, stored, note, running)
+
+
+def _shared_approver(begun: ConversationStart) -> SharedApprover | None:
+    """Return the conversation's approver as dashboards share it; None without dashboards."""
+    if begun.announcement is None or begun.handlers.approver is None:
+        return None
+    from ..live.approvals import SharedApprover
+
+    shown = begun.announcement
+    return SharedApprover(begun.handlers.approver, lambda: shown.has_operators, shown.changed)
 
 
 async def _subagents(begun: ConversationStart, stored: StoredConversation | None) -> Subagents:

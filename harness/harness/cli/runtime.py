@@ -26,6 +26,7 @@ from .streams import Interruption, run_async
 if TYPE_CHECKING:
     from ..agent.settings import AgentSettings
     from ..agent.trace import Observer
+    from ..live.announcement import Announcement
     from ..toolkit.redaction.redactor import Redactor
     from ..toolkit.values import JsonObject
 
@@ -34,6 +35,7 @@ __all__ = [
     "PLAIN",
     "CliSession",
     "TargetRequirements",
+    "announced",
     "logs_cleaned",
     "logs_shown",
     "observers_of",
@@ -107,6 +109,8 @@ class CliSession:
     def __init__(self, invocation: Invocation) -> None:
         self.invocation = invocation
         self.settings: Settings = load_settings(invocation.choices)
+        self.announcement: Announcement | None = None
+        """Shows this process's sessions in dashboards, once it is announced."""
         for warning in self.settings.warnings:
             warn(warning, as_json_document=invocation.json)
 
@@ -148,6 +152,24 @@ class CliSession:
         from ..login import use_prompter
 
         return use_prompter(None)
+
+
+@asynccontextmanager
+async def announced(session: CliSession, kind: str) -> AsyncIterator[Announcement]:
+    """Announce this process to dashboards while the context is open.
+
+    Args:
+        session: The program's session.
+        kind: The command, as for :func:`.announcement.announce`.
+    """
+    from ..live.announcement import announce
+
+    async with announce(kind) as announcement:
+        session.announcement = announcement
+        try:
+            yield announcement
+        finally:
+            session.announcement = None
 
 
 def session_of(ctx: click.Context) -> CliSession:

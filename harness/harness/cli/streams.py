@@ -57,6 +57,11 @@ class Interruption:
         with suppress(BlockingIOError):
             self._wake.send(b"!")
 
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does, unless there is a reason to stop already."""
+        if not self.tripped:
+            self.on_signal(signal.SIGINT, None)
+
     @property
     def tripped(self) -> bool:
         """Whether there is a reason to stop."""

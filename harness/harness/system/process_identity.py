@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from ..account import account_name
 
-__all__ = ["ProcessId", "ProcessState", "process_state", "this_process"]
+__all__ = ["ProcessId", "ProcessState", "ancestors_of", "process_state", "this_process"]
+
+MIN_STAT_WORDS = 20
 
 
 class ProcessState(StrEnum):
@@ -42,11 +44,15 @@ class ProcessId:
 
     def to_text(self) -> str:
         """Return the stored form."""
+        import json  # every command knows its process, and few store it
+
         return json.dumps([self.user, self.host, self.boot, self.space, self.pid, self.started])
 
     @classmethod
     def from_text(cls, text: str) -> ProcessId:
         """Return the identity from its stored form."""
+        import json
+
         return cls(*json.loads(text))
 
 
@@ -68,6 +74,19 @@ def process_state(process: ProcessId, here: ProcessId) -> ProcessState:
     return ProcessState.ALIVE if _started(process.pid) == process.started else ProcessState.DEAD
 
 
+def ancestors_of(pid: int) -> Iterator[tuple[int, str]]:
+    """Yield a process and those above it, as process IDs and start times; nothing where there is no ``/proc``.
+
+    A process whose parent has ended belongs to another one, usually to the first process.
+    """
+    while pid > 0:
+        words = _stat_words(pid)
+        if len(words) < MIN_STAT_WORDS:
+            return
+        yield pid, words[19]
+        pid = int(words[1])
+
+
 def _space() -> str:
     try:
         return os.readlink("/proc/self/ns/pid")
@@ -78,11 +97,16 @@ def _space() -> str:
 def _started(pid: int) -> str:
     """Return the start time of a process in the system's format; empty if it does not run."""
     if Path("/proc/self/stat").exists():
-        words = _read(f"/proc/{pid}/stat").rpartition(") ")[2].split()
-        return words[19] if len(words) > 19 and words[0] not in ("Z", "X") else ""
+        words = _stat_words(pid)
+        return words[19] if len(words) >= MIN_STAT_WORDS and words[0] not in ("Z", "X") else ""
     argv = ["ps", "-o", "lstart=", "-p", str(pid)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False)
     return done.stdout.strip()
+
+
+def _stat_words(pid: int) -> list[str]:
+    """Return the words of ``/proc/PID/stat`` after the program's name: state, parent, ..., as the 20th the start."""
+    return _read(f"/proc/{pid}/stat").rpartition(") ")[2].split()
 
 
 def _read(path: str) -> str:

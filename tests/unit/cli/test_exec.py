@@ -19,8 +19,6 @@ from harness.agent.usage import Usage
 from harness.cli.exec.command import exec_, prompt_of, read_prompt
 from harness.cli.exec.report import (
     ExecResult,
-    event_json,
-    event_type,
     exit_code,
     news_line,
     outcome_lines,
@@ -33,6 +31,7 @@ from harness.cli.output import as_json
 from harness.errors import ConfigError, HarnessError
 from harness.toolkit import CallOutcome, CallStatus, Image, Registry, Text, ToolCall, ToolResult
 from harness.toolkit.assembly import ToolkitSettings
+from harness.toolkit.event_json import event_json, event_type
 from harness.toolkit.events import Event
 from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule

@@ -15,7 +15,7 @@ from prompt_toolkit.document import Document
 
 from harness.agent.events import AnswerDelta, ReasoningDelta
 from harness.cli.asking import wrapped
-from harness.cli.prompt.approvals import EditRequested, InvalidAnswer, Reason, asking_of, editable, parse_approval
+from harness.cli.prompt.approvals import EditRequested, InvalidAnswer, Reason, asking_of, parse_approval
 from harness.cli.prompt.conversations import joined
 from harness.cli.prompt.early_ui import KEPT, READ, InputHistory
 from harness.cli.prompt.editor import MAX_SUGGESTIONS, InputFocus, _continues, named, path_word
@@ -24,6 +24,7 @@ from harness.cli.prompt.operator_commands import OutputTail, ending, told
 from harness.cli.prompt.surface import choice_lines, text_of
 from harness.results import DirEntry
 from harness.toolkit.events import ToolCallProgress
+from harness.toolkit.permissions.changed_calls import editable
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
 

@@ -26,7 +26,8 @@ from harness.cli.prompt.surface import (
     text_of,
     theme_for,
 )
-from harness.cli.prompt.view import SHOWN_LINE, Output, RunningCall, StatusGlyphs, completed, subject_of
+from harness.cli.prompt.view import SHOWN_LINE, Output, RunningCall, StatusGlyphs, completed
+from harness.toolkit.call_texts import subject_of
 from harness.toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult
 
 STYLES = re.compile(r"\x1b\[[0-9;]+m")

@@ -20,7 +20,7 @@ from ...extras import install_extra
 from ..exits import SIGNALLED
 from ..options import RenamedOption, command
 from ..output import note, print_json, warn
-from ..runtime import CliSession, session_of
+from ..runtime import CliSession, announced, session_of
 from ..streams import Interruption
 from .fleet.options import FleetOptions, fleet_options
 from .fleet.session import SessionTarget, target_of
@@ -172,4 +172,5 @@ async def _open(
     for problem in toolkit.problems:
         warn(problem, as_json_document=session.json)
     sources = await stack.enter_async_context(with_servers(session, servers_of(session), Registry(), wait=False))
-    return ToolServer(toolkit, execution, settings, version("harness-ops"), sources)
+    announcement = await stack.enter_async_context(announced(session, "mcp"))
+    return ToolServer(toolkit, execution, settings, version("harness-ops"), sources, announcement)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,6 +14,8 @@ import click
 from ...command import OnTimeout
 from ...context import ExecutionContext
 from ...errors import HarnessError
+from ...live.announcement import announce
+from ...live.command_session import CommandSession
 from ...results import ShellResult, Status
 from ..exits import exit_code_of
 from ..options import NO_LIMIT, Size, command, time_limit_option
@@ -195,13 +197,14 @@ def run(
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
         # with --no-wait, stdout is the job ID alone
         out, err = (None, None) if no_wait else _writers(session, interruption, limit)
-        result = await target.run_shell(
-            text,
-            stdin=given if stdin else None,
-            on_output=out.write if out else None,
-            on_stderr=err.write if err else None,
-            **how,
-        )
+        async with _shown(target, text, interruption, environment):
+            result = await target.run_shell(
+                text,
+                stdin=given if stdin else None,
+                on_output=out.write if out else None,
+                on_stderr=err.write if err else None,
+                **how,
+            )
         for writer in (out, err):
             if writer is not None:
                 writer.finish()
@@ -209,6 +212,18 @@ def run(
 
     with spool_stdin(read=stdin) as given:
         return on_target(session, work, TargetRequirements(create=True))
+
+
+@asynccontextmanager
+async def _shown(
+    target: ExecutionContext, text: str, interruption: Interruption, variables: Mapping[str, str]
+) -> AsyncIterator[None]:
+    """Show the command in dashboards while the context is open."""
+    attach = tuple(target.attach_command) if target.has_terminal else ()
+    session = CommandSession(str(target.target), text, interruption.interrupt, variables=variables, attach=attach)
+    async with announce("run") as announcement:
+        with announcement.session(session):
+            yield
 
 
 def _variable(text: str) -> tuple[str, str]:

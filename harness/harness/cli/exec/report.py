@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import select
 import signal
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 
@@ -18,7 +17,7 @@ from ...agent.events import AgentPaused, AgentResumed, ConversationCompacted, Mo
 from ...agent.models import ModelFailure
 from ...agent.storage.values import is_session_id
 from ...toolkit.events import Event, InternalFailure, SubagentStarted, ToolCallCompleted, ToolCallRequested
-from ...toolkit.values import CallOutcome, CallStatus, Image, Text, ToolCall
+from ...toolkit.values import CallOutcome, CallStatus, ToolCall
 from ..exits import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, SIGNALLED, TIMED_OUT
 from ..output import as_json
 from ..streams import Interruption
@@ -34,8 +33,6 @@ __all__ = [
     "VERSION",
     "ExecResult",
     "JsonStream",
-    "event_json",
-    "event_type",
     "exit_code",
     "news_line",
     "outcome_lines",
@@ -50,55 +47,6 @@ __all__ = [
 
 VERSION = 1
 """Version of the documented format; new types and fields do not change it."""
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-
-def event_type(kind: type[Event]) -> str:
-    """Return the type name of an event class: ``tool_call_requested`` for ``ToolCallRequested``."""
-    return _WORD.sub("_", kind.__name__).lower()
-
-
-def event_json(event: Event) -> dict[str, object]:
-    """Return an event as a JSON object; an empty ``parent_call``, as most events have, is omitted."""
-    found = {field.name: _value(getattr(event, field.name)) for field in fields(event)}
-    if not found["parent_call"]:
-        del found["parent_call"]
-    return {"type": event_type(type(event)), **found}
-
-
-def _value(value: Any) -> object:
-    if isinstance(value, CallOutcome):
-        return _outcome(value)
-    if isinstance(value, ToolCall):
-        return _call(value)
-    return value
-
-
-def _call(call: ToolCall) -> dict[str, object]:
-    return {
-        "call_id": call.call_id,
-        "name": call.name,
-        "arguments": call.arguments,
-        "agent_id": call.agent_id,
-    }
-
-
-def _outcome(outcome: CallOutcome) -> dict[str, object]:
-    result = outcome.result
-    return {
-        "call": _call(outcome.call),
-        "status": outcome.status.value,
-        "is_error": result.is_error,
-        "error_code": result.error_code,
-        "text": "\n".join(_block(block) for block in result.content),
-        "data": result.data,
-        "seconds": round(outcome.seconds, 6),
-        "cached": outcome.cached,
-    }
-
-
-def _block(block: Text | Image) -> str:
-    return block.text if isinstance(block, Text) else f"[{block.media_type}, {len(block.data)} bytes]"
 
 
 # -- The lines on stderr while the agent works. Pure.

@@ -20,6 +20,7 @@ from ...login import LoginQuestion, TerminalPrompter
 from ...system.background_tasks import open_background_tasks
 from ...toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from ...toolkit.catalog import Catalogue
+from ...toolkit.event_json import event_json
 from ...toolkit.events import Event, JobExited, JobStarted, PermissionAsked, PermissionReplied, Subscription
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.asking import no_approver
@@ -33,13 +34,12 @@ from ..output import note, readable, warn
 from ..prompt.approvals import PromptApprover, PromptQuestioner, change_notice
 from ..prompt.line_mode import asked_text
 from ..prompt.surface import NONE, Line, QuestionSurface, SurfaceQuestion, Theme, line, painted, theme_for
-from ..runtime import CliSession, observers_of
+from ..runtime import CliSession, announced, observers_of
 from ..streams import Interruption, StreamWriter, run_async
 from .report import (
     VERSION,
     ExecResult,
     JsonStream,
-    event_json,
     exit_code,
     news_line,
     outcome_lines,
@@ -89,6 +89,10 @@ class DenyAllApprover(Approver):
     @property
     def by_sight(self) -> bool:
         """Return False: no operator sees the request."""
+        return False
+
+    def can_ask(self) -> bool:
+        """Return False: there is nobody to ask."""
         return False
 
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
@@ -406,6 +410,7 @@ async def _opened(
             config_file=session.invocation.choices.config_file,
             observers=await stack.enter_async_context(watching),
             servers=servers,
+            announcement=await stack.enter_async_context(announced(session, "exec")),
         )
         found = await stack.enter_async_context(open_conversation(begun, target, toolkit, store))
         for line in found.in_flight.splitlines():

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ...toolkit.call_texts import subject_of
 from ...toolkit.permissions.approver import Approver
+from ...toolkit.permissions.changed_calls import changed_call, editable
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
-from ...toolkit.redaction.redactor import MARK
 from ...toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies, UserQuestion
-from ...toolkit.values import Json, ToolCall
+from ...toolkit.values import ToolCall
 from ..asking import MIN_WIDTH, claims_of, fitted, parse_reply, previewed, question_text, quoted, wrapped
 from ..output import readable
 from .commands.base import duration
 from .surface import Choice, Line, QuestionSurface, Span, SurfaceQuestion, folded, line
-from .view import subject_of
 
 __all__ = [
     "EditRequested",
@@ -101,8 +101,6 @@ LASTING: Final = {
 SESSION: Final = "session:"
 REASON: Final = "r"
 CHANGE = "c"
-EDITABLE: Final = ("command", "path", "file_path", "url", "text", "literal_text", "content")
-"""Arguments that can be changed, in order of preference."""
 NO_ANSWER: Final = ApprovalDecision(ApprovalScope.DENY_ONCE, reason="the operator left the question without an answer")
 FACTS = 77
 """Maximum total width of the caller's claims in columns."""
@@ -125,27 +123,6 @@ class InvalidAnswer:
     """The typed answer is invalid."""
 
     message: str
-
-
-def editable(question: ApprovalRequest) -> tuple[str, str] | None:
-    """Return the name and text of the call's argument that the operator may change. Pure.
-
-    Returns:
-        None if there is none, or if the call contains a secret, as the shown text is not what would run.
-    """
-    arguments = question.call.arguments
-    if not isinstance(arguments, Mapping) or _holds_mark(dict(arguments)):
-        return None
-    found = ((name, arguments.get(name)) for name in EDITABLE)
-    return next(((name, value) for name, value in found if isinstance(value, str) and value), None)
-
-
-def _holds_mark(value: Json) -> bool:
-    if isinstance(value, str):
-        return MARK in value
-    if isinstance(value, Mapping):
-        return any(_holds_mark(item) for item in value.values())
-    return any(_holds_mark(item) for item in value) if isinstance(value, list) else False
 
 
 def parse_approval(text: str, question: ApprovalRequest) -> ApprovalDecision | EditRequested | Reason | InvalidAnswer:
@@ -286,12 +263,19 @@ class PromptApprover(Approver):
             return InvalidAnswer("the call was not changed")
         if text == value:
             return InvalidAnswer("the call was not changed; y runs it")
-        arguments = dict(question.call.arguments) if isinstance(question.call.arguments, Mapping) else {}
-        changed = replace(question.call, arguments={**arguments, name: text})
+        changed = changed_call(question, text)
         self._changed(changed)
         return ApprovalDecision(ApprovalScope.ONCE, reason="changed by the operator", call=changed)
 
-    def _said(self, answer: ApprovalDecision) -> None:
-        what = "yes, once, as you changed it" if answer.call is not None else MEANINGS[answer.scope]
+    def answered_elsewhere(self, question: ApprovalRequest, answer: ApprovalDecision) -> None:
+        """Show the decision of a dashboard below the request."""
+        self._said(answer, f", by {readable(answer.by)}")
+        if answer.call is not None:
+            self._changed(answer.call)
+
+    def _said(self, answer: ApprovalDecision, by: str = "") -> None:
+        what = MEANINGS[answer.scope]
+        if answer.call is not None:
+            what = "yes, once, changed" if by else "yes, once, as you changed it"
         reason = f": {answer.reason}" if answer.reason and answer.call is None else ""
-        self._surface.show(line(Span(f"  → {what}{reason}", "ok" if answer.scope.allows else "warn")))
+        self._surface.show(line(Span(f"  → {what}{by}{reason}", "ok" if answer.scope.allows else "warn")))

@@ -421,6 +421,7 @@ class PromptSession:
             models=self._models,
             config_file=self._session.invocation.choices.config_file,
             servers=self._servers,
+            announcement=self._session.announcement,
         )
 
     def _catch_up(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import deque
@@ -25,6 +24,7 @@ from ...agent.events import (
     TurnCompleted,
     TurnStarted,
 )
+from ...toolkit.call_texts import subject_of
 from ...toolkit.events import (
     Event,
     InternalFailure,
@@ -52,27 +52,12 @@ __all__ = [
     "StatusGlyphs",
     "completed",
     "cut_line",
-    "subject_of",
 ]
 
 
 # -- Tool calls: what runs where, the end of its output, and its outcome. Pure.
 
 
-SUBJECTS: Final = (
-    "command",
-    "path",
-    "file_path",
-    "url",
-    "pattern",
-    "query",
-    "literal_text",
-    "keys",
-    "prompt",
-    "text",
-    "job_id",
-)
-"""Arguments that describe a call, in order of preference."""
 SHOWN_SUBJECT = 200
 KEPT = 400
 """Lines of output that are kept for a running call."""
@@ -97,25 +82,6 @@ class StatusGlyphs:
 
 
 PLAIN: Final = StatusGlyphs("*", "*", "x", "-", "?", "|")
-
-
-def subject_of(call: ToolCall) -> str:
-    """Return a description of a call in one line, not escaped."""
-    arguments = call.arguments
-    if isinstance(arguments, str):
-        return arguments
-    for name in SUBJECTS:
-        if isinstance(value := arguments.get(name), str) and value:
-            return value if "\n" not in value.strip() else _first_line(value.strip())
-    if isinstance(asked := arguments.get("questions"), list):
-        return " / ".join(str(one.get("question", "")) for one in asked if isinstance(one, Mapping))
-    rest = {name: value for name, value in arguments.items() if name not in ("why", "risk", "mutation", "privesc")}
-    return json.dumps(rest, ensure_ascii=False) if rest else ""
-
-
-def _first_line(text: str) -> str:
-    first, *more = text.split("\n")
-    return f"{first} … ({len(more)} more lines)"
 
 
 class Output:

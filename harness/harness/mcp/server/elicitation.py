@@ -75,10 +75,15 @@ class ClientApprover(Approver):
         finally:
             CURRENT.reset(token)
 
+    def can_ask(self) -> bool:
+        """Return whether the client that made the current call can ask its user."""
+        ctx = CURRENT.get()
+        return ctx is not None and can_ask(ctx.session.client_capabilities)
+
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """Return the user's decision; a denial if the client cannot ask its user."""
         ctx = CURRENT.get()
-        if ctx is None or not can_ask(ctx.session.client_capabilities):
+        if ctx is None or not self.can_ask():
             reason = f"this client cannot ask its user, and {no_approver(question.scopes, broken=question.broken)}"
             return ApprovalDecision(ApprovalScope.DENY_ONCE, "policy", reason)
         scopes = offered(question)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 import anyio
@@ -11,6 +11,9 @@ import anyio
 from ...context import ExecutionContext
 from ...deprecated_names import renamed_fields
 from ...errors import ConfigError
+from ...live.announcement import Announcement
+from ...live.approvals import SharedApprover
+from ...live.call_session import show_calls
 from ...settings import SettingsTable
 from ...system.http_server import Address
 from ...toolkit.assembly import Toolkit
@@ -91,6 +94,8 @@ class ToolServer:
     version: str
     sources: McpSources | None = None
     """Other MCP servers, whose tools are offered, too."""
+    announcement: Announcement | None = None
+    """Shows the sessions of clients in dashboards, which may then answer their approval requests."""
 
     async def serve_stdio(self, wire: Wire) -> None:
         """Serve one client until it disconnects."""
@@ -120,8 +125,14 @@ class ToolServer:
 
     @asynccontextmanager
     async def _executor(self, approver: ClientApprover) -> AsyncIterator[Executor]:
+        shown = self.announcement
+        shared = None if shown is None else SharedApprover(approver, lambda: shown.has_operators, shown.changed)
         async with self.toolkit.executor(
-            self.execution, approver=approver, questioner=ClientQuestioner(), agent_id=AGENT
+            self.execution, approver=shared or approver, questioner=ClientQuestioner(), agent_id=AGENT
         ) as executor:
-            with self.sources.attached(executor.registry) if self.sources is not None else nullcontext():
+            with ExitStack() as stack:
+                if self.sources is not None:
+                    stack.enter_context(self.sources.attached(executor.registry))
+                if shown is not None and shared is not None:
+                    stack.enter_context(show_calls(shown, executor, shared, "mcp"))
                 yield replace(executor, handoff=self.settings.job_handoff_seconds)

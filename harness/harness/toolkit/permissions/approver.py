@@ -87,6 +87,13 @@ class Approver(ABC):
         """Whether decisions are made by reviewing what the request shows, and not in advance."""
         return True
 
+    def can_ask(self) -> bool:
+        """Whether someone may answer; if not, :meth:`ask` denies at once."""
+        return True
+
+    def answered_elsewhere(self, question: ApprovalRequest, answer: ApprovalDecision) -> None:  # noqa: B027  # as below
+        """Show that a request was answered elsewhere, such as in a dashboard; :meth:`ask` was cancelled before."""
+
     def expect(self, question: ApprovalRequest) -> None:  # noqa: B027  # most approvers need no preparation
         """Prepare for a request before it is published, so that an answer to the event cannot come too early."""
 
@@ -128,6 +135,11 @@ class EventApprover(Approver):
         await waiting.came.wait()
         assert waiting.answer is not None
         return waiting.answer
+
+    def answer_of(self, question: ApprovalRequest) -> ApprovalDecision | None:
+        """Return the answer to an expected request so far."""
+        waiting = self._waiting.get(question.request_id)
+        return None if waiting is None else waiting.answer
 
     def answer(self, request_id: str, answer: ApprovalDecision) -> bool:
         """Answer a request; the first answer counts.

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ....context import ExecutionContext
+from ....live.announcement import announce
+from ....live.command_session import CommandSession
 from ...exits import INTERRUPTED
 from ...options import Invocation
 from ...runtime import CliSession, TargetRequirements
@@ -70,6 +72,7 @@ def call_on_hosts(
         report = make_report(hosts, interruption)
         settings = config or session.settings.config
         async with (
+            _shown(report, interruption),
             _executor_of(options, settings.connect_timeout) as executor,
             fleet(hosts, tmux=tmux, pane=pane, config=settings, create=needs.create, executor=executor) as opened,
         ):
@@ -87,6 +90,19 @@ def call_on_hosts(
         return INTERRUPTED if control.interrupted and report.has_left_out else report.exit_code
 
     return run_async(main)
+
+
+@asynccontextmanager
+async def _shown(report: FleetReport[T], interruption: Interruption) -> AsyncIterator[None]:
+    """Show the call in dashboards while the context is open."""
+    from ....fleets.hosts import fold_names
+
+    names = fold_names(host.name for host in report.hosts)
+    async with announce("fleet") as announcement:
+        report.changed = announcement.changed
+        session = CommandSession(names, report.title, interruption.interrupt, hosts=report.progress)
+        with announcement.session(session):
+            yield
 
 
 @asynccontextmanager

@@ -6,13 +6,14 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import click
 
 from ....errors import ConnectError, ConnectionLost
+from ....live.command_session import HostProgress
 from ...exits import FAILED, HARNESS_FAILED, failure_code
 from ...output import as_json, error_json, escape_line, note, readable
 from ...runtime import CliSession
@@ -57,6 +58,11 @@ class FleetReport(Generic[T]):
         self.hosts = hosts
         self.run: int | None = None
         """The number of the run, if it is kept."""
+        context = click.get_current_context(silent=True)
+        self.title = context.command_path if context is not None else ""
+        """What is done, for dashboards."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called after each change of :attr:`progress`."""
         self.outcomes: list[HostOutcome[T]] = []
         self.running: set[str] = set()
         self.started_at = time.monotonic()
@@ -113,6 +119,7 @@ class FleetReport(Generic[T]):
         """Count a host as running."""
         self.running.add(name)
         self.show_counts()
+        self.changed()
 
     def add(self, outcome: HostOutcome[T]) -> None:
         """Take a host's outcome."""
@@ -125,6 +132,12 @@ class FleetReport(Generic[T]):
         else:
             self.print_ended(outcome)
         self.show_counts()
+        self.changed()
+
+    def progress(self) -> HostProgress:
+        """Return how far the call is."""
+        ok = len(self.outcomes) - self._failed
+        return HostProgress(len(self.hosts), len(self.running), ok, self._failed)
 
     def clear(self) -> None:
         """Remove the line with counts, before another line is printed."""

@@ -129,6 +129,7 @@ class _CommandReport(FleetReport[ShellResult]):
     ) -> None:
         super().__init__(session, hosts, interruption, live=not each)
         self.run = None if kept is None else kept.number
+        self.title = self.title if kept is None else kept.command
         self._kept = kept
         self._store_failed = False
         self._each = each

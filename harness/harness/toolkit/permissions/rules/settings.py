@@ -50,6 +50,7 @@ SECRETS = (
     *("sasl_passwd*", "passwd.client", "smbpasswd", ".smbcredentials", "**/samba/private/**", "/etc/pve/priv/**"),
     *("/etc/corosync/authkey", "/etc/credstore/**", "/run/credentials/**", "/var/lib/systemd/credential.secret"),
     *("/var/lib/cloud/**/user-data*", "/run/secrets/**", "/var/run/secrets/**", "**/harness/mcp-token"),
+    "**/harness/live/token",
     # settings and credentials of programs
     *(".env", ".env.*", "*.env", ".envrc", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist"),
     *("!.env.defaults", "!example.env", "!sample.env", "!template.env", "!/usr/lib/**/*.env", ".netrc", "_netrc"),
@@ -80,6 +81,7 @@ SECRETS = (
 
 PROTECTED = (
     *(".aiexclude", "**/.config/harness/**", "**/harness/permissions.json"),
+    "**/.local/state/harness/live/**",
     *("**/.local/state/harness/mcp/**", "**/.local/state/harness/audit/**", "**/harness/audit.head"),
 )
 """Patterns of protected paths: writing them could grant permissions or hide what was done."""

@@ -1,0 +1,103 @@
+"""A single command, or one on many hosts, for dashboards. Nothing is imported or computed while none is connected."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import HarnessError
+from .session import LiveSession
+
+if TYPE_CHECKING:
+    from ..toolkit.redaction.redactor import Redactor
+    from .state import HostCounts, SessionState
+
+__all__ = ["CommandSession", "HostProgress"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgress:
+    """How far a command on many hosts is."""
+
+    total: int
+    running: int
+    ok: int
+    failed: int
+
+
+class CommandSession(LiveSession):
+    """A command that this process waits for.
+
+    Args:
+        target: The target, or the folded names of the hosts.
+        command: Shell text, or what is done.
+        cancel: Interrupts the command, as Ctrl-C does.
+        variables: The environment of the command, whose secrets are not shown.
+        hosts: Returns how far it is on many hosts; None on a single target.
+        attach: The command that attaches to its session.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        command: str,
+        cancel: Callable[[], None],
+        *,
+        variables: Mapping[str, str] | None = None,
+        hosts: Callable[[], HostProgress] | None = None,
+        attach: tuple[str, ...] = (),
+    ) -> None:
+        self.started = time.time()
+        self.session_id = f"command-{self.started:.6f}"
+        self._target = target
+        self._command = command
+        self._cancel = cancel
+        self._variables = variables or {}
+        self._hosts = hosts
+        self._attach = attach
+        self._redactor: Redactor | None = None
+
+    def state(self) -> SessionState:
+        """See :class:`LiveSession`."""
+        from .state import RunningCall, SessionState, shorten  # with the first client
+
+        text = shorten(self._redact(self._command))
+        return SessionState(
+            session=self.session_id,
+            kind="run" if self._hosts is None else "fleet",
+            target=self._redact(self._target).removesuffix(":"),
+            title=text,
+            doing="running",
+            since=self.started,
+            started=self.started,
+            running=(RunningCall("", "run", text, self.started),),
+            hosts=self._counts(),
+            attach=tuple(map(self._redact, self._attach)),
+            actions=("cancel",),
+        )
+
+    def _counts(self) -> HostCounts | None:
+        from .state import HostCounts
+
+        if self._hosts is None:
+            return None
+        found = self._hosts()
+        return HostCounts(found.total, found.running, found.ok, found.failed)
+
+    def _redact(self, text: str) -> str:
+        if self._redactor is None:
+            import os
+
+            from ..toolkit.redaction.redactor import PatternRedactor
+
+            self._redactor = PatternRedactor.with_environment({**os.environ, **self._variables})
+        return self._redactor.text(text)
+
+    async def act(self, action: str, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:
+        """See :class:`LiveSession`."""
+        if action != "cancel":
+            raise HarnessError(f"a command does not support: {action}", hint="it can be cancelled")
+        self._cancel()
+        return {}

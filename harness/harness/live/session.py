@@ -1,0 +1,82 @@
+"""The interface of a session to dashboards: its state, the actions it takes, and the streams it opens."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ..errors import UnsupportedOperation
+
+if TYPE_CHECKING:
+    from ..system.process_identity import ProcessId
+    from .state import SessionState
+
+__all__ = ["ACTIONS", "QUERIES", "STREAMS", "AnnouncedSessions", "LiveSession", "StreamItems"]
+
+StreamItems = AsyncGenerator[Mapping[str, Any], None]
+
+ACTIONS: Final = frozenset(
+    {
+        *("approve", "deny", "edit"),
+        *("pause", "resume", "cancel"),
+        *("interrupt_job", "kill_job"),
+        *("take_pane", "type", "release_pane"),
+    }
+)
+"""What changes something, and requires authorization."""
+QUERIES: Final = frozenset({"jobs", "panes"})
+"""What only asks the target."""
+STREAMS: Final = frozenset({"tail", "events", "pane"})
+"""What is sent until it ends, or the client stops it."""
+
+
+class AnnouncedSessions(Protocol):
+    """What a process shows to its clients; ``started`` is a Unix time."""
+
+    here: ProcessId
+    kind: str
+    started: float
+    sessions: dict[str, LiveSession]
+
+    def start_soon(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Run a function that does not raise, even if the client that asked for it disconnects."""
+
+
+class LiveSession(ABC):
+    """One session of this process. Only :meth:`state` is required; the state names the actions that work."""
+
+    session_id: str
+
+    @abstractmethod
+    def state(self) -> SessionState:
+        """Return the state now, redacted. Called only while a client is connected."""
+
+    async def act(self, action: str, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:
+        """Do what a client asks for.
+
+        Args:
+            action: one of :data:`ACTIONS`.
+            arguments: its arguments, unchecked.
+            by: who asks, for the audit log.
+
+        Raises:
+            HarnessError: it is not possible, now or at all.
+        """
+        raise UnsupportedOperation(f"this session does not support: {action}")
+
+    async def query(self, query: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the answer to one of :data:`QUERIES`, redacted.
+
+        Raises:
+            HarnessError: it is not possible.
+        """
+        raise UnsupportedOperation(f"this session does not support: {query}")
+
+    def open_stream(self, stream: str, arguments: Mapping[str, Any]) -> StreamItems:
+        """Return the redacted items of one of :data:`STREAMS`; they may be fetched as slowly as a client reads.
+
+        Raises:
+            HarnessError: it is not possible.
+        """
+        raise UnsupportedOperation(f"this session has no stream: {stream}")
