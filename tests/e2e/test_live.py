@@ -134,10 +134,14 @@ async def test_a_dashboard_approves_denies_and_changes_calls_of_a_prompt(
         await seen.act(process, session, "deny", request_id=request.request_id, reason="not today")
         await seat.sees("→ no, by dashboard: anna: not today")
         *_, request = await seen.asked("touch three")
+        await asked(seat, 3)
         await seen.act(process, session, "edit", request_id=request.request_id, text="touch four")
+        await seat.sees("→ yes, once, changed, by dashboard: anna")
         *_, request = await seen.asked("touch five")
         await asked(seat, 4)
+        seat.press("Enter")  # keys for a question that was answered elsewhere are dropped until a pause, or Enter
         seat.enter("n")
+        await seat.sees("all done")
         _, session = await seen.until(lambda one: one.doing == "idle")
         with pytest.raises(HarnessError, match="is over"):
             await seen.act(process, session, "approve", request_id=request.request_id)
