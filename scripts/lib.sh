@@ -123,3 +123,15 @@ ensure_inspector() {
         die "could not install the MCP Inspector with npm"
     mv "$home.new" "$home"
 }
+
+# ensure_web_assets: what the dashboard and its tests take from npm, of exactly the versions that scripts/web names.
+ensure_web_assets() {
+    local home=$VENVS/web-assets pinned=$ROOT/scripts/web
+    ! cmp -s "$home/package-lock.json" "$pinned/package-lock.json" || return 0
+    say "preparing $home"
+    rm -rf "$home" "$home.new" && mkdir -p "$home.new"
+    cp "$pinned"/package*.json "$home.new/"
+    (cd "$home.new" && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error) >&2 ||
+        die "could not install the files of the dashboard with npm"
+    mv "$home.new" "$home"
+}

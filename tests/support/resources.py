@@ -23,6 +23,7 @@ from .slow import is_slow
 
 __all__ = [
     "RESOURCES",
+    "needs_browser",
     "needs_node",
     "needs_process",
     "needs_root",
@@ -40,6 +41,7 @@ RESOURCES = {
     "docker": "starts a Docker Engine",
     "podman": "starts Podman",
     "node": "starts programs of Node.js",
+    "browser": "starts Chromium, with Playwright",
     "dask": "starts a scheduler and workers of Dask",
     "root": "needs to be root: makes accounts, mounts file systems",
     "shells": "needs another shell than bash and dash",
@@ -119,6 +121,12 @@ def skip_without_ssh_terminal() -> None:
 def needs_node(needs_process: None) -> None:
     """The test starts programs of Node.js."""
     skip_without("node", "node", "npm")
+
+
+@pytest.fixture(scope="session")
+def needs_browser(needs_node: None) -> None:
+    """The test starts Chromium; Playwright drives it with a program of Node.js."""
+    skip_without("browser", "chromium")
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,7 @@ OWNERS = {
     "opentelemetry": ("harness/harness/agent/trace/open_telemetry.py",),
     "mcp": ("harness/harness/mcp/",),
     "mcp_types": ("harness/harness/mcp/",),
+    "starlette": ("harness/harness/web/",),
     "uvicorn": ("harness/harness/system/http_server.py",),
 }
 HEAVY = (
@@ -75,6 +76,7 @@ LAYERS = (
     ("fleets",),
     ("toolkit",),
     ("operate", "mcp", "agent", "testing", "inspect_sandbox", "live"),
+    ("web",),
     ("cli",),
 )
 

@@ -73,6 +73,7 @@ class Program(LazyGroup):
             "List the configured MCP servers, show and accept their tools.",
         ),
         "mcp": (".commands.mcp:mcp", "Serve the tools to MCP clients."),
+        "web": (".commands.web:web", "Serve the dashboard to a browser, and manage its logins."),
         "memory": (".commands.memory:memory", "List, add and remove the agents' memories."),
         "audit": (".commands.audit:audit", "Show, verify and export the audit log."),
         "trace": (

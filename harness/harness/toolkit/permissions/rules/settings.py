@@ -51,6 +51,7 @@ SECRETS = (
     *("/etc/corosync/authkey", "/etc/credstore/**", "/run/credentials/**", "/var/lib/systemd/credential.secret"),
     *("/var/lib/cloud/**/user-data*", "/run/secrets/**", "/var/run/secrets/**", "**/harness/mcp-token"),
     "**/harness/live/token",
+    "**/harness/web/logins.json",
     # settings and credentials of programs
     *(".env", ".env.*", "*.env", ".envrc", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist"),
     *("!.env.defaults", "!example.env", "!sample.env", "!template.env", "!/usr/lib/**/*.env", ".netrc", "_netrc"),

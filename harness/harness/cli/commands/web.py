@@ -1,0 +1,193 @@
+"""``harness web``: the dashboard in a browser."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import time
+import webbrowser
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...account import account_name
+from ...errors import ConfigError, HarnessError
+from ...extras import install_extra
+from ...system.private_files import write_new_file
+from ..exits import INTERRUPTED, SIGNALLED
+from ..options import command, group, invocation_of
+from ..output import note, print_json, table
+from ..streams import Interruption, run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...web.guard import Site
+    from ...web.logins import LoginStore
+
+__all__ = ["web"]
+
+DEFAULT_PORT = 8642
+ROLES = ("viewer", "operator")
+MODULES = ("starlette", "uvicorn", "websockets")
+
+
+def _check_extra() -> None:
+    if any(importlib.util.find_spec(name) is None for name in MODULES):
+        raise ConfigError("the dashboard needs the extra view", hint=install_extra("view"))
+
+
+def _store() -> LoginStore:
+    from ...web.logins import LoginStore, login_directory
+
+    return LoginStore(login_directory())
+
+
+# -- serving
+
+
+@command("serve")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Listen on this address.")
+@click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Listen on PORT.")
+@click.option(
+    "--tls-cert", type=click.Path(path_type=Path), metavar="FILE", help="Serve over TLS with this certificate."
+)
+@click.option("--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="Use this private key for TLS.")
+@click.option("--behind-proxy", "proxy", metavar="URL", default="", help="Be reached only as URL, of a TLS proxy.")
+@click.option("--allow-host", "names", metavar="NAME", multiple=True, help="Accept this host name, too; repeatable.")
+@click.option("--name", metavar="NAME", help="Be named NAME in the audit log; your account by default.")
+@click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    host: str,
+    port: int,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    proxy: str,
+    names: tuple[str, ...],
+    name: str | None,
+    no_open: bool,
+) -> int:
+    """Serve the dashboard until Ctrl-C, and print the URL that logs you in, once, as an operator.
+
+    Sessions keep running without it. Logins survive a restart; 'harness web invite' lets others in.
+    """
+    _check_extra()
+    from ...system.http_server import Address
+    from ...web.logins import Role, check_name
+    from ...web.server import ServerOptions, check_options, serve_dashboard
+
+    options = ServerOptions(Address(host, port), tls_cert, tls_key, proxy, names)
+    check_options(options)
+    who = check_name(name or account_name())
+    logins = _store()
+    opener = _Opener(opens=not no_open and not invocation_of(ctx).json)
+
+    def started(site: Site) -> None:
+        url = _login_url(site.url, logins.invite(who, Role.OPERATOR))
+        if invocation_of(ctx).json:
+            print_json({"url": url})
+        else:
+            click.echo(f"open this link within 15 minutes; it works once:\n{url}")
+        opener.open(url)
+
+    async def work(interruption: Interruption) -> int:
+        await serve_dashboard(options, logins, _redact(ctx), who, started)
+        return 0
+
+    try:
+        code = run_async(work)
+    finally:
+        opener.close()
+    return 0 if code in (INTERRUPTED, SIGNALLED + 15) else code
+
+
+def _login_url(base: str, token: str) -> str:
+    """Return the URL that logs in: the fragment is sent to no server, and not to a proxy."""
+    return f"{base}#token={token}"
+
+
+def _redact(ctx: click.Context) -> Callable[[str], str]:
+    from ...toolkit.assembly import load_toolkit_settings
+    from ...toolkit.redaction.redactor import PatternRedactor
+
+    settings = load_toolkit_settings(invocation_of(ctx).choices)
+    return PatternRedactor.with_environment(os.environ, patterns=settings.tools.redact_patterns).text
+
+
+class _Opener:
+    """Opens a URL in the user's browser by way of a private file: arguments of programs are no secret."""
+
+    def __init__(self, *, opens: bool) -> None:
+        self._opens = opens and bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+        self._file: Path | None = None
+
+    def open(self, url: str) -> None:
+        """Open the URL if there is a browser."""
+        if not self._opens:
+            return
+        from ...web.logins import login_directory
+
+        self._file = login_directory() / f"open-{os.getpid()}.html"
+        page = f"<!doctype html><title>harness</title><script>location.replace({json.dumps(url)})</script>"
+        with suppress(OSError, webbrowser.Error):
+            self.close()
+            write_new_file(self._file, page.encode())
+            webbrowser.open(self._file.as_uri())
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
+
+# -- logins
+
+
+@command("invite")
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="Allow to see, or to act.")
+@click.pass_context
+def invite(ctx: click.Context, name: str, role: str) -> int:
+    """Print a URL that logs NAME in, once, within 15 minutes; what they do is audited under that name."""
+    from ...web.logins import Role
+
+    logins = _store()
+    if not logins.url:
+        raise HarnessError("the dashboard was never started", hint="run 'harness web' first")
+    url = _login_url(logins.url, logins.invite(name, Role(role)))
+    print_json({"url": url}) if invocation_of(ctx).json else click.echo(url)
+    return 0
+
+
+@command("logins")
+@click.pass_context
+def logins(ctx: click.Context) -> int:
+    """List the logins."""
+    found = _store().logins()
+    if invocation_of(ctx).json:
+        print_json([{"name": one.name, "role": one.role.value, "expires": one.expires} for one in found])
+    else:
+        rows = [(one.name, one.role.value, time.strftime("%F %H:%M", time.localtime(one.expires))) for one in found]
+        table(("NAME", "ROLE", "UNTIL"), rows)
+    return 0
+
+
+@command("logout")
+@click.argument("name")
+@click.pass_context
+def logout(ctx: click.Context, name: str) -> int:
+    """End the logins and invitations of NAME; open pages are disconnected within seconds."""
+    count = _store().end(name=name)
+    if invocation_of(ctx).json:
+        print_json({"ended": count})
+    elif not count:
+        note(f"{name} has no login")
+    return 0
+
+
+web = group("web", "serve", (serve, invite, logins, logout), "Serve the dashboard to a browser.")

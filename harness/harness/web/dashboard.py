@@ -1,0 +1,125 @@
+"""What the dashboard shows: the harness processes of this user, their streams, and who sees them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..errors import HarnessError
+from ..live.overview import LiveProcess, Overview, open_overview
+from ..live.state import SessionState
+from ..system.background_tasks import open_background_tasks
+from .conversation import stored_items
+from .logins import LoginStore
+from .shared_streams import SharedStreams
+
+__all__ = ["MAX_BROWSERS", "Dashboard", "Row", "open_dashboard"]
+
+MAX_BROWSERS = 64
+"""Maximum browser pages at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A session with its process, as browsers see them."""
+
+    state: SessionState
+    process: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as a JSON object."""
+        return {**self.state.to_json(), "process": dict(self.process)}
+
+
+class Viewer(Protocol):
+    """A browser that is told of changes."""
+
+    def sessions_changed(self) -> None:
+        """Report the sessions when the browser next reads."""
+
+
+class Dashboard:
+    """The processes and their streams; :func:`open_dashboard` opens it.
+
+    Args:
+        logins: Who may see it.
+        redact: Replaces secrets in texts that do not come from a harness process.
+    """
+
+    def __init__(self, logins: LoginStore, redact: Callable[[str], str], streams: SharedStreams) -> None:
+        self.logins = logins
+        self.redact = redact
+        self.streams = streams
+        self.browsers: set[Viewer] = set()
+        self.overview: Overview | None = None
+
+    def changed(self) -> None:
+        """Tell all browsers that sessions have changed."""
+        for browser in self.browsers:
+            browser.sessions_changed()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all processes have been asked."""
+        return self.overview is not None and self.overview.is_complete
+
+    def rows(self) -> dict[str, Row]:
+        """Return every session with its process, by its key."""
+        found = self.overview.rows() if self.overview is not None else []
+        return {f"{process.key}/{state.session}": Row(state, _process_json(process)) for process, state in found}
+
+    def find(self, key: str) -> tuple[LiveProcess, str]:
+        """Return the process and the ID of a session.
+
+        Raises:
+            HarnessError: There is none.
+        """
+        name, _, session = key.partition("/")
+        process = self.overview.processes.get(name) if self.overview is not None else None
+        if process is None or session not in process.sessions:
+            raise HarnessError("this session has ended", hint="go back to the overview")
+        return process, session
+
+    async def ask(self, key: str, action: str, arguments: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        """Ask a session for an action or a query, in the name of a login.
+
+        Raises:
+            HarnessError: It is not possible.
+        """
+        process, session = self.find(key)
+        if process.client is None:
+            raise HarnessError("the process of this session does not answer", hint=process.problem)
+        return await process.client.request(session, action, arguments, name=name)
+
+    def history_of(self, session: str) -> Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]:
+        """Return a function that reads the stored items of a session's conversation."""
+        return lambda: stored_items(session, self.redact)
+
+
+def _process_json(process: LiveProcess) -> dict[str, Any]:
+    return {
+        "pid": process.facts.pid or process.identity.pid,
+        "kind": process.facts.kind,
+        "started": process.facts.started,
+        "problem": process.problem,
+        "acting_problem": process.acting_problem,
+        "lost_at": process.lost_at,
+    }
+
+
+@asynccontextmanager
+async def open_dashboard(logins: LoginStore, redact: Callable[[str], str], name: str) -> AsyncIterator[Dashboard]:
+    """Follow all harness processes while the context is open.
+
+    Args:
+        logins: Who may see it.
+        redact: Replaces secrets in texts that do not come from a harness process.
+        name: Who runs the server.
+    """
+    async with open_background_tasks() as tasks:
+        dashboard = Dashboard(logins, redact, SharedStreams(tasks))
+        async with open_overview(dashboard.changed, name=name) as overview:
+            dashboard.overview = overview
+            yield dashboard

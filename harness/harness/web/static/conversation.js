@@ -1,0 +1,95 @@
+// The agent's conversation: turns, answers, calls with their results folded.
+
+import { element } from "./dom.js";
+
+const MOST_ENTRIES = 600;
+
+export function conversation(column, connection, key) {
+  const log = element("div", { class: "conversation", role: "log", tabindex: "0", "aria-label": "Conversation" });
+  column.append(element("section", {}, element("h2", {}, "Conversation"), log));
+  let calls = new Map();
+  let answer = null;
+
+  function add(node) {
+    const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 40;
+    log.append(node);
+    while (log.children.length > MOST_ENTRIES) log.firstElementChild.remove();
+    if (atEnd) log.scrollTop = log.scrollHeight;
+    return node;
+  }
+
+  function call(given) {
+    const state = element("span", { class: "muted" }, " …");
+    const result = element("pre", { tabindex: "0" });
+    const node = element("details", { class: "call" },
+      element("summary", {}, element("code", {}, `${given.name} ${subject(given.arguments)}`), state),
+      element("pre", { tabindex: "0" }, pretty(given.arguments)), result);
+    calls.set(given.call_id, { state, result });
+    add(node);
+  }
+
+  const takers = {
+    history: ({ items }) => {
+      log.replaceChildren();
+      calls = new Map();
+      answer = null;
+      for (const item of items) take(item);
+    },
+    turn_started: ({ prompt }) => {
+      answer = null;
+      add(element("p", { class: "prompt" }, prompt));
+    },
+    answer_delta: ({ text }) => {
+      answer ??= add(element("p", { class: "answer" }));
+      answer.append(text);
+    },
+    answer_completed: ({ text }) => {
+      if (answer) answer.textContent = text;
+      else if (text) add(element("p", { class: "answer" }, text));
+      answer = null;
+    },
+    tool_call_requested: ({ call: given }) => calls.has(given.call_id) || call(given),
+    tool_call_progress: ({ call_id: id, text }) => {
+      const found = calls.get(id);
+      if (found && found.result.textContent.length < 20000) found.result.append(text);
+    },
+    tool_call_completed: ({ outcome }) => {
+      if (!calls.has(outcome.call.call_id)) call(outcome.call);
+      const { state, result } = calls.get(outcome.call.call_id);
+      state.textContent = outcome.is_error ? ` failed${outcome.status ? `: ${outcome.status}` : ""}` : " done";
+      state.className = outcome.is_error ? "problem" : "muted";
+      result.textContent = outcome.text;
+    },
+    turn_completed: ({ failure }) => failure && add(element("p", { class: "problem" }, failure)),
+    permission_replied: ({ allowed, by }) => add(element("p", { class: "muted" }, `${allowed ? "approved" : "denied"} by ${by}`)),
+    agent_paused: ({ by, reason }) => add(element("p", { class: "muted" }, `paused by ${by}${reason ? `: ${reason}` : ""}`)),
+    agent_resumed: ({ by }) => add(element("p", { class: "muted" }, `resumed by ${by}`)),
+    notice: ({ text }) => add(element("p", { class: "muted" }, text)),
+  };
+
+  function take(item) {
+    takers[item.type]?.(item);
+  }
+
+  const stop = connection.open(key, "events", "", { item: take, ended: (reason) => reason && add(element("p", { class: "problem" }, reason)) });
+  return { close: stop };
+}
+
+function subject(given) {
+  const values = typeof given === "string" ? parsed(given) : given || {};
+  const text = values.command ?? values.path ?? values.url ?? Object.values(values).find((value) => typeof value === "string") ?? "";
+  return String(text).split("\n")[0].slice(0, 120);
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text) || {};
+  } catch {
+    return {};
+  }
+}
+
+function pretty(given) {
+  const values = typeof given === "string" ? parsed(given) : given || {};
+  return Object.entries(values).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("\n");
+}

@@ -1,0 +1,62 @@
+// Elements, times and texts. Texts are set as text: nothing that a program printed becomes HTML.
+
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  return made;
+}
+
+export function button(text, action, attributes = {}) {
+  return element("button", { type: "button", onclick: action, ...attributes }, text);
+}
+
+export function announce(text) {
+  const region = document.getElementById("announcements");
+  region.replaceChildren(element("p", {}, text));
+}
+
+export function duration(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+}
+
+export function since(time) {
+  return time ? duration(Date.now() / 1000 - time) : "";
+}
+
+export function clock(time) {
+  return time ? new Date(time * 1000).toLocaleString() : "";
+}
+
+// Replaces the children of a node, by key, without touching those that are unchanged: focus and selection survive.
+export function reconcile(parent, entries, build) {
+  const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  let place = parent.firstElementChild;
+  for (const [key, value] of entries) {
+    const text = JSON.stringify(value);
+    let node = known.get(key);
+    known.delete(key);
+    if (!node || node.dataset.value !== text) {
+      const made = build(key, value);
+      made.dataset.key = key;
+      made.dataset.value = text;
+      if (node) {
+        const hadFocus = node.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
+        if (node === place) place = made;
+        node.replaceWith(made);
+        if (hadFocus) made.querySelector(`[data-focus="${CSS.escape(hadFocus)}"]`)?.focus();
+      }
+      node = made;
+    }
+    if (node !== place) parent.insertBefore(node, place);
+    else place = place.nextElementSibling;
+  }
+  for (const node of known.values()) node.remove();
+}

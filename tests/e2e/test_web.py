@@ -1,0 +1,176 @@
+"""The dashboard in a real browser: real harness processes, and a model that answers by a script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.model_server import Answer, call, say
+from tests.support.seats import Seats, seats
+from tests.support.web_dashboard import axe_source, browser, visit, web_program
+
+__all__ = ["seats"]
+
+pytestmark = pytest.mark.usefixtures("needs_browser", "needs_tmux")
+
+
+def shell(command: str, **more: Any) -> Answer:
+    why = {"why": "to see", "risk": "low", "mutation": True, "privesc": False}
+    return call("run_shell", {"command": command, **why, **more})
+
+
+async def test_a_call_is_approved_and_its_output_is_seen_live(seats: Seats) -> None:
+    seat = seats.take("--tmux", script=[shell("echo one-$((40 + 2)) > one; cat one"), say("all done")], size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    async with (
+        web_program(seats.program, seats.environment) as web,
+        browser() as chromium,
+        visit(chromium, web.url) as page,
+    ):
+        await page.sees("local", "table")
+        await page.page.click("table a")
+        await page.sees("Take over")
+        seat.enter("go")
+        await page.sees("waits for approval", ".approval")
+        assert not (seats.home / "one").exists()
+        await page.page.click(".approval button.primary")
+        await page.sees_in_pane("one-42")
+        await page.sees("all done", ".conversation")
+        assert (page.violations, page.foreign) == ([], [])
+
+
+async def test_calls_are_changed_and_denied_and_the_audit_names_who_did(seats: Seats) -> None:
+    script = [shell("touch one"), shell("touch two"), say("all done")]
+    seat = seats.take("--tmux", script=script, size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    async with (
+        web_program(seats.program, seats.environment, "--name", "anna") as web,
+        browser() as chromium,
+        visit(chromium, web.url) as page,
+    ):
+        seat.enter("go")
+        await page.sees("touch one", ".approval")  # on the overview
+        await page.page.click(".approval summary")
+        await page.page.fill(".approval textarea", "touch edited")
+        await page.page.click("text=Approve this instead")
+        await page.sees("touch two", ".approval")
+        assert (seats.home / "edited").exists()
+        await page.page.click(".approval button.danger >> nth=0")
+        await seat.sees("all done")
+        assert not (seats.home / "one").exists()
+        assert not (seats.home / "two").exists()
+        await page.page.click("nav >> text=Audit")
+        await page.sees("dashboard: anna", "td")
+        await page.page.fill("#audit-text", "touch edited")
+        await page.page.click("text=Search")
+        await page.sees("1 calls", "[role=status]")
+        await page.page.click("td button")
+        await page.sees("as dashboard: anna changed it", "dd")
+        assert (page.violations, page.foreign) == ([], [])
+
+
+async def test_a_pane_is_taken_over_and_given_back_while_a_viewer_watches(seats: Seats) -> None:
+    seat = seats.take("--tmux", script=[say("hello"), say("again")], size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    async with web_program(seats.program, seats.environment, "--name", "anna") as web, browser() as chromium:
+        viewer_url = web.invite("vera", "viewer")
+        async with visit(chromium, web.url) as page, visit(chromium, viewer_url) as viewer:
+            for one in (page, viewer):
+                await one.page.click("table a")
+                await one.sees_in_pane("[harness 0: 0]")
+            await viewer.sees("Read only.")
+            assert await viewer.page.locator("text=Take over").count() == 0
+            await page.page.click("text=Take over")
+            await page.sees("You type into this pane")
+            await viewer.sees("dashboard: anna has taken over this pane")
+            await viewer.page.locator(".xterm-helper-textarea").focus()
+            await viewer.page.keyboard.type("echo typed by the viewer")
+            await page.page.locator(".xterm-helper-textarea").focus()
+            await page.page.keyboard.type("echo $((40 + 2)) > typed; echo seen-$((1 + 1))")
+            await page.page.keyboard.press("Enter")
+            for one in (page, viewer):
+                await one.sees_in_pane("seen-2")
+            assert (seats.home / "typed").read_text() == "42\n"
+            assert "by the viewer" not in await page.screen()
+            await page.page.click("text=Give it back")
+            await viewer.sees("Read only.")
+            await page.page.locator(".xterm-helper-textarea").focus()
+            await page.page.keyboard.type("echo too late")
+            await page.page.click("text=Resume")
+            await page.sees("idle", ".badge")
+            assert "too late" not in await page.screen()
+            assert (page.violations, viewer.violations, page.foreign, viewer.foreign) == ([], [], [], [])
+
+
+async def test_a_killed_server_is_reconnected_to_with_the_same_login(seats: Seats) -> None:
+    seat = seats.take("--tmux", script=[shell("echo back-$((40 + 2)) > back; cat back"), say("done")], size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    async with (
+        web_program(seats.program, seats.environment) as web,
+        browser() as chromium,
+        visit(chromium, web.url) as page,
+    ):
+        await page.page.click("table a")
+        await page.sees_in_pane("[harness 0: 0]")
+        port = web.port
+        web.end(kill=True)
+        await page.sees("Not connected", "#connection")
+        seat.enter("go")
+        web.start(port)
+        await page.sees("waits for approval", ".approval")
+        await page.page.click(".approval button.primary")
+        await page.sees_in_pane("back-42")
+        assert await page.page.inner_text("#connection") == ""
+        assert page.foreign == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_everyone_can_use_it(seats: Seats, scheme: str) -> None:
+    """axe-core finds nothing serious, on a wide screen and on a phone; nothing is wider than the phone."""
+    seat = seats.take("--tmux", script=[shell("touch one"), say("done")], size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    options: dict[str, Any] = {"color_scheme": scheme, "viewport": {"width": 390, "height": 844}}
+    async with (
+        web_program(seats.program, seats.environment) as web,
+        browser() as chromium,
+        visit(chromium, web.url, **options) as page,
+    ):
+        seat.enter("go")
+        await page.sees("waits for approval", ".approval")
+        link = await page.page.get_attribute("table a", "href")
+        await page.page.evaluate(axe_source())
+        for fragment in ("#/", link, "#/panes", "#/audit", "#/recordings"):
+            await page.page.evaluate("fragment => { location.hash = fragment }", fragment)
+            await page.page.wait_for_timeout(1500)
+            for width in (390, 1280):
+                await page.page.set_viewport_size({"width": width, "height": 844})
+                found = await page.page.evaluate("axe.run({ resultTypes: ['violations'] })")
+                serious = [
+                    (one["id"], one["impact"], [node["html"][:200] for node in one["nodes"]])
+                    for one in found["violations"]
+                    if one["impact"] in ("serious", "critical")
+                ]
+                assert serious == [], (fragment, width)
+                wide = await page.page.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, (fragment, width)
+        assert page.foreign == []
+
+
+async def test_a_call_is_approved_with_the_keyboard_alone(seats: Seats) -> None:
+    seat = seats.take("--tmux", script=[shell("touch one"), say("all done")], size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    async with (
+        web_program(seats.program, seats.environment) as web,
+        browser() as chromium,
+        visit(chromium, web.url) as page,
+    ):
+        seat.enter("go")
+        await page.sees("waits for approval", ".approval")
+        await page.sees("A call waits for approval", "#announcements")
+        for _ in range(40):
+            await page.page.keyboard.press("Tab")
+            if await page.page.evaluate("document.activeElement.textContent") == "Approve":
+                break
+        await page.page.keyboard.press("Enter")
+        await seat.sees("all done")
+        assert (seats.home / "one").exists()

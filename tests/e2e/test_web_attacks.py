@@ -1,0 +1,260 @@
+"""Who the dashboard does not serve: other sites, users and names, and clients that are too many or too loud."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import pwd
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import websockets
+from tests.support.program import Program, program
+from tests.support.web_dashboard import WebProgram
+from websockets.asyncio.client import ClientConnection, connect
+
+__all__ = ["program"]
+
+pytestmark = pytest.mark.usefixtures("needs_process")
+LIMIT = 30
+
+
+@pytest.fixture
+def web(program: Program) -> Iterator[WebProgram]:
+    found = WebProgram(program.path, program.environ)
+    found.start()
+    yield found
+    found.end()
+
+
+def send(web: WebProgram, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any, str]:
+    """Send a request; returns the status, the JSON document, and the cookie."""
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LIMIT)
+    given = {
+        "Origin": web.origin,
+        "Content-Type": "application/json",
+        **{k.replace("_", "-"): v for k, v in headers.items()},
+    }
+    connection.request(method, path, json.dumps(body) if body is not None else None, given)
+    answer = connection.getresponse()
+    text = answer.read()
+    connection.close()
+    cookie = answer.getheader("Set-Cookie") or ""
+    try:
+        return answer.status, json.loads(text), cookie
+    except ValueError:
+        return answer.status, None, cookie
+
+
+def token_of(url: str) -> str:
+    return url.partition("#token=")[2]
+
+
+def logged_in(web: WebProgram, url: str = "") -> tuple[str, str]:
+    """Log in; returns the cookie and the key."""
+    status, document, cookie = send(web, "POST", "/api/login", {"token": token_of(url or web.url)})
+    assert status == 200
+    return cookie.partition(";")[0], document["key"]
+
+
+@asynccontextmanager
+async def page_of(web: WebProgram, cookie: str, key: str, **more: Any) -> AsyncIterator[ClientConnection]:
+    headers = {"Cookie": cookie}
+    options = {"origin": web.origin, "open_timeout": LIMIT, "max_size": None, **more}
+    async with connect(f"ws://127.0.0.1:{web.port}/api/live", additional_headers=headers, **options) as page:
+        await page.send(json.dumps({"type": "hello", "key": key}))
+        yield page
+
+
+async def close_code(page: ClientConnection) -> int:
+    """Read until the server has closed the connection; returns why."""
+    with anyio.fail_after(LIMIT):
+        try:
+            while True:
+                await page.recv()
+        except websockets.ConnectionClosed as closed:
+            return closed.rcvd.code if closed.rcvd is not None else 0
+
+
+async def first(page: ClientConnection) -> dict[str, Any]:
+    with anyio.fail_after(LIMIT):
+        return dict(json.loads(await page.recv()))
+
+
+async def test_the_token_works_once_and_the_cookie_is_out_of_reach_of_pages(web: WebProgram) -> None:
+    status, document, cookie = send(web, "POST", "/api/login", {"token": token_of(web.url)})
+    assert (status, document["role"]) == (200, "operator")
+    for attribute in ("HttpOnly", "SameSite=strict", "Path=/"):
+        assert attribute in cookie
+    assert send(web, "POST", "/api/login", {"token": token_of(web.url)})[0] == 401
+    assert token_of(web.url) not in json.dumps(document) + cookie
+    for wrong in (None, 1, "", "x" * 500, ["x"], {"token": "x"}):
+        assert send(web, "POST", "/api/login", {"token": wrong})[0] in (401, 429)
+
+
+async def test_failed_logins_are_limited_but_do_not_lock_out(web: WebProgram) -> None:
+    found = [send(web, "POST", "/api/login", {"token": "wrong"})[0] for _ in range(30)]
+    assert found[0] == 401
+    assert found[-1] == 429
+    assert send(web, "POST", "/api/login", {"token": token_of(web.url)})[0] == 200
+
+
+async def test_a_cookie_alone_is_worth_nothing(web: WebProgram) -> None:
+    """Browsers send it to every port of the host, where another user may listen."""
+    cookie, key = logged_in(web)
+    assert send(web, "GET", "/api/audit", Cookie=cookie)[0] == 401
+    assert send(web, "GET", "/api/audit", X_Harness_Key=key)[0] == 401
+    assert send(web, "GET", "/api/audit", Cookie=cookie, X_Harness_Key=key)[0] == 200
+    async with page_of(web, cookie, "wrong") as page:
+        assert await close_code(page) == 4401
+
+
+async def test_a_websocket_without_cookie_or_from_another_site_is_not_opened(web: WebProgram) -> None:
+    cookie, key = logged_in(web)
+    url = f"ws://127.0.0.1:{web.port}/api/live"
+    refused: list[dict[str, Any]] = [
+        {"origin": web.origin},
+        {"origin": "http://evil.example", "additional_headers": {"Cookie": cookie}},
+        {"origin": f"http://127.0.0.1:{web.port + 1}", "additional_headers": {"Cookie": cookie}},
+        {"additional_headers": {"Cookie": cookie}},
+        {"origin": web.origin, "additional_headers": {"Cookie": cookie, "Sec-Fetch-Site": "cross-site"}},
+    ]
+    for options in refused:
+        with pytest.raises(websockets.InvalidStatus) as found:
+            async with connect(url, **options):
+                pass
+        assert found.value.response.status_code == 403
+    async with page_of(web, cookie, key) as page:
+        assert (await first(page))["type"] == "welcome"
+
+
+async def test_another_name_for_this_machine_is_not_served(web: WebProgram) -> None:
+    """A page of evil.example whose name its owner's DNS now resolves to 127.0.0.1 sends its own name."""
+    cookie, key = logged_in(web)
+    for host in ("evil.example", f"evil.example:{web.port}", "127.0.0.1"):
+        for path in ("/", "/api/audit"):
+            assert send(web, "GET", path, Host=host, Cookie=cookie, X_Harness_Key=key)[0] == 421
+        raw = socket.create_connection(("127.0.0.1", web.port), timeout=LIMIT)
+        with raw:
+            lines = (
+                *("GET /api/live HTTP/1.1", f"Host: {host}", f"Origin: http://{host}", f"Cookie: {cookie}"),
+                *("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"),
+                f"Sec-WebSocket-Key: {'A' * 22}==",
+            )
+            raw.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+            assert raw.recv(100).startswith(b"HTTP/1.1 403")
+
+
+async def test_a_viewer_sees_and_may_not_act(web: WebProgram, program: Program) -> None:
+    cookie, key = logged_in(web, web.invite("vera", "viewer"))
+    with program.start("run", "--", "sleep 600") as running:
+        try:
+            async with page_of(web, cookie, key) as page:
+                assert (await first(page))["role"] == "viewer"
+                session = ""
+                while not session:
+                    session = next(iter((await first(page)).get("changed", {})), "")
+                act = {"type": "act", "request": 1, "session": session, "action": "cancel", "arguments": {}}
+                for number, action in enumerate(("cancel", "approve", "type", "kill_job", "nonsense"), 1):
+                    await page.send(json.dumps({**act, "request": number, "action": action}))
+                    answer = await first(page)
+                    while answer["type"] != "reply":
+                        answer = await first(page)
+                    assert (answer["ok"], "is a viewer" in answer["error"]) == (False, True)
+            assert running.poll() is None
+        finally:
+            running.terminate()
+
+
+async def test_a_login_that_was_ended_is_disconnected(web: WebProgram, program: Program) -> None:
+    cookie, key = logged_in(web, web.invite("vera", "viewer"))
+    async with page_of(web, cookie, key) as page:
+        assert (await first(page))["name"] == "vera"
+        assert program.run("web", "logout", "vera").returncode == 0
+        assert await close_code(page) == 4401
+    assert send(web, "GET", "/api/audit", Cookie=cookie, X_Harness_Key=key)[0] == 401
+
+
+async def test_a_client_that_sends_too_much_has_to_go(web: WebProgram) -> None:
+    cookie, key = logged_in(web)
+    too_much: list[list[str | bytes]] = [
+        ["x"],
+        ["[]"],
+        ["[" * 60_000],
+        [b"\0" * 100],
+        ["x" * (1 << 20)],
+        ['{"type":"ack","streams":{}}'] * 2_000,
+        ['{"type":"query","request":1,"session":"x","action":"jobs"}'] * 2_000,
+    ]
+    for messages in too_much:
+        async with page_of(web, cookie, key) as page:
+            with suppress(websockets.ConnectionClosed):
+                for message in messages:
+                    await page.send(message)
+            assert await close_code(page) in (1008, 1009)
+    for number, nonsense in enumerate(({"type": "open", "stream": []}, {"type": "act"}, {"request": "x"}, {}), 1):
+        async with page_of(web, cookie, key) as page:
+            await page.send(json.dumps(nonsense))
+            await page.send(json.dumps({"type": "query", "request": number, "session": "x", "action": "jobs"}))
+            answer = await first(page)
+            while answer["type"] != "reply" or answer["request"] != number:
+                answer = await first(page)
+            assert not answer["ok"]
+
+
+async def test_a_thousand_clients_use_bounded_memory_and_lock_nobody_out_for_long(web: WebProgram) -> None:
+    cookie, key = logged_in(web)
+    assert web.process is not None
+    status = Path(f"/proc/{web.process.pid}/status")
+
+    def memory() -> int:
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmRSS"))
+
+    before = memory()
+    with ExitStack() as stack:
+        silent = []
+        for _ in range(1_000):
+            found = stack.enter_context(socket.socket())
+            found.setblocking(False)
+            found.connect_ex(("127.0.0.1", web.port))
+            silent.append(found)
+        await anyio.sleep(1)
+        assert memory() - before < 100_000  # KiB
+    with anyio.fail_after(LIMIT):
+        while send(web, "GET", "/api/audit", Cookie=cookie, X_Harness_Key=key)[0] != 200:  # noqa: ASYNC110  # of a program
+            await anyio.sleep(0.2)
+
+
+async def test_another_user_of_this_machine_finds_no_secret(web: WebProgram) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    assert web.process is not None
+    state = Path(web.environment["XDG_STATE_HOME"]) / "harness" / "web"
+    nobody = pwd.getpwnam("nobody").pw_uid
+    script = f"""
+import os, sys
+os.setgroups([]); os.setgid({nobody}); os.setuid({nobody})
+for path in ({str(state / "logins.json")!r}, "/proc/{web.process.pid}/environ"):
+    try:
+        open(path).read(); sys.exit(f"could read {{path}}")
+    except OSError: pass
+line = open("/proc/{web.process.pid}/cmdline").read()
+sys.exit({token_of(web.url)!r} in line)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert send(web, "GET", "/api/audit")[0] == 401
+
+
+def test_it_listens_nowhere_else_unless_encrypted(program: Program) -> None:
+    done = program.run("web", "--host", "0.0.0.0", "--no-open")
+    assert done.returncode != 0
+    assert b"nothing is encrypted" in done.stderr
