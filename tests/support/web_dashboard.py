@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
 
 __all__ = ["Visit", "WebProgram", "axe_source", "browser", "visit", "web_program"]
 
@@ -120,6 +122,8 @@ class Visit:
 @asynccontextmanager
 async def browser(*arguments: str) -> AsyncIterator[Browser]:
     """Debian's Chromium."""
+    from playwright.async_api import async_playwright  # only where a browser is there
+
     path = shutil.which("chromium")
     async with async_playwright() as playwright:
         running = await playwright.chromium.launch(
