@@ -33,6 +33,7 @@ OWNERS = {
     "libtmux": ("backends/harness_backends/tmux/",),
     "click": ("harness/harness/cli/",),
     "rich": ("harness/harness/cli/",),
+    "textual": ("harness/harness/cli/top/",),
     "prompt_toolkit": ("harness/harness/cli/prompt/",),
     "pydantic_ai": (
         "harness/harness/agent/messages/",

@@ -51,6 +51,7 @@ class Program(LazyGroup):
             ".commands.fleet.kept_runs:fleet",
             "List, show, wait for, resume, retry and cancel runs on many hosts.",
         ),
+        "top": (".top.command:top", "Show all sessions, agents, fleets and jobs live, and act on them."),
         "panes": (".commands.terminal:panes", "List, create and kill the session's panes."),
         "sessions": (".commands.terminal:sessions", "List, create and kill tmux sessions."),
         "jobs": (".commands.jobs:jobs", "List, show, follow, wait for and kill jobs on the target."),

@@ -1,0 +1,1 @@
+"""``harness top``: the dashboard in a terminal."""
