@@ -83,6 +83,12 @@ class ProcessClient:
         self.goodbye = ""
         """Why the process closed the connection, if it said so."""
 
+    @property
+    def peer_pid(self) -> int | None:
+        """The process that listens, as the kernel reports it; None where it does not."""
+        peer = peer_of(self._socket)
+        return None if peer is None else peer.pid
+
     # -- receiving
 
     async def serve(self, lines: LineBuffer, received: list[bytes]) -> None:
@@ -139,8 +145,7 @@ class ProcessClient:
         """
         token = await to_thread.run_sync(partial(read_token, create=True))
         assert token is not None
-        peer = peer_of(self._socket)
-        proof = proof_for(token, self._hello.challenge, peer.pid if peer is not None else 0, name)
+        proof = proof_for(token, self._hello.challenge, self.peer_pid or 0, name)
         await self._ask(lambda number: Authorize(number, name, proof))
 
     async def request(

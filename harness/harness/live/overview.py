@@ -118,6 +118,7 @@ class Overview:
         while True:
             try:
                 async with open_client(process.path, lambda: self._heard(process)) as client:
+                    _check_identity(client, process)
                     process.client, process.facts, process.problem = client, client.facts, ""
                     await self._authorize(process, client)
                     await client.watch()
@@ -164,6 +165,16 @@ class Overview:
             del self.processes[key]
         self._note_change()
         return True
+
+
+def _check_identity(client: ProcessClient, process: LiveProcess) -> None:
+    """Refuse a socket that another process than that of its name listens on.
+
+    Raises:
+        HarnessError: It may pretend to be a harness process.
+    """
+    if client.peer_pid not in (None, process.identity.pid):
+        raise HarnessError(f"process {client.peer_pid} pretends to be process {process.identity.pid}")
 
 
 def _lost(session: SessionState) -> SessionState:

@@ -105,7 +105,9 @@ class ChangeDialog(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """Type into the editor at once."""
-        self.query_one(TextArea).focus()
+        editor = self.query_one(TextArea)
+        editor.move_cursor(editor.document.end)
+        editor.focus()
 
     def action_take(self) -> None:
         """Take the text."""
