@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from .errors import TargetNotFound
 
-__all__ = ["Hop", "Target", "mask_password"]
+__all__ = ["FLEET_SCHEME", "Hop", "Target", "mask_password"]
+
+FLEET_SCHEME = "fleet"
+"""The scheme of a session on many hosts; no backend has it."""
 
 _HOP = re.compile(
     r"(?P<scheme>[a-z][a-z0-9]*):(?://)?"

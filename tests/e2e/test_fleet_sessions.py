@@ -77,6 +77,86 @@ def test_a_rule_about_a_group_of_the_inventory_denies_there(
     assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
 
 
+# -- stored conversations
+
+
+def test_a_conversation_is_resumed_on_its_own_hosts(
+    fleet_program: Program, fleet_hosts: FleetHosts, tmp_path: Path
+) -> None:
+    inventory = tmp_path / "hosts.ini"
+    inventory.write_text("[web]\nweb1\nweb2\n")
+    with model_server([say("One."), shell("touch ~/ran", "*"), say("Two.")]) as server:
+        configure(fleet_program, server, '[permissions]\nmode = "auto"\n')
+        first = fleet_program.run("exec", "--inventory", str(inventory), "--hosts", "@web", "go")
+        assert (first.returncode, first.stderr) == (0, b"")
+        session = json.loads(fleet_program.run("--json", "resume", "--list").stdout)[0]["session_id"]
+
+        inventory.write_text("[web]\nweb1\nweb2\nweb3\n")  # a host that the conversation does not know
+        done = fleet_program.run("exec", "--conversation", session, "more")
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"Two.\n", b"")
+        assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
+        listed = fleet_program.run("--json", "resume", "--list", "--hosts", "web[1-2]").stdout
+        assert [one["session_id"] for one in json.loads(listed)] == [session]
+
+        for text, problem in (
+            ("[web]\nweb1\n", f"{inventory} does not have web2 any more"),
+            ("[other]\nweb1\nweb2\n", "no host matches '@web'"),
+            ("[web]\nweb1 ansible_host=web3\nweb2\n", "web1 was ssh://web1, and now is ssh://web3"),
+        ):
+            inventory.write_text(text)
+            for words in (("exec", "--conversation", session, "more"), ("resume", session)):
+                done = fleet_program.run(*words)
+                assert done.returncode == 125
+                assert f"conversation {session} works on fleet://web[1-2]: ".encode() in done.stderr
+                assert problem.encode() in done.stderr
+                assert b"--allow-other-target" in done.stderr
+        inventory.unlink()
+        done = fleet_program.run("resume", session)
+        assert (done.returncode, b"hosts.ini" in done.stderr) == (125, True)
+
+
+def test_other_hosts_are_refused(fleet_program: Program) -> None:
+    with model_server([say("One.")]) as server:
+        configure(fleet_program, server)
+        assert fleet_program.run("exec", "--ssh", "web1", "--ssh", "web2", "go").returncode == 0
+        done = fleet_program.run("resume", "--last", "--ssh", "web1")
+        assert (done.returncode, b"no conversation with ssh://web1 is stored" in done.stderr) == (125, True)
+        session = json.loads(fleet_program.run("--json", "resume", "--list").stdout)[0]["session_id"]
+        for words in (("--hosts", "web[1-3]"), ("--ssh", "web1")):
+            done = fleet_program.run("resume", session, *words)
+            assert done.returncode == 125
+            assert b"belongs to fleet://web[1-2], not to " in done.stderr
+        done = fleet_program.run("resume", session)
+        assert b"the prompt needs a terminal" in done.stderr
+
+
+async def test_the_prompt_resumes_a_conversation_on_its_hosts(seats: Seats, fleet_hosts: FleetHosts) -> None:
+    seat = seats.take(*fleet_hosts.options, "--hosts", "web[1-2]", script=[say("The first.")], size=(120, 40))
+    await seat.sees("harness on 2 hosts: web[1-2]")
+    await seat.on_screen("»", "scripted")
+    seat.enter("go")
+    await seat.sees("The first.")
+    await seat.on_screen("idle")
+    seat.press("C-d")
+    assert await seat.ended() == 0
+
+    script = [shell("touch ~/ran", "*"), say("It ran.")]
+    again = seats.take(*fleet_hosts.options, "resume", "--last", script=script, size=(120, 40))
+    await again.sees("harness on 2 hosts: web[1-2]", "(1 turn)")
+    await again.on_screen("»", "scripted")
+    again.enter("more")
+    await again.on_screen("answer (denied after")
+    again.type("y")
+    await again.sees("It ran.")
+    await again.on_screen("idle")
+    assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
+    again.press("C-d")
+    assert await again.ended() == 0
+
+
+# -- harness mcp and the prompt
+
+
 @pytest.mark.parametrize("words", [("exec", "go"), ("mcp",)])
 def test_hosts_and_a_target_contradict_each_other(fleet_program: Program, words: tuple[str, ...]) -> None:
     with model_server([]) as server:

@@ -18,6 +18,7 @@ from ..errors import ConfigError, HarnessError
 from ..settings import CommandLineChoices
 from ..system.background_tasks import open_background_tasks
 from ..system.private_files import write_new_file
+from ..target import FLEET_SCHEME
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent
@@ -45,9 +46,11 @@ __all__ = [
     "check_identity",
     "check_target",
     "choices_for",
+    "has_target",
     "open_conversation",
     "stored_choices",
     "stored_model",
+    "works_on_many_hosts",
     "write_new",
 ]
 
@@ -61,6 +64,8 @@ SWITCHES = ("tmux", "dedicated_connection")
 STORED_NAMES = {"dedicated_connection": "fresh_connection"}
 """Choices that were renamed: conversations keep the stored name."""
 IMAGE = "image"
+HOSTS = "hosts"
+"""The stored option with the hosts of a conversation on many hosts."""
 HERE = "omit the target, or give --allow-other-target to resume the conversation on this one"
 
 
@@ -72,29 +77,30 @@ def stored_choices(choices: CommandLineChoices) -> JsonObject:
     return {STORED_NAMES.get(name, name): value for name, value in {**said, **whole, **lists}.items()}
 
 
-def choices_for(summary: ConversationSummary, given: CommandLineChoices, *, here: bool) -> CommandLineChoices:
+def choices_for(
+    summary: ConversationSummary, given: CommandLineChoices, *, here: bool, on_hosts: bool = False
+) -> CommandLineChoices:
     """Return the command line's choices, completed from those of the conversation.
 
-    With ``here``, nothing is taken from the conversation; with a target on the command line, only the tmux session is.
+    With ``here``, nothing is taken from the conversation; with a target on the command line, only the tmux session is;
+    ``on_hosts`` says that it names hosts. The choices of a conversation on many hosts have no target: see
+    ``stored_target``.
 
     Raises:
-        ConfigError: The conversation was in a temporary container, which was removed, or it works on many hosts.
+        ConfigError: The conversation was in a temporary container, which was removed.
     """
     tmux = given.tmux if given.tmux is not None or given.pane is not None else summary.tmux or False
-    if here or any(getattr(given, name) is not None for name in WHERE):
+    if here or on_hosts or has_target(given):
         return replace(given, tmux=given.tmux if here else tmux)
-    if summary.target.startswith("fleet:"):
-        raise ConfigError(
-            f"conversation {summary.session_id} works on many hosts: {summary.target}",
-            hint=f"give its hosts: harness exec --conversation {summary.session_id} --hosts PATTERN",
-        )
     kept = _kept(summary.options)
-    if kept.get(IMAGE) is not None:
+    if works_on_many_hosts(summary):
+        kept = {name: value for name, value in kept.items() if name not in WHERE}
+    elif kept.get(IMAGE) is not None:
         raise ConfigError(
             f"conversation {summary.session_id} was in a temporary container, which was removed",
             hint="give another target and --allow-other-target to resume it there",
         )
-    if not any(name in kept for name in WHERE):
+    elif not any(name in kept for name in WHERE):
         kept["target"] = summary.target
     said = {
         item.name: value
@@ -103,6 +109,16 @@ def choices_for(summary: ConversationSummary, given: CommandLineChoices, *, here
     }
     pane = given.pane or (summary.pane or None if tmux is not False else None)
     return CommandLineChoices(**{**kept, **said, "tmux": tmux, "pane": pane})
+
+
+def has_target(choices: CommandLineChoices) -> bool:
+    """Return whether the command line chooses a target."""
+    return any(getattr(choices, name) is not None for name in WHERE)
+
+
+def works_on_many_hosts(summary: ConversationSummary) -> bool:
+    """Return whether a conversation works on the hosts of a fleet."""
+    return summary.target.startswith(f"{FLEET_SCHEME}:")
 
 
 def _kept(options: Mapping[str, object]) -> dict[str, Any]:

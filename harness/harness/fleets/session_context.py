@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from ..backend import Capabilities
@@ -10,12 +10,17 @@ from ..config import Config
 from ..context import ExecutionContext, _Use
 from ..errors import UnsupportedOperation
 from ..results import Job
-from ..target import Hop, Target
+from ..target import FLEET_SCHEME, Hop, Target
 from ..terminal import Terminal
 from .calls import Fleet
 from .hosts import fold_names
 
-__all__ = ["FleetContext"]
+__all__ = ["FleetContext", "fleet_target"]
+
+
+def fleet_target(names: Iterable[str]) -> Target:
+    """Return the target of a session on many hosts: ``fleet://web[1-3]``; it cannot be connected to."""
+    return Target((Hop(FLEET_SCHEME, fold_names(names)),))
 
 
 class _NoTarget(_Use):
@@ -47,7 +52,7 @@ class FleetContext(ExecutionContext):
         self.fleet = fleet
         self._config = Config()
         self._pane = None
-        self._target = Target((Hop("fleet", fold_names(fleet.names)),))
+        self._target = fleet_target(fleet.names)
         self._use = _NoTarget(self._target)
 
     @property

@@ -76,11 +76,16 @@ def test_a_throw_away_container_is_not_made_again() -> None:
     assert choices_for(summary, CommandLineChoices(ssh="web1"), here=False).ssh == "web1"
 
 
-def test_a_conversation_on_many_hosts_needs_its_hosts() -> None:
-    summary = replace(SUMMARY, target="fleet://web[1-3]", options=stored_choices(CommandLineChoices(ssh="web1")))
-    with pytest.raises(ConfigError, match="works on many hosts: fleet://web") as caught:
-        choices_for(summary, CommandLineChoices(), here=False)
-    assert "--hosts PATTERN" in caught.value.hint
+def test_a_conversation_on_many_hosts_takes_its_options_but_no_single_target() -> None:
+    stored = stored_choices(CommandLineChoices(ssh="web1", ssh_options=("Port=22",)))
+    summary = replace(SUMMARY, target="fleet://web[1-3]", options=stored, tmux="", pane="")
+    chosen = choices_for(summary, CommandLineChoices(), here=False)
+    assert chosen == CommandLineChoices(ssh_options=("Port=22",), tmux=False)
+
+
+def test_hosts_of_the_command_line_need_nothing_of_the_conversation() -> None:
+    summary = replace(SUMMARY, tmux="", pane="")
+    assert choices_for(summary, CommandLineChoices(), here=False, on_hosts=True) == CommandLineChoices(tmux=False)
 
 
 @given(

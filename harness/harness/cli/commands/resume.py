@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,9 @@ from ..options import Invocation, RenamedOption, command, invocation_of
 from ..output import note, print_json, read_stdin, readable, table, warn
 from ..runtime import CliSession, session_of
 from ..streams import Interruption, run_async
+from .fleet.conversation_hosts import stored_target
+from .fleet.options import FleetOptions, fleet_options
+from .fleet.session import SessionTarget, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,7 +33,8 @@ HELP = """Resume a stored conversation, on its target and in its tmux session.
 ID is a name, or the start of an ID that --list shows. --last resumes the most recently changed conversation: of the
 target given by the target options, or of all. Calls that were running when its harness exited are reported.
 
-A target given by the target options must be the conversation's own, unless --allow-other-target is given.
+A target given by the target options must be the conversation's own, unless --allow-other-target is given. So must hosts
+given by --hosts, --inventory or several --ssh; without them, a conversation on many hosts works on its own.
 """
 SHOWN = 60
 """Maximum number of characters of a title in a list; --json prints the stored title."""
@@ -39,7 +43,8 @@ IMPORT_LIMIT = 256 << 20
 """Maximum size of an imported document in bytes."""
 
 
-@command("resume", help=HELP)
+@command("resume", help=HELP, many_hosts=True)
+@fleet_options(session=True)
 @click.option("--last", is_flag=True, help="Use the most recently changed conversation.")
 @click.option(
     "--allow-other-target",
@@ -79,6 +84,7 @@ def resume(
     model: str,
     plain: bool,
     session_id: str,
+    fleet: FleetOptions,
 ) -> int:
     from ...agent.storage import ConversationStore
 
@@ -90,18 +96,19 @@ def resume(
         ctx.fail("ID and --last contradict each other")
     store, invocation = ConversationStore(), invocation_of(ctx)
     if listed:
-        return _blocking(partial(_list, store, ctx, limit))
+        return _blocking(partial(_list, store, ctx, fleet, limit))
     if import_ is not None:
         return _blocking(partial(_import, store, invocation, import_))
     if not session_id and not last:
         ctx.fail("missing conversation: give ID or --last; --list shows them")
+    chosen = _Choice(ctx, session_id, fleet)
     if name is not None:
-        return _blocking(partial(_rename, store, ctx, session_id, name))
+        return _blocking(partial(_rename, store, chosen, name))
     if delete:
-        return _blocking(partial(_delete, store, ctx, session_id))
+        return _blocking(partial(_delete, store, chosen))
     if export is not None:
-        return _blocking(partial(_export, store, ctx, session_id, export))
-    return _go_on(ctx, store, session_id, model, here=here, plain=plain)
+        return _blocking(partial(_export, store, chosen, export))
+    return _go_on(chosen, store, model, here=here, plain=plain)
 
 
 def _blocking(work: Callable[[], Awaitable[int]]) -> int:
@@ -114,45 +121,74 @@ def _blocking(work: Callable[[], Awaitable[int]]) -> int:
 # -- choosing
 
 
-async def _chosen(store: ConversationStore, ctx: click.Context, session_id: str) -> ConversationSummary:
-    """Return the conversation with that ID; without an ID, the last one of the command line's target, or of all."""
-    if session_id:
-        return await store.find(session_id)
-    target = _target(ctx)
-    found = await store.last(target=target)
-    if found is None:
-        raise HarnessError(f"no conversation with {target} is stored" if target else NONE, hint="see --list")
-    return found
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The conversation of the command line: an ID, or the last one of its target or its hosts."""
+
+    ctx: click.Context
+    session_id: str
+    fleet: FleetOptions
+
+    @property
+    def invocation(self) -> Invocation:
+        """The options that every command takes."""
+        return invocation_of(self.ctx)
+
+    async def find(self, store: ConversationStore) -> ConversationSummary:
+        """Return the conversation; without an ID, the last one of the command line's target, or of all."""
+        if self.session_id:
+            return await store.find(self.session_id)
+        target = _target(self.ctx, self.fleet)
+        found = await store.last(target=target)
+        if found is None:
+            raise HarnessError(f"no conversation with {target} is stored" if target else NONE, hint="see --list")
+        return found
 
 
-def _target(ctx: click.Context) -> str:
-    """Return the target given on the command line; empty if none was given."""
+def _target(ctx: click.Context, fleet: FleetOptions) -> str:
+    """Return the target or the fleet given on the command line; empty if none was given."""
     session = session_of(ctx)
+    if fleet.used_by(session.invocation):
+        return target_of(session, fleet).url
     is_chosen = dict(session.settings.origins)["target"] == "command line"
     return str(session.settings.target) if is_chosen else ""
 
 
-def _go_on(
-    ctx: click.Context, store: ConversationStore, session_id: str, model: str, *, here: bool, plain: bool
-) -> int:
-    from ..conversation import check_target, choices_for
+def _go_on(chosen: _Choice, store: ConversationStore, model: str, *, here: bool, plain: bool) -> int:
     from ..prompt.app import PromptOptions, run_prompt
 
     found: list[ConversationSummary] = []
 
     async def choose() -> int:
-        found.append(await _chosen(store, ctx, session_id))
+        found.append(await chosen.find(store))
         await store.check_free(found[0].session_id)  # before a connection is opened
         return 0
 
     if code := _blocking(choose):
         raise click.exceptions.Exit(code)  # interrupted
-    invocation, summary = invocation_of(ctx), found[0]
-    invocation.choices = choices_for(summary, invocation.choices, here=here)
-    session = _session_for(ctx, summary)
-    check_target(summary, session.settings.target, session.settings.tmux, here=here)
-    model = model or _model_of(session, summary)
-    return run_prompt(session, PromptOptions(model, summary.session_id, plain=plain, here=here))
+    summary = found[0]
+    where = _where(chosen, summary, here=here)
+    model = model or _model_of(where.session, summary)
+    return run_prompt(where.session, PromptOptions(model, summary.session_id, plain=plain, here=here), where)
+
+
+def _where(chosen: _Choice, summary: ConversationSummary, *, here: bool) -> SessionTarget:
+    """Return the target or the hosts of the conversation, or those of the command line.
+
+    Raises:
+        ConfigError: Those of the conversation do not exist any more, or those of the command line are others.
+    """
+    from ..conversation import check_target, choices_for, has_target, works_on_many_hosts
+
+    invocation, fleet = chosen.invocation, chosen.fleet
+    given, on_hosts = invocation.choices, fleet.used_by(invocation)
+    invocation.choices = choices_for(summary, given, here=here, on_hosts=on_hosts)
+    session = _session_for(chosen.ctx, summary)
+    if works_on_many_hosts(summary) and not (here or on_hosts or has_target(given)):
+        return stored_target(session, summary)
+    where = target_of(session, fleet)
+    check_target(summary, where.url, session.settings.tmux, here=here)
+    return where
 
 
 def _session_for(ctx: click.Context, summary: ConversationSummary) -> CliSession:
@@ -185,8 +221,8 @@ def _model_of(session: CliSession, summary: ConversationSummary) -> str:
 # -- list, rename and delete
 
 
-async def _list(store: ConversationStore, ctx: click.Context, limit: int) -> int:
-    target, listed = _target(ctx), await store.listed()
+async def _list(store: ConversationStore, ctx: click.Context, fleet: FleetOptions, limit: int) -> int:
+    target, listed = _target(ctx, fleet), await store.listed()
     found = [one for one in listed.found if target in ("", one.target)]
     for damaged in listed.damaged:
         warn(str(damaged), as_json_document=invocation_of(ctx).json)
@@ -209,25 +245,25 @@ def _row(one: ConversationSummary) -> tuple[str, ...]:
     return one.session_id, changed, one.target, one.tmux or "-", one.model, str(one.turns), f"{short}{state}"
 
 
-async def _rename(store: ConversationStore, ctx: click.Context, session_id: str, name: str) -> int:
-    summary = await store.rename((await _chosen(store, ctx, session_id)).session_id, name)
-    _say(invocation_of(ctx), "renamed", summary)
+async def _rename(store: ConversationStore, chosen: _Choice, name: str) -> int:
+    summary = await store.rename((await chosen.find(store)).session_id, name)
+    _say(chosen.invocation, "renamed", summary)
     return 0
 
 
-async def _delete(store: ConversationStore, ctx: click.Context, session_id: str) -> int:
+async def _delete(store: ConversationStore, chosen: _Choice) -> int:
     from ...agent.storage import ConversationCorrupt
 
     try:
-        summary = await _chosen(store, ctx, session_id)
+        summary = await chosen.find(store)
     except ConversationCorrupt as damaged:
-        if not session_id:
+        if not chosen.session_id:
             raise
         await store.delete(damaged.session_id)
-        _say_id(invocation_of(ctx), "deleted", damaged.session_id)
+        _say_id(chosen.invocation, "deleted", damaged.session_id)
         return 0
     await store.delete(summary.session_id)
-    _say(invocation_of(ctx), "deleted", summary)
+    _say(chosen.invocation, "deleted", summary)
     return 0
 
 
@@ -252,18 +288,18 @@ def _readable(summary: ConversationSummary) -> ConversationSummary:
 # -- files
 
 
-async def _export(store: ConversationStore, ctx: click.Context, session_id: str, path: str) -> int:
+async def _export(store: ConversationStore, chosen: _Choice, path: str) -> int:
     from anyio import to_thread
 
     from ..conversation import write_new
 
-    summary = await _chosen(store, ctx, session_id)
+    summary = await chosen.find(store)
     document = await store.exported(summary.session_id)
     if path == "-":
         click.echo(document)
         return 0
     await to_thread.run_sync(write_new, Path(path), document)  # Ctrl-C waits for the thread, so no write happens later
-    _say(invocation_of(ctx), "exported", summary)
+    _say(chosen.invocation, "exported", summary)
     return 0
 
 

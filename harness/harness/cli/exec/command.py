@@ -12,8 +12,10 @@ import click
 from ...agent.messages.marked_text import marked
 from ...context import ExecutionContext
 from ...errors import HarnessError
+from ..commands.fleet.conversation_hosts import options_to_store, stored_target
 from ..commands.fleet.options import FleetOptions, fleet_options
 from ..commands.fleet.session import SessionTarget, target_of
+from ..conversation import works_on_many_hosts
 from ..options import RenamedOption, command, invocation_of, time_limit_option
 from ..output import read_stdin, warn
 from ..runtime import session_of
@@ -192,10 +194,12 @@ def exec_(
 
     if bool(session_id) + last + new > 1:
         raise click.UsageError("give only one of --conversation, --last and --new")
+    resumed = None
     if session_id and not fleet.used_by(invocation_of(ctx)):
-        use_conversation_target(invocation_of(ctx), session_id)
+        resumed = use_conversation_target(invocation_of(ctx), session_id)
     session = session_of(ctx)
-    where = target_of(session, fleet)
+    on_stored_hosts = resumed is not None and works_on_many_hosts(resumed)
+    where = stored_target(session, resumed) if resumed and on_stored_hosts else target_of(session, fleet)
     session.invocation.passes_codes = True
     chosen = ConversationChoice(session_id, last)
     request = replace(
@@ -205,6 +209,7 @@ def exec_(
         budget=budget,
         limit=timeout,
         auto_approve=auto_approve,
+        stored_options=options_to_store(where),
     )
     if auto_approve:
         warn(

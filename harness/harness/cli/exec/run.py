@@ -29,7 +29,7 @@ from ...toolkit.permissions.rules.rule import Action, Match, Rule
 from ...toolkit.registry import Registry
 from ...toolkit.values import ToolCall
 from ..commands.servers import servers_of, with_servers
-from ..conversation import WHERE, ConversationStart, choices_for, open_conversation, stored_choices, stored_model
+from ..conversation import ConversationStart, choices_for, has_target, open_conversation, stored_model
 from ..output import note, readable, warn
 from ..prompt.approvals import PromptApprover, PromptQuestioner, change_notice
 from ..prompt.line_mode import asked_text
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ...agent.storage import ConversationStore, ConversationSummary
     from ...agent.turn import TurnResult
     from ...agent.usage import Usage
+    from ...toolkit.values import JsonObject
     from ..options import Invocation
 
 __all__ = [
@@ -257,16 +258,19 @@ class ConversationChoice:
         return not (self.session or self.last)
 
 
-def use_conversation_target(invocation: Invocation, session_id: str) -> None:
+def use_conversation_target(invocation: Invocation, session_id: str) -> ConversationSummary | None:
     """Use the target of the conversation unless the command line gives one. Blocks.
+
+    Returns:
+        The conversation; None if the command line gives a target.
 
     Raises:
         HarnessError: The conversation does not exist, or its container was removed.
     """
     from ...agent.storage import ConversationStore
 
-    if any(getattr(invocation.choices, name) is not None for name in WHERE):
-        return
+    if has_target(invocation.choices):
+        return None
     found: list[ConversationSummary] = []
 
     async def find(interruption: Interruption) -> int:
@@ -276,6 +280,7 @@ def use_conversation_target(invocation: Invocation, session_id: str) -> None:
     if code := run_async(find):
         raise click.exceptions.Exit(code)  # interrupted
     invocation.choices = choices_for(found[0], invocation.choices, here=False)
+    return found[0]
 
 
 async def session_to_resume(
@@ -329,6 +334,8 @@ class RunRequest:
     budget: float | None = None
     limit: float | None = None
     auto_approve: bool = False
+    stored_options: JsonObject = field(default_factory=dict)
+    """How the target was chosen; stored with a new conversation."""
 
 
 async def run_exec(
@@ -405,7 +412,7 @@ async def _opened(
             session_id=resumed.session_id if resumed is not None else "",
             tool_profile=request.tool_profile,
             tmux=tmux,
-            options=stored_choices(session.invocation.choices),
+            options=request.stored_options,
             models=request.models,
             config_file=session.invocation.choices.config_file,
             observers=await stack.enter_async_context(watching),

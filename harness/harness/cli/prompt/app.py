@@ -21,6 +21,7 @@ from ...errors import ConfigError, HarnessError
 from ...extras import install_extra
 from ...login import LoginQuestion, TerminalPrompter, use_prompter
 from ...system.background_tasks import open_background_tasks
+from ..commands.fleet.conversation_hosts import options_to_store
 from ..commands.fleet.session import SessionTarget
 from ..output import note, readable
 from ..runtime import CliSession, announced, logs_shown
@@ -250,6 +251,7 @@ class _Prompt:
             model=wanted.model,
             session_id=wanted.session_id,
             here=wanted.here,
+            stored_options=options_to_store(self._where),
         )
         try:
             await serving.run()

@@ -16,6 +16,7 @@ from prompt_toolkit.history import History
 
 from ...context import ExecutionContext
 from ...system.private_files import make_directories, replace_file, state_home
+from ...target import FLEET_SCHEME
 from .surface import Line, Span, Surface, folded, line, one_line, printable, theme_for
 
 if TYPE_CHECKING:
@@ -244,7 +245,9 @@ class PromptUI:
         """Show the target and how to watch it."""
         has_terminal, target = self._execution.has_terminal, str(self._execution.target).removesuffix(":")
         without = "" if has_terminal else ", without tmux: --tmux lets you watch"
-        where = self._execution.describe() if self._execution.target.last.scheme == "fleet" else f"{target}{without}"
+        where = (
+            self._execution.describe() if self._execution.target.last.scheme == FLEET_SCHEME else f"{target}{without}"
+        )
         self.surface.show(*folded(line(Span("harness", "title"), f" on {where}"), self.surface.width - 1))
         if has_terminal:
             self.surface.show(line(Span(f"watch: {shlex.join(self._execution.attach_command)}", "dim")))

@@ -20,7 +20,7 @@ from ...system.background_tasks import open_background_tasks
 from ...toolkit.events import Event, JobStarted
 from ...toolkit.permissions.remembered_answers import TimedApproval
 from ...toolkit.values import ToolCall
-from ..conversation import ConversationStart, OpenConversation, stored_choices
+from ..conversation import ConversationStart, OpenConversation
 from ..runtime import CliSession, logs_shown
 from .commands.base import PromptActions
 from .commands.table import completions
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ...settings import CommandLineChoices
     from ...toolkit.assembly import Toolkit
     from ...toolkit.registry import Registry
+    from ...toolkit.values import JsonObject
 
 __all__ = [
     "PromptActionsImpl",
@@ -194,6 +195,7 @@ class PromptSession:
         model: The name of the model profile; empty for the default.
         session_id: The ID of the conversation to resume; empty for a new one.
         here: Whether to resume it on this target, even if it belongs to another one.
+        stored_options: How the target was chosen; stored with new conversations.
     """
 
     def __init__(
@@ -206,8 +208,10 @@ class PromptSession:
         model: str,
         session_id: str,
         here: bool,
+        stored_options: JsonObject,
     ) -> None:
         self._session = session
+        self._stored_options = stored_options
         self._model = model
         self._session_id = session_id
         self._here = here
@@ -416,7 +420,7 @@ class PromptSession:
             session_id=self._session_id,
             here=self._here,
             tmux=tmux,
-            options=stored_choices(self._session.invocation.choices),
+            options=self._stored_options,
             observers=self._observers,
             models=self._models,
             config_file=self._session.invocation.choices.config_file,

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ....context import ExecutionContext
 from ...runtime import CliSession, TargetRequirements
 from ...streams import Interruption, run_async
+from .options import FleetOptions
 
 if TYPE_CHECKING:
     from ....fleets import Host, Inventory
-    from .options import FleetOptions
 
 __all__ = ["SessionTarget", "target_of"]
 
@@ -28,11 +28,20 @@ class SessionTarget:
     session: CliSession
     hosts: tuple[Host, ...] = ()
     inventory: Inventory | None = None
+    options: FleetOptions = field(default_factory=FleetOptions)
+    """How the hosts were named."""
 
     @property
     def urls(self) -> tuple[str, ...]:
         """The URLs of the targets."""
         return tuple(str(host.target) for host in self.hosts) or (str(self.session.settings.target),)
+
+    @property
+    def url(self) -> str:
+        """The URL of the target, or that of the fleet, by which conversations know it."""
+        from ....fleets.session_context import fleet_target
+
+        return str(fleet_target(host.name for host in self.hosts)) if self.hosts else self.urls[0]
 
     @property
     def shown(self) -> str:
@@ -86,4 +95,4 @@ def target_of(session: CliSession, options: FleetOptions) -> SessionTarget:
     from .calls import hosts_of_options
 
     inventory = read_inventory(options.inventory) if options.inventory else None
-    return SessionTarget(session, hosts_of_options(session, options, inventory=inventory), inventory)
+    return SessionTarget(session, hosts_of_options(session, options, inventory=inventory), inventory, options)
