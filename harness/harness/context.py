@@ -603,6 +603,11 @@ class ExecutionContext:
         return self._use.terminal is not None
 
     @property
+    def backend(self) -> Backend:
+        """The open backend of the target, for checks of the target itself."""
+        return self._backend
+
+    @property
     def capabilities(self) -> Capabilities:
         """The capabilities of the target."""
         return self._use.backend.capabilities

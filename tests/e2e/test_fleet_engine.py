@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
@@ -18,8 +19,9 @@ from tests.support.sshd import MakeSshd, SshServer
 import harness
 from harness.config import Config
 from harness.errors import ConnectError, HarnessError, HostKeyError, UnsupportedOperation
+from harness.operate.checks import check_ssh_client
 from harness.operate.doctor import check_engine
-from harness.target import Target
+from harness.target import Hop, Target
 from harness_backends.ssh import configuration, disconnect, explain_engine, list_masters
 
 WEB = "Host web1 web2 web3\n  HostName 127.0.0.1\n  Port {port}\n  User {user}\n  IdentityFile {key}\n"
@@ -255,3 +257,62 @@ async def test_doctor_names_the_engine_and_what_needs_openssh(sshd: SshServer) -
     (finding,) = await check_engine(Target.parse("ssh://web2"), config)
     assert finding.message == "OpenSSH, because of: forwardagent yes"
     assert await check_engine(Target.parse("ssh://web1"), replace(config, ssh_engine="openssh")) == []
+
+
+# -- a machine without the ssh program
+
+
+@pytest.fixture
+def no_ssh(sshd: SshServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No ssh program on ``$PATH``, after the server has started."""
+    monkeypatch.setattr(configuration, "_defaults", [])
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("sh", "env"):
+        path = shutil.which(name)
+        assert path is not None
+        (programs / name).symlink_to(path)
+    monkeypatch.setenv("PATH", str(programs))
+
+
+@pytest.mark.parametrize("engine", ["default", "auto"])
+async def test_asyncssh_takes_the_place_of_a_missing_ssh(
+    sshd: SshServer, no_ssh: None, engine: Literal["default", "auto"]
+) -> None:
+    harmless = "# a comment\nLogLevel ERROR\nVerifyHostKeyDNS no\nHost *\n  StrictHostKeyChecking ask\n"
+    config = replace(write(sshd, harmless), ssh_engine=engine)
+    async with harness.connect("ssh://web1", config=config) as context:
+        assert (await context.run_shell("echo $((6 * 7))")).stdout == "42\n"
+    async with harness.fleet("web[1-3]", config=config) as fleet:
+        found = await fleet.gather("echo $((6 * 7))")
+    assert [one.result and one.result.stdout for one in found.values()] == ["42\n"] * 3
+    assert [finding.level for finding in await check_ssh_client(Hop("ssh", "web1"), config)] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("Include more", "line 1 has include more"),
+        ("Match all", "line 1 has match all"),
+        ("Ciphers aes256-ctr", "line 1 has ciphers aes256-ctr"),
+        ("Host other\n  HashKnownHosts yes", "line 2 has hashknownhosts yes"),
+        ("ForwardAgent yes", "forwardagent yes"),
+        ("StrictHostKeyChecking no", "stricthostkeychecking no"),
+        ("  VerifyHostKeyDNS=yes", "verifyhostkeydns yes"),
+    ],
+)
+async def test_what_only_ssh_follows_is_an_error_without_it(
+    sshd: SshServer, no_ssh: None, line: str, reason: str
+) -> None:
+    with pytest.raises(ConnectError, match="ssh is not installed, and asyncssh does not follow") as caught:
+        async with harness.connect("ssh://web1", config=write(sshd, line)):
+            raise AssertionError
+    assert reason in caught.value.message
+    assert 'ssh_engine = "asyncssh"' in caught.value.hint
+
+
+async def test_the_error_about_a_missing_ssh_offers_asyncssh(sshd: SshServer, no_ssh: None) -> None:
+    with pytest.raises(ConnectError, match="ssh is not installed") as caught:
+        async with harness.connect("ssh://web1", config=replace(write(sshd), ssh_engine="openssh")):
+            raise AssertionError
+    assert caught.value.hint == 'install the OpenSSH client, or set ssh_engine = "asyncssh"'

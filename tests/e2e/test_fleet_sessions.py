@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +43,7 @@ def test_an_agent_works_on_many_hosts(fleet_program: Program, fleet_hosts: Fleet
         assert server.refused == []
     told = str(sent(server, 0)[0]["content"])
     assert "- 3 hosts: web[1-3]" in told
-    assert "look later whether it has ended" in told
-    assert "you are notified" not in told  # the jobs of many hosts are not watched
+    assert "you are notified when it has ended" in told
     assert "2 hosts: 2 exit code 0" in returned(server, 1)
     assert returned(server, 1).count("42") == 1
     assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
@@ -75,6 +76,60 @@ def test_a_rule_about_a_group_of_the_inventory_denies_there(
         assert (done.returncode, done.stdout) == (0, b"Done.\n")
         assert "web3 (1 host):\nnot allowed: matched rule: deny run_shell on hosts @db" in returned(server, 1)
     assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
+
+
+def test_a_stored_rule_about_hosts_denies_there_only(fleet_program: Program, fleet_hosts: FleetHosts) -> None:
+    with model_server([shell("touch ~/ran", "*"), say("Done.")]) as server:
+        configure(fleet_program, server, '[permissions]\nmode = "auto"\n')
+        added = fleet_program.run("permissions", "add", "--deny", "--hosts", "web[2-3],!web3", "--any")
+        assert added.returncode == 0
+        assert fleet_program.run("exec", "--hosts", "web[1-3]", "go").returncode == 0
+    assert homes_with(fleet_hosts, "ran") == ["web1", "web3"]
+
+
+# -- background jobs
+
+
+def background(command: str, hosts: str) -> Answer:
+    arguments = {"hosts": hosts, "command": command, "wait": False, **WHY}
+    return call("run_shell", arguments)
+
+
+def test_equal_ends_of_background_jobs_are_one_notice_to_the_model(
+    fleet_program: Program, fleet_hosts: FleetHosts
+) -> None:
+    command = "echo out; while [ ! -e ~/go ]; do sleep 0.1; done; exit 3"
+    release = [shell("touch ~/go", "*"), shell("sleep 4", "web1")]
+    with model_server([background(command, "*"), *release, say("Done.")]) as server:
+        configure(fleet_program, server, '[permissions]\nmode = "auto"\n')
+        done = fleet_program.run("exec", "--hosts", "web[1-3]", "go")
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"Done.\n", b"")
+        assert "is still running" in returned(server, 1)
+        told = json.dumps(sent(server, 3))
+    assert "3 background jobs on 3 hosts have ended, with exit code 3" in told
+    assert told.count("have ended, with exit code") == 1
+
+
+def test_a_job_that_is_left_running_is_named_with_its_host_and_announced_after_a_resume(
+    fleet_program: Program, fleet_hosts: FleetHosts
+) -> None:
+    command = "while [ ! -e ~/go ]; do sleep 0.1; done; exit 4"
+    script = [background(command, "web2"), say("Started."), shell("sleep 4", "web1"), say("Ended.")]
+    with model_server(script) as server:
+        configure(fleet_program, server, '[permissions]\nmode = "auto"\n')
+        first = fleet_program.run("exec", "--hosts", "web[1-3]", "go")
+        assert (first.returncode, first.stdout) == (0, b"Started.\n")
+        found = re.search(
+            r"is still running on web2 \(harness (.*) --ssh web2 jobs wait (\d+)\)", first.stderr.decode()
+        )
+        assert found is not None, first.stderr
+        (fleet_hosts.home("web2") / "go").touch()
+        waited = fleet_program.run(*shlex.split(found[1]), "--ssh", "web2", "jobs", "wait", found[2])
+        assert waited.returncode == 4, waited.stderr
+        again = fleet_program.run("exec", "--last", "--hosts", "web[1-3]", "more")
+        assert (again.returncode, again.stdout, again.stderr) == (0, b"Ended.\n", b"")
+        told = json.dumps(sent(server, 3))
+    assert f"the background job {found[2]} on web2 has ended, with exit code 4" in told
 
 
 # -- stored conversations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -106,3 +107,10 @@ def test_a_group_without_a_command_takes_the_options_of_its_default(program: Pro
     assert b"true" in program.run("jobs", "-n", "1").stdout
     assert b"kill" in program.run("jobs", "--help").stdout
     assert program.run("jobs", "--json").stdout.startswith(b"[")
+
+
+def test_doctor_logs_in_to_each_host_once(fleet_program: Program, fleet_hosts: FleetHosts) -> None:
+    done = fleet_program.run("doctor", "--hosts", "web[1-2]", HARNESS_SSH_ENGINE="asyncssh")
+    assert re.search(rb"connection +web\[1-2\] \(2\)", done.stdout), done.stdout + done.stderr
+    for name in ("web1", "web2"):
+        assert sum("Accepted publickey" in line for line in fleet_hosts.servers[name].log) == 1

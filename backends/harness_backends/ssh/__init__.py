@@ -15,6 +15,7 @@ from harness.transport import Transport
 from .control_master import MasterInfo, acquire, disconnect, list_masters, plan_master
 from .host_engine import choose_engine
 from .options import SshSettings, check_options
+from .without_ssh import has_ssh
 
 __all__ = ["MasterInfo", "disconnect", "explain_engine", "list_masters", "open_backend", "open_transport"]
 
@@ -25,7 +26,8 @@ logger = logging.getLogger(__name__)
 def open_transport(target: Target, config: Config, base: Transport | None) -> AbstractAsyncContextManager[Transport]:
     """Open the transport of the engine that ``config.ssh_engine`` selects."""
     check_options(config, target)
-    if config.ssh_engine == "auto" and (base is None or base.target.last.scheme == "local"):
+    chooses = config.ssh_engine == "auto" or (config.ssh_engine == "default" and not has_ssh())
+    if chooses and (base is None or base.target.last.scheme == "local"):
         return _open_chosen_transport(target, config, base)
     if config.ssh_engine == "asyncssh":
         from .asyncssh_engine import open_asyncssh_transport
@@ -55,6 +57,8 @@ async def _try_asyncssh(
     try:
         return await stack.enter_async_context(open_asyncssh_transport(target, config, base, settings))
     except (AgentRefusedError, NegotiationError) as error:
+        if not has_ssh():
+            raise
         logger.debug("%s: OpenSSH, because %s", target, error.message)
         return None
 

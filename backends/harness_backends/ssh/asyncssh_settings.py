@@ -23,11 +23,10 @@ from .configuration import read_defaults, read_settings
 from .engine_choice import has_kerberos, unfollowed_settings
 from .known_hosts import host_name
 from .options import SshSettings, server_name
+from .without_ssh import SYSTEM_CONFIG, USER_CONFIG
 
 __all__ = ["HostSettings", "config_file", "host_settings", "read_host_settings", "read_without_ssh", "ssh_words"]
 
-SYSTEM_CONFIG = "/etc/ssh/ssh_config"
-USER_CONFIG = "~/.ssh/config"
 DEFAULT_IDENTITIES = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 USER_FILES = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 SYSTEM_FILES = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"

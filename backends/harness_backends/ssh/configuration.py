@@ -12,6 +12,7 @@ from harness.errors import ConfigError, ConnectError
 from harness.target import Target
 
 from .options import SshSettings, query_argv
+from .without_ssh import no_ssh_hint
 
 __all__ = ["read_defaults", "read_settings"]
 
@@ -54,7 +55,7 @@ async def _query(argv: tuple[str, ...] | list[str], target: Target, config: Conf
         with anyio.fail_after(config.connect_timeout):
             done = await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False)
     except FileNotFoundError as error:
-        raise ConnectError("ssh is not installed", target=target, hint="install the OpenSSH client") from error
+        raise ConnectError("ssh is not installed", target=target, hint=no_ssh_hint()) from error
     except TimeoutError:
         raise ConnectError(
             "ssh -G did not answer in time", target=target, hint="check Match exec in the ssh config"

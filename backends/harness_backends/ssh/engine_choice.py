@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .options import SshSettings
 
-__all__ = ["has_kerberos", "reasons_for_openssh", "unfollowed_settings"]
+__all__ = ["FOLLOWED_SETTINGS", "has_kerberos", "reasons_for_openssh", "unfollowed_settings"]
 
 # The harness overrides these for both engines, or they have no effect without a terminal and forwardings.
 _WITHOUT_EFFECT = (
@@ -44,6 +44,10 @@ _REQUIRED: Mapping[str, frozenset[str]] = {
     "stricthostkeychecking": frozenset({"ask", "yes", "true", "accept-new"}),
     "updatehostkeys": _YES | _NO,
 }
+
+
+FOLLOWED_SETTINGS = _FREE | _REQUIRED.keys()
+"""The settings that asyncssh follows, some of them only with certain values."""
 
 
 def reasons_for_openssh(settings: SshSettings, defaults: SshSettings, *, kerberos: bool) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from .configuration import read_defaults, read_settings
 from .control_master import is_listening, plan_master
 from .engine_choice import has_kerberos, reasons_for_openssh
 from .options import SshSettings, jump_config
+from .without_ssh import has_ssh, read_settings_without_ssh
 
 __all__ = ["HostEngine", "choose_engine", "has_asyncssh", "problem_of_asyncssh"]
 
@@ -65,10 +66,11 @@ async def choose_engine(target: Target, config: Config, behind: tuple[str, ...] 
 
     Raises:
         ConfigError: ssh rejects its configuration.
-        ConnectError: ssh is not installed, or does not answer in time.
+        ConnectError: ssh does not answer in time, or it is not installed and asyncssh cannot take its place.
     """
-    settings = await read_settings(target, config)
-    reasons = await _reasons(target, config, settings)
+    without_ssh = has_asyncssh() and not has_ssh()
+    settings = await (read_settings_without_ssh if without_ssh else read_settings)(target, config)
+    reasons = () if without_ssh else await _reasons(target, config, settings)
     if not reasons:
         reasons = await _reasons_of_jump_host(target, config, settings, behind)
     if reasons:

@@ -25,6 +25,7 @@ from harness.target import Target
 
 from .known_hosts import changed_key, revoked_key, unknown_key
 from .login_pacing import ThrottledError
+from .without_ssh import no_ssh_hint
 
 __all__ = [
     "AgentRefusedError",
@@ -338,9 +339,7 @@ async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: flo
         except TimeoutError:
             raise login_timed_out(timeout, target) from None
         except FileNotFoundError as error:
-            raise ConnectError(
-                f"{error.filename} is not installed", target=target, hint="install the OpenSSH client"
-            ) from error
+            raise ConnectError(f"{error.filename} is not installed", target=target, hint=no_ssh_hint()) from error
         if status != 0:
             raise _refusal(_text(log), target, argv(False), jump_host, asked=prompter is not None)
 

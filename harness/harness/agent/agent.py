@@ -43,6 +43,7 @@ from .events import (
 )
 from .messages.compaction import ConversationCompactor, admit_compaction, needed
 from .messages.history import estimate
+from .messages.job_exits import job_exit_notice
 from .messages.situation import RunningJobs, situation
 from .models import ModelProfile, OpenModel
 from .settings import AgentSettings
@@ -70,6 +71,8 @@ class QueuedPrompt:
     place: int
     prompt: str
     origin: Origin = "operator"
+    exited: tuple[JobExited, ...] = ()
+    """The jobs that it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,7 @@ class Agent:
         self._context = 0
         self._limit = profile.context_window
         self._news: deque[str] = deque(maxlen=NEWS_KEPT)
+        self._exited: list[JobExited] = []
         self._queue: deque[QueuedPrompt] = deque()
         self._places = 0
         self._more = anyio.Event()
@@ -437,8 +441,10 @@ class Agent:
         return opened
 
     def _take_news(self) -> Sequence[str]:
-        news = tuple(self._news)
+        exited = (job_exit_notice(self._exited),) if self._exited else ()
+        news = (*self._news, *exited)
         self._news.clear()
+        self._exited.clear()
         return news
 
     async def _situation(self) -> str:
@@ -528,9 +534,17 @@ class Agent:
             self._job_ended(event)
 
     def _job_ended(self, event: JobExited) -> None:
-        how = "with an unknown exit code" if event.exit_code is None else f"with exit code {event.exit_code}"
-        text = f"[harness: the background job {event.job_id} has ended, {how}. Read its output with its job id.]"
         if self.settings.on_job_exit == "start_turn" and self._turn is None and not self._closed:
-            self.submit(text, origin="jobs")
+            self._submit_job_exit(event)
         else:
-            self.notify_model(text)
+            self._exited.append(event)
+
+    def _submit_job_exit(self, event: JobExited) -> None:
+        """Start a turn about a job that has ended; one that waits in the queue is about this job, too."""
+        waiting = next((number for number, one in enumerate(self._queue) if one.exited), None)
+        if waiting is None:
+            self.submit(job_exit_notice([event]), origin="jobs")
+            self._queue[-1] = replace(self._queue[-1], exited=(event,))
+        else:
+            exited = (*self._queue[waiting].exited, event)
+            self._queue[waiting] = replace(self._queue[waiting], prompt=job_exit_notice(exited), exited=exited)

@@ -219,8 +219,9 @@ class OpenConversation:
     resumed: StoredConversation | None = None
     in_flight: str = ""
     """Notice for the operator: calls in flight when the earlier harness exited, or why nothing is stored."""
-    running: Mapping[str, str] = field(default_factory=dict)
-    """The still running jobs of an earlier harness for this conversation: their IDs and commands."""
+    running: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """The jobs that an earlier harness left running for this conversation: their hosts (empty on one target), IDs and
+    commands."""
     left: anyio.Event = field(default_factory=anyio.Event)
     closed: anyio.Event = field(default_factory=anyio.Event)
 
@@ -366,8 +367,8 @@ def _place(begun: ConversationStart, execution: ExecutionContext) -> NewConversa
 
 async def _in_flight(
     stored: StoredConversation, log: ConversationLog, toolkit: Toolkit, agent: Agent
-) -> tuple[str, Mapping[str, str]]:
-    """Return the operator's notice of calls in flight, and the IDs and commands of jobs that still run."""
+) -> tuple[str, Mapping[tuple[str, str], str]]:
+    """Return the operator's notice of calls in flight, and the hosts, IDs and commands of jobs that may still run."""
     from ..agent.spending import is_running
     from ..agent.storage.recovery import in_flight, resume_messages
 
@@ -381,7 +382,8 @@ async def _in_flight(
     if found.model:
         agent.notify_model(found.model)
     resume_messages(found, log, agent.events)
-    return found.operator, {job.job_id: job.command for job in found.running}
+    running = {("", job.job_id): job.command for job in found.running}
+    return found.operator, running | dict.fromkeys(found.unknown, "")
 
 
 # -- Files

@@ -15,6 +15,7 @@ import click
 
 from ..errors import HarnessError
 from .exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
+from .named_commands import use_target_options
 from .options import Invocation, LazyGroup, check_invocation, invocation_of
 from .output import (
     UNWRITABLE,
@@ -148,6 +149,7 @@ def main(args: Sequence[str] | None = None, *, interruptible: AbstractContextMan
     invocation = Invocation()
     atexit.register(gc.freeze)  # skips the last garbage collection, a tenth of a short run
     prepare_streams()
+    use_target_options("")
     try:
         code = _run(words, invocation, interruptible or nullcontext())
         sys.stdout.flush()

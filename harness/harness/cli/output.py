@@ -14,6 +14,7 @@ import click
 
 from ..errors import HarnessError
 from ..results import FileContent, ShellResult
+from .named_commands import complete_commands
 
 __all__ = [
     "UNWRITABLE",
@@ -89,7 +90,7 @@ def note(*lines: str) -> None:
     """Print lines on stderr; ignore it if stderr cannot be written, as the result does not depend on it."""
     with suppress(OSError):
         for line in lines:
-            click.echo(f"harness: {readable(line)}", err=True)
+            click.echo(f"harness: {readable(complete_commands(line))}", err=True)
 
 
 def read_stdin(most: int = -1) -> bytes:
@@ -186,14 +187,16 @@ def error_json(kind: str, message: str, target: str = "", hint: str = "") -> dic
 def warn(text: str, *, as_json_document: bool) -> None:
     """Print a warning on stderr, as a line or a JSON document; ignore it if stderr cannot be written."""
     with suppress(OSError):
-        click.echo(as_json({"warning": {"message": text}}).encode(), err=True) if as_json_document else note(text)
+        document = {"warning": {"message": complete_commands(text)}}
+        click.echo(as_json(document).encode(), err=True) if as_json_document else note(text)
 
 
 def report(error: HarnessError, *, as_json_document: bool) -> None:
     """Print an error on stderr, as a line or a JSON document; ignore it if stderr cannot be written."""
     with suppress(OSError):
         if as_json_document:
-            document = error_json(type(error).__name__, error.message, error.target, error.hint)
+            message, hint = complete_commands(error.message), complete_commands(error.hint)
+            document = error_json(type(error).__name__, message, error.target, hint)
             click.echo(as_json(document).encode(), err=True)
         else:
             note(str(error).replace("local::", "local:", 1))

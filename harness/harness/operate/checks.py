@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import PurePosixPath
 
 import anyio
@@ -91,7 +92,7 @@ async def check_ssh_client(hop: Hop, config: Config) -> list[Finding]:
     if config.ssh_engine == "asyncssh":
         return [ok("ssh client", f"the {config.ssh_engine} engine needs none")]
     if shutil.which("ssh") is None:
-        return [fail("ssh client", "ssh is not installed on this machine", "install openssh-client")]
+        return [_without_ssh(config)]
     code, version = await _run(["ssh", "-V"])
     code, text = await _run(_dump_command(hop, config))
     findings = [ok("ssh client", version.strip())]
@@ -105,6 +106,13 @@ async def check_ssh_client(hop: Hop, config: Config) -> list[Finding]:
             ),
         ]
     return findings + judge_ssh_config(parse_ssh_config(text))
+
+
+def _without_ssh(config: Config) -> Finding:
+    said, fix = "ssh is not installed on this machine", 'install openssh-client, or set ssh_engine = "asyncssh"'
+    if config.ssh_engine == "openssh" or not find_spec("asyncssh"):
+        return fail("ssh client", said, fix)
+    return ok("ssh client", f"{said}; asyncssh takes its place")
 
 
 def _dump_command(hop: Hop, config: Config) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -167,12 +168,13 @@ OLD_JOB = 7 * 86400.0
 CHANNELS_NEEDED = 2
 
 
-async def examine(settings: Settings, *, clean: bool = False) -> list[Finding]:
+async def examine(settings: Settings, *, clean: bool = False, opened: Backend | None = None) -> list[Finding]:
     """Run all applicable checks and return their findings; failures are findings, not exceptions.
 
     Args:
         settings: The settings, which name the target.
         clean: Also remove finished jobs beyond the limits, and leftovers of closed panes and connections.
+        opened: The target's open backend; None opens the target.
     """
     findings = [_settings(settings)]
     for hop in settings.target.hops:
@@ -182,7 +184,8 @@ async def examine(settings: Settings, *, clean: bool = False) -> list[Finding]:
             findings += await check_connections(settings, clean=clean)
     findings += await check_containers(settings, clean=clean)
     try:
-        async with open_target(settings.target, settings.config) as backend:
+        connection = open_target(settings.target, settings.config) if opened is None else nullcontext(opened)
+        async with connection as backend:
             findings.append(ok("connection", f"{settings.target} as {backend.capabilities.user}"))
             findings += await _examine_backend(backend, settings, clean=clean)
     except HarnessError as error:

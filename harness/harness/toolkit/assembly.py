@@ -30,7 +30,7 @@ from .audit import DiskFullAuditLog, Retention, SqliteAuditLog, is_disk_full, op
 from .catalog import Catalogue, ToolSettings, agent_depth, load_catalogue, offered, tool_settings_of
 from .contract import Hook, Middleware, Services
 from .delegation import show_types, without_spawn_tools
-from .events import EventBus
+from .events import Event, EventBus, JobExited, JobStarted
 from .executor import Executor, Spawner
 from .hooks.command import hooks_of
 from .hooks.dispatch import HookInvocation, Hooks, RegisteredHook, notifying
@@ -171,8 +171,10 @@ class Toolkit:
         occasion = HookInvocation("session_start", execution.identity, session, agent_id, cwd)
         own = hooks.registered if hooks is not None else ()
         hosts = self._fleet_session(execution, session)
-        async with self._hooks(occasion, own, events) as running, watched_jobs(execution, events):
-            with events.listening(lambda event: self.results.heard(event, execution.identity)):
+
+        watched = watched_jobs(execution, events, hosts.connected if hosts is not None else None)
+        async with self._hooks(occasion, own, events) as running, watched:
+            with events.listening(partial(self._heard, execution, hosts)):
                 yield Executor(
                     execution=execution,
                     registry=chosen,
@@ -197,6 +199,10 @@ class Toolkit:
         inventory = execution.fleet.inventory if isinstance(execution, FleetContext) else None
         settings = self.settings.permissions
         return RulePolicy(settings, approver=approver, file=self.rules, timed=timed, inventory=inventory)
+
+    def _heard(self, execution: ExecutionContext, hosts: FleetSession | None, event: Event) -> None:
+        host = event.host if isinstance(event, JobStarted | JobExited) else ""
+        self.results.heard(event, hosts.identity(host) if hosts is not None and host else execution.identity)
 
     def _fleet_session(self, execution: ExecutionContext, session: str) -> FleetSession | None:
         if not isinstance(execution, FleetContext):

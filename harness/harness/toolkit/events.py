@@ -133,6 +133,8 @@ class JobStarted(Event):
 
     job_id: str
     command: str
+    host: str = ""
+    """The host of a fleet, by its name; empty in a session on one target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,8 @@ class JobExited(Event):
 
     job_id: str
     exit_code: int | None
+    host: str = ""
+    """As in :class:`JobStarted`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from harness.agent.usage import Usage
 from harness.cli.exec.command import exec_, prompt_of, read_prompt
 from harness.cli.exec.report import (
     ExecResult,
+    RunningJob,
     exit_code,
     news_line,
     outcome_lines,
@@ -162,7 +163,7 @@ def test_the_exit_code_says_how_it_ended(what: ExecResult, code: int) -> None:
 
 def test_the_result_has_everything_that_a_program_needs() -> None:
     spent = Usage(10, 2, cost=0.5, answers=1)
-    what = ended(TurnResult("completed", "yes", steps=1, spent=spent), refused=(ASKED,), jobs=("7",))
+    what = ended(TurnResult("completed", "yes", steps=1, spent=spent), refused=(ASKED,), jobs=(RunningJob("7"),))
     assert json.loads(as_json(result_json(what, "yes", ""))) == {
         "type": "result",
         "session_id": "k3f9-02mx-7yqa",
@@ -187,7 +188,7 @@ def test_what_a_run_has_used_is_what_the_conversation_has_used_since() -> None:
 
 def test_what_is_said_at_the_end_names_what_to_do() -> None:
     assert outcome_lines(ended(TurnResult("completed", "yes")), "") == []
-    lines = outcome_lines(ended(TurnResult("limit"), refused=(ASKED,), jobs=("7",)), "it was enough")
+    lines = outcome_lines(ended(TurnResult("limit"), refused=(ASKED,), jobs=(RunningJob("7"),)), "it was enough")
     assert lines[0] == "it was enough"
     assert lines[1] == "denied, no approver available: run_shell reboot"
     attended = outcome_lines(ended(TurnResult("completed"), refused=(ASKED,), attended=True), "")

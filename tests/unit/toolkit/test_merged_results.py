@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -42,8 +43,6 @@ def test_many_different_outcomes_are_within_the_limit_and_all_counted() -> None:
     assert len(merged.result.text) <= LIMIT.characters
     assert "more outcomes of" in merged.result.text
     assert len(merged.whole) > 1_500_000
-    data: Any = merged.result.data
-    assert len(data["hosts"]) == 300
     assert merged_status(results) is CallStatus.ERROR
 
 
@@ -66,6 +65,30 @@ def test_a_long_majority_leaves_room_for_the_others() -> None:
     assert len(merged.result.text) <= LIMIT.characters
     assert merged.result.text.endswith("c (1 host):\nshort")
     assert merged.result.text.count("x") > 12_000
+
+
+@pytest.mark.parametrize("characters", [2_000, 15_000, 200_000])
+def test_the_structured_result_has_the_limit_of_the_text(characters: int) -> None:
+    results = [result(f"web{number}", "same") for number in range(1, 5_001)]
+    results[4_000] = result("web4001", "other", 3)
+    data: Any = merge_results(results, OutputLimit(characters, characters // 2)).result.data
+    assert len(json.dumps(data)) <= min(characters, 64 << 10)
+    assert {"host": "web4001", "status": "completed", "group": 1, "exit_code": 3} in [
+        {name: value for name, value in one.items() if name not in ("job_id", "error_code")} for one in data["hosts"]
+    ]
+    assert [one["host"] for one in data["hosts"]][:2] == ["web1", "web2"]
+    assert data["hosts_omitted"] == 5_000 - len(data["hosts"])
+    assert [group["count"] for group in data["groups"]] == [4_999, 1]
+    assert "groups_omitted" not in data
+
+
+def test_many_different_outcomes_are_counted_in_the_structured_result() -> None:
+    results = [result(f"host-{number}-{'x' * (number % 50)}", f"{number}") for number in range(3_000)]
+    data: Any = merge_results(results, LIMIT).result.data
+    assert LIMIT.characters // 2 < len(json.dumps(data)) <= LIMIT.characters
+    assert data["groups_omitted"] == 3_000 - len(data["groups"])
+    few: Any = merge_results([result("a", "one")], LIMIT).result.data
+    assert few.keys() == {"hosts", "groups"}
 
 
 def failed(host: str, text: str) -> HostResult:

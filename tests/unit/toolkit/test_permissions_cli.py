@@ -30,6 +30,29 @@ def test_a_rule_is_added_listed_tested_and_removed(program: Program) -> None:
     )
 
 
+def test_a_rule_names_hosts(program: Program) -> None:
+    code, text = said(program, "add", "--deny", "--hosts", "@db,localhost", "--tool", "write_file", "--any")
+    assert (code, text.split(maxsplit=1)[1]) == (0, "deny write_file on hosts @db,localhost\n")
+    assert "*  (hosts @db,localhost)".replace("  ", " ") in said(program, "list")[1]
+    assert said(program, "add", "--deny", "--hosts", "localhost", "make all")[0] == 0
+    assert said(program, "add", "--allow", "--hosts", "web1", "make other")[0] == 0
+    code, text = said(program, "test", "make all")
+    assert (code, text.splitlines()[0]) == (
+        126,
+        "it is denied: matched rule: deny run_shell 'make all' on hosts localhost",
+    )
+    assert said(program, "test", "make other")[0] == 1
+    entries = json.loads((program.home / "config/harness/permissions.json").read_text())["rules"]
+    assert [entry["hosts"] for entry in entries] == ["@db,localhost", "localhost", "web1"]
+
+
+@pytest.mark.parametrize(("pattern", "message"), [("web[1-", "--hosts: "), ("", "--hosts: "), ("web1,!", "--hosts: ")])
+def test_a_rule_with_a_wrong_pattern_of_hosts_is_not_added(program: Program, pattern: str, message: str) -> None:
+    code, text = said(program, "add", "--deny", "--hosts", pattern, "--any")
+    assert (code, text.startswith(f"harness: {message}")) == (125, True)
+    assert not (program.home / "config/harness/permissions.json").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "step"),
     [

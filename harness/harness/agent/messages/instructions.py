@@ -248,7 +248,7 @@ def _work(execution: ExecutionContext, names: Mapping[str, str]) -> Iterator[str
     if shell := names.get("run_shell"):
         fleet = execution.fleet if isinstance(execution, FleetContext) else None
         has_terminal = execution.has_terminal if fleet is None else fleet.has_terminal
-        yield from _commands(shell, has_terminal=has_terminal, notified=fleet is None)
+        yield from _commands(shell, has_terminal=has_terminal)
     if reader := names.get("bash_output"):
         yield f"{reader} returns the output of a job, and its exit code when it has ended."
     if execution.has_terminal and (screen := names.get("capture_pane")):
@@ -267,13 +267,12 @@ def _work(execution: ExecutionContext, names: Mapping[str, str]) -> Iterator[str
         yield f"{todo} shows the operator the steps of work with several steps."
 
 
-def _commands(shell: str, *, has_terminal: bool, notified: bool) -> Iterator[str]:
+def _commands(shell: str, *, has_terminal: bool) -> Iterator[str]:
     if has_terminal:
         yield f"A command that takes longer than {shell} waits continues as a job with an id. Never start it again."
     else:
         yield f"A command that takes longer than {shell} waits is killed, unless on_timeout says to keep it."
-    ended = "you are notified when it has ended" if notified else "look later whether it has ended"
-    yield f"Start what takes minutes as a job and continue with other work: {ended}."
+    yield "Start what takes minutes as a job and continue with other work: you are notified when it has ended."
     yield "No pagers, editors or other programs that wait for keys: use options such as --no-pager, -y, -n, -b."
 
 

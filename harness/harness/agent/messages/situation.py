@@ -21,6 +21,7 @@ from ...results import PaneInfo
 from ...toolkit.contract import PermissionRequest, ToolContext
 from ...toolkit.events import Event, EventBus, JobExited, JobStarted
 from ...toolkit.executor import Executor
+from ...toolkit.hosts.merging import jobs_on_hosts
 from ...toolkit.permissions.policy import RulePolicy
 from ...toolkit.permissions.rules.rule import Action
 from ...toolkit.providers.base import well_formed
@@ -45,18 +46,25 @@ class RunningJobs:
     """The running jobs that calls of one session left in the background."""
 
     def __init__(self) -> None:
-        self._running: dict[str, str] = {}
+        self._running: dict[tuple[str, str], str] = {}
 
     def heard(self, event: Event) -> None:
         """Record the start or the end of a job."""
         if isinstance(event, JobStarted):
-            self._running[event.job_id] = event.command
+            self._running[event.host, event.job_id] = event.command
         elif isinstance(event, JobExited):
-            self._running.pop(event.job_id, None)
+            self._running.pop((event.host, event.job_id), None)
 
     def now(self) -> tuple[tuple[str, str], ...]:
-        """Return their ids and commands, the oldest first."""
-        return tuple(self._running.items())
+        """Return their ids and commands, the oldest first; those of one command on many hosts once, with the hosts."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        own = []
+        for (host, job_id), command in self._running.items():
+            if host:
+                found.setdefault(command, []).append((job_id, host))
+            else:
+                own.append((job_id, command))
+        return (*own, *((jobs_on_hosts(jobs), command) for command, jobs in found.items()))
 
 
 @dataclass(frozen=True, slots=True)

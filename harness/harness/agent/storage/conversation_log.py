@@ -29,6 +29,8 @@ __all__ = [
     "JobNotes",
     "MemoryLog",
     "StoredLog",
+    "job_note",
+    "parse_job_note",
 ]
 
 
@@ -36,7 +38,7 @@ __all__ = [
 
 
 JOB_LEFT, JOB_ENDED = "job_left", "job_ended"
-"""Kinds of notes: a job was left running on the target, or has ended. Their text is the job's id."""
+"""Kinds of notes: a job was left running on the target, or has ended. Their text is that of :func:`job_note`."""
 
 
 class ConversationLog(ABC):
@@ -75,6 +77,17 @@ class ConversationLog(ABC):
         """Store a note with the next write. Never waits or raises."""
 
 
+def job_note(host: str, job_id: str) -> str:
+    """Return the text of a note about a job: its ID, then its host if the conversation works on many."""
+    return f"{job_id} {host}" if host else job_id
+
+
+def parse_job_note(text: str) -> tuple[str, str]:
+    """Return the host and the job ID of a note's text."""
+    job_id, _, host = text.partition(" ")
+    return host, job_id
+
+
 class JobNotes:
     """Records in a log which jobs are left running; listens to the session's events."""
 
@@ -84,9 +97,9 @@ class JobNotes:
     def heard(self, event: Event) -> None:
         """Record a job that was left running, or that has ended."""
         if isinstance(event, JobStarted):
-            self._log.note(JOB_LEFT, event.job_id)
+            self._log.note(JOB_LEFT, job_note(event.host, event.job_id))
         elif isinstance(event, JobExited):
-            self._log.note(JOB_ENDED, event.job_id)
+            self._log.note(JOB_ENDED, job_note(event.host, event.job_id))
 
 
 class MemoryLog(ConversationLog):

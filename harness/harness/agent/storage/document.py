@@ -55,6 +55,8 @@ LINE = 1_000
 """Maximum characters of a name."""
 SHOWN = 60
 """Maximum characters of a quotation in an error."""
+_JOB_NOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}(?: [!-~]{1,500})?")
+"""The ID of a job, and its host if the conversation works on many."""
 SUBAGENT = "subagent"
 """The kind of the notes about sub-agents, of :mod:`..spending`."""
 SPENT = "spent"
@@ -206,7 +208,7 @@ class Note(_Strict):
     def _check(self) -> Note:
         if self.kind == "model":
             _line(self.text)
-        if self.kind in (JOB_LEFT, JOB_ENDED) and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}", self.text):
+        if self.kind in (JOB_LEFT, JOB_ENDED) and not _JOB_NOTE.fullmatch(self.text):
             raise ValueError("expected the id of a job")
         if self.kind == SUBAGENT:
             self.subagent_messages()

@@ -14,7 +14,7 @@ from ...results import Job, Status
 from ...toolkit.audit import AuditCall, DiskFullAuditLog, SqliteAuditLog
 from ...toolkit.events import EventBus, JobStarted
 from ...toolkit.values import Json, JsonObject
-from .conversation_log import JOB_ENDED, JOB_LEFT, ConversationLog
+from .conversation_log import JOB_ENDED, JOB_LEFT, ConversationLog, parse_job_note
 from .rows import title_of
 from .values import IMPORTED, ConversationNote, StoredConversation
 
@@ -132,6 +132,8 @@ class InterruptedWork:
     """Jobs of the conversation that are still running."""
     ended: tuple[str, ...] = ()
     """The ids of jobs that were left running and have ended."""
+    unknown: tuple[tuple[str, str], ...] = ()
+    """The hosts and the ids of jobs that were left running on hosts of a fleet, which were not asked."""
 
 
 async def in_flight(
@@ -163,7 +165,8 @@ async def in_flight(
     calls = await _calls(stored, ledger)
     theirs = [] if calls is None else await _calls_of_agents(stored, ledger, agents)
     here = [call for call in theirs if call.call.get("backend") == execution.identity]
-    left, begun = jobs_left(notes), {_job_of(call) for call in (*(calls or ()), *here)} - {""}
+    on_hosts = frozenset(text for text in jobs_left(notes) if parse_job_note(text)[0])
+    left, begun = jobs_left(notes) - on_hosts, {_job_of(call) for call in (*(calls or ()), *here)} - {""}
     jobs = [job for job in await execution.jobs() if job.job_id in left | begun] if left | begun else []
     jobs = [replace(job, command=redact(job.command)) for job in jobs]
     running = tuple(job for job in jobs if job.status is Status.RUNNING)
@@ -175,7 +178,8 @@ async def in_flight(
     )
     told = _told(stored, fates, listed)
     ended = left - {job.job_id for job in running}
-    return replace(told, running=running, ended=tuple(sorted(ended)))
+    unknown = tuple(sorted(parse_job_note(text) for text in on_hosts))
+    return replace(told, running=running, ended=tuple(sorted(ended)), unknown=unknown)
 
 
 async def _calls(stored: StoredConversation, ledger: SqliteAuditLog | DiskFullAuditLog) -> list[AuditCall] | None:
@@ -202,11 +206,13 @@ async def _calls_of_agents(
 
 
 def resume_messages(found: InterruptedWork, log: ConversationLog, events: EventBus) -> None:
-    """Resume with these findings: store the ended jobs, and watch the running ones."""
+    """Resume with these findings: store the ended jobs, and watch the others; hosts are asked for theirs then."""
     for job_id in found.ended:
         log.note(JOB_ENDED, job_id)
     for job in found.running:
         events.publish(JobStarted(job_id=job.job_id, command=job.command))
+    for host, job_id in found.unknown:
+        events.publish(JobStarted(job_id=job_id, command="", host=host))
 
 
 # -- evaluation of the records. Pure

@@ -357,12 +357,13 @@ class Telemetry(Observer):
             self._meters.approval_seconds.record(time.monotonic() - began, {"harness.allowed": event.allowed})
 
     def _job_started(self, event: JobStarted) -> None:
-        if ("job", event.job_id) not in self._open:
+        key = ("job", f"{event.job_id} {event.host}")
+        if key not in self._open:
             attributes = {"harness.job_id": event.job_id, **self._said(command=event.command)}
-            self._begin(("job", event.job_id), "job", event, self._above(event), attributes=attributes)
+            self._begin(key, "job", event, self._above(event), attributes=attributes)
 
     def _job_exited(self, event: JobExited) -> None:
-        self._end(("job", event.job_id), exit_code=event.exit_code)
+        self._end(("job", f"{event.job_id} {event.host}"), exit_code=event.exit_code)
 
     def _subagent_started(self, event: SubagentStarted) -> None:
         attributes = {"harness.agent_id": event.agent_id, **self._said(prompt=event.prompt)}

@@ -193,6 +193,9 @@ def _settings(session: CliSession) -> PermissionSettings:
     help="Add the rule even if tool NAME is not installed.",
 )
 @click.option("--on", "where", metavar="TARGET", help="Target URL or pattern of the rule (default: the chosen target).")
+@click.option(
+    "--hosts", metavar="PATTERN", help="Apply the rule to these hosts only: names, ranges and groups, '@db,!db1'."
+)
 @click.option("--glob", "is_glob", is_flag=True, help="Treat ARGUMENT as a pattern, not as exact text.")
 @click.option("--any", "is_any", is_flag=True, help="Match any argument.")
 @click.argument("argument", required=False)
@@ -202,14 +205,19 @@ def add_rule(
     /,
     tool: str,
     where: str | None,
+    hosts: str | None,
     is_glob: bool,
     is_any: bool,
     is_absent: bool,
     argument: str | None,
     **actions: bool,
 ) -> None:
-    """Add a user rule for ARGUMENT: the exact command, path or URL."""
-    from ...toolkit.permissions.rules.rule import Action, Match, Rule
+    """Add a user rule for ARGUMENT: the exact command, path or URL.
+
+    With --hosts, the rule applies to calls on each of these hosts, on one target and on many, and its target is any.
+    """
+    from ...toolkit.permissions.rules.rule import ANYTHING, Action, Match, Rule
+    from ...toolkit.permissions.rules.settings import check_hosts
     from ...toolkit.permissions.rules.store import RuleFile, rule_file_path
 
     action = _one_of(ctx, actions)
@@ -220,7 +228,10 @@ def add_rule(
     session = session_of(ctx)
     match = Match.GLOB if is_glob else Match.LITERAL
     own = tool if is_absent else _own_name(session, tool)
-    rule = Rule(Action(action), where or str(session.settings.target), own, argument, match)
+    if hosts is not None:
+        check_hosts(hosts, "--hosts")
+    target = where or (str(session.settings.target) if hosts is None else ANYTHING)
+    rule = Rule(Action(action), target, own, argument, match, hosts=hosts)
     RuleFile(rule_file_path()).add([rule])
     print_json({"added": _rule(rule)}) if session.json else click.echo(f"{rule.rule_id}  {readable(str(rule))}")
 

@@ -7,7 +7,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from ...agent.storage.values import is_session_id
 from ...toolkit.events import Event, InternalFailure, SubagentStarted, ToolCallCompleted, ToolCallRequested
 from ...toolkit.values import CallOutcome, CallStatus, ToolCall
 from ..exits import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, SIGNALLED, TIMED_OUT
+from ..named_commands import complete_commands
 from ..output import as_json
 from ..streams import Interruption
 
@@ -33,6 +34,7 @@ __all__ = [
     "VERSION",
     "ExecResult",
     "JsonStream",
+    "RunningJob",
     "exit_code",
     "news_line",
     "outcome_lines",
@@ -177,6 +179,15 @@ SIGNALS: Final[Mapping[int, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that is still running; ``host`` is its host in a session on many, and ``options`` reach it."""
+
+    job_id: str
+    host: str = ""
+    options: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ExecResult:
     """The result of one completed turn, with the facts for the report."""
 
@@ -194,8 +205,8 @@ class ExecResult:
     """Whether an operator could be asked."""
     signal: int = 0
     """The number of the signal that cancelled it; 0 for none."""
-    jobs: tuple[str, ...] = ()
-    """IDs of jobs that are still running."""
+    jobs: tuple[RunningJob, ...] = ()
+    """The jobs that are still running."""
 
 
 def spent_since(before: Usage, now: Usage) -> Usage:
@@ -220,7 +231,7 @@ def exit_code(ended: ExecResult) -> int:
 def result_json(ended: ExecResult, text: str, failure: str) -> dict[str, object]:
     """Return the last line of ``--json``; ``text`` and ``failure`` must be redacted already."""
     result = ended.result
-    return {
+    document: dict[str, object] = {
         "type": "result",
         "session_id": ended.session_id,
         "status": "timed_out" if ended.timed_out and result.status == "cancelled" else result.status,
@@ -231,8 +242,10 @@ def result_json(ended: ExecResult, text: str, failure: str) -> dict[str, object]
         "seconds": round(ended.seconds, 3),
         "usage": dict(ended.spent.json()),
         "refused": [{"tool": one.call.name, "what": one.what, "reason": one.reason} for one in ended.refused],
-        "jobs": list(ended.jobs),
+        "jobs": [job.job_id for job in ended.jobs if not job.host],
     }
+    on_hosts = [{"host": job.host, "job_id": job.job_id} for job in ended.jobs if job.host]
+    return document | ({"jobs_on_hosts": on_hosts} if on_hosts else {})
 
 
 def _failure(ended: ExecResult, failure: str) -> str:
@@ -252,8 +265,26 @@ def outcome_lines(ended: ExecResult, failure: str) -> list[str]:
         lines.append(f"denied, {why}: {one.call.name} {one.what}")
     if ended.refused:
         lines.append("--approve allows such calls; see docs/exec.md")
-    for job_id in ended.jobs:
-        lines.append(f"job {job_id} is still running on the target (harness jobs wait {job_id})")
+    lines += _job_lines(ended.jobs)
     if ended.result.status != "completed" and is_session_id(ended.session_id):  # else it could not be stored
         lines.append(f"to resume: harness exec --conversation {ended.session_id} 'continue'")
+    return lines
+
+
+def _job_lines(jobs: Sequence[RunningJob]) -> list[str]:
+    on_hosts = [job for job in jobs if job.host]
+    lines = [
+        f"job {job.job_id} is still running on the target (harness jobs wait {job.job_id})"
+        for job in jobs
+        if not job.host
+    ]
+    if len(on_hosts) == 1:
+        job = on_hosts[0]
+        command = complete_commands(f"harness jobs wait {job.job_id}", job.options)
+        lines.append(f"job {job.job_id} is still running on {job.host} ({command})")
+    elif on_hosts:
+        from ...toolkit.hosts.merging import jobs_on_hosts
+
+        named = jobs_on_hosts((job.job_id, job.host) for job in on_hosts)
+        lines.append(f"{len(on_hosts)} jobs are still running: {named} (harness --ssh HOST jobs wait JOB)")
     return lines

@@ -17,6 +17,7 @@ from anyio import to_thread
 from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
 from ...login import LoginQuestion, TerminalPrompter
+from ...settings import CommandLineChoices
 from ...system.background_tasks import open_background_tasks
 from ...toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from ...toolkit.catalog import Catalogue
@@ -30,6 +31,7 @@ from ...toolkit.registry import Registry
 from ...toolkit.values import ToolCall
 from ..commands.servers import servers_of, with_servers
 from ..conversation import ConversationStart, choices_for, has_target, open_conversation, stored_model
+from ..named_commands import host_options
 from ..output import note, readable, warn
 from ..prompt.approvals import PromptApprover, PromptQuestioner, change_notice
 from ..prompt.line_mode import asked_text
@@ -40,6 +42,7 @@ from .report import (
     VERSION,
     ExecResult,
     JsonStream,
+    RunningJob,
     exit_code,
     news_line,
     outcome_lines,
@@ -352,7 +355,8 @@ async def run_exec(
         if out is not None:
             await out.put(_beginning(agent, target))
         redact = toolkit.redactor.text
-        ended = await _Run(agent, request, interruption, out, operator, redact).run_to_completion()
+        choices = session.invocation.choices
+        ended = await _Run(agent, request, interruption, out, operator, redact, choices).run_to_completion()
         text, failure = redact(ended.result.text), redact(ended.result.failure)
         if out is not None:
             out.last(result_json(ended, text, failure))
@@ -492,8 +496,10 @@ class _Run:
         out: JsonStream | None,
         operator: ExecOperator | None,
         redact: Callable[[str], str],
+        choices: CommandLineChoices,
     ) -> None:
         self._agent = agent
+        self._choices = choices
         self._request = request
         self._interruption = interruption
         self._out = out
@@ -501,7 +507,7 @@ class _Run:
         self._redact = redact
         self._asked: dict[str, PermissionAsked] = {}
         self._refused: list[PermissionAsked] = []
-        self._jobs: dict[str, None] = {}
+        self._jobs: dict[tuple[str, str], None] = {}
         self._timed_out = False
         self._hard = anyio.CancelScope()
         self._shown = anyio.Event()
@@ -536,14 +542,19 @@ class _Run:
             tuple(self._refused),
             self._operator is not None,
             self._interruption.signal,
-            tuple(self._jobs),
+            tuple(self._running_job(host, job_id) for host, job_id in self._jobs),
         )
+
+    def _running_job(self, host: str, job_id: str) -> RunningJob:
+        hosts = self._agent.executor.hosts
+        url = hosts.target(host) if hosts is not None and host else ""
+        return RunningJob(job_id, host, host_options(url, self._choices) if url else "")
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, JobStarted) and not event.parent_call:
-            self._jobs[event.job_id] = None
+            self._jobs[event.host, event.job_id] = None
         elif isinstance(event, JobExited):
-            self._jobs.pop(event.job_id, None)
+            self._jobs.pop((event.host, event.job_id), None)
         elif isinstance(event, PermissionAsked):
             self._asked[event.request_id] = event
         elif isinstance(event, PermissionReplied):

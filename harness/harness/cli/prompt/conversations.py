@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import anyio
@@ -13,7 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from ...agent.events import AnswerDelta, ReasoningDelta
 from ...context import ExecutionContext
 from ...errors import HarnessError
-from ...toolkit.events import Event, Subscription
+from ...toolkit.events import Event, JobExited, Subscription
 from ..conversation import ConversationStart, OpenConversation, open_conversation
 from .view import EventView
 
@@ -146,8 +147,12 @@ class Conversations:
     async def _watch(self, events: Subscription) -> None:
         self._events = events
         async for event in events:
-            for each in joined((event, *events.drain())):
-                self._view.heard(each)
+            for is_exit, group in groupby(joined((event, *events.drain())), lambda each: isinstance(each, JobExited)):
+                if is_exit:
+                    self._view.jobs_exited([each for each in group if isinstance(each, JobExited)])
+                else:
+                    for each in group:
+                        self._view.heard(each)
             self._changed()
             await anyio.sleep(PAUSE)
 

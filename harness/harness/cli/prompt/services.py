@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -268,9 +268,8 @@ class PromptSession:
                 await self._loop.supplies.conversations.close()
         if agent is not None and agent.state.spent.answers and is_session_id(agent.session_id):
             self.last_words.append(f"the conversation is kept: harness resume {agent.session_id}")
-        jobs = [f"{job} ({command})" for job, command in self._view.jobs.items()]
-        if jobs:
-            self.last_words.append(f"still running in the background: {', '.join(jobs)} (harness jobs)")
+        if self._view.jobs:
+            self.last_words.append(_running_jobs(self._view.jobs))
 
     # -- services
 
@@ -452,8 +451,8 @@ class PromptSession:
         if self._timed.state == "all":
             self._timed.set("ask")
             self._view.note("approvals: calls ask again; advance approval ended with the previous conversation")
-        for job_id, command in list(self._view.jobs.items()):  # the previous conversation does not watch them any more
-            self._loop.supplies.operator.events.publish(JobStarted(job_id=job_id, command=command))
+        for (host, job_id), command in list(self._view.jobs.items()):  # the previous conversation does not watch them
+            self._loop.supplies.operator.events.publish(JobStarted(job_id=job_id, command=command, host=host))
         self._taken_up(conversation)
 
     def _taken_up(self, conversation: OpenConversation) -> None:
@@ -464,6 +463,18 @@ class PromptSession:
             self._view.note(f"conversation {summary.session_id}: {summary.name or summary.title} ({turns})")
         if conversation.in_flight:
             self._view.note(conversation.in_flight, "warn")
+
+
+def _running_jobs(jobs: Mapping[tuple[str, str], str]) -> str:
+    """Return the line about jobs that are left running."""
+    named = [f"{job_id} ({command})" for (host, job_id), command in jobs.items() if not host]
+    command = "harness jobs"
+    if on_hosts := [(job_id, host) for host, job_id in jobs if host]:
+        from ...toolkit.hosts.merging import jobs_on_hosts
+
+        named.append(jobs_on_hosts(on_hosts))
+        command = "harness jobs --hosts PATTERN"
+    return f"still running in the background: {', '.join(named)} ({command})"
 
 
 async def _warm_up() -> None:

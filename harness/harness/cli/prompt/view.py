@@ -41,6 +41,7 @@ from ...toolkit.events import (
 )
 from ...toolkit.values import CallOutcome, CallStatus, Json, JsonObject, ToolCall
 from ..asking import wrapped
+from ..named_commands import complete_commands
 from .surface import Line, Role, Span, Surface, folded, line, one_line, output_lines, printable
 
 __all__ = [
@@ -220,6 +221,15 @@ def _result(outcome: CallOutcome, facts: JsonObject) -> tuple[str, Role]:
     return "cached" if outcome.cached else "done", "ok"
 
 
+def _named(exited: Sequence[JobExited]) -> str:
+    """Return the names of jobs that have ended alike."""
+    if not exited[0].host:
+        return exited[0].job_id
+    from ...toolkit.hosts.merging import jobs_on_hosts
+
+    return jobs_on_hosts((event.job_id, event.host) for event in exited)
+
+
 def _text(value: Json) -> str:
     return one_line(str(value), 40)
 
@@ -271,9 +281,9 @@ class EventView:
         self._notice = ""
         self._in_turn = False
         self._waited: set[int] = set()
-        self._ended: set[str] = set()
-        self.jobs: dict[str, str] = {}
-        """The running jobs of this prompt: their IDs and commands."""
+        self._ended: set[tuple[str, str]] = set()
+        self.jobs: dict[tuple[str, str], str] = {}
+        """The running jobs of this prompt: their hosts (empty on one target), IDs and commands."""
         self._reactions: dict[type[Event], Callable[..., None]] = {
             TurnStarted: self._turn_started,
             RequestStarted: self._request_started,
@@ -340,7 +350,11 @@ class EventView:
 
     def note(self, text: str, role: Role = "dim") -> None:
         """Show a notice in lines of its own."""
-        rows = [row for one in printable(text).split("\n") for row in wrapped(one, self._surface.width - 3)]
+        rows = [
+            row
+            for one in printable(complete_commands(text)).split("\n")
+            for row in wrapped(one, self._surface.width - 3)
+        ]
         signs = (f"{self._marks.note} ", *["  "] * len(rows))
         self._surface.show(*(line(Span(sign + row, role)) for sign, row in zip(signs, rows, strict=False)))
 
@@ -508,17 +522,27 @@ class EventView:
     # -- everything else
 
     def _job_started(self, event: JobStarted) -> None:
-        self.jobs[event.job_id] = event.command
-        self._ended.discard(event.job_id)
-        self.note(f"job {event.job_id} is running in the background: {one_line(event.command, 120)}")
+        self.jobs[event.host, event.job_id] = event.command
+        self._ended.discard((event.host, event.job_id))
+        if not event.host:  # the call's result names the jobs of many hosts
+            self.note(f"job {event.job_id} is running in the background: {one_line(event.command, 120)}")
 
     def _job_exited(self, event: JobExited) -> None:
-        if event.job_id in self._ended:  # the conversation and the prompt may both watch it
-            return
-        self._ended.add(event.job_id)
-        command = self.jobs.pop(event.job_id, "")
-        how = "outcome unknown" if event.exit_code is None else f"exit code {event.exit_code}"
-        self.note(f"job {event.job_id} has ended: {how}  {one_line(command, 120)}".rstrip(), "accent")
+        self.jobs_exited([event])
+
+    def jobs_exited(self, exited: Sequence[JobExited]) -> None:
+        """Show that jobs have ended, equal ends of one command on many hosts as one line."""
+        ends: dict[tuple[int | None, str, str], list[JobExited]] = {}
+        for event in exited:
+            job = (event.host, event.job_id)
+            if job in self._ended:  # the conversation and the prompt may both watch it
+                continue
+            self._ended.add(job)
+            command, apart = self.jobs.pop(job, ""), "" if event.host else event.job_id
+            ends.setdefault((event.exit_code, command, apart), []).append(event)
+        for (exit_code, command, _), events in ends.items():
+            how = "outcome unknown" if exit_code is None else f"exit code {exit_code}"
+            self.note(f"job {_named(events)} has ended: {how}  {one_line(command, 120)}".rstrip(), "accent")
 
     def _subagent_completed(self, event: SubagentCompleted) -> None:
         self.note(f"agent {event.agent_id} {'failed' if event.is_error else 'has ended'}")

@@ -10,7 +10,7 @@ import anyio
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ..contract import CallNotes, HostRequest, OutputLimit, ResultCacheBase, ToolContext
-from ..events import Event, EventBus, InternalFailure, PermissionAsked, PermissionReplied, ToolCallProgress
+from ..events import Event, EventBus, InternalFailure, JobStarted, PermissionAsked, PermissionReplied, ToolCallProgress
 from ..interfaces import CallEntry, Verdict
 from ..permissions.paths.target_paths import tools_start
 from ..pipeline import Pipeline, Prepared, failure_of, redacted, status_of
@@ -183,12 +183,14 @@ class _HostLines:
         self._rest = ""
 
     def heard(self, event: Event) -> None:
-        """Show the complete lines of a progress event, which is redacted; pass on approval requests and failures."""
+        """Show the complete lines of a progress event, which is redacted; pass on requests, jobs and failures."""
         if isinstance(event, ToolCallProgress):
             *lines, self._rest = (self._rest + event.text).split("\n")
             self._show(lines)
         elif isinstance(event, PermissionAsked | PermissionReplied):
             self._ctx.publish(event)
+        elif isinstance(event, JobStarted):
+            self._ctx.publish(replace(event, host=self._name))
         elif isinstance(event, InternalFailure):
             self._ctx.publish(replace(event, message=f"{self._name}: {event.message}"))
 

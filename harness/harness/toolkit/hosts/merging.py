@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..results import cut
 from ..values import BLOCK_LIMIT, CallOutcome, CallStatus, Json, ToolResult
 from .tools import count_of_hosts
 
-__all__ = ["HostResult", "MergedResult", "merge_results", "merged_status"]
+__all__ = ["HostResult", "MergedResult", "jobs_on_hosts", "merge_results", "merged_status"]
 
 JOB = "JOB"
 """Stands for the job ID in a text, which differs by host."""
@@ -28,6 +29,10 @@ SEPARATORS = 3
 """The line breaks of one outcome."""
 NOTICE = 60
 """Characters of the notice about the omitted part of one outcome."""
+ROOM_FOR_COUNTS = 100
+"""Characters of the structured result apart from its hosts and groups."""
+MAX_FOLDED_CHARS = 1_000
+"""Characters of the folded hosts of one group in the structured result."""
 ROOM_FOR_REST = 1_000
 """Characters for the folded hosts of outcomes that are not shown."""
 
@@ -113,7 +118,7 @@ def merge_results(results: Sequence[HostResult], limit: OutputLimit) -> MergedRe
     room = min(limit.characters, BLOCK_LIMIT)
     text = whole if len(whole) <= room else _fitted(head, groups, parts, replace(limit, characters=room))
     codes = {one.outcome.result.error_code for one in results if one.outcome.result.is_error}
-    data = _data(results, groups)
+    data = _data(results, groups, room)
     if codes:
         result = ToolResult.failure(codes.pop() if len(codes) == 1 else "some_hosts_failed", text, data=data)
     else:
@@ -161,11 +166,20 @@ def _jobs(group: OutcomeGroup[HostResult], jobs: Mapping[str, str]) -> str:
     """Return a line with the job of each host, if the text of the group names it."""
     if not _first(group).job_id or f"job {JOB}" not in _first(group).text:
         return ""
+    return f"\n[{JOB} is {jobs_on_hosts((jobs[name], name) for name in group.hosts)}]"
+
+
+def jobs_on_hosts(jobs: Iterable[tuple[str, str]]) -> str:
+    """Return jobs with the hosts that have them: ``12 on web[1-3], 7 on web4``; cut if there are very many.
+
+    Args:
+        jobs: Each job's ID and its host.
+    """
     hosts_of: dict[str, list[str]] = {}
-    for name in group.hosts:
-        hosts_of.setdefault(jobs[name], []).append(name)
-    text = ", ".join(f"{job} on {fold_names(names)}" for job, names in hosts_of.items())
-    return f"\n[{JOB} is {text if len(text) <= MAX_JOBS_SHOWN else text[:MAX_JOBS_SHOWN] + chr(0x2026)}]"
+    for job_id, name in jobs:
+        hosts_of.setdefault(job_id, []).append(name)
+    text = ", ".join(f"{job_id} on {fold_names(names)}" for job_id, names in hosts_of.items())
+    return text if len(text) <= MAX_JOBS_SHOWN else f"{text[:MAX_JOBS_SHOWN]}\u2026"
 
 
 def _ran(one: HostResult) -> bool:
@@ -221,15 +235,41 @@ def _shares(sizes: Sequence[int], space: int) -> list[int]:
     return [shares[number] for number in range(len(sizes))]
 
 
-def _data(results: Sequence[HostResult], groups: Sequence[OutcomeGroup[HostResult]]) -> Json:
-    """Return each host with its status, and the groups of equal results."""
+def _data(results: Sequence[HostResult], groups: Sequence[OutcomeGroup[HostResult]], room: int) -> Json:
+    """Return each host with its status, and the groups of equal results, in so many characters of JSON.
+
+    What does not fit is counted. Hosts whose result is not the most frequent one have precedence.
+    """
     group_of = {name: number for number, group in enumerate(groups) for name in group.hosts}
-    hosts: list[Json] = [_host(one, group_of[one.host]) for one in results]
-    folded: list[Json] = [
-        {"hosts": fold_names(group.hosts), "count": len(group.hosts), "ending": _first(group).ending}
-        for group in groups
-    ]
-    return {"hosts": hosts, "groups": folded}
+    folded = _fitting([_group(group) for group in groups], room // 2)
+    left = room - ROOM_FOR_COUNTS - sum(map(_size, folded))
+    deviating = [one for one in results if group_of[one.host]] + [one for one in results if not group_of[one.host]]
+    fitting = _fitting([_host(one, group_of[one.host]) for one in deviating], left)
+    kept = {one.host for one in deviating[: len(fitting)]}
+    hosts: list[Json] = [_host(one, group_of[one.host]) for one in results if one.host in kept]
+    omitted = {"hosts_omitted": len(results) - len(hosts), "groups_omitted": len(groups) - len(folded)}
+    return {"hosts": hosts, "groups": [*folded], **{name: count for name, count in omitted.items() if count}}
+
+
+def _group(group: OutcomeGroup[HostResult]) -> dict[str, Any]:
+    names = fold_names(group.hosts)
+    shown = names if len(names) <= MAX_FOLDED_CHARS else f"{names[:MAX_FOLDED_CHARS]}\u2026"
+    return {"hosts": shown, "count": len(group.hosts), "ending": _first(group).ending}
+
+
+def _fitting(values: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
+    """Return the first values, as many as fit into so many characters of JSON."""
+    found = []
+    for value in values:
+        room -= _size(value)
+        if room < 0:
+            break
+        found.append(value)
+    return found
+
+
+def _size(value: object) -> int:
+    return len(json.dumps(value)) + len(", ")
 
 
 def _host(one: HostResult, group: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from ...context import ExecutionContext
+from ...errors import ContextClosed
 from ...fleets import Fleet
 from ...fleets.calls import DEFAULT_FORKS
 from ..interfaces import ReadVersions
@@ -41,6 +42,13 @@ class FleetSession:
     def target(self, name: str) -> str:
         """Return the URL of a host."""
         return next(str(host.target) for host in self.fleet.hosts if host.name == name)
+
+    def identity(self, name: str) -> str:
+        """Return the identity of a host, by which results are cached; its URL before it is connected."""
+        try:
+            return self.fleet[name].identity
+        except (KeyError, ContextClosed):
+            return self.target(name)
 
     async def connected(self, name: str) -> ExecutionContext:
         """Return the context of a host.

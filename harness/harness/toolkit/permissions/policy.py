@@ -38,7 +38,7 @@ from .questions import (
     rules_of,
 )
 from .remembered_answers import SessionGrants, TimedApproval, elapsed
-from .rules.host_rules import HostRules
+from .rules.host_rules import AppliedRules, HostRules
 from .rules.rule import Action, Rule, RuleIndex
 from .rules.settings import PROTECTED, PermissionSettings, SecretPaths
 from .rules.store import LoadedRules, RuleFile
@@ -241,7 +241,7 @@ class RulePolicy(Policy):
         self._profile = HostRules(self.settings.rules, inventory)
         self._only = self.settings.allowed_tools
         self._stored = LoadedRules()
-        self._stored_index = RuleIndex()
+        self._stored_rules = HostRules(())
         self._looked = float("-inf")
         self._family = SessionGrants()
         self._changed: WeakKeyDictionary[CallNotes, _Changed] = WeakKeyDictionary()
@@ -327,9 +327,14 @@ class RulePolicy(Policy):
         """Return the rule indexes that contain deny rules."""
         await self._look()
         self._index_tool_names(ctx.registry)
-        own = self._profile.on(ctx.host, ctx.execution.target)
-        indexes = (self._family.rules(ctx.session_id), self._stored_index, own.rules, own.undecided)
+        own, stored = self._on_host(ctx)
+        indexes = (self._family.rules(ctx.session_id), stored.rules, stored.undecided, own.rules, own.undecided)
         return tuple(index for index in indexes if any(rule.action is Action.DENY for rule in index.rules))
+
+    def _on_host(self, ctx: ToolContext) -> tuple[AppliedRules, AppliedRules]:
+        """Return the rules of the settings and those of the rule file that apply to the host of a call."""
+        host, target = ctx.host, ctx.execution.target
+        return self._profile.on(host, target), self._stored_rules.on(host, target)
 
     def session_rules(self, session_id: str) -> tuple[Rule, ...]:
         """Return the rules decided in a session, the latest first."""
@@ -374,7 +379,10 @@ class RulePolicy(Policy):
     ) -> Decision:
         await self._look()
         self._index_tool_names(ctx.registry)
-        traits, own = request.tool.traits, self._profile.on(ctx.host, ctx.execution.target)
+        traits, (own, stored) = request.tool.traits, self._on_host(ctx)
+        undecided = own.undecided
+        if stored.undecided.rules:
+            undecided = RuleIndex((*stored.undecided.rules, *undecided.rules), self._names)
         return decide(
             claims,
             DecisionContext(
@@ -385,9 +393,9 @@ class RulePolicy(Policy):
                 requires_approval=request.requires_approval,
                 only=self._only,
                 session=self._family.rules(ctx.session_id),
-                stored=self._stored_index,
+                stored=stored.rules,
                 profile=own.rules,
-                undecided=own.undecided,
+                undecided=undecided,
                 failure=self._stored.failure,
             ),
         )
@@ -400,14 +408,14 @@ class RulePolicy(Policy):
         if stored is not self._stored:
             if stored.failure:
                 log.warning("cannot use the permission rules, approval is required for every call: %s", stored.failure)
-            self._stored, self._stored_index = stored, RuleIndex(stored.rules, self._names)
+            self._stored, self._stored_rules = stored, HostRules(stored.rules, self._inventory, self._names)
         self._looked = self._clock()
 
     def _index_tool_names(self, registry: ToolLookup) -> None:
         """Apply rules for an alias or profile name of a tool to the tool; the registered tools may have changed."""
         tools = registry.list()
         names = {alias: tool.name for tool in tools for alias in tool.traits.aliases}
-        named = {*self._tools_of_rules, *self._stored_index.tools, *self.settings.allowed_tools}
+        named = {*self._tools_of_rules, *self._stored_rules.tools, *self.settings.allowed_tools}
         if unknown := {name for name in named - names.keys() - {tool.name for tool in tools} if not has_wildcard(name)}:
             from ..tool_profiles import face_names  # imports every profile
 
@@ -416,7 +424,7 @@ class RulePolicy(Policy):
             return
         self._names = names
         self._profile = HostRules(self.settings.rules, self._inventory, names)
-        self._stored_index = RuleIndex(self._stored.rules, names)
+        self._stored_rules = HostRules(self._stored.rules, self._inventory, names)
         self._only = tuple(names.get(name, name) for name in self.settings.allowed_tools)
 
     # -- deciding for many hosts

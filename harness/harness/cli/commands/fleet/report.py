@@ -15,13 +15,14 @@ import click
 from ....errors import ConnectError, ConnectionLost
 from ....live.command_session import HostProgress
 from ...exits import FAILED, HARNESS_FAILED, failure_code
+from ...named_commands import complete_commands, connection_options, host_options
 from ...output import as_json, error_json, escape_line, note, readable
 from ...runtime import CliSession
 from ...streams import Interruption, StreamWriter
 from .texts import HostNotices
 
 if TYPE_CHECKING:
-    from ....fleets import Host, HostOutcome
+    from ....fleets import Host, HostOutcome, OutcomeGroup
 
 __all__ = ["FleetReport", "MergedText"]
 
@@ -227,13 +228,20 @@ class FleetReport(Generic[T]):
         from ....fleets.merging import merge_outcomes
 
         for group in merge_outcomes(outcome for outcome in outcomes if outcome.error is not None):
-            note(f"{fold_names(group.hosts)} ({len(group.hosts)}): {group.text}")
+            note(f"{fold_names(group.hosts)} ({len(group.hosts)}): {self._with_host_options(group)}")
         for text, names in self._notices(outcomes).items():
             note(f"{fold_names(names)} ({len(names)}): {text}")
 
+    def _with_host_options(self, group: OutcomeGroup[T]) -> str:
+        """Return the error of hosts; commands in it reach the host, if it is one."""
+        choices = self.session.invocation.choices
+        if len(group.hosts) == 1:
+            return complete_commands(group.text, host_options(group.outcome.target, choices))
+        return complete_commands(group.text, f"{connection_options(choices)} --ssh HOST")
+
     def _notices(self, outcomes: Sequence[HostOutcome[T]]) -> dict[str, list[str]]:
         """Return what is unusual about results, with the hosts that it is true of."""
-        found = HostNotices()
+        found = HostNotices(self.session.invocation.choices)
         for outcome in outcomes:
             if outcome.error is None:
                 result = cast("T", outcome.result)
@@ -290,4 +298,5 @@ class FleetReport(Generic[T]):
         if outcome.error is None:
             return {**about, **self.result_json(cast("T", outcome.result))}
         error = outcome.error
-        return about | error_json(type(error).__name__, error.message, error.target, error.hint)
+        hint = complete_commands(error.hint, host_options(outcome.target, self.session.invocation.choices))
+        return about | error_json(type(error).__name__, error.message, error.target, hint)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 
 from ....results import ShellResult, Status
+from ....settings import CommandLineChoices
+from ...named_commands import complete_commands, connection_options, host_options
 from ...output import readable
 
 __all__ = ["HostNotices", "ending_of", "host_label", "with_gap"]
@@ -50,19 +51,24 @@ def with_gap(data: bytes, gap: tuple[int, int] | None) -> bytes:
 
 
 class HostNotices:
-    """Notices about results of hosts, merged where they differ in the host and the job only."""
+    """Notices about results of hosts, merged where they differ in the host and the job only.
 
-    def __init__(self) -> None:
+    Args:
+        choices: The command line.
+    """
+
+    def __init__(self, choices: CommandLineChoices) -> None:
+        self._choices = choices
         self._found: dict[str, list[tuple[str, str]]] = {}
 
     def add(self, host: str, target: str, job_id: str | None, notice: str) -> None:
         """Add a notice's first line, which is about one host; commands in it get the host's option."""
         line = notice.partition("\n")[0]
-        key = line.replace("harness jobs", "harness --ssh HOST jobs")
+        key = complete_commands(line, f"{connection_options(self._choices)} --ssh HOST")
         if job_id:
             key = re.sub(rf"\b(job|show|wait) {re.escape(job_id)}\b", r"\1 JOB", key)
-        command = f"harness{_target_option(target)} jobs"
-        self._found.setdefault(key, []).append((host, line.replace("harness jobs", command)))
+        own = complete_commands(line, host_options(target, self._choices))
+        self._found.setdefault(key, []).append((host, own))
 
     def merged(self) -> dict[str, list[str]]:
         """Return the notices, each with the hosts that it is true of."""
@@ -70,12 +76,3 @@ class HostNotices:
             entries[0][1] if len(entries) == 1 else text: [host for host, _ in entries]
             for text, entries in self._found.items()
         }
-
-
-def _target_option(target: str) -> str:
-    """Return the option of the program that chooses a target, with a space before it."""
-    if target == "local:":
-        return ""
-    if target.startswith("ssh://") and "+" not in target:
-        return f" --ssh {shlex.quote(target.removeprefix('ssh://'))}"
-    return f" --target {shlex.quote(target)}"

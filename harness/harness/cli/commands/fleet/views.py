@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ....backend import Finding
 from ....context import ExecutionContext
 from ....results import Job
+from ...named_commands import complete_commands, connection_options, host_options
 from ...output import table
 from ...runtime import LOOKS, PLAIN, CliSession
 from ...streams import Interruption
@@ -175,7 +176,15 @@ class _FindingsReport(FleetReport[Sequence[Finding]]):
         for line in sorted(lines, key=lambda line: SEVERITY.index(line.finding.level)):
             names = f"{fold_names(line.names)} ({len(line.names)})"
             message = line.finding.message if line.texts == 1 else f"{line.texts} different messages (--json has them)"
-            print_finding(replace(line.finding, message=f"{names}: {message}"), width)
+            fix = complete_commands(line.finding.fix, self._options_of(line.names))
+            print_finding(replace(line.finding, message=f"{names}: {message}", fix=fix), width)
+
+    def _options_of(self, names: Sequence[str]) -> str:
+        """Return the options of a command that reaches the hosts of a finding."""
+        choices = self.session.invocation.choices
+        if len(names) > 1:
+            return f"{connection_options(choices)} --ssh HOST"
+        return host_options(next(str(host.target) for host in self.hosts if host.name == names[0]), choices)
 
 
 def _merge_findings(outcomes: Sequence[HostOutcome[Sequence[Finding]]]) -> list[_Line]:
@@ -219,9 +228,10 @@ def examine_fleet(session: CliSession, options: FleetOptions, *, clean: bool) ->
     async def work(report: _FindingsReport, name: str, context: ExecutionContext) -> Sequence[Finding]:
         from ....operate.doctor import examine
 
-        return await examine(replace(session.settings, target=context.target), clean=clean)
+        settings = replace(session.settings, target=context.target)
+        return await examine(settings, clean=clean, opened=context.backend)
 
     config = session.settings.config
-    if config.ssh_engine == "default":  # the checks connect as for one host, and share its connection
+    if config.ssh_engine == "default":  # the checks are about OpenSSH, as for one host
         config = replace(config, ssh_engine="openssh")
     return map_on_hosts(session, options, PLAIN, partial(_FindingsReport, session), work, config=config)

@@ -1,4 +1,4 @@
-"""The rules of the settings as they apply to one host: those with ``hosts`` only on hosts that their pattern means."""
+"""The rules of the operator as they apply to one host: those with ``hosts`` only on hosts that their pattern means."""
 
 from __future__ import annotations
 
@@ -48,6 +48,11 @@ class HostRules:
         self._inventory = inventory
         self._names_by_address: dict[tuple[str, int], list[str]] | None = None
         self._known: dict[tuple[str, str], AppliedRules] = {}
+
+    @property
+    def tools(self) -> frozenset[str]:
+        """The tool names and patterns in the rules."""
+        return frozenset(rule.tool for rule in self._rules)
 
     def on(self, host: str, target: Target) -> AppliedRules:
         """Return the rules for a host.

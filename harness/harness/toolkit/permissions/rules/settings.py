@@ -26,6 +26,7 @@ __all__ = [
     "Mode",
     "PermissionSettings",
     "SecretPaths",
+    "check_hosts",
     "settings_of",
 ]
 
@@ -318,12 +319,16 @@ def _rule(entry: _RuleTable | str, action: Action, origin: str) -> Rule:
     literal = table.match == "literal" or ("/" in argument and not has_wildcard(argument))
     match = Match.LITERAL if literal else Match.GLOB
     if table.hosts is not None:
-        _check_hosts(table.hosts, f"{origin}: permissions.{action}")
+        check_hosts(table.hosts, f"{origin}: permissions.{action}: hosts")
     return Rule(action, table.target, table.tool, table.argument, match, origin=origin, hosts=table.hosts)
 
 
-def _check_hosts(pattern: str, where: str) -> None:
+def check_hosts(pattern: str, where: str) -> None:
     """Refuse a pattern of hosts that is wrong, whatever the hosts are: its rule would match none of them.
+
+    Args:
+        pattern: The pattern.
+        where: Where it was written, for the error.
 
     Raises:
         ConfigError: The pattern is wrong, or the extra for patterns is not installed.
@@ -333,7 +338,7 @@ def _check_hosts(pattern: str, where: str) -> None:
     try:
         check_pattern(pattern)
     except ConfigError as error:
-        raise ConfigError(f"{where}: hosts: {error.message}", hint=error.hint) from error
+        raise ConfigError(f"{where}: {error.message}", hint=error.hint) from error
 
 
 def _refuse_loosening(settings: PermissionSettings, table: _Table, origin: str) -> None:

@@ -58,9 +58,11 @@ class _RuleEntry(BaseModel):
     argument: str | None = None
     match: str = Match.LITERAL.value
     cwd: str | None = None
+    hosts: str | None = None
 
     def rule(self, origin: str) -> Rule:
-        return Rule(Action(self.action), self.target, self.tool, self.argument, Match(self.match), self.cwd, origin)
+        action, match = Action(self.action), Match(self.match)
+        return Rule(action, self.target, self.tool, self.argument, match, self.cwd, origin, self.hosts)
 
 
 class _Document(BaseModel):
@@ -164,7 +166,7 @@ def _ids(rules: Sequence[Rule]) -> set[str]:
 
 
 def _entry(rule: Rule) -> dict[str, str | None]:
-    return {
+    entry = {
         "action": rule.action.value,
         "target": rule.target,
         "tool": rule.tool,
@@ -172,6 +174,7 @@ def _entry(rule: Rule) -> dict[str, str | None]:
         "match": rule.match.value,
         "cwd": rule.cwd,
     }
+    return entry if rule.hosts is None else {**entry, "hosts": rule.hosts}  # older versions read files without it
 
 
 def _parsed(data: bytes, origin: str) -> tuple[Rule, ...]:

@@ -1,0 +1,60 @@
+"""Commands in messages get the options that reach their target."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.agent.turn import TurnResult
+from harness.cli.exec.report import ExecResult, RunningJob, outcome_lines, result_json
+from harness.cli.named_commands import complete_commands, host_options, target_options
+from harness.settings import CommandLineChoices
+
+
+@pytest.mark.parametrize(
+    ("choices", "options"),
+    [
+        (CommandLineChoices(), ""),
+        (CommandLineChoices(ssh="web1"), " --ssh web1"),
+        (CommandLineChoices(target="ssh://a+docker://b", tmux="ops"), " --target ssh://a+docker://b --tmux=ops"),
+        (CommandLineChoices(container="app", engine="podman", tmux=True), " --container app --engine podman"),
+        (
+            CommandLineChoices(ssh="web1", ssh_config="my file", ssh_options=("Port=1",)),
+            " -F 'my file' -o Port=1 --ssh web1",
+        ),
+    ],
+)
+def test_the_options_are_those_of_the_command_line(choices: CommandLineChoices, options: str) -> None:
+    assert target_options(choices) == options
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("local:", ""),
+        ("ssh://root@web1:22", " -F conf --ssh root@web1:22"),
+        ("ssh://web1+docker://app", " -F conf --target ssh://web1+docker://app"),
+    ],
+)
+def test_a_host_of_a_fleet_has_its_own_options(url: str, options: str) -> None:
+    assert host_options(url, CommandLineChoices(ssh="other", ssh_config="conf")) == options
+
+
+def test_commands_about_this_machine_and_complete_ones_are_left_alone() -> None:
+    text = "a (harness jobs wait 3), b (harness --ssh x jobs wait 3), c (harness resume 4), harness keys"
+    expected = (
+        "a (harness --ssh w jobs wait 3), b (harness --ssh x jobs wait 3), c (harness resume 4), harness --ssh w keys"
+    )
+    assert complete_commands(text, " --ssh w") == expected
+    assert complete_commands(text, "") == text
+
+
+def test_running_jobs_of_hosts_are_named_with_the_command_that_waits_for_them() -> None:
+    def ended(*jobs: RunningJob) -> ExecResult:
+        return ExecResult(TurnResult("completed", "yes"), "", 5, 1.5, TurnResult("completed", "yes").spent, jobs=jobs)
+
+    web1, web2 = RunningJob("7", "web1", " --ssh web1"), RunningJob("7", "web2", " --ssh web2")
+    assert outcome_lines(ended(web1), "") == ["job 7 is still running on web1 (harness --ssh web1 jobs wait 7)"]
+    assert outcome_lines(ended(web1, web2), "") == [
+        "2 jobs are still running: 7 on web[1-2] (harness --ssh HOST jobs wait JOB)"
+    ]
+    assert result_json(ended(web1), "yes", "")["jobs_on_hosts"] == [{"host": "web1", "job_id": "7"}]
