@@ -169,7 +169,7 @@ hx_decide() {
   done
   if hx_has_ended "$1"; then rm -f "$hx_jobs/$1.why"; return 1; fi
   hx_why=$2
-  printf '%s\n' "$2" >"$hx_jobs/$1.why" || rm -f "$hx_jobs/$1.why"
+  { printf '%s\n' "$2" >"$hx_jobs/$1.why"; } 2>/dev/null || hx_spill_why "$1" "$2" || rm -f "$hx_jobs/$1.why"
 }
 hx_end() {
   [ -s "$hx_jobs/$1.cmd" ] || [ -s "$hx_jobs/$1.pid" ] || return 6

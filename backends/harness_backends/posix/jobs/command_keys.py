@@ -25,6 +25,7 @@ MAX_ATTEMPTS = 1000
 
 # hx_last: set hx_n to the number of links of the key, hx_job to the job of the last one.
 # hx_has JOB: its record has the key. hx_whole is empty if the record's first line is not complete.
+# hx_check_lost JOB: exit if its record was in memory and is lost, see :mod:`.memory_records`: it may have run.
 _LAST = r"""
 cd "$hx_root" || exit 3
 hx_last() {
@@ -35,7 +36,9 @@ hx_last() {
     [ "$hx_n" -le __MAX__ ] || exit 6
   done
 }
+hx_check_lost() { [ ! -L "jobs/$1.cmd" ] || [ -e "jobs/$1.cmd" ] || exit 7; }
 hx_has() {
+  hx_check_lost "$1"
   hx_head= hx_whole=
   { IFS= read -r hx_head <"jobs/$1.cmd"; } 2>/dev/null && hx_whole=1
   [ -n "$hx_whole" ] || return 1
@@ -122,6 +125,9 @@ def _error(code: int, shell: PersistentShell) -> HarnessError:
     if code == 5:
         hint = "install coreutils or busybox on the target, or run the command without a key"
         return UnsupportedOperation("a key needs readlink on the target", target=target, hint=hint)
+    if code == 7:
+        what = "the record of the command with this key was in the target's memory, and is lost: it may have run"
+        return HarnessError(what, target=target, hint="check the target, then run the command with another key")
     if code == 6:
         hint = "use another key"
         return UnsupportedOperation(f"{MAX_ATTEMPTS} commands with this key did not start", target=target, hint=hint)

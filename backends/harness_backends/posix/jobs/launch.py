@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import anyio
@@ -25,6 +25,7 @@ from harness.results import Status
 from ..pane_jobs.end_proof import proves_end, status_of_broken
 from ..persistent_shell import PendingReply, PersistentShell
 from ..state_directory import JobStore
+from .memory_records import IN_MEMORY
 
 __all__ = [
     "INTERRUPTING",
@@ -266,10 +267,14 @@ class Outcome:
     status: Status
     exit_code: int | None = None
     fault: StartError | None = None
+    in_memory: bool = False
+    """Whether its record and its output are in memory, as the disk was full."""
 
 
 def outcome(code: int) -> Outcome:
     """Interpret the code of a reply frame of ``hx_run``."""
+    if code >= IN_MEMORY:
+        return replace(outcome(code - IN_MEMORY), in_memory=True)
     if code == ENDED_TWICE:
         return Outcome(Status.UNKNOWN)
     if code in StartError._value2member_map_:

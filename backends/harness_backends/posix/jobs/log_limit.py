@@ -151,7 +151,7 @@ hx_check() {
   done
   hx_kept=
   if [ -n "$hx_files" ]; then
-    hx_lines=$(ls -ln $hx_files 2>/dev/null </dev/null)
+    hx_lines=$(ls -lnL $hx_files 2>/dev/null </dev/null)
     hx_ifs=$IFS
     IFS='
 '
@@ -232,7 +232,11 @@ hx_cut() {
     hx_settle "$1" 0
   fi
 }
-hx_lacks() { printf '%s %s\n' "$2" "$3" >"$1gap.new" && mv -f "$1gap.new" "$1gap" </dev/null; }
+hx_lacks() {
+  hx_d=$1gap
+  [ ! -L "$hx_d" ] || hx_d=$(readlink "$hx_d") # the file is in memory
+  printf '%s %s\n' "$2" "$3" >"$hx_d.new" && mv -f "$hx_d.new" "$hx_d" </dev/null
+}
 hx_try_punch() {
   hx_punch=no
   command -v fallocate >/dev/null && echo x >"$hx_root/run/try.$$" &&

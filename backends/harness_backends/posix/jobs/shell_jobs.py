@@ -75,6 +75,10 @@ CLEAN_AFTER = 10.0
 """Seconds: shorter processes, e.g. one ``harness run``, do not clean up."""
 FOLLOW_AFTER = 0.2
 """Seconds: a faster command gets no separate reader for ``on_output``, which costs a channel and ten programs."""
+KEPT_IN_MEMORY = (
+    "the target's disk is full: the job's record and output are in its memory, and lost when it restarts or its user"
+    " logs out"
+)
 UNWRITTEN = "the command has ended, but its exit code could not be stored: the target's disk was full"
 TRIMMED = "the job's output was removed, as the stored jobs were larger than jobs_max_bytes"
 LINK_LOST_NOTICE = (ConnectionLost, ConnectError)
@@ -207,6 +211,8 @@ class PosixJobs(Jobs):
             except NotAcceptedError:
                 await self._forget_record(warm.job_id)
                 return None
+            except NoSpace:  # a new shell can keep the record in memory
+                return None
 
     async def _forget_record(self, job_id: str) -> None:
         """Remove the files of a command that did not run."""
@@ -291,9 +297,10 @@ class PosixJobs(Jobs):
             reply = await run.ticket.started()
         except LINK_LOST_NOTICE:
             return self._lost(run)
-        self._check(outcome(reply.exit_code), run.command)
+        started = outcome(reply.exit_code)
+        self._check(started, run.command)
         self._ends.expect(run.job_id, run.ticket)
-        return self._result(run, Outcome(Status.RUNNING))
+        return self._result(run, Outcome(Status.RUNNING, in_memory=started.in_memory))
 
     async def _finish(self, run: _RunningCommand) -> ShellResult:
         try:
@@ -366,6 +373,7 @@ class PosixJobs(Jobs):
         notices: tuple[str, ...] = (),
     ) -> ShellResult:
         stdout, stderr = (output.stdout, output.stderr) if output else (StoredStream(), StoredStream())
+        notices = (*notices, KEPT_IN_MEMORY) if outcome.in_memory else notices
         notices = (*notices, *not_kept(stdout.gap, "stdout"), *not_kept(stderr.gap, "stderr"))
         return ShellResult(
             command=command,

@@ -12,6 +12,7 @@ import shlex
 from ..pane_jobs.vanished_jobs import SETTLE
 from ..process_scripts import END, SINCE
 from .log_limit import LIMITER
+from .memory_records import SPILL
 
 __all__ = ["ENDED_BEFORE", "GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]
 
@@ -132,13 +133,18 @@ hx_reply() {
 # line, is also written to its own file, so that line numbers in error messages are those of the command. A query for
 # the job before its line arrives creates N.void, then finds the record empty: one of the two always sees the other.
 _RUN = r"""
-hx_store() { hx_put "$2" >"$hx_jobs/$1.cmd" && hx_put "${2#*"$hx_nl"}" >"$hx_jobs/$1.sh"; }
+hx_store() {
+  [ -z "$hx_doubt" ] || hx_has_room || return 1
+  hx_doubt=1
+  hx_put "$2" >"$hx_jobs/$1.cmd" && hx_put "${2#*"$hx_nl"}" >"$hx_jobs/$1.sh" && hx_doubt=
+}
 hx_run() {
   [ "$#" = 10 ] && [ "${10}" = . ] || return 0
   jobs >/dev/null 2>&1
   umask 077
   hx_code=0
-  { hx_store "$2" "$3" && eval "$6"; } 2>/dev/null || hx_code=1004
+  hx_spilled=0
+  { hx_store "$2" "$3" && eval "$6"; } 2>/dev/null || hx_spill "$2" "$3" "$6" 2>/dev/null || hx_code=1004
   [ ! -e "$hx_jobs/$2.void" ] || hx_code=1006
   umask "$hx_umask"
   hx_work "$@" </dev/null &
@@ -172,6 +178,7 @@ hx_work() {
 hx_refuse() {
   trap '' HUP TERM PIPE
   rm -f "$hx_jobs/$2.cmd" "$hx_jobs/$2.sh" "$hx_jobs/$2.in" "$hx_out" "$hx_err"
+  [ "$hx_spilled" = 0 ] || rm -rf "$hx_m" "$hx_jobs/$2.pid" "$hx_jobs/$2.outgap" "$hx_jobs/$2.errgap"
   [ "$8" = 0 ] || hx_reply "-$1" "$hx_code" 0 /dev/null /dev/null
   hx_reply "$1" "$hx_code" 0 /dev/null /dev/null
 }
@@ -180,7 +187,7 @@ hx_start() {
   hx_pid=$!
   trap '' HUP TERM PIPE
   hx_note "$2"
-  [ "$8" = 0 ] || hx_reply "-$1" 0 0 /dev/null /dev/null
+  [ "$8" = 0 ] || hx_reply "-$1" "$hx_spilled" 0 /dev/null /dev/null
   wait "$hx_pid"
   hx_code=$?
   hx_finish "$1" "$2" "$7"
@@ -197,13 +204,16 @@ hx_finish() {
     hx_left=$((hx_left - 1)); hx_nap 0.05
   done
   [ ! -s "$hx_jobs/$2.exit" ] || hx_why=unknown
-  echo "$hx_code${hx_why:+ $hx_why}" >"$hx_jobs/$2.exit"
+  hx_exit=$hx_jobs/$2.exit
+  [ "$hx_spilled" = 0 ] || hx_exit=$hx_m/exit
+  echo "$hx_code${hx_why:+ $hx_why}" >"$hx_exit"
+  [ "$hx_spilled" = 0 ] || ln -sf "$hx_exit" "$hx_jobs/$2.exit"
   case $hx_why in
     timed_out) hx_code=$((hx_code + 2000)) ;;
     interrupted) hx_code=$((hx_code + 3000)) ;;
     unknown) hx_code=1007 ;;
   esac
-  hx_reply "$1" "$hx_code" "$3" "$hx_out" "$hx_err"
+  hx_reply "$1" "$((hx_code + hx_spilled))" "$3" "$hx_out" "$hx_err"
 }
 """
 
@@ -221,6 +231,7 @@ hx_warm() {
 }
 hx_expect() {
   hx_beside
+  hx_spilled=0
   trap : HUP TERM PIPE
   umask 077
   hx_out=$hx_jobs/$2.out hx_err=$hx_jobs/$2.err
@@ -386,6 +397,7 @@ PROLOGUE = "".join(
         _LAUNCHERS,
         _FRAME_LOCK,
         _REPLY,
+        SPILL,
         _RUN,
         _WARM,
         _BACK,

@@ -13,6 +13,7 @@ from harness.transport import Transport
 from ..persistent_shell import PersistentShell
 from ..state_directory import JobRecord, JobStore, pane_uid, parse_record
 from .launch import background_line, recorded
+from .memory_records import FORGET
 
 __all__ = [
     "JobTable",
@@ -74,7 +75,7 @@ hx_facts() {
     find . -name 'log.[0-9]*' -mtime +__DAYS__ | sed 's/^\.\//P /'
     find . -name 'log.[0-9]*' -exec ls -s -k {} + | sed -n 's/^ *\([0-9][0-9]*\) \.\//L \1 /p'
   )
-  ls | sed -n '/^[0-9][0-9]*\.cmd$/p' | xargs awk '
+  ls | sed -n '/^[0-9][0-9]*\.cmd$/p' | hx_present | xargs awk '
     FNR == 1 {
       n = FILENAME; sub(/\.cmd$/, "", n); sub(/ #[|] .*/, ""); log_ = "-"
       if (match($0, / #% log: panes\/[A-Za-z0-9]+\/log\.[0-9]+ /)) log_ = substr($0, RSTART + 15, RLENGTH - 16)
@@ -151,11 +152,14 @@ hx_last=0
 case $hx_last in ''|*[!0-9]*) hx_last=0 ;; esac
 [ "${hx_top:-0}" -le "$hx_last" ] || (umask 077; printf '%s\n' "$hx_top" >last)
 find . -name '[0-9]*.cmd' -size 0 -mtime +1 -exec rm -f {} +
+hx_remove_lost __DAYS__
 find . -name '[0-9]*.void' -mtime +__DAYS__ -exec rm -f {} +
 hx_conclude_all
 hx_facts | awk -v limit=__KILOBYTES__ -v most=__JOBS__ '__JUDGE__' | while read -r kind name; do
   case $kind in
-    job) hx_drop_output "$name" && rm -f "$name.cmd" "$name.trimmed" "$name.exit" && printf 'x' ;;
+    job)
+      hx_forget_memory "$name"
+      hx_drop_output "$name" && rm -f "$name.cmd" "$name.trimmed" "$name.exit" && printf 'x' ;;
     output) (umask 077; : >"$name.trimmed") && hx_drop_output "$name" ;;
     log) rm -f "$hx_panes/$name" ;;
     dir) rm -rf "$hx_panes/$name" ;;
@@ -182,7 +186,7 @@ def clean_script(max_age: float, max_bytes: int, socket: str) -> str:
         "__KILOBYTES__": str(max_bytes // 1024),
         "__JOBS__": str(MAX_JOBS),
     }
-    text = _FACTS + _CLEAN
+    text = FORGET + _FACTS + _CLEAN
     for name, value in fields.items():
         text = text.replace(name, value)
     return text
@@ -275,14 +279,14 @@ class StoredJob:
 
 def list_script(socket: str, job_id: str | None = None) -> str:
     """Return the script that lists all jobs, or one with its whole record, for :func:`parse_table`."""
-    head = f"{_LIST}\nhx_socket={shlex.quote(socket)}\n"
+    head = f"{FORGET}{_LIST}\nhx_socket={shlex.quote(socket)}\n"
     if job_id is not None:
         names = f"hx_names={job_id}.cmd\n"
         show = f"printf 'record %s\\n' {job_id}.cmd; head -c {SHOWN_BYTES} {job_id}.cmd | sed 's/^/ /'"
         settle = f"hx_holders\nhx_conclude '' {job_id}\n"
         times = f"ls {job_id}.cmd {job_id}.exit 2>/dev/null | hx_times"
         return f"{head}{VOID.format(job_id)}{names}{settle}hx_each\nhx_panes\n{times}\n{show}\n"
-    names = 'hx_names=$(ls | sed -n "s/^[0-9][0-9]*\\.cmd\\$/&/p")\n'
+    names = 'hx_names=$(ls | sed -n "s/^[0-9][0-9]*\\.cmd\\$/&/p" | hx_present)\n'
     times = "ls | sed -n '/^[0-9]*\\.\\(cmd\\|exit\\)$/p' | hx_times"
     return f'{head}{names}hx_conclude_all\nhx_each\nhx_panes\n{times}\nprintf "%s\\n" $hx_names | xargs {_RECORDS}\n'
 
