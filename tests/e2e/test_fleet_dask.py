@@ -94,6 +94,49 @@ async def test_workers_run_the_command_of_each_host(named: SshServer, shared_clu
     assert lines(named.home / "lines") == ["line"] * 4
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [({"timeout": -1.0}, ValueError), ({"env": {"A=B": "c"}}, ValueError), ({"nonsense": 1}, TypeError)],
+)
+async def test_wrong_arguments_are_the_callers_error(
+    named: SshServer, shared_cluster: DaskCluster, arguments: dict[str, Any], error: type[Exception]
+) -> None:
+    command = f"echo line >> {named.home}/lines"
+    async with harness.fleet("web[1-2]", config=named.config()) as fleet:
+        with pytest.raises(error) as here:
+            await fleet.gather(command, **arguments)
+    async with (
+        connect_scheduler(shared_cluster.address, 15.0) as executor,
+        harness.fleet("web[1-2]", config=named.config(), executor=executor) as fleet,
+    ):
+        with pytest.raises(error) as there:
+            await fleet.gather(command, **arguments)
+        assert str(there.value) == str(here.value)
+        assert [one.result and one.result.stdout for one in (await fleet.gather("echo on")).values()] == ["on\n"] * 2
+    assert lines(named.home / "lines") == []
+
+
+async def test_one_worker_thread_runs_many_hosts_at_once(named: SshServer, shared_cluster: DaskCluster) -> None:
+    names = [f"many{number}" for number in range(30)]
+    entries = "".join(f"Host {name}\n  HostName 127.0.0.1\n  Port {named.port}\n" for name in names)
+    named.ssh_config.write_text(entries + named.ssh_config.read_text())
+    home = named.home
+    async with (
+        connect_scheduler(shared_cluster.address, 15.0) as executor,
+        harness.fleet("many[0-29]", config=named.config(), executor=executor) as fleet,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def release() -> None:
+            await anyio.to_thread.run_sync(wait_for_lines, home / "lines", 30)
+            (home / "go").touch()
+
+        tasks.start_soon(release)
+        with anyio.fail_after(120):
+            outcomes = await fleet.gather(blocking(home), forks=30)
+    assert [one.result and one.result.stdout for one in outcomes.values()] == ["said\n"] * 30
+
+
 @pytest.fixture
 def agent(named: SshServer, tmp_path: Path) -> Iterator[str]:
     """The socket of an agent that holds the client's key."""

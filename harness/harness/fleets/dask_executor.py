@@ -23,7 +23,7 @@ from anyio.abc import TaskGroup
 from ..context import ExecutionContext
 from ..errors import ConfigError, ConnectError, ContextClosed, HarnessError, UnsupportedOperation
 from ..results import ShellResult, Status
-from .dask_worker import WorkerRequest, harness_version, run_on_worker, stop_on_worker
+from .dask_worker import InvalidArguments, WorkerRequest, harness_version, run_on_worker, stop_on_worker
 from .executor import ConnectOptions, HostWork
 from .host_commands import CommandCall, HostCommand, host_key
 from .hosts import Host
@@ -379,6 +379,8 @@ class _Task:
 
         Raises:
             HarnessError: The worker refused the task.
+            TypeError: An argument of the call is wrong.
+            ValueError: As above.
         """
         from distributed import KilledWorker
 
@@ -396,7 +398,10 @@ class _Task:
         except Exception as error:
             self.lost = self._future.status in ("cancelled", "lost")
             return self.unknown(SCHEDULER_LOST if self.lost else f"the Dask worker could not report it: {error!r}")
-        return cast("HostOutcome[ShellResult]", pickle.loads(data))  # noqa: S301  # workers run code of this program
+        outcome = pickle.loads(data)  # noqa: S301  # workers run code of this program
+        if isinstance(outcome, InvalidArguments):
+            raise outcome.to_error()
+        return cast("HostOutcome[ShellResult]", outcome)
 
     def unknown(self, reason: str) -> HostOutcome[ShellResult]:
         """Return the outcome of a command that may have started."""

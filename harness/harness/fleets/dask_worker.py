@@ -23,7 +23,7 @@ from .hosts import Host
 from .outcomes import HostOutcome
 from .starting import HostNotStarted
 
-__all__ = ["WorkerRequest", "harness_version", "run_on_worker", "stop_on_worker"]
+__all__ = ["InvalidArguments", "WorkerRequest", "harness_version", "run_on_worker", "stop_on_worker"]
 
 MAX_STOPPED_CALLS = 1000
 
@@ -42,6 +42,18 @@ class WorkerRequest:
     retries: int
 
 
+@dataclass(frozen=True, slots=True)
+class InvalidArguments:
+    """A ``TypeError`` or ``ValueError`` of a call on a worker: it is the caller's, as without workers."""
+
+    kind: str
+    message: str
+
+    def to_error(self) -> TypeError | ValueError:
+        """Return the error to raise."""
+        return TypeError(self.message) if self.kind == "TypeError" else ValueError(self.message)
+
+
 def harness_version() -> str:
     """Return the version of harness in this process."""
     from importlib.metadata import version  # slow to import
@@ -57,7 +69,7 @@ def run_on_worker(version: str, data: bytes) -> bytes:
         data: The pickled :class:`WorkerRequest`.
 
     Returns:
-        The pickled outcome.
+        The pickled outcome, or the pickled error about the arguments of the call.
 
     Raises:
         ConfigError: This worker has another version of harness; nothing was sent to the host.
@@ -71,7 +83,10 @@ def run_on_worker(version: str, data: bytes) -> bytes:
         )
     request = pickle.loads(data)  # noqa: S301  # Dask workers run what their scheduler sends
     secede()  # a host that waits must not keep other hosts from starting
-    return pickle.dumps(_portal().call(_run, request))
+    try:
+        return pickle.dumps(_portal().call(_run, request))
+    except (TypeError, ValueError) as error:
+        return pickle.dumps(InvalidArguments(type(error).__name__, str(error)))
 
 
 def stop_on_worker(call: str, reason: str, interrupt: bool) -> None:
