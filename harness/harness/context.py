@@ -43,7 +43,7 @@ from .results import (
 from .target import Target
 from .terminal import Listener, Operators, Terminal
 
-__all__ = ["ExecutionContext", "connect"]
+__all__ = ["ExecutionContext", "backend_of", "connect"]
 
 Wait = bool | float | str
 Item = TypeVar("Item")
@@ -603,11 +603,6 @@ class ExecutionContext:
         return self._use.terminal is not None
 
     @property
-    def backend(self) -> Backend:
-        """The open backend of the target, for checks of the target itself."""
-        return self._backend
-
-    @property
     def capabilities(self) -> Capabilities:
         """The capabilities of the target."""
         return self._use.backend.capabilities
@@ -641,6 +636,11 @@ class ExecutionContext:
         )
 
     run_beside = renamed_method("run_beside", "run_helper")
+
+
+def backend_of(context: ExecutionContext) -> Backend:
+    """Return the open backend of a context, for checks of the target itself."""
+    return context._backend
 
 
 @asynccontextmanager

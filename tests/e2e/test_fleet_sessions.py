@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.test_exec import configure, returned, sent
 from tests.support.fleet_hosts import FleetHosts, fleet_hosts, fleet_program
 from tests.support.mcp_program import Home, stdio_client_of
-from tests.support.model_server import Answer, Call, call, model_server, say
+from tests.support.model_server import Answer, Asked, Call, call, model_server, say
 from tests.support.program import Program
 from tests.support.seats import Seats, seats
 
@@ -130,6 +130,35 @@ def test_a_job_that_is_left_running_is_named_with_its_host_and_announced_after_a
         assert (again.returncode, again.stdout, again.stderr) == (0, b"Ended.\n", b"")
         told = json.dumps(sent(server, 3))
     assert f"the background job {found[2]} on web2 has ended, with exit code 4" in told
+
+
+# -- sub-agents
+
+
+def test_a_sub_agent_works_on_the_hosts_of_the_session(fleet_program: Program, fleet_hosts: FleetHosts) -> None:
+    def answer(asked: Asked) -> Answer:
+        messages = asked.body["messages"]
+        if "THE WORK" in str(messages[1]["content"]):
+            steps = [shell("touch ~/ran; echo out", "web[1-2]"), background("exec sleep 300", "web3"), say("Worked.")]
+            return steps[sum(one["role"] == "tool" for one in messages)]
+        tasks = [
+            call("task", {"prompt": "THE WORK", "description": "work", "backend": "ssh://other"}),
+            call("task", {"prompt": "THE WORK", "description": "work"}),
+            say("Done."),
+        ]
+        return tasks[sum(one["role"] == "tool" for one in messages)]
+
+    with model_server(answer) as server:
+        configure(fleet_program, server, '[permissions]\nmode = "auto"\n')
+        done = fleet_program.run("exec", "--hosts", "web[1-3]", "go")
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"Done.\n", b"")
+        results = [str(one["content"]) for one in sent(server, len(server.asked) - 1) if one["role"] == "tool"]
+    assert "agents of a session on many hosts work on its hosts: omit backend" in results[0]
+    assert "Worked." in results[1]
+    assert re.search(r"jobs that it had left running were killed: \d+ on web3", results[1])
+    assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
+    told = str(sent(server, 2)[0]["content"])
+    assert "- 3 hosts: web[1-3]" in told
 
 
 # -- stored conversations

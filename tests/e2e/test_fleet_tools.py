@@ -233,12 +233,70 @@ async def test_a_secret_is_redacted_in_merged_results_progress_and_audit(fleet_h
     assert {line.partition(":")[0] for line in shown.splitlines()} == {"web1", "web2", "web3"}
 
 
-async def test_a_profile_of_tools_is_refused(fleet_hosts: FleetHosts) -> None:
-    settings = ToolkitSettings(tools=ToolSettings(tool_profile="terse"))
-    async with harness.fleet("web1", config=config(fleet_hosts)) as fleet, open_toolkit(settings) as toolkit:
-        with pytest.raises(ConfigError, match="tool profiles work on one target"):
+@pytest.mark.parametrize(
+    ("profile", "run", "read", "edit"), [("gofastr", "Bash", "Read", "Edit"), ("hex", "bash", "read_file", "edit")]
+)
+async def test_the_tools_of_a_profile_name_hosts(
+    fleet_hosts: FleetHosts, profile: str, run: str, read: str, edit: str
+) -> None:
+    for name in fleet_hosts.servers:
+        (fleet_hosts.home(name) / "note").write_text("one\ntwo\n")
+    settings = ToolkitSettings(tools=ToolSettings(tool_profile=profile), permissions=AUTO)
+    command = {"gofastr": "cmd", "hex": "command"}[profile]
+    path = {"gofastr": "path", "hex": "file_path"}[profile]
+    async with (
+        harness.fleet("web[1-3]", config=config(fleet_hosts)) as fleet,
+        open_toolkit(settings) as toolkit,
+        toolkit.executor(fleet) as executor,
+    ):
+        tools = {tool.name: tool for tool in executor.registry.list()}
+        required: Any = tools[run].schema["required"]
+        assert required[:2] == ["hosts", command]
+        assert tools[run].own.name == "run_shell"
+        ran = await executor.call(ToolCall(run, {"hosts": "web[1-2]", command: "touch ~/ran; echo out; exit 3"}))
+        assert ran.call.name == run
+        assert "2 hosts: 2 exit code 3\n\nweb[1-2] (2 hosts):" in ran.result.text
+        assert homes_with(fleet_hosts, "ran") == ["web1", "web2"]
+        home = (await executor.call(ToolCall(run, {"hosts": "web1", command: "echo ~"}))).result.text
+        assert str(fleet_hosts.home("web1")) in home
+        shown = await executor.call(ToolCall(read, {"hosts": "*", "path": "note"}))
+        assert shown.result.text.count("two") == 1
+        changes = {"old_string": "two", "new_string": "three", path: "note"}
+        changed = await executor.call(ToolCall(edit, {"hosts": "web[1,3]", **changes}))
+        assert not changed.result.is_error, changed.result.text
+        contents = [(fleet_hosts.home(name) / "note").read_text().split()[1] for name in fleet_hosts.servers]
+        assert contents == ["three", "two", "three"]
+        missing = await executor.call(ToolCall(run, {command: "true"}))
+        assert missing.result.error_code == "invalid_args"
+        assert f"{run}: hosts: name the hosts on which it runs (the hosts are web[1-3])" in missing.result.text
+        wrong = await executor.call(ToolCall(run, {"hosts": "web1", command: 7}))
+        assert (wrong.result.error_code, f"{run}: {command}: " in wrong.result.text) == ("invalid_args", True)
+
+
+class HostsOfItsOwn(Arguments):
+    hosts: list[str]
+
+
+class ScanTool(Tool[HostsOfItsOwn]):
+    """A plugin's tool that would run on the target, with another argument ``hosts``."""
+
+    def __init__(self) -> None:
+        super().__init__("scan", "Scan hosts.", HostsOfItsOwn, Traits(Category.SHELL))
+
+    async def run(self, args: HostsOfItsOwn, ctx: ToolContext) -> ToolResult:
+        raise AssertionError
+
+
+async def test_a_tool_that_cannot_work_on_many_hosts_is_an_error_at_the_start(fleet_hosts: FleetHosts) -> None:
+    source = FixedSource("acme", (ScanTool(),))
+    async with (
+        harness.fleet("web1", config=config(fleet_hosts)) as fleet,
+        open_toolkit(ToolkitSettings(), tool_sources=[source]) as toolkit,
+    ):
+        with pytest.raises(ConfigError, match="the tool 'scan' of acme does not work on many hosts") as caught:
             async with toolkit.executor(fleet):
                 raise AssertionError
+    assert "exclude" in caught.value.hint
 
 
 # -- permission

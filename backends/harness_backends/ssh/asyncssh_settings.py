@@ -14,18 +14,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import asyncssh
+from anyio import to_thread
 
 from harness.config import Config
 from harness.errors import ConfigError
 from harness.target import Target
 
 from .configuration import read_defaults, read_settings
-from .engine_choice import has_kerberos, unfollowed_settings
+from .engine_choice import has_kerberos, reasons_for_openssh, unfollowed_settings
 from .known_hosts import host_name
 from .options import SshSettings, server_name
-from .without_ssh import SYSTEM_CONFIG, USER_CONFIG
+from .without_ssh import SYSTEM_CONFIG, USER_CONFIG, find_unknown_line, only_ssh
 
-__all__ = ["HostSettings", "config_file", "host_settings", "read_host_settings", "read_without_ssh", "ssh_words"]
+__all__ = [
+    "HostSettings",
+    "config_file",
+    "host_settings",
+    "read_followed_settings",
+    "read_host_settings",
+    "read_without_ssh",
+    "ssh_words",
+]
 
 DEFAULT_IDENTITIES = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 USER_FILES = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
@@ -250,6 +259,25 @@ def ssh_words(target: Target, config: Config) -> list[str]:
 
 
 # -- Without the ssh program, asyncssh reads the files.
+
+
+async def read_followed_settings(target: Target, config: Config) -> SshSettings:
+    """Return the settings of a host on a machine without ssh, all of which this engine follows.
+
+    Raises:
+        ConfigError: The configuration is wrong.
+        ConnectError: Only ssh follows a setting.
+    """
+    if reason := await to_thread.run_sync(find_unknown_line, config):
+        raise only_ssh(target, reason)
+    try:
+        settings = await read_without_ssh(target, config)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the ssh configuration is wrong: {error}", target=target) from error
+    reasons = reasons_for_openssh(settings, SshSettings(), kerberos=has_kerberos(os.environ))
+    if reasons:
+        raise only_ssh(target, reasons[0])
+    return settings
 
 
 async def read_without_ssh(target: Target, config: Config) -> SshSettings:

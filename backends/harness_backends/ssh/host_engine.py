@@ -22,7 +22,7 @@ from .configuration import read_defaults, read_settings
 from .control_master import is_listening, plan_master
 from .engine_choice import has_kerberos, reasons_for_openssh
 from .options import SshSettings, jump_config
-from .without_ssh import has_ssh, read_settings_without_ssh
+from .without_ssh import has_ssh
 
 __all__ = ["HostEngine", "choose_engine", "has_asyncssh", "problem_of_asyncssh"]
 
@@ -68,9 +68,14 @@ async def choose_engine(target: Target, config: Config, behind: tuple[str, ...] 
         ConfigError: ssh rejects its configuration.
         ConnectError: ssh does not answer in time, or it is not installed and asyncssh cannot take its place.
     """
-    without_ssh = has_asyncssh() and not has_ssh()
-    settings = await (read_settings_without_ssh if without_ssh else read_settings)(target, config)
-    reasons = () if without_ssh else await _reasons(target, config, settings)
+    reasons: tuple[str, ...] = ()
+    if has_asyncssh() and not has_ssh():
+        from .asyncssh_settings import read_followed_settings  # loaded here: only now it is needed
+
+        settings = await read_followed_settings(target, config)
+    else:
+        settings = await read_settings(target, config)
+        reasons = await _reasons(target, config, settings)
     if not reasons:
         reasons = await _reasons_of_jump_host(target, config, settings, behind)
     if reasons:

@@ -6,24 +6,19 @@ must be one that it follows, whichever host it is about.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from anyio import to_thread
-
 from harness.config import Config
-from harness.errors import ConfigError, ConnectError
-from harness.extras import install_extra
+from harness.errors import ConnectError
 from harness.target import Target
 
-from .engine_choice import FOLLOWED_SETTINGS, has_kerberos, reasons_for_openssh
-from .options import SshSettings
+from .engine_choice import FOLLOWED_SETTINGS
 
-__all__ = ["SYSTEM_CONFIG", "USER_CONFIG", "has_ssh", "no_ssh_hint", "read_settings_without_ssh"]
+__all__ = ["SYSTEM_CONFIG", "USER_CONFIG", "find_unknown_line", "has_ssh", "no_ssh_hint", "only_ssh"]
 
 USER_CONFIG, SYSTEM_CONFIG = "~/.ssh/config", "/etc/ssh/ssh_config"
 _LINE = re.compile(r"\s*([^\s=#]+)[\s=]*([^\s]*)")
@@ -45,32 +40,15 @@ def has_ssh() -> bool:
 def no_ssh_hint() -> str:
     """Return what to do on a machine without the ssh program."""
     hint = 'install the OpenSSH client, or set ssh_engine = "asyncssh"'
-    return hint if find_spec("asyncssh") else f"{hint}, which needs: {install_extra('asyncssh')}"
+    if find_spec("asyncssh"):
+        return hint
+    from harness.extras import install_extra
+
+    return f"{hint}, which needs: {install_extra('asyncssh')}"
 
 
-async def read_settings_without_ssh(target: Target, config: Config) -> SshSettings:
-    """Return the settings of a host, all of which asyncssh follows.
-
-    Raises:
-        ConfigError: An option is not ``Name=value``.
-        ConnectError: Only ssh follows a setting.
-        ValueError: Or another error of asyncssh.
-    """
-    from .asyncssh_settings import read_without_ssh
-
-    if reason := await to_thread.run_sync(_unknown_line, config):
-        raise _only_ssh(target, reason)
-    try:
-        settings = await read_without_ssh(target, config)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the ssh configuration is wrong: {error}", target=target) from error
-    reasons = reasons_for_openssh(settings, SshSettings(), kerberos=has_kerberos(os.environ))
-    if reasons:
-        raise _only_ssh(target, reasons[0])
-    return settings
-
-
-def _only_ssh(target: Target, reason: str) -> ConnectError:
+def only_ssh(target: Target, reason: str) -> ConnectError:
+    """Return the error about a setting that only ssh follows."""
     return ConnectError(
         f"ssh is not installed, and asyncssh does not follow the ssh configuration: {reason}",
         target=target,
@@ -78,7 +56,7 @@ def _only_ssh(target: Target, reason: str) -> ConnectError:
     )
 
 
-def _unknown_line(config: Config) -> str:
+def find_unknown_line(config: Config) -> str:
     """Return the first line of the configuration files that asyncssh may not follow; empty if there is none."""
     wanted = [config.ssh_config] if config.ssh_config else [USER_CONFIG, SYSTEM_CONFIG]
     for path in (Path(name).expanduser() for name in wanted):

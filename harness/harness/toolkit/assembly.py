@@ -34,8 +34,8 @@ from .events import Event, EventBus, JobExited, JobStarted
 from .executor import Executor, Spawner
 from .hooks.command import hooks_of
 from .hooks.dispatch import HookInvocation, Hooks, RegisteredHook, notifying
+from .hosts.offered_tools import fleet_registry
 from .hosts.session import FleetSession
-from .hosts.tools import fleet_registry
 from .interfaces import Compactor
 from .middleware import RejectRedactedText
 from .permissions.approver import Approver
@@ -132,8 +132,8 @@ class Toolkit:
         """Open an executor for one session on one target, or on the hosts of a fleet.
 
         Args:
-            execution: the target. On a fleet, tools for files and commands have the argument ``hosts``, and there are
-                no sub-agents and no tool profiles.
+            execution: the target. On a fleet, tools for files and commands have the argument ``hosts``, and sub-agents
+                work on the same hosts.
             approver: decides approval requests; None denies them.
             registry: the tools to offer; the default is those that the target can serve.
             profile: offer the tools of this profile, or with ``none`` harness's own; the default is from the
@@ -162,7 +162,6 @@ class Toolkit:
         policy = self._policy(execution, approver, timed)
         chosen = registry if registry is not None else await self._offered(execution, compactor, profile)
         if isinstance(execution, FleetContext):
-            spawner = None  # a sub-agent works on one target
             chosen = fleet_registry(chosen, execution.fleet)
         depth = agent_depth(self.settings.tools, profile) if spawner is not None else 0
         chosen = (

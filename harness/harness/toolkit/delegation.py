@@ -20,6 +20,7 @@ from ..settings_schema import suggest
 from .contract import A, Services, Tool
 from .events import Event, EventBus, JobExited, JobStarted, SubagentCompleted, SubagentStarted
 from .executor import Executor
+from .hosts.session import FleetSession
 from .interfaces import AgentType, ReadVersions, SpawnRequest, SpawnResult
 from .middleware import CostBudget
 from .operator_files import (
@@ -111,6 +112,9 @@ async def run_agent(request: SpawnRequest, ctx: ToolContext) -> ToolResult:
         )
     if request.resume and not _is_own(request.resume, ctx.session_id):
         return ToolResult.failure("unknown_session", f"{request.resume!r} is not an agent that was started here")
+    if request.backend and parent.hosts is not None:
+        text = "agents of a session on many hosts work on its hosts: omit backend, and name the hosts in the prompt"
+        return ToolResult.failure("invalid_args", text)
     try:
         registry = tools_of(request, parent.registry, may_spawn=ctx.depth + 1 < parent.max_agent_depth)
     except ValueError as error:
@@ -242,7 +246,7 @@ async def _child(
     async with _place(request, parent) as execution:
         if request.backend:
             registry = await registry.available(execution)
-        jobs = _Jobs()
+        jobs = _Jobs(parent)
         with events.listening(jobs.heard), _forwarded(events, ctx):
             try:
                 yield replace(
@@ -252,6 +256,7 @@ async def _child(
                     services=_services(request, parent),
                     events=events,
                     reads=_reads(parent.reads, request.session_id, execution),
+                    hosts=_hosts(parent, request.session_id),
                     session_id=request.session_id,
                     agent_id=request.agent_id,
                     depth=ctx.depth + 1,
@@ -277,6 +282,13 @@ def _reads(reads: ReadVersions, session_id: str, execution: ExecutionContext) ->
     return tracker.of(session_id, execution)
 
 
+def _hosts(parent: Executor, session_id: str) -> FleetSession | None:
+    """Return the hosts of a session on a fleet, with the read versions of the sub-agent."""
+    if parent.hosts is None:
+        return None
+    return parent.hosts.with_reads(lambda execution: _reads(parent.reads, session_id, execution))
+
+
 @contextmanager
 def _forwarded(events: EventBus, ctx: ToolContext) -> Iterator[None]:
     """Publish all events of the sub-agent on the parent's bus, with the call that started it."""
@@ -291,31 +303,38 @@ def _forwarded(events: EventBus, ctx: ToolContext) -> Iterator[None]:
 class _Jobs:
     """The jobs that a sub-agent has left running."""
 
-    def __init__(self) -> None:
-        self._running: dict[str, None] = {}
+    def __init__(self, parent: Executor) -> None:
+        self._hosts = parent.hosts
+        self._running: dict[tuple[str, str], None] = {}
 
     def heard(self, event: Event) -> None:
         """Track jobs that the agent's own calls start; its sub-agents end their own jobs."""
         if event.parent_call:
             return
         if isinstance(event, JobStarted):
-            self._running[event.job_id] = None
+            self._running[event.host, event.job_id] = None
         elif isinstance(event, JobExited):
-            self._running.pop(event.job_id, None)
+            self._running.pop((event.host, event.job_id), None)
 
     async def end(self, execution: ExecutionContext, events: EventBus) -> list[str]:
         """Kill the jobs and return those that were still running."""
-        ended = []
+        ended: list[str] = []
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
-            for job_id in tuple(self._running):
-                try:
-                    if (await execution.job(job_id)).status.value in ("running", "unknown"):
-                        exit_code = (await execution.kill(job_id)).exit_code
-                        ended.append(job_id)
-                        events.publish(JobExited(job_id=job_id, exit_code=exit_code))
-                except HarnessError:
-                    continue
+            async with anyio.create_task_group() as tasks:
+                for host, job_id in tuple(self._running):
+                    tasks.start_soon(self._end, host, job_id, execution, events, ended)
         return ended
+
+    async def _end(
+        self, host: str, job_id: str, execution: ExecutionContext, events: EventBus, ended: list[str]
+    ) -> None:
+        with suppress(HarnessError):
+            if host and self._hosts is not None:
+                execution = await self._hosts.connected(host)
+            if (await execution.job(job_id)).status.value in ("running", "unknown"):
+                exit_code = (await execution.kill(job_id)).exit_code
+                ended.append(f"{job_id} on {host}" if host else job_id)
+                events.publish(JobExited(job_id=job_id, exit_code=exit_code, host=host))
 
 
 @asynccontextmanager

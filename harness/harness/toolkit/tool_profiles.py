@@ -227,6 +227,11 @@ class AdaptedTool(Tool[A]):
     def schema(self) -> JsonObject:
         return with_choices(super().schema, self.face.choices(self._own))
 
+    @property
+    def tools(self) -> Mapping[str, str]:
+        """The profile's names of tools, by harness's."""
+        return self._tools
+
     def with_own(self, tool: Tool[Any]) -> AdaptedTool[A]:
         """Return another tool with the same adapter."""
         return AdaptedTool(tool, self.face, self.failed, self._tools)

@@ -13,19 +13,13 @@ __all__ = ["FORGET", "IN_MEMORY", "SPILL"]
 IN_MEMORY = 10_000
 """Added to the codes of reply frames about such a job."""
 
-# hx_has_room: the disk has room for more than a record, as the output needs some, too. It is asked before the first
-# command, and after a record that found no room.
+# hx_pad is what must fit on the disk in place of a record, as the output needs room, too: before the first command, and
+# after a record that did not fit (hx_doubt).
 # hx_spill JOB RECORD FEED: set hx_m, the directory of the job's files; fails if they cannot be in memory either.
 # hx_spill_why JOB WHY: replace the empty N.why by a link, in one step: the keeper waits for its content.
 _SPILL = r"""
 hx_spilled=0 hx_doubt=1 hx_pad=................................................................
 for hx_f in 2 4 8 16 32 64 128; do hx_pad=$hx_pad$hx_pad; done
-hx_has_room() {
-  hx_put "$hx_pad" >"$hx_root/run/room.$$"
-  set -- "$?"
-  command : >"$hx_root/run/room.$$"
-  return "$1"
-}
 hx_find_memory() {
   for hx_d in "/dev/shm/harness-$hx_uid" "${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/harness}"; do
     case $hx_d in /*) [ -d "${hx_d%/*}" ] && hx_private "$hx_d" && return 0 ;; esac

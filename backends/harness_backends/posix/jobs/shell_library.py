@@ -134,7 +134,7 @@ hx_reply() {
 # the job before its line arrives creates N.void, then finds the record empty: one of the two always sees the other.
 _RUN = r"""
 hx_store() {
-  [ -z "$hx_doubt" ] || hx_has_room || return 1
+  [ -z "$hx_doubt" ] || hx_put "$hx_pad" >"$hx_jobs/$1.sh" || return 1
   hx_doubt=1
   hx_put "$2" >"$hx_jobs/$1.cmd" && hx_put "${2#*"$hx_nl"}" >"$hx_jobs/$1.sh" && hx_doubt=
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from copy import copy
 
 import anyio
 
@@ -38,6 +39,12 @@ class FleetSession:
         self._connecting = anyio.CapacityLimiter(DEFAULT_FORKS)
         self._settle = settle
         self._settled: set[str] = set()
+
+    def with_reads(self, reads: Callable[[ExecutionContext], ReadVersions]) -> FleetSession:
+        """Return the hosts for a sub-agent, which has read other file versions; the limits hold for both."""
+        session = copy(self)
+        session.reads = reads
+        return session
 
     def target(self, name: str) -> str:
         """Return the URL of a host."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ....backend import Finding
-from ....context import ExecutionContext
+from ....context import ExecutionContext, backend_of
 from ....results import Job
 from ...named_commands import complete_commands, connection_options, host_options
 from ...output import table
@@ -229,7 +229,7 @@ def examine_fleet(session: CliSession, options: FleetOptions, *, clean: bool) ->
         from ....operate.doctor import examine
 
         settings = replace(session.settings, target=context.target)
-        return await examine(settings, clean=clean, opened=context.backend)
+        return await examine(settings, clean=clean, opened=backend_of(context))
 
     config = session.settings.config
     if config.ssh_engine == "default":  # the checks are about OpenSSH, as for one host
