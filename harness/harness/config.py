@@ -84,6 +84,18 @@ class Config:
     jobs_max_bytes: int = 2 << 30
     jobs_max_age: float = 14 * 86400.0
 
+    # recordings
+    record: bool = False
+    """Record the panes of commands that run something; see :mod:`harness.recordings`."""
+    record_format: Literal["v2", "v3"] = "v2"
+    """The version of the asciicast format; every player reads v2."""
+    record_input: bool = False
+    """Also record what harness types, which may be a secret that the screen does not show."""
+    record_max_bytes: int = 64 << 20
+    """Maximum size of one recording."""
+    recordings_max_bytes: int = 1 << 30
+    recordings_max_age: float = 30 * 86400.0
+
     # everything
     cwd: str | None = None
     env: tuple[tuple[str, str], ...] = field(default=())

@@ -28,7 +28,7 @@ from .deprecated_names import renamed_method
 from .discovery import open_target
 from .errors import ContextClosed, UnsupportedOperation
 from .keyed_commands import check_key, run_once
-from .pane_events import DEFAULT_WATCH_BYTES, PaneEvent
+from .pane_events import DEFAULT_WATCH_BYTES, PaneEvent, PaneWatches
 from .results import (
     DirEntry,
     FileContent,
@@ -395,6 +395,14 @@ class ExecutionContext:
         """
         async with self._need_terminal("watch_pane").watch_pane(pane or self._pane, max_bytes) as events:
             yield _UntilLeft(self._use, events)
+
+    def watch_panes(self, *, max_bytes: int = DEFAULT_WATCH_BYTES) -> AbstractAsyncContextManager[PaneWatches]:
+        """Watch all managed panes live, also those that are created later, as :meth:`watch_pane` does with one.
+
+        Raises:
+            UnsupportedOperation: The context has no terminal, or one without control mode.
+        """
+        return self._need_terminal("watch_panes").watch_panes(max_bytes)
 
     async def list_panes(self) -> list[PaneInfo]:
         """Return the managed panes of the session."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 __all__ = [
@@ -11,8 +13,11 @@ __all__ = [
     "JobStarted",
     "Output",
     "PaneEvent",
+    "PaneWatch",
+    "PaneWatches",
     "Resized",
     "Screen",
+    "Typed",
 ]
 
 DEFAULT_WATCH_BYTES = 1 << 20
@@ -77,4 +82,28 @@ class Closed:
     time: float
 
 
-PaneEvent = Screen | Output | Resized | JobStarted | JobEnded | Closed
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """Keys that :meth:`.ExecutionContext.send_keys` typed; what operators type is not known."""
+
+    time: float
+    data: bytes
+
+
+PaneEvent = Screen | Output | Resized | JobStarted | JobEnded | Typed | Closed
+
+
+@dataclass(frozen=True, slots=True)
+class PaneWatch:
+    """The events of one pane, by its name."""
+
+    name: str
+    events: AsyncIterator[PaneEvent]
+
+
+class PaneWatches(AsyncIterator[PaneWatch]):
+    """The watches of a session's panes, and of each new pane from its start."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """End all iterations once they have returned what has arrived."""

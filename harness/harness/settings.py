@@ -98,6 +98,7 @@ class CommandLineChoices:
     identity: str | None = None
     connect_timeout: float | None = None
     dedicated_connection: bool | None = None
+    record: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +363,7 @@ def _variable(variable: str, name: str, text: str) -> object:
 
 
 def _command_line_layer(chosen: CommandLineChoices) -> _Layer:
-    names = ("tmux", "pane", "target", "ssh_config", "identity", "connect_timeout", "dedicated_connection")
+    names = ("tmux", "pane", "target", "ssh_config", "identity", "connect_timeout", "dedicated_connection", "record")
     values = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     if chosen.ssh_options:
         values["ssh_options"] = list(chosen.ssh_options)

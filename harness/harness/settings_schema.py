@@ -52,11 +52,14 @@ TIMES: Mapping[str, tuple[float, float]] = {
     "prompt_timeout": (0.1, DAY),
     "control_persist": (0.0, FOREVER),
     "jobs_max_age": (1.0, 100 * FOREVER),
+    "recordings_max_age": (1.0, 100 * FOREVER),
     "timeout": (0.1, FOREVER),
 }
 """Seconds."""
 DURATIONS = frozenset({*TIMES, "tools.cache_max_age"})
-SIZES = frozenset({"job_log_max_bytes", "jobs_max_bytes", "tools.cache_max_bytes"})
+SIZES = frozenset(
+    {"job_log_max_bytes", "jobs_max_bytes", "record_max_bytes", "recordings_max_bytes", "tools.cache_max_bytes"}
+)
 RANGES: Mapping[str, tuple[int, int]] = {
     "width": (20, 10_000),
     "height": (5, 10_000),
@@ -68,6 +71,8 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "max_channels": (0, 1_000),
     "job_log_max_bytes": (1 << 10, 1 << 50),
     "jobs_max_bytes": (1 << 10, 1 << 50),
+    "record_max_bytes": (1 << 10, 1 << 50),
+    "recordings_max_bytes": (1 << 10, 1 << 50),
 }
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,47}"
 PATTERNS: Mapping[str, tuple[str, str]] = {

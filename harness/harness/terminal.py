@@ -11,7 +11,7 @@ from typing import Any, Literal
 from .command import Capture, Command, Keys
 from .deprecated_names import renamed_method
 from .errors import UnsupportedOperation
-from .pane_events import PaneEvent
+from .pane_events import PaneEvent, PaneWatches
 from .results import PaneInfo, SessionInfo, ShellResult
 
 __all__ = [
@@ -216,10 +216,15 @@ class Terminal(ABC):
             PaneGone: The pane does not exist.
             UnsupportedOperation: This terminal has no live stream, which is the default.
         """
-        raise UnsupportedOperation(
-            "this terminal cannot be watched live: it has no control mode",
-            hint='set control_mode = "auto", or allow tmux -C on the target; harness capture shows the screen',
-        )
+        raise _not_live()
+
+    def watch_panes(self, max_bytes: int) -> AbstractAsyncContextManager[PaneWatches]:
+        """Watch all managed panes live: see :meth:`.ExecutionContext.watch_panes`.
+
+        Raises:
+            UnsupportedOperation: This terminal has no live stream, which is the default.
+        """
+        raise _not_live()
 
     def libtmux(self, pane: str | None) -> AbstractAsyncContextManager[Any]:
         """Open libtmux objects for the session, or for a managed pane.
@@ -236,3 +241,10 @@ class Terminal(ABC):
     @abstractmethod
     def describe(self) -> str:
         """Return a phrase for ``repr``: ``tmux 'harness' pane %0 idle``."""
+
+
+def _not_live() -> UnsupportedOperation:
+    return UnsupportedOperation(
+        "this terminal cannot be watched live: it has no control mode",
+        hint='set control_mode = "auto", or allow tmux -C on the target; harness capture shows the screen',
+    )

@@ -76,6 +76,7 @@ LAYERS = (
     ("context",),
     ("fleets",),
     ("toolkit",),
+    ("recordings",),
     ("operate", "mcp", "agent", "testing", "inspect_sandbox", "live"),
     ("web",),
     ("cli",),

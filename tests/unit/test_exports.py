@@ -144,6 +144,7 @@ NAMES = {
     "harness.transport": {"Process", "Transport"},
     "harness.pane_events": {
         *("PaneEvent", "Screen", "Output", "Resized", "JobStarted", "JobEnded", "Closed", "DEFAULT_WATCH_BYTES"),
+        *("PaneWatch", "PaneWatches", "Typed"),
     },
     "harness.terminal": {"Listener", "OperatorActivity", "Operators", "ScreenMark", "Sessions", "Terminal"},
 }
@@ -155,7 +156,7 @@ CONTEXT = {
     "run_helper",
     "run_beside",  # deprecated
     *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session", "operators"),
-    "watch_pane",
+    *("watch_pane", "watch_panes"),
     *("stat", "list_dir", "walk", "glob", "mkdir", "remove", "rename", "upload", "download"),
     *(
         "attach_command",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -19,13 +18,12 @@ from harness.config import Config
 from harness.errors import (
     ConnectError,
     ConnectionLost,
-    HarnessError,
     PaneBusy,
     PaneGone,
     TerminalError,
     UnsupportedOperation,
 )
-from harness.pane_events import PaneEvent
+from harness.pane_events import PaneEvent, PaneWatches
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.terminal import Listener, Operators, Terminal
@@ -37,7 +35,7 @@ from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .channel.control_client import Event
 from .channel.control_connection import READY_TIMEOUT, ControlConnection
-from .channel.control_protocol import Block, Notification, Output
+from .channel.control_protocol import Notification, Output
 from .jobs.job_killing import END_TIMEOUT
 from .jobs.pane_job import PaneJob, forget_jobs, read_buffered_output
 from .jobs.runner import PaneRunner
@@ -49,8 +47,7 @@ from .pane.key_bytes import encode_keys
 from .pane.keyboard import type_keys, type_text, unlock
 from .pane.pane_state import Pane
 from .pane.pane_table import PaneTable
-from .pane.pane_watchers import PaneWatchers
-from .pane.screen_picture import picture_commands
+from .pane_watch import PaneWatching
 from .sessions import SessionTable, open_tmux_location
 from .setup import pane_shell, replaced_login_shell
 
@@ -76,6 +73,7 @@ class TmuxTerminal(Terminal):
         self._sessions = SessionTable(link.setup, link.shell, link.shells, table.login_shell, link.target)
         self._jobs: dict[str, tuple[Pane, PaneJob]] = {}
         self._people: OperatorWatch | None = None
+        self._watching = PaneWatching(link, table, tasks)
 
     # -- events
 
@@ -94,7 +92,7 @@ class TmuxTerminal(Terminal):
         if event.name in _WINDOW_NEWS:
             self._table.windows_changed(event.args[0] if event.name.endswith("close") and event.args else "")
             if event.name == "layout-change":
-                self._look_at_sizes(event.args[0] if event.args else "")
+                self._watching.window_resized(event.args[0] if event.args else "")
         elif event.name == "session-renamed" and event.args[:1] == (self._link.setup.session_id,):
             self._link.setup = replace(self._link.setup, shown=" ".join(event.args[1:]))
             self._table.tell_name()
@@ -218,6 +216,9 @@ class TmuxTerminal(Terminal):
         steps = type_text(setup.version, pane.pane_id, text or "", folder)
         steps += type_keys(setup.version, pane.pane_id, keys, folder)
         await self._link.request(unlock(pane.pane_id), *steps)
+        if pane.watchers is not None:
+            typed = (text or "") + "".join(key.normal for key in keys)
+            pane.watchers.add_typed(typed.encode("utf-8", "surrogateescape"))
         if request.delay > 0:
             await anyio.sleep(request.delay)
 
@@ -270,20 +271,11 @@ class TmuxTerminal(Terminal):
 
     @asynccontextmanager
     async def watch_pane(self, name: str | None, max_bytes: int) -> AsyncIterator[AsyncIterator[PaneEvent]]:
-        pane = await self._target_pane(name)
-        with pane.watch(max_bytes, partial(self._take_picture, pane)) as watcher:
-            yield watcher
+        with self._watching.watch(await self._target_pane(name), max_bytes) as events:
+            yield events
 
-    async def _take_picture(self, pane: Pane, on_answer: Callable[[Sequence[Block]], None]) -> None:
-        client = await self._link.ready()
-        if pane.gone:
-            return
-        await client.request(*picture_commands(pane.pane_id, self._link.setup.version), on_answer=on_answer)
-
-    def _look_at_sizes(self, window_id: str) -> None:
-        for pane in self._table.by_id.values():
-            if pane.window_id == window_id and pane.watchers is not None:
-                self._tasks.start_soon(_look_at_size, pane.watchers)
+    def watch_panes(self, max_bytes: int) -> AbstractAsyncContextManager[PaneWatches]:
+        return self._watching.watch_all(max_bytes)
 
     # -- about
 
@@ -319,11 +311,6 @@ class TmuxTerminal(Terminal):
             return f"tmux {self._link.setup.name!r}"
         state = {"prompt": "idle", "running": f"job {pane.running}" if pane.running else "operator"}
         return f"tmux {self._link.setup.name!r} pane {pane.pane_id} {state.get(pane.phase, pane.phase)}"
-
-
-async def _look_at_size(watchers: PaneWatchers) -> None:
-    with suppress(HarnessError):  # after a lost connection every watcher gets a new screen
-        await watchers.look_at_size()
 
 
 def owner_name() -> str:

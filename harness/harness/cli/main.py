@@ -82,6 +82,10 @@ class Program(LazyGroup):
             ".commands.trace:trace",
             "Summarize or replay a --trace file, or show its model requests.",
         ),
+        "recordings": (
+            ".commands.recordings:recordings",
+            "List, show, play and export recordings of panes.",
+        ),
         "doctor": (".commands.doctor:doctor", "Check the target and the settings, and suggest fixes."),
         "config": (".commands.setup:config", "Show the settings and where each is set."),
         "init": (".commands.setup:init", "Write a commented settings file."),

@@ -57,6 +57,7 @@ TARGET_FIELDS = frozenset(
             "identity",
             "connect_timeout",
             "dedicated_connection",
+            "record",
         ),
         *("image", "image_memory", "image_cpus", "image_network"),
     }
@@ -284,6 +285,7 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
         option("-v", "--verbose", count=True, help="More verbose output on stderr; -vvv shows tracebacks."),
         option("--no-color", "no_color", is_flag=True, help="Disable colors (as NO_COLOR does)."),
         option("--trace", metavar="FILE", help="Write a trace of the agent to FILE (see 'harness trace')."),
+        option("--record", is_flag=True, help="Record the panes of the session (see 'harness recordings')."),
         option("--batch", is_flag=True, help="Never ask for a password, a host key or an approval."),
     ]
 

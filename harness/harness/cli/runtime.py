@@ -128,7 +128,13 @@ class CliSession:
         with self.questions():
             async with connect(target, tmux=tmux, pane=pane, config=config, create=needs.create) as ctx:
                 logging.getLogger("harness").info("connected: %s", ctx.describe())
-                yield ctx
+                if not (config.record and needs.create):
+                    yield ctx
+                    return
+                from .recording import record_session  # seldom needed
+
+                async with record_session(self, ctx, tmux):
+                    yield ctx
 
     def terminal_of(self, needs: TargetRequirements) -> tuple[bool | str, str | None]:
         """Return the arguments ``tmux`` and ``pane`` of :func:`harness.connect` for a command."""

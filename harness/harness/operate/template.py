@@ -49,6 +49,12 @@ DESCRIPTIONS: Mapping[str, str] = {
     "job_log_max_bytes": "How much of one command's output is kept on the target.",
     "jobs_max_bytes": "How much all ended jobs may take on the target.",
     "jobs_max_age": "How long ended jobs are kept on the target.",
+    "record": "Record the panes of commands that run something, as --record.",
+    "record_format": 'The asciicast version of recordings: "v2", which every player reads, or "v3".',
+    "record_input": "Also record what harness types, which may be a secret that the screen does not show.",
+    "record_max_bytes": "Maximum size of one recording.",
+    "recordings_max_bytes": "How much all recordings may take on this machine.",
+    "recordings_max_age": "How long recordings are kept.",
     "cwd": "The directory in which commands run, or new shells start.",
     "env": "Extra environment of commands.",
 }
@@ -66,6 +72,9 @@ DEFAULTS: Mapping[str, str] = {
     "jobs_max_bytes": '"2GiB"',
     "jobs_max_age": '"14d"',
     "control_persist": '"10m"',
+    "record_max_bytes": '"64MiB"',
+    "recordings_max_bytes": '"1GiB"',
+    "recordings_max_age": '"30d"',
 }
 
 HEADER = """\

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 
@@ -81,6 +81,8 @@ class PaneTable:
         self._catching_up: dict[str, anyio.CancelScope] = {}
         link.on_lost, link.on_gone = self.lost, self.target_gone
         self.by_id: dict[str, Pane] = {}
+        self.on_pane: Callable[[Pane], None] = lambda _: None
+        """Called for each pane that becomes known."""
         self.kept = {DEFAULT_PANE}
         """The names of panes that are recreated if they were closed."""
 
@@ -180,6 +182,7 @@ class PaneTable:
             await self._begin_log(pane)
         pane.pause()
         self.by_id[row.pane_id] = pane
+        self.on_pane(pane)
         await self._reattach_pane(pane)
         pane.news = ""
         if not self._link.setup.here:
@@ -353,6 +356,7 @@ class PaneTable:
         kind = new.shell.rpartition("/")[2].replace("busybox", "ash")
         pane = Pane(pane_id, window, new.name, new.uid, kind, new.nonce, setup.scope)
         self.by_id[pane_id] = pane
+        self.on_pane(pane)
         return pane
 
     async def end(self, pane: Pane) -> None:

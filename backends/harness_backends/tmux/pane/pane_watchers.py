@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import anyio
 
 from harness.errors import ConnectionLost, PaneGone, TerminalError
-from harness.pane_events import Closed, JobEnded, JobStarted, Output, PaneEvent, Resized, Screen
+from harness.pane_events import Closed, JobEnded, JobStarted, Output, PaneEvent, Resized, Screen, Typed
 
 from ..channel.control_protocol import Block
 from .screen_picture import Picture, read_picture
@@ -111,7 +111,7 @@ TakePicture = Callable[[Callable[[Sequence[Block]], None]], Awaitable[None]]
 
 def _size(event: PaneEvent) -> int:
     match event:
-        case Output():
+        case Output() | Typed():
             return EVENT_BYTES + len(event.data)
         case Screen():
             return EVENT_BYTES + len(event.content)
@@ -133,12 +133,13 @@ class Watcher(AsyncIterator[PaneEvent]):
         """True if the next output is of no use without a new screen."""
         self.is_new = True
         """True until the first screen."""
+        self._is_ending = False
         self.skip = 0
         """The bytes of the next output that its screen already shows."""
 
     async def __anext__(self) -> PaneEvent:
         while not self._queue:
-            if self._watchers.closed:
+            if self._watchers.closed or (self._is_ending and not self.is_new):
                 raise StopAsyncIteration
             if self.is_stale:
                 await self._watchers.refresh(self)
@@ -147,6 +148,16 @@ class Watcher(AsyncIterator[PaneEvent]):
         event = self._queue.popleft()
         self._bytes -= _size(event)
         return event
+
+    async def start(self) -> None:
+        """Wait for the first screen."""
+        while self.is_new and not self._watchers.closed:
+            await self._watchers.refresh(self)
+
+    def end(self) -> None:
+        """End the iteration after what has arrived, and after the first screen."""
+        self._is_ending = True
+        self.wake()
 
     async def wait(self, seconds: float | None = None) -> None:
         """Wait until something has changed for this watcher."""
@@ -161,6 +172,8 @@ class Watcher(AsyncIterator[PaneEvent]):
 
     def add(self, event: PaneEvent) -> None:
         """Add an event; output that does not fit is dropped, with all that was not taken before it."""
+        if self.is_new and not isinstance(event, Closed):  # its screen shows it
+            return
         if isinstance(event, Output):
             if self.is_stale:
                 return
@@ -187,9 +200,9 @@ class Watcher(AsyncIterator[PaneEvent]):
         self.is_stale, self.skip = False, skip
         self._queue.append(screen)  # even if it alone is more than the watcher's bytes
         self._bytes += _size(screen)
-        if self.is_new and running is not None:
+        is_first, self.is_new = self.is_new, False
+        if is_first and running is not None:
             self.add(running)
-        self.is_new = False
         self.wake()
 
 
@@ -251,6 +264,10 @@ class PaneWatchers:
         """Show output."""
         if data and self._is_in_step and not self.is_hidden:
             self._add(Output(time.time(), data))
+
+    def add_typed(self, data: bytes) -> None:
+        """Report keys that harness typed."""
+        self._add(Typed(time.time(), data))
 
     def add_job(self, job: JobReport) -> None:
         """Report a job that has started or ended, once each."""

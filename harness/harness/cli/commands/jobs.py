@@ -18,6 +18,7 @@ from ..output import as_json, note, print_json, readable, result_json, table, wi
 from ..runtime import PLAIN, on_target, session_of
 from ..streams import Interruption, StreamWriter, run_async
 from .fleet.options import FleetOptions, fleet_options
+from .recordings import IDLE_LIMIT, SPEED, play_job
 from .run import brief, explain
 
 __all__ = [
@@ -260,6 +261,19 @@ def _row(job: Job) -> tuple[str, ...]:
     return job.job_id, job.status.value, code, _when(job.started), job.pane or "", text
 
 
+@command("replay")
+@click.argument("job_id", metavar="ID")
+@SPEED
+@IDLE_LIMIT
+@click.pass_context
+def replay(ctx: click.Context, job_id: str, speed: float, idle_limit: float | None) -> int:
+    """Play the recording of a job in this terminal: space pauses, q quits.
+
+    It needs a recording of the job's pane: see 'harness recordings'.
+    """
+    return play_job(session_of(ctx), job_id, speed, idle_limit)
+
+
 def _print_facts(job: Job) -> None:
     facts = {
         "job": job.job_id,
@@ -287,6 +301,6 @@ def _when(moment: float | None) -> str:
 jobs = group(
     "jobs",
     "list",
-    (list_jobs, show, tail, wait, kill, clean),
+    (list_jobs, show, tail, wait, kill, clean, replay),
     "List, show, follow, wait for and kill jobs on the target.",
 )

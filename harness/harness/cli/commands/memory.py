@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,13 +12,13 @@ from ...context import ExecutionContext
 from ...errors import HarnessError
 from ..options import command, group
 from ..output import note, print_json, readable, table
+from ..recording import session_redactor
 from ..runtime import PLAIN, CliSession, on_target, session_of
 from ..streams import Interruption, run_async
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...toolkit.redaction.redactor import Redactor
     from ...toolkit.session.notebook import Memory, MemoryLocation
 
 __all__ = ["memory"]
@@ -41,7 +40,7 @@ def list_memories(ctx: click.Context, scope: str | None) -> int:
     from ...toolkit.session.notebook_stores import SqliteNotebook
 
     session = session_of(ctx)
-    redact = _redactor(session).text
+    redact = session_redactor(session).text
 
     async def main(interruption: Interruption) -> int:
         found = await SqliteNotebook().memories()
@@ -122,19 +121,9 @@ def _checked(session: CliSession, text: str) -> str:
         content = memory_text(text)
     except ValueError as error:
         raise HarnessError(f"cannot store the memory: {error}") from error
-    if _redactor(session).text(content) != content:
+    if session_redactor(session).text(content) != content:
         raise HarnessError("the text seems to contain a secret", hint="store where to find it instead")
     return content
-
-
-def _redactor(session: CliSession) -> Redactor:
-    from ...settings import load_tables
-    from ...toolkit.catalog import tool_settings_of
-    from ...toolkit.redaction.redactor import PatternRedactor
-
-    settings = tool_settings_of(load_tables("tools", session.invocation.choices))
-    variables = {**os.environ, **dict(session.settings.config.env)}
-    return PatternRedactor.with_environment(variables, patterns=settings.redact_patterns)
 
 
 async def _add(session: CliSession, place: MemoryLocation, content: str) -> None:
@@ -154,7 +143,7 @@ def forget(ctx: click.Context, memory_id: str) -> int:
     from ...toolkit.session.notebook_stores import SqliteNotebook
 
     session = session_of(ctx)
-    redact = _redactor(session).text
+    redact = session_redactor(session).text
 
     async def main(interruption: Interruption) -> int:
         number = memory_number(memory_id)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import anyio
 from anyio.lowlevel import RunVar
 
-from ...pane_events import JobEnded, JobStarted, Output, PaneEvent, Screen
+from ...pane_events import JobEnded, JobStarted, Output, PaneEvent, Screen, Typed
 from .patterns import plain_text
 from .redactor import Redactor
 from .stream import StreamRedactor
@@ -21,6 +21,8 @@ __all__ = ["HELD_SECONDS", "RedactedPaneEvents", "redact_screen"]
 
 HELD_SECONDS = 0.15
 """Seconds until text after the name of a secret is shown to a live viewer, redacted as if it were complete."""
+MAX_HELD_SECONDS = 10.0
+"""The same for what nobody sees at once."""
 INLINE_BYTES = 512
 """More than these are redacted in a thread, so that nothing else waits for it."""
 _workers: RunVar[anyio.CapacityLimiter] = RunVar("harness pane redaction")
@@ -37,7 +39,7 @@ def redact_screen(redactor: Redactor, content: bytes, columns: int) -> bytes:
 
     Rows stay where they are, except below a private key.
     """
-    first, *rest = _ROW.split(content.decode("utf-8", "surrogateescape"))
+    first, *rest = _ROW.split(_text(content))
     places, rows = rest[::2], rest[1::2]
     shown = redactor.text("\n".join(rows)).split("\n")
     shown += [""] * (len(rows) - len(shown))
@@ -46,7 +48,7 @@ def redact_screen(redactor: Redactor, content: bytes, columns: int) -> bytes:
         if whole != "".join(map(redactor.text, rows[begin:end])):
             shown[begin:end] = [whole, *[""] * (end - begin - 1)]
     parts = [redactor.text(first), *(part for pair in zip(places, shown, strict=True) for part in pair)]
-    return "".join(parts).encode("utf-8", "surrogateescape")
+    return _encoded("".join(parts))
 
 
 def _wrapped(rows: Sequence[str], columns: int) -> Iterator[tuple[int, int]]:
@@ -71,10 +73,10 @@ def _columns(row: str) -> int:
 class _PaneText:
     """The output of a pane as text, redacted."""
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, *, live: bool) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._redactor = redactor
-        self._stream = StreamRedactor(redactor, lambda text: redactor.live(text)[0])
+        self._stream = StreamRedactor(redactor, (lambda text: redactor.live(text)[0]) if live else None)
 
     @property
     def is_holding(self) -> bool:
@@ -91,6 +93,10 @@ class _PaneText:
         return _encoded(self._stream.feed(self._decoder.decode(b"", final=True)) + self._stream.flush())
 
 
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
@@ -100,29 +106,36 @@ class RedactedPaneEvents(AsyncIterator[PaneEvent]):
 
     A letter that is typed is shown at once, unless it may belong to a known secret or to a token: of a known secret at
     most two letters are shown. Text after the name of a secret (``password=``) is held until its line ends, or for a
-    moment; a longer time than the default is safer, and right for what nobody sees at once.
+    moment.
 
     Args:
         events: From :meth:`.ExecutionContext.watch_pane`.
         redactor: The redactor.
-        held_seconds: Maximum seconds for which such text is held.
+        live: False holds each word until it is complete, for what nobody sees at once: no letter of a secret is shown.
     """
 
-    def __init__(
-        self, events: AsyncIterator[PaneEvent], redactor: Redactor, held_seconds: float = HELD_SECONDS
-    ) -> None:
-        self._held_seconds = held_seconds
+    def __init__(self, events: AsyncIterator[PaneEvent], redactor: Redactor, *, live: bool = True) -> None:
+        self._live = live
+        self._held_seconds = HELD_SECONDS if live else MAX_HELD_SECONDS
         self._events = events
         self._redactor = redactor
-        self._text = _PaneText(redactor)
+        self._text = _PaneText(redactor, live=live)
         self._ready: deque[PaneEvent] = deque()
         self._time = 0.0
         self._deadline: float | None = None
         """When held text is shown."""
+        self._is_over = False
 
     async def __anext__(self) -> PaneEvent:
         while not self._ready:
-            event = await self._next()
+            if self._is_over:
+                raise StopAsyncIteration
+            try:
+                event = await self._next()
+            except StopAsyncIteration:
+                self._is_over = True
+                self._show(self._text.flush())
+                continue
             if event is not None:
                 await self._take(event)
             else:
@@ -149,9 +162,11 @@ class RedactedPaneEvents(AsyncIterator[PaneEvent]):
                 elif self._deadline is None:
                     self._deadline = anyio.current_time() + self._held_seconds
             case Screen():  # it shows what was held
-                self._text, self._deadline = _PaneText(self._redactor), None
+                self._text, self._deadline = _PaneText(self._redactor, live=self._live), None
                 content = await self._in_thread(self._redacted_screen(event.columns), event.content)
                 self._ready.append(replace(event, content=content))
+            case Typed():
+                self._ready.append(replace(event, data=_encoded(self._redactor.text(_text(event.data)))))
             case JobStarted():
                 self._show(self._text.release())
                 self._ready.append(replace(event, command=self._redactor.text(event.command)))

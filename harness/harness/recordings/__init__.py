@@ -1,0 +1,3 @@
+"""Recordings of panes as asciicast files: written while harness streams the panes, listed, played and exported."""
+
+from __future__ import annotations

@@ -1,0 +1,225 @@
+"""The directory of recordings: their files, what is known of each, and which are deleted."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TextIO
+
+from ..errors import HarnessError
+from ..system.private_files import make_private, state_home
+from .asciicast import CastEvent, CastHeader, read_events, read_header
+
+__all__ = [
+    "ENDED",
+    "JOB_ENDED",
+    "JOB_STARTED",
+    "RecordedJob",
+    "Recording",
+    "RecordingSummary",
+    "delete_old",
+    "find_recording",
+    "list_recordings",
+    "new_path",
+    "read_recording",
+    "recordings_directory",
+    "summary_of",
+]
+
+ENDED = "recording ended"
+"""The start of the last marker of a finished recording."""
+JOB_STARTED = re.compile(r"job (\d+): (.*)", re.DOTALL)
+JOB_ENDED = re.compile(r"job (\d+) ended: (\w+)(?:, exit code (-?\d+))?")
+_SUFFIX = ".cast"
+_TAIL_BYTES = 4096
+
+
+def recordings_directory() -> Path:
+    """Return the directory of this user's recordings, whether it exists or not."""
+    return state_home() / "recordings"
+
+
+def new_path(pane: str) -> Path:
+    """Return the path of a new recording, in the private directory, which is created.
+
+    Raises:
+        HarnessError: Other users may read the directory.
+        OSError: It cannot be created.
+    """
+    directory = recordings_directory()
+    make_private(directory, failure=lambda why, hint: HarnessError(f"recordings: {directory}: {why}", hint=hint))
+    name = re.sub(r"[^A-Za-z0-9_-]", "", pane)[:48] or "pane"
+    return directory / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{secrets.token_hex(2)}{_SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedJob:
+    """A job in a recording; times are seconds since its start, and ``ended`` is None for a job without an end."""
+
+    job_id: str
+    command: str
+    started: float
+    ended: float | None = None
+    status: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recording that was read."""
+
+    path: Path
+    header: CastHeader
+    events: tuple[CastEvent, ...]
+
+    @property
+    def jobs(self) -> list[RecordedJob]:
+        """The jobs, in the order of their starts."""
+        found: dict[str, RecordedJob] = {}
+        for event in self.events:
+            if event.code != "m":
+                continue
+            if end := JOB_ENDED.match(event.data):
+                job = found.get(end[1]) or RecordedJob(end[1], "", event.time)
+                code = None if end[3] is None else int(end[3])
+                found[end[1]] = RecordedJob(job.job_id, job.command, job.started, event.time, end[2], code)
+            elif start := JOB_STARTED.match(event.data):
+                found[start[1]] = RecordedJob(start[1], start[2], event.time)
+        return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSummary:
+    """What ``recordings list`` shows; ``state`` is ``recording`` while a harness writes it."""
+
+    id: str
+    path: str
+    state: Literal["recording", "finished", "unfinished"]
+    target: str
+    session: str
+    pane: str
+    started: float
+    seconds: float
+    columns: int
+    rows: int
+    jobs: int
+    bytes: int
+
+
+def list_recordings() -> list[RecordingSummary]:
+    """Return all recordings, oldest first; files that are not recordings are skipped."""
+    found = []
+    for path in _paths():
+        with suppress(HarnessError, OSError):
+            found.append(summary_of(read_recording(path)))
+    return sorted(found, key=lambda item: (item.started, item.id))
+
+
+def _paths() -> list[Path]:
+    return sorted(recordings_directory().glob(f"*{_SUFFIX}"))
+
+
+def find_recording(name: str) -> Path:
+    """Return the path of a recording by its ID, the start of its ID, or a path.
+
+    Raises:
+        HarnessError: There is none, or several IDs start so.
+    """
+    if "/" in name or Path(name).suffix:
+        path = Path(name) if "/" in name or Path(name).exists() else recordings_directory() / name
+        if path.is_file():
+            return path
+    found = [path for path in _paths() if path.stem.startswith(name)]
+    exact = [path for path in found if path.stem == name]
+    if len(exact or found) == 1:
+        return (exact or found)[0]
+    if found:
+        raise HarnessError(f"{len(found)} recordings start with {name!r}", hint="give more of the ID")
+    raise HarnessError(f"no recording {name!r}", hint="list them with: harness recordings list")
+
+
+def read_recording(path: Path) -> Recording:
+    """Read a recording.
+
+    Raises:
+        HarnessError: It is not a recording.
+        OSError: It cannot be read.
+    """
+    with _opened(path) as file:
+        header = read_header(file.readline(1 << 20), path)
+        return Recording(path, header, tuple(read_events(file, header.version)))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        yield file
+
+
+def summary_of(recording: Recording) -> RecordingSummary:
+    """Return what a list shows of a recording."""
+    header, known = recording.header, recording.header.harness
+    return RecordingSummary(
+        id=recording.path.stem,
+        path=str(recording.path),
+        state=_state(recording),
+        target=str(known.get("target", "")),
+        session=str(known.get("session", "")),
+        pane=str(known.get("pane", "")),
+        started=float(header.timestamp),
+        seconds=recording.events[-1].time if recording.events else 0.0,
+        columns=header.columns,
+        rows=header.rows,
+        jobs=len(recording.jobs),
+        bytes=recording.path.stat().st_size,
+    )
+
+
+def _state(recording: Recording) -> Literal["recording", "finished", "unfinished"]:
+    last = recording.events[-1] if recording.events else None
+    if not recording.header.harness or (last is not None and last.code == "m" and last.data.startswith(ENDED)):
+        return "finished"
+    return "recording" if is_being_written(recording.path) else "unfinished"
+
+
+def is_being_written(path: Path) -> bool:
+    """Return whether a harness holds the lock of a recording."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def delete_old(max_age: float, max_bytes: int) -> list[Path]:
+    """Delete recordings that are too old, and the oldest beyond a total size; none that is being written.
+
+    Returns:
+        The deleted files.
+    """
+    now, total, deleted = time.time(), 0, []
+    aged = []
+    for path in _paths():
+        with suppress(OSError):
+            info = path.stat()
+            aged.append((info.st_mtime, info.st_size, path))
+    for changed, size, path in sorted(aged, reverse=True):  # the newest are kept
+        total += size
+        if (now - changed > max_age or total > max_bytes) and not is_being_written(path):
+            with suppress(OSError):
+                path.unlink()
+                deleted.append(path)
+    return deleted
