@@ -4,47 +4,76 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ..account import account_name
 from ..context import ExecutionContext
 from ..errors import HarnessError, UnsupportedOperation
-from .output import warn
+from ..settings import CommandLineChoices, Settings
 
 if TYPE_CHECKING:
+    from ..recordings.writer import RecordingOptions
     from ..toolkit.redaction.redactor import Redactor
-    from .runtime import CliSession
 
 __all__ = ["record_session", "session_redactor"]
 
 
-def session_redactor(session: CliSession) -> Redactor:
+def session_redactor(settings: Settings, choices: CommandLineChoices) -> Redactor:
     """Return a redactor that knows the secrets of the environment and of the settings."""
     from ..settings import load_tables
     from ..toolkit.catalog import tool_settings_of
     from ..toolkit.redaction.redactor import PatternRedactor
 
-    settings = tool_settings_of(load_tables("tools", session.invocation.choices))
-    variables = {**os.environ, **dict(session.settings.config.env)}
-    return PatternRedactor.with_environment(variables, patterns=settings.redact_patterns)
+    patterns = tool_settings_of(load_tables("tools", choices)).redact_patterns
+    variables = {**os.environ, **dict(settings.config.env)}
+    return PatternRedactor.with_environment(variables, patterns=patterns)
 
 
 @asynccontextmanager
-async def record_session(session: CliSession, ctx: ExecutionContext, tmux: bool | str) -> AsyncIterator[None]:
-    """Record the panes of the context, if it has any; a context without is used with a warning."""
+async def record_session(
+    ctx: ExecutionContext,
+    settings: Settings,
+    choices: CommandLineChoices,
+    tmux: bool | str,
+    warn: Callable[[str], None],
+) -> AsyncIterator[None]:
+    """Record the panes of the context, if it has any that can be watched; otherwise warn.
+
+    Args:
+        ctx: The context.
+        settings: The settings.
+        choices: The choices of the command line.
+        tmux: The session, as for :func:`harness.connect`.
+        warn: Reports what is not recorded.
+    """
     if not ctx.has_terminal:
-        if session.invocation.choices.record:
-            _not_recorded(session, "nothing is recorded without a terminal", "add --tmux")
+        if choices.record:
+            warn("nothing is recorded without a terminal (add --tmux)")
         yield
         return
     from ..recordings.completion import complete_recordings
     from ..recordings.recorder import record_panes
+
+    redactor = session_redactor(settings, choices)
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(record_panes(ctx, redactor, _options(ctx, settings, tmux)))
+        except UnsupportedOperation as error:
+            warn(f"nothing is recorded: {error.message} ({error.hint})")
+        try:
+            await complete_recordings(ctx, redactor)
+        except (HarnessError, OSError) as error:
+            warn(f"cannot complete the recordings of an earlier harness: {error}")
+        yield
+
+
+def _options(ctx: ExecutionContext, settings: Settings, tmux: bool | str) -> RecordingOptions:
     from ..recordings.writer import RecordingOptions
 
-    config, redactor = session.settings.config, session_redactor(session)
-    options = RecordingOptions(
+    config = settings.config
+    return RecordingOptions(
         version=int(config.record_format[1:]),
         max_bytes=config.record_max_bytes,
         total_max_bytes=config.recordings_max_bytes,
@@ -56,17 +85,3 @@ async def record_session(session: CliSession, ctx: ExecutionContext, tmux: bool 
             "owner": f"{account_name()}@{socket.gethostname()}:{os.getpid()}",
         },
     )
-    async with AsyncExitStack() as stack:
-        try:
-            await stack.enter_async_context(record_panes(ctx, redactor, options))
-        except UnsupportedOperation as error:
-            _not_recorded(session, f"nothing is recorded: {error.message}", error.hint)
-        try:
-            await complete_recordings(ctx, redactor)
-        except (HarnessError, OSError) as error:
-            _not_recorded(session, f"cannot complete the recordings of an earlier harness: {error}")
-        yield
-
-
-def _not_recorded(session: CliSession, text: str, hint: str | None = None) -> None:
-    warn(f"{text} ({hint})" if hint else text, as_json_document=session.json)

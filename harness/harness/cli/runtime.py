@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,7 +134,8 @@ class CliSession:
                     return
                 from .recording import record_session  # seldom needed
 
-                async with record_session(self, ctx, tmux):
+                choices, tell = self.invocation.choices, partial(warn, as_json_document=self.json)
+                async with record_session(ctx, self.settings, choices, tmux, tell):
                     yield ctx
 
     def terminal_of(self, needs: TargetRequirements) -> tuple[bool | str, str | None]:

@@ -54,7 +54,8 @@ def inert_events(events: Iterable[CastEvent]) -> Iterator[CastEvent]:
 def as_html(recording: Recording, *, idle_limit: float | None = None) -> str:
     """Return the recording as a page that needs nothing else, also without a network."""
     title = recording.header.title or recording.path.stem
-    options = {"fit": "width", "idleTimeLimit": idle_limit, "markers": _markers(recording.events)}
+    end = recording.events[-1].time if recording.events else 0.0
+    options = {"fit": "width", "idleTimeLimit": idle_limit, "poster": f"npt:{end:g}"}
     return _PAGE.format(
         title=html.escape(title),
         css=(PLAYER / "asciinema-player.css").read_text("utf-8"),
@@ -70,10 +71,6 @@ def _cast(recording: Recording) -> str:
     lines = [header_line(CastHeader(header.columns, header.rows, 2, header.timestamp, header.title))]
     lines += [event_line(event, 0.0, 2) for event in inert_events(recording.events) if event.code in ("o", "r", "m")]
     return "".join(lines)
-
-
-def _markers(events: Iterable[CastEvent]) -> list[list[object]]:
-    return [[event.time, event.data] for event in events if event.code == "m"]
 
 
 def _in_script(value: object) -> str:

@@ -40,7 +40,7 @@ def list_memories(ctx: click.Context, scope: str | None) -> int:
     from ...toolkit.session.notebook_stores import SqliteNotebook
 
     session = session_of(ctx)
-    redact = session_redactor(session).text
+    redact = session_redactor(session.settings, session.invocation.choices).text
 
     async def main(interruption: Interruption) -> int:
         found = await SqliteNotebook().memories()
@@ -121,7 +121,7 @@ def _checked(session: CliSession, text: str) -> str:
         content = memory_text(text)
     except ValueError as error:
         raise HarnessError(f"cannot store the memory: {error}") from error
-    if session_redactor(session).text(content) != content:
+    if session_redactor(session.settings, session.invocation.choices).text(content) != content:
         raise HarnessError("the text seems to contain a secret", hint="store where to find it instead")
     return content
 
@@ -143,7 +143,7 @@ def forget(ctx: click.Context, memory_id: str) -> int:
     from ...toolkit.session.notebook_stores import SqliteNotebook
 
     session = session_of(ctx)
-    redact = session_redactor(session).text
+    redact = session_redactor(session.settings, session.invocation.choices).text
 
     async def main(interruption: Interruption) -> int:
         number = memory_number(memory_id)

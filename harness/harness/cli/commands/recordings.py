@@ -57,7 +57,7 @@ def _complete_local(session: CliSession) -> None:
 
         try:
             async with connect(LOCAL) as target:
-                await complete_recordings(target, session_redactor(session))
+                await complete_recordings(target, session_redactor(session.settings, session.invocation.choices))
         except (HarnessError, OSError) as error:
             note(f"cannot complete a recording: {error}")
         return 0
