@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ __all__ = ["PLAYER", "as_html", "as_text", "inert_events"]
 
 PLAYER = Path(__file__).with_name("player")
 """asciinema-player 3.18.0 with its license; ``scripts/vendor-player`` makes it."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -42,18 +44,18 @@ AsciinemaPlayer.create({{ data: {data} }}, document.getElementById("player"), {o
 
 
 def inert_events(events: Iterable[CastEvent]) -> Iterator[CastEvent]:
-    """Yield the events with output that only draws."""
+    """Yield the events with output that only draws, and other texts without control characters."""
     output = InertOutput()
     for event in events:
         if event.code != "o":
-            yield event
+            yield CastEvent(event.time, event.code, _CONTROL.sub("?", event.data))
         elif text := output.feed(event.data):
             yield CastEvent(event.time, "o", text)
 
 
 def as_html(recording: Recording, *, idle_limit: float | None = None) -> str:
     """Return the recording as a page that needs nothing else, also without a network."""
-    title = recording.header.title or recording.path.stem
+    title = _CONTROL.sub("", recording.header.title) or recording.path.stem
     end = recording.events[-1].time if recording.events else 0.0
     options = {"fit": "width", "idleTimeLimit": idle_limit, "poster": f"npt:{end:g}"}
     return _PAGE.format(

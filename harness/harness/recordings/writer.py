@@ -102,13 +102,14 @@ class RecordingWriter:
             case Typed():
                 self._add_input(event.time, event.data.decode("utf-8", "replace"))
             case Closed():
-                self.finish("the pane was closed")
+                self.finish("the pane was closed", event.time)
 
-    def finish(self, why: str = "") -> None:
+    def finish(self, why: str = "", time: float = 0.0) -> None:
         """Add the last marker."""
         if self._size is not None and not self.is_full:
-            self._add(self._begun + self._time, "o", self._decoder.decode(b"", final=True))
-            self._line(CastEvent(self._time, "m", f"{ENDED}: {why}" if why else ENDED))
+            self._add(time, "o", self._decoder.decode(b"", final=True))
+            end = max(self._time, time - self._begun)
+            self._line(CastEvent(end, "m", f"{ENDED}: {why}" if why else ENDED))
             self.is_full = True
 
     def _screen(self, screen: Screen) -> None:
