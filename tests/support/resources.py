@@ -23,6 +23,7 @@ from .slow import is_slow
 
 __all__ = [
     "RESOURCES",
+    "needs_asciinema",
     "needs_browser",
     "needs_node",
     "needs_process",
@@ -42,6 +43,7 @@ RESOURCES = {
     "podman": "starts Podman",
     "node": "starts programs of Node.js",
     "browser": "starts Chromium, with Playwright",
+    "asciinema": "starts asciinema's own program",
     "dask": "starts a scheduler and workers of Dask",
     "root": "needs to be root: makes accounts, mounts file systems",
     "shells": "needs another shell than bash and dash",
@@ -67,6 +69,8 @@ PROGRAMS = {
     "node": "node",
     "npm": "node",
     "npx": "node",
+    "chromium": "browser",
+    "asciinema": "asciinema",
 }
 
 
@@ -127,6 +131,12 @@ def needs_node(needs_process: None) -> None:
 def needs_browser(needs_node: None) -> None:
     """The test starts Chromium; Playwright drives it with a program of Node.js."""
     skip_without("browser", "chromium")
+
+
+@pytest.fixture(scope="session")
+def needs_asciinema(needs_process: None) -> None:
+    """The test starts asciinema."""
+    skip_without("asciinema", "asciinema")
 
 
 @pytest.fixture(scope="session")

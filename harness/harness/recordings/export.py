@@ -62,15 +62,15 @@ def as_html(recording: Recording, *, idle_limit: float | None = None) -> str:
         title=html.escape(title),
         css=(PLAYER / "asciinema-player.css").read_text("utf-8"),
         script=(PLAYER / "asciinema-player.min.js").read_text("utf-8").replace("</script", "<\\/script"),
-        data=_in_script(_cast(recording)),
+        data=_in_script(_cast(recording, title)),
         options=_in_script({name: value for name, value in options.items() if value is not None}),
         license=(PLAYER / "LICENSE").read_text("utf-8").replace("--", "- -"),
     )
 
 
-def _cast(recording: Recording) -> str:
+def _cast(recording: Recording, title: str) -> str:
     header = recording.header
-    lines = [header_line(CastHeader(header.columns, header.rows, 2, header.timestamp, header.title))]
+    lines = [header_line(CastHeader(header.columns, header.rows, 2, header.timestamp, title))]
     lines += [event_line(event, 0.0, 2) for event in inert_events(recording.events) if event.code in ("o", "r", "m")]
     return "".join(lines)
 

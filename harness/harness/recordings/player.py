@@ -60,7 +60,7 @@ def play(
     """
     events = [event for event in inert_events(recording.events) if end is None or event.time <= end]
     write = sys.stdout.buffer.write
-    with _keyboard() as keys, _screen(recording.header.rows):
+    with _keyboard() as keys, _unprocessed_output(), _screen(recording.header.rows):
         write(CLEARED.encode())
         for wait, event in play_times(events, speed=speed, idle_limit=idle_limit, start=start):
             if wait > 0 and not keys.wait(wait):
@@ -80,6 +80,23 @@ def _screen(rows: int) -> Iterator[None]:
         below = f"\x1b[{rows};1H" if sys.stdout.isatty() else ""
         sys.stdout.buffer.write(f"{RESTORED}{below}\r\n".encode())
         sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _unprocessed_output() -> Iterator[None]:
+    """Let the terminal not add returns to newlines: the recording has its own."""
+    if not sys.stdout.isatty():
+        yield
+        return
+    descriptor = sys.stdout.fileno()
+    before = termios.tcgetattr(descriptor)
+    changed = termios.tcgetattr(descriptor)
+    changed[1] &= ~termios.OPOST
+    try:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, changed)
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 class _Keys:

@@ -12,6 +12,7 @@ from anyio import to_thread
 from ..context import ExecutionContext
 from ..errors import HarnessError
 from ..pane_events import PaneWatch, PaneWatches
+from ..system.background_tasks import open_background_tasks
 from ..toolkit.redaction.pane_stream import RedactedPaneEvents
 from ..toolkit.redaction.redactor import Redactor
 from .directory import delete_old, new_path
@@ -35,7 +36,7 @@ async def record_panes(ctx: ExecutionContext, redactor: Redactor, options: Recor
     Raises:
         UnsupportedOperation: The context has no terminal, or one that cannot be watched.
     """
-    async with anyio.create_task_group() as tasks, ctx.watch_panes(max_bytes=WATCH_BYTES) as panes:
+    async with ctx.watch_panes(max_bytes=WATCH_BYTES) as panes, open_background_tasks() as tasks:
         written = anyio.Event()
         tasks.start_soon(_record_all, panes, redactor, options, written)
         try:
@@ -46,7 +47,6 @@ async def record_panes(ctx: ExecutionContext, redactor: Redactor, options: Recor
                 with anyio.move_on_after(FINISH_TIMEOUT):
                     await written.wait()
                 await to_thread.run_sync(delete_old, options.max_age, options.total_max_bytes)
-            tasks.cancel_scope.cancel()
 
 
 async def _record_all(panes: PaneWatches, redactor: Redactor, options: RecordingOptions, written: anyio.Event) -> None:
@@ -66,7 +66,9 @@ async def _record_pane(watch: PaneWatch, redactor: Redactor, options: RecordingO
     except OSError as error:
         log.warning("pane %s: the recording stopped: %s", watch.name, (error.strerror or "error").lower())
     except HarnessError as error:
-        log.warning("pane %s is not recorded: %s", watch.name, error)
+        log.warning("pane %s: the recording stopped: %s", watch.name, error)
+    except Exception:
+        log.exception("pane %s: the recording stopped", watch.name)
 
 
 async def _write_events(watch: PaneWatch, redactor: Redactor, writer: RecordingWriter) -> None:

@@ -1,0 +1,287 @@
+"""``--record`` and ``harness recordings``: recorded exactly and redacted, played anywhere, completed after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+from tests.support.program import Program, over_ssh, program, there
+
+__all__ = ["over_ssh", "program", "there"]
+
+SECRET = "hunter2-abcdefgh"
+
+
+def recordings(program: Program) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(program.run("recordings", "--json").stdout)
+    return found
+
+
+def events(path: str) -> list[list[Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()[1:]]
+
+
+def output(path: str) -> str:
+    return "".join(event[2] for event in events(path) if event[1] == "o")
+
+
+def markers(path: str) -> list[str]:
+    return [event[2] for event in events(path) if event[1] == "m"]
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def here(program: Program, needs_tmux: None) -> Iterator[Program]:
+    """The program in a tmux server of its own on this machine, with a secret in its environment."""
+    socket = f"hx-{os.urandom(4).hex()}"
+    program.environ |= {"HARNESS_TMUX_SOCKET": socket, "DEPLOY_TOKEN": SECRET}
+    yield program
+    subprocess.run(["tmux", "-L", socket, "kill-server"], capture_output=True)
+
+
+def test_a_run_is_recorded_with_its_job(there: Program) -> None:
+    assert there.run("run", "--tmux", "--record", "--", r"printf '\033[1mbold\033[0m\n'; (exit 3)").returncode == 3
+    (item,) = recordings(there)
+    assert (item["state"], item["pane"], item["session"], item["jobs"]) == ("finished", "main", "harness", 1)
+    assert "\x1b[1mbold\x1b[0m\r\n" in output(item["path"])
+    assert markers(item["path"])[-2:] == ["job 1 ended: completed, exit code 3", "recording ended"]
+    shown = json.loads(there.run("recordings", "show", item["id"], "--json").stdout)
+    assert [(job["job_id"], job["status"], job["exit_code"]) for job in shown["jobs"]] == [("1", "completed", 3)]
+    assert b"bold" in there.run("recordings", "export", "--text", item["id"]).stdout
+
+
+def test_a_setting_records_and_nothing_is_recorded_by_default(here: Program) -> None:
+    here.run("run", "--tmux", "--", "true")
+    assert recordings(here) == []
+    here.environ |= {"HARNESS_RECORD": "true", "HARNESS_RECORD_FORMAT": "v3"}
+    here.run("run", "--tmux", "--", "true")
+    (item,) = recordings(here)
+    assert json.loads(Path(item["path"]).read_text().splitlines()[0])["version"] == 3
+    assert Path(item["path"]).stat().st_mode & 0o777 == 0o600
+    assert Path(item["path"]).parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_without_a_terminal_there_is_a_warning(here: Program) -> None:
+    done = here.run("run", "--record", "--", "echo out")
+    assert (done.returncode, done.stdout) == (0, b"out\n")
+    assert b"nothing is recorded without a terminal" in done.stderr
+    here.environ["HARNESS_CONTROL_MODE"] = "never"
+    done = here.run("run", "--record", "--tmux", "--", "echo out")
+    assert (done.returncode, done.stdout) == (0, b"out\n")
+    assert b"nothing is recorded" in done.stderr
+
+
+def test_no_letter_of_a_secret_is_recorded_that_is_printed_letter_by_letter(here: Program) -> None:
+    letters = (
+        f"for l in {' '.join(SECRET)}; do printf '%s\\033[3%sm' $l 1; sleep 0.03; done; printf '\\033[0m\\n'; echo over"
+    )
+    assert here.run("run", "--tmux", "--record", "--", letters).returncode == 0
+    assert here.run("run", "--tmux", "--record", "--", f"printf '%0140d{SECRET}\\n' 1; echo {SECRET}").returncode == 0
+    for item in recordings(here):
+        text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", output(item["path"]))
+        assert SECRET not in Path(item["path"]).read_text()
+        assert SECRET[:4] not in text.replace("h u n t", "")
+        assert "[redacted]" in text
+
+
+def test_each_pane_has_a_recording(here: Program) -> None:
+    script = "harness.connect(tmux=True, config=harness.Config(tmux_socket=os.environ['HARNESS_TMUX_SOCKET']))"
+    code = (
+        "import anyio, harness, os\n"
+        "from harness.recordings.recorder import record_panes\n"
+        "from harness.recordings.writer import RecordingOptions\n"
+        "from harness.toolkit.redaction.redactor import PatternRedactor\n"
+        "async def main():\n"
+        f"    async with {script} as ctx, record_panes(ctx, PatternRedactor(), RecordingOptions()):\n"
+        "        await ctx.run_shell('echo in main')\n"
+        "        job = await ctx.run_shell('echo in the background; sleep 0.5', wait=False)\n"
+        "        await ctx.wait(job.job_id)\n"
+        "        await ctx.send_keys(literal_text='echo ty''ped', enter=True)\n"
+        "anyio.run(main)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], env=here.environ, cwd=here.home, check=True, timeout=60)
+    texts = {item["pane"]: output(item["path"]) for item in recordings(here)}
+    assert set(texts) == {"main", "bg-1"}
+    assert "in main\r\n" in texts["main"]
+    assert "in the background\r\n" in texts["bg-1"]
+
+
+def kill_during_a_job(program: Program, command: str, seen: str) -> dict[str, Any]:
+    process = program.start("run", "--tmux", "--record", "--", command)
+    wait_until(lambda: any(seen in output(item["path"]) for item in recordings(program) if item["jobs"]))
+    process.kill()
+    process.communicate()
+    return recordings(program)[0]
+
+
+def test_a_killed_harness_leaves_a_recording_that_is_completed(here: Program) -> None:
+    item = kill_during_a_job(here, f"echo one; sleep 8; echo two {SECRET}; (exit 4)", "one\r\n")
+    assert item["state"] == "unfinished"
+    wait_until(lambda: recordings(here)[0]["state"] == "finished")
+    assert re.search(r"one\r\ntwo \[redacted\]\r\n\Z", output(item["path"]))
+    ends = markers(item["path"])
+    assert ends[1] == "gap: harness stopped here"
+    assert ends[-2:] == ["job 1 ended: completed, exit code 4", "recording ended: completed after harness had stopped"]
+
+
+@pytest.mark.parametrize("there", ["ssh"], indirect=True)
+def test_the_next_harness_completes_a_recording_on_another_host(there: Program) -> None:
+    item = kill_during_a_job(there, "echo one; sleep 5; echo two", "one\r\n")
+    time.sleep(5.5)
+    assert recordings(there)[0]["state"] == "unfinished"
+    assert there.run("run", "--tmux", "--record", "--", "true").returncode == 0
+    assert "one\r\ntwo\r\n" in output(item["path"])
+    assert recordings(there)[0]["state"] == "finished"
+
+
+def test_what_the_target_does_not_have_is_a_gap(here: Program) -> None:
+    item = kill_during_a_job(here, "echo one; sleep 60", "one\r\n")
+    shutil.rmtree(Path(here.environ["XDG_STATE_HOME"], "harness", "jobs"))
+    assert recordings(here)[0]["state"] == "finished"
+    assert any("no record of job 1" in marker for marker in markers(item["path"]))
+
+
+def test_a_full_recording_stops_and_the_command_does_not(here: Program) -> None:
+    here.environ["HARNESS_RECORD_MAX_BYTES"] = "20000"
+    done = here.run("run", "--tmux", "--record", "--", "seq 20000")
+    assert done.stdout.splitlines()[-1] == b"20000"
+    (item,) = recordings(here)
+    assert item["bytes"] < 22_000
+    assert markers(item["path"])[-1] == "recording ended: record_max_bytes"
+
+
+# -- players
+
+
+@pytest.fixture
+def recorded(here: Program) -> dict[str, Any]:
+    command = r"printf '\033]0;EVIL\007\033]52;c;RVZJTA==\007\033[6n\033[31mred\033[0m\n'; sleep 1; echo after"
+    assert here.run("run", "--tmux", "--record", "--", command).returncode == 0
+    return recordings(here)[0]
+
+
+def test_a_recording_plays_and_leaves_the_terminal_as_it_was(here: Program, recorded: dict[str, Any]) -> None:
+    child = pexpect.spawn(
+        here.path, ["recordings", "play", recorded["id"]], env=here.environ, dimensions=(50, 200), timeout=20
+    )
+    child.expect_exact("\x1b[31mred\x1b[0m")
+    played = child.before
+    child.expect_exact("after")
+    child.expect(pexpect.EOF)
+    played += child.before
+    child.close()
+    assert child.exitstatus == 0
+    assert b"EVIL" not in played.replace(b"\\033]0;EVIL", b"").replace(b"RVZJTA", b"")
+    assert b"\x1b]" not in played
+    assert b"\x1b[6n" not in played
+    assert played.rstrip().endswith(b"\x1b[?25h\x1b[40;1H")
+
+
+def played_in_shell(program: Program, item: dict[str, Any]) -> str:
+    """A script that plays a recording, and says whether the terminal's modes are as before."""
+    play = f"{program.path} recordings play {item['id']}"
+    return f'before=$(stty -g); {play}; [ "$(stty -g)" = "$before" ] && echo "modes kept"'
+
+
+def test_space_pauses_and_q_quits(here: Program, recorded: dict[str, Any]) -> None:
+    script = played_in_shell(here, recorded)
+    child = pexpect.spawn("/bin/sh", ["-c", script], env=here.environ, dimensions=(50, 200), timeout=20)
+    child.expect_exact("\x1b[31mred\x1b[0m")
+    child.send(" ")
+    assert child.expect_exact(["after\r\n", pexpect.TIMEOUT], timeout=2.5) == 1
+    child.send(" ")
+    child.expect_exact("after\r\n")
+    child.expect_exact("modes kept")
+    child.close()
+    child = pexpect.spawn("/bin/sh", ["-c", script], env=here.environ, dimensions=(50, 200), timeout=20)
+    child.expect_exact("\x1b[31mred\x1b[0m")
+    child.send("q")
+    child.expect_exact("modes kept")
+    assert b"after\r\n" not in child.before
+    child.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_leaves_the_terminal_as_it_was(
+    here: Program, recorded: dict[str, Any], number: signal.Signals
+) -> None:
+    script = played_in_shell(here, recorded)
+    child = pexpect.spawn("/bin/sh", ["-c", script], env=here.environ, dimensions=(50, 200), timeout=20)
+    child.expect_exact("\x1b[31mred\x1b[0m")
+    found = subprocess.run(["pgrep", "-P", str(child.pid)], capture_output=True, text=True, check=True)
+    os.kill(int(found.stdout.split()[0]), number)
+    child.expect_exact("\x1b[?25h")
+    child.expect_exact("modes kept")
+    child.close()
+
+
+def test_play_starts_at_a_job_and_jobs_replay_plays_one(here: Program) -> None:
+    shell = "harness run --tmux --record -- "
+    here.environ["PATH"] = f"{os.path.dirname(here.path)}:{here.environ['PATH']}"
+    subprocess.run(
+        ["sh", "-c", f"{shell}'echo first'; {shell}'echo second'"], env=here.environ, cwd=here.home, check=True
+    )
+    played = here.run("jobs", "replay", "1").stdout
+    assert b"first\r\n" in played
+    assert b"second\r\n" not in played
+    last = recordings(here)[-1]
+    assert b"second\r\n" in here.run("recordings", "play", last["id"], "--from-job", "2").stdout
+    missing = here.run("jobs", "replay", "77")
+    assert missing.returncode == 125
+    assert b"no recording of local: has job 77" in missing.stderr
+
+
+def test_asciinemas_own_program_plays_both_versions(
+    here: Program, recorded: dict[str, Any], needs_asciinema: None
+) -> None:
+    """Its last release for Python reads version 2; version 3 is read by the page's player, below."""
+    program = shutil.which("asciinema")
+    assert program is not None
+    done = subprocess.run([program, "cat", recorded["path"]], capture_output=True, timeout=30, check=True)
+    assert done.stdout.decode() == output(recorded["path"])
+    child = pexpect.spawn(program, ["play", "-s", "5", recorded["path"]], dimensions=(50, 200), timeout=20)
+    child.expect_exact("after")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+@pytest.mark.parametrize("version", ["v2", "v3"])
+def test_the_exported_page_plays_in_a_browser(here: Program, version: str, needs_browser: None) -> None:
+    here.environ["HARNESS_RECORD_FORMAT"] = version
+    assert here.run("run", "--tmux", "--record", "--", "echo shown in the page").returncode == 0
+    item = recordings(here)[0]
+    page = here.home / "page.html"
+    assert here.run("recordings", "export", item["id"], "--output", str(page)).returncode == 0
+    again = here.run("recordings", "export", item["id"], "--output", str(page))
+    assert (again.returncode, b"exists" in again.stderr) == (125, True)
+    browser = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-logging=stderr",
+        "--virtual-time-budget=8000",
+    ]
+    browser += ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={here.home / 'browser'}", "--dump-dom"]
+    done = subprocess.run([*browser, page.as_uri()], capture_output=True, timeout=60, env=here.environ)
+    dom = done.stdout.decode()
+    assert "shown in the page" in re.sub(r"<[^>]*>", "", dom.partition('id="player"')[2].partition("<script>")[0])
+    assert b"Content Security Policy" not in done.stderr
