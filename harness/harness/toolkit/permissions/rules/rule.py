@@ -258,7 +258,7 @@ HARMLESS = frozenset(
     [
         "run",  # its command is classified separately
         *("read", "write", "capture", "panes", "sessions", "jobs", "attach", "permissions", "disconnect", "tools"),
-        *("models", "servers", "memory", "audit", "trace", "doctor", "config", "init", "completion"),
+        *("models", "servers", "memory", "audit", "trace", "recordings", "doctor", "config", "init", "completion"),
         *("--version", "--help", "-h"),
     ]
 )

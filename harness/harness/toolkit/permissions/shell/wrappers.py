@@ -632,7 +632,7 @@ def _runcon(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
 _SHARED = (
     "-hv -oiF= --ssh= --container= --engine= --image= --memory= --cpus= --network= --mount= --target= --tmux? "
     "--no-tmux --pane= --option= --identity= --ssh-config= --dedicated-connection --fresh-connection "
-    "--config= --json --verbose --no-color --trace= --batch --model= --plain --version --help"
+    "--config= --json --verbose --no-color --trace= --record --batch --model= --plain --version --help"
 )
 _RUN = "--timeout= --on-timeout= --no-wait --cwd= --env= --user= --stdin --max-output="
 
