@@ -132,8 +132,11 @@ def kill_during_a_job(program: Program, command: str, seen: str) -> dict[str, An
 
 
 def test_a_killed_harness_leaves_a_recording_that_is_completed(here: Program) -> None:
-    item = kill_during_a_job(here, f"echo one; sleep 8; echo two {SECRET}; (exit 4)", "one\r\n")
+    go = here.home / "go"
+    command = f"echo one; until [ -e {go} ]; do sleep 0.1; done; echo two {SECRET}; (exit 4)"
+    item = kill_during_a_job(here, command, "one\r\n")
     assert item["state"] == "unfinished"
+    go.touch()
     wait_until(lambda: recordings(here)[0]["state"] == "finished")
     assert re.search(r"one\r\ntwo \[redacted\]\r\n\Z", output(item["path"]))
     ends = markers(item["path"])
@@ -143,8 +146,10 @@ def test_a_killed_harness_leaves_a_recording_that_is_completed(here: Program) ->
 
 @pytest.mark.parametrize("there", ["ssh"], indirect=True)
 def test_the_next_harness_completes_a_recording_on_another_host(there: Program) -> None:
-    item = kill_during_a_job(there, "echo one; sleep 5; echo two", "one\r\n")
-    time.sleep(5.5)
+    go = there.home / "go"
+    item = kill_during_a_job(there, f"echo one; until [ -e {go} ]; do sleep 0.1; done; echo two", "one\r\n")
+    go.touch()
+    assert there.run("jobs", "wait", "1").returncode == 0
     assert recordings(there)[0]["state"] == "unfinished"
     assert there.run("run", "--tmux", "--record", "--", "true").returncode == 0
     assert "one\r\ntwo\r\n" in output(item["path"])

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ..context import ExecutionContext
-from ..pane_events import Closed, JobEnded, JobStarted, Output, PaneEvent, Resized, Screen
+from ..pane_events import Closed, JobEnded, JobStarted, Output, PaneEvent, Resized, Screen, Typed
 from ..toolkit.redaction.pane_stream import RedactedPaneEvents
 from ..toolkit.redaction.redactor import Redactor
 
@@ -38,6 +38,8 @@ async def pane_items(
     """
     async with execution.watch_pane(pane) as events:
         async for event in RedactedPaneEvents(events, redactor):
+            if isinstance(event, Typed):  # perhaps a password, which the screen does not show
+                continue
             for piece in _pieces(event):
                 yield _item(piece)
 
