@@ -22,7 +22,7 @@ import anyio
 import pytest
 from tests.support.model_server import ModelServer, Script, model_server
 
-__all__ = ["Seat", "Seats", "seats", "settings_for"]
+__all__ = ["Seat", "Seats", "open_seats", "seats", "settings_for"]
 
 PATIENCE = 60.0
 
@@ -221,7 +221,7 @@ def _end_what_is_left(home: Path) -> None:
 
 
 @contextmanager
-def _opened() -> Iterator[Seats]:
+def open_seats() -> Iterator[Seats]:
     with ExitStack() as stack:
         private = Path(tempfile.mkdtemp(prefix="hx", dir="/tmp"))
         private.chmod(0o711)
@@ -234,5 +234,5 @@ def _opened() -> Iterator[Seats]:
 @pytest.fixture
 async def seats(needs_tmux: None) -> AsyncIterator[Seats]:
     """Opens seats: ``seats.take("--tmux", script=[say("hello")])``."""
-    with _opened() as opened:
+    with open_seats() as opened:
         yield opened

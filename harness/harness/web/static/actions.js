@@ -30,8 +30,10 @@ const SCOPES = {
   "deny-session": "Deny in this session",
 };
 
-function scopeButtons(connection, session, asked) {
-  return asked.scopes.map((scope) => {
+const USUAL = ["once", "deny-once"];
+
+function scopeButtons(connection, session, asked, isWanted) {
+  return asked.scopes.filter(isWanted).map((scope) => {
     const denies = scope.startsWith("deny");
     if (!denies && !asked.is_complete) return null;
     const decide = () => connection.act(session, denies ? "deny" : "approve", { request_id: asked.request_id, scope });
@@ -56,13 +58,18 @@ function editor(connection, session, asked) {
 export function approval(connection, session, asked) {
   const label = `approval-${asked.request_id}`;
   const decisions = connection.isOperator
-    ? [element("div", { class: "buttons" }, ...scopeButtons(connection, session, asked)), editor(connection, session, asked)]
+    ? [
+      element("div", { class: "buttons" }, ...scopeButtons(connection, session, asked, (scope) => USUAL.includes(scope))),
+      editor(connection, session, asked),
+      element("details", {}, element("summary", { "data-focus": "more" }, "More answers"),
+        element("div", { class: "buttons" }, ...scopeButtons(connection, session, asked, (scope) => !USUAL.includes(scope)))),
+    ]
     : [element("p", { class: "muted" }, "An operator can answer.")];
   return element("section", { class: "approval", "aria-labelledby": label },
-    element("h3", { id: label }, `${asked.tool} waits for approval`, asked.agent ? ` (${asked.agent})` : ""),
+    element("h3", { id: label }, `${asked.tool} waits for approval`, asked.agent && asked.agent !== "agent" ? ` (${asked.agent})` : ""),
     element("pre", { tabindex: "0" }, asked.text),
     asked.preview ? element("pre", { tabindex: "0" }, asked.preview) : null,
     asked.is_complete ? null : element("p", { class: "warning" }, "It is too long to be shown completely: it can only be denied here."),
-    element("p", { class: "muted" }, [asked.target && `on ${asked.target}`, asked.reason, asked.why].filter(Boolean).join(" · "), ` · for ${since(asked.since)}`),
+    element("p", { class: "muted" }, [asked.target && `on ${asked.target.replace(/:$/, "")}`, asked.reason, asked.why].filter(Boolean).join(" · "), " · for ", element("span", { "data-since": asked.since }, since(asked.since))),
     ...decisions);
 }

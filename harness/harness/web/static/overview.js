@@ -67,7 +67,7 @@ export function overviewPage(content, connection) {
   }
 
   const clock = setInterval(() => {
-    for (const node of body.querySelectorAll(".since")) node.textContent = since(Number(node.dataset.since));
+    for (const node of content.querySelectorAll("[data-since]")) node.textContent = since(Number(node.dataset.since));
   }, 1000);
   filter.addEventListener("input", draw);
   order.addEventListener("change", draw);
