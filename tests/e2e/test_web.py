@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -174,3 +175,48 @@ async def test_a_call_is_approved_with_the_keyboard_alone(seats: Seats) -> None:
         await page.page.keyboard.press("Enter")
         await seat.sees("all done")
         assert (seats.home / "one").exists()
+
+
+async def test_a_recording_is_played(seats: Seats) -> None:
+    command = "printf 'first \\033[31mred\\033[0m\\n'; sleep 1; echo last"
+    argv = [seats.program, "run", "--tmux", "--record", "--", "sh", "-c", command]
+    done = subprocess.run(argv, env=seats.environment, cwd=seats.home, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    async with (
+        web_program(seats.program, seats.environment) as web,
+        browser() as chromium,
+        visit(chromium, web.url) as page,
+    ):
+        await page.page.click("nav >> text=Recordings")
+        await page.page.click("table a")
+        await page.sees_in_pane("last")
+        await page.page.click("text=Play")
+        await page.page.click(".marks button >> nth=0")
+        await page.sees("of", "[role=status]")
+        await page.page.click("text=Speed")
+        await page.sees_in_pane("first red")
+        assert (page.violations, page.foreign) == ([], [])
+
+
+async def test_a_background_job_is_followed_and_killed(seats: Seats) -> None:
+    command = "touch one; while :; do echo still here; sleep 0.2; done"
+    script = [shell(command, wait=False), say("it runs")]
+    seat = seats.take(script=script, size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    async with (
+        web_program(seats.program, seats.environment) as web,
+        browser() as chromium,
+        visit(chromium, web.url) as page,
+    ):
+        seat.enter("go")
+        await page.page.click(".approval button.primary")
+        await seat.sees("it runs")
+        await page.page.click("table a")
+        await page.page.click("text=List all")
+        await page.page.click(".job >> text=Output")
+        await page.sees("still here", ".output")
+        await page.page.click(".job >> text=Kill")
+        await page.sees("complete", "[role=status]")
+        await page.page.click("text=List all")
+        await page.sees("ended", ".job")
+        assert (page.violations, page.foreign) == ([], [])

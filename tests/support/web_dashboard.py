@@ -116,7 +116,10 @@ class Visit:
         try:
             await self.page.wait_for_function(wait, arg=text, timeout=PATIENCE)
         except Exception as error:
-            raise AssertionError(f"never seen: {text!r} in\n{await self.screen()}\n{self.violations}") from error
+            body = await self.page.inner_text("body")
+            raise AssertionError(
+                f"never seen: {text!r} in\n{await self.screen()}\n{body}\n{self.violations}"
+            ) from error
 
 
 @asynccontextmanager

@@ -49,6 +49,8 @@ def _pieces(event: PaneEvent) -> list[PaneEvent]:
     if isinstance(event, Screen):
         rest = event.content[PIECE_BYTES:]
         first: PaneEvent = replace(event, content=event.content[:PIECE_BYTES])
+    elif type(event) not in TYPES:
+        return []  # what was typed may be a password, and is for recordings that were asked for
     elif isinstance(event, Output):
         rest, first = event.data[PIECE_BYTES:], replace(event, data=event.data[:PIECE_BYTES])
     else:

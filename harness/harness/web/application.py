@@ -24,6 +24,7 @@ from .browser import HELLO_TIMEOUT, Browser, BrowserLeft
 from .dashboard import MAX_BROWSERS, Dashboard
 from .guard import MAX_BODY_BYTES, TokenBucket
 from .logins import LOGIN_LIFETIME, Login
+from .recording_pages import played_recording, recording_list
 
 __all__ = ["COOKIE", "KEY_HEADER", "STATIC", "build_application"]
 
@@ -110,6 +111,19 @@ class _Answers:
         number = int(request.path_params["number"])
         found = await to_thread.run_sync(audit_record, number, self._dashboard.redact)
         return JSONResponse(found) if found is not None else _error("the audit log has no such call", 404)
+
+    async def recordings(self, request: Request) -> Response:
+        """Return the list of recordings."""
+        if await self._login_of(request) is None:
+            return _unauthorized()
+        return JSONResponse(await to_thread.run_sync(recording_list))
+
+    async def recording(self, request: Request) -> Response:
+        """Return the events of one recording."""
+        if await self._login_of(request) is None:
+            return _unauthorized()
+        found = await to_thread.run_sync(played_recording, request.path_params["name"])
+        return JSONResponse(found) if found is not None else _error("there is no such recording", 404)
 
     # -- what is
 
@@ -202,6 +216,8 @@ def build_application(dashboard: Dashboard, path: str, *, is_encrypted: bool) ->
             Route("/api/logout", answers.logout, methods=["POST"]),
             Route("/api/audit", answers.audit),
             Route("/api/audit/{number:int}", answers.audited_call),
+            Route("/api/recordings", answers.recordings),
+            Route("/api/recordings/{name}", answers.recording),
             WebSocketRoute("/api/live", answers.live),
             Mount("/", StaticFiles(directory=STATIC, html=True)),
         ],

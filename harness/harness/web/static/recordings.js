@@ -15,7 +15,7 @@ export function recordingsPage(content) {
       element("table", {}, element("caption", { class: "unseen" }, "Recordings"),
         element("thead", {}, element("tr", {}, ...["Recording", "Started", "Length", "Size"].map((name) => element("th", { scope: "col" }, name)))), body)));
   get("api/recordings").then(({ recordings }) => {
-    status.textContent = recordings.length ? "" : "Nothing was recorded. harness --record keeps each pane.";
+    status.textContent = recordings.length ? "" : "Nothing was recorded. Start harness with --record to keep each pane.";
     body.replaceChildren(...recordings.map((one) => {
       const link = element("a", { href: `#/recording/${encodeURIComponent(one.id)}` }, one.title);
       const cells = [["Recording", link], ["Started", clock(one.started)], ["Length", duration(one.seconds)], ["Size", `${Math.ceil(one.bytes / 1024)} KiB`]];
