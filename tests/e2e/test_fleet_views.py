@@ -114,3 +114,15 @@ def test_doctor_logs_in_to_each_host_once(fleet_program: Program, fleet_hosts: F
     assert re.search(rb"connection +web\[1-2\] \(2\)", done.stdout), done.stdout + done.stderr
     for name in ("web1", "web2"):
         assert sum("Accepted publickey" in line for line in fleet_hosts.servers[name].log) == 1
+
+
+def test_a_hint_names_the_command_with_the_options_of_its_host(fleet_program: Program, fleet_hosts: FleetHosts) -> None:
+    file = f"-F {fleet_hosts.directory / 'ssh_config'}"
+    missing = fleet_program.run("jobs", "show", "999", "--ssh", "web1")
+    assert f"list the stored jobs with: harness {file} --ssh web1 jobs)".encode() in missing.stderr
+    document = json.loads(fleet_program.run("--json", "jobs", "show", "999", "--ssh", "web1").stderr)
+    assert document["error"]["hint"] == f"list the stored jobs with: harness {file} --ssh web1 jobs"
+    kept = fleet_program.run("run", "--ssh", "web2", "--timeout", "1", "--on-timeout", "keep", "--", "sleep 300")
+    assert f"harness {file} --ssh web2 jobs wait ".encode() in kept.stderr
+    job_id = kept.stderr.split(b"jobs wait ")[1].split(b")")[0].decode()
+    assert fleet_program.run("jobs", "kill", job_id, "--ssh", "web2").returncode == 0

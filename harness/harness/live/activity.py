@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..agent.events import AnswerDelta, ReasoningDelta, TurnStarted
 from ..toolkit.call_texts import subject_of
@@ -38,7 +39,7 @@ class Activity:
         self._redactor = redactor
         self._changed = changed
         self._calls: dict[str, RunningCall] = {}
-        self._jobs: dict[str, JobState] = {}
+        self._jobs: dict[tuple[str, str], JobState] = {}
         self._agents: dict[str, SubAgentState] = {}
         self._prompt = ""
 
@@ -70,15 +71,16 @@ class Activity:
         self._calls[call.call_id] = RunningCall(call.call_id, call.name, shorten(subject_of(call)), time.time(), agent)
 
     def _job_started(self, event: JobStarted) -> None:
-        self._jobs[event.job_id] = JobState(event.job_id, shorten(self._redactor.text(event.command)), time.time())
+        command = shorten(self._redactor.text(event.command))
+        self._jobs[event.host, event.job_id] = JobState(event.job_id, command, time.time(), host=event.host)
         ended = [name for name, job in self._jobs.items() if not job.is_running]
         for name in ended[: max(0, len(self._jobs) - MAX_LISTED)]:
             del self._jobs[name]
 
     def _job_exited(self, event: JobExited) -> None:
-        job = self._jobs.get(event.job_id)
-        if job is not None:
-            self._jobs[event.job_id] = JobState(job.job_id, job.command, job.since, False, event.exit_code)
+        key = (event.host, event.job_id)
+        if (job := self._jobs.get(key)) is not None:
+            self._jobs[key] = replace(job, is_running=False, exit_code=event.exit_code)
 
     @property
     def prompt(self) -> str:

@@ -109,6 +109,8 @@ class JobState(_Document):
     since: float = 0.0
     is_running: bool = True
     exit_code: int | None = None
+    host: str = ""
+    """The host, in a session on many hosts."""
 
 
 @dataclass(frozen=True, slots=True)
