@@ -50,8 +50,6 @@ __all__ = [
 
 MAX_CLAIMED_IDS = 64
 RELEASE_TIMEOUT = 1.0
-SECOND_CLAIM_DELAY = 0.2
-"""Seconds after the first command's start: shorter processes, such as one ``harness run``, claim nothing more."""
 
 # Runs at every start of the persistent shell. hx_root stays empty, with the reason in hx_why, without a safe directory.
 # Starting programs takes most of the time: on Linux, a directory that exists costs one ls, which also tells the time
@@ -205,7 +203,7 @@ hx_claim() {
 
 REPORT = r"""
 hx_put "state=$hx_root${hx_nl}refused=$hx_why${hx_nl}claimed="
-hx_claim 1
+hx_claim 2
 echo
 """
 
@@ -413,8 +411,8 @@ def _refusal(why: str, target: Target) -> ConnectError:
 class JobStore:
     """The allocator of job ids and paths below the state directory ``root``.
 
-    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits. A caller
-    that runs a single command claims only one, and has nothing to release.
+    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits, and a
+    caller that runs a single command claims only two.
     """
 
     def __init__(self, shell: PersistentShell, tasks: BackgroundTasks, report: StateReport) -> None:
@@ -498,21 +496,19 @@ class JobStore:
 
     def _take(self) -> str:
         job_id = self._ready.popleft()
-        if len(self._ready) <= (self._batch - 1) // 2 and not self._refilling:
+        if len(self._ready) < self._batch // 2 and not self._refilling:
             self._refilling = True
-            self._tasks.start_soon(self._refill, SECOND_CLAIM_DELAY if self._batch == 1 else 0.0)
+            self._tasks.start_soon(self._refill)
         return job_id
 
     def give_back(self, job_id: str) -> None:
         """Return an unused id, which is allocated next."""
         self._ready.appendleft(job_id)
 
-    async def _refill(self, delay: float) -> None:
+    async def _refill(self) -> None:
         try:
-            await anyio.sleep(delay)
             async with self._claiming:
-                if not self._ready or not delay:
-                    await self._fetch()
+                await self._fetch()
         except (ConnectionLost, ConnectError, NoSpace):
             return  # the next claim() reports the same fault
         finally:

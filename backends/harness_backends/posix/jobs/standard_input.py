@@ -8,9 +8,6 @@ from pathlib import Path
 from harness.errors import NoSpace
 from harness.transport import Transport
 
-from ..files.transfer import feed
-from ..files.upload_source import open_source
-
 __all__ = ["in_memory", "pieces", "store_input"]
 
 _STORE = 'umask 077; cat >"$1" && exit; rm -f "$1"; exit 1'
@@ -28,6 +25,8 @@ async def pieces(*parts: bytes | Path) -> AsyncGenerator[bytes]:
     Raises:
         FileError: a file cannot be read, or is not a regular file.
     """
+    from ..files.upload_source import open_source  # loaded here: few commands have so much input
+
     for part in parts:
         if isinstance(part, bytes):
             yield part
@@ -48,6 +47,8 @@ async def store_input(transport: Transport, path: str, *parts: bytes | Path) -> 
         NoSpace: the target could not store them.
         FileError: a file cannot be read, or is not a regular file.
     """
+    from ..files.transfer import feed  # as above
+
     reply = await feed(await transport.open_process(["sh", "-c", _STORE, "sh", path]), pieces(*parts))
     if reply.exit_code != 0:
         why = " ".join(reply.stderr.decode("utf-8", "replace").split())
