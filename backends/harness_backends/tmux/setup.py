@@ -390,11 +390,12 @@ def drainer_script(setup: Setup, session: str) -> str:
         '-f no-output,ignore-size <>"$1" >/dev/null 2>&1'
     )
     return (
-        f"if ! {setup.tmux} list-clients -F '#{{client_flags}}' 2>/dev/null | grep -q no-output; then\n"
-        f"rm -f {fifo}; mkfifo {fifo}\n"
+        f"hx_drained() {{ case $({setup.tmux} list-clients -F '#{{client_flags}}' 2>/dev/null) in\n"
+        "*no-output*) ;; *) return 1 ;; esac; }\n"
+        f"if ! hx_drained; then\n[ ! -e {fifo} ] || rm -f {fifo}; mkfifo {fifo}\n"
         f"hx_s=$(command -v setsid)\n"
         f"$hx_s sh -c {shlex.quote(run)} sh {fifo} {session} </dev/null >/dev/null 2>&1 9>&- &\n"
-        f"n=0; until {setup.tmux} list-clients -F '#{{client_flags}}' 2>/dev/null | grep -q no-output; do\n"
+        "n=0; until hx_drained; do\n"
         "n=$((n + 1)); [ $n -lt 100 ] && kill -0 $! 2>/dev/null || break; sleep 0.02 2>/dev/null || sleep 1; done\n"
         f"rm -f {fifo}\nfi\n"
     )
@@ -402,14 +403,9 @@ def drainer_script(setup: Setup, session: str) -> str:
 
 def _unless_limited(setup: Setup) -> str:
     """Return a script that exits if the session is missing and must not be created."""
-    names = (
-        f"hx_names=$({setup.tmux} list-sessions -F '{SESSION_FORMAT}' </dev/null 2>/dev/null |\n"
-        f"sed -n {shlex.quote(f's/^1:{setup.label}:[^:]*://p')} | tr '\\n' ' ')\n"
-    )
     if not setup.create:
-        return f'{names}echo "missing=$hx_names"; exit 0\n'
-    many = f'[ "$(set -- $hx_names; echo $#)" -ge {setup.config.max_sessions} ]'
-    return f'{names}if {many}; then echo "full=$hx_names"; exit 0; fi\n'
+        return 'echo "missing=$hx_names"; exit 0\n'
+    return f'set -- $hx_names\nif [ "$#" -ge {setup.config.max_sessions} ]; then echo "full=$hx_names"; exit 0; fi\n'
 
 
 def setup_script(setup: Setup, pane: NewPane) -> str:
@@ -426,7 +422,7 @@ def setup_script(setup: Setup, pane: NewPane) -> str:
         f"umask 077\n{TURNS}turn {shlex.quote(setup.root)}\n"
         f"{'' if setup.here else _hook_files(setup) + missing}"
         f'{_find_session(setup)}if [ -z "$hx_id" ]; then\n'
-        f"if {tmux} has-session -t ={setup.session} 2>/dev/null; then echo foreign=1; exit 0; fi\n"
+        f'if [ -n "$hx_foreign" ]; then echo foreign=1; exit 0; fi\n'
         f"{_unless_limited(setup)}{_start_session(setup, pane) if setup.create else ''}hx_find\nfi\n"
         f'if [ -z "$hx_id" ]; then echo "failed=$({tmux} -f /dev/null start-server 2>&1)"; exit 0; fi\n'
         f'echo "session=$hx_session"\n' + drainer_script(setup, '"$hx_id"')
@@ -434,18 +430,20 @@ def setup_script(setup: Setup, pane: NewPane) -> str:
 
 
 def _find_session(setup: Setup) -> str:
-    """Return a script that sets ``hx_session`` to ``ID:NAME`` and ``hx_id`` to the id.
+    """Return a script that sets ``hx_session`` to ``ID:NAME``, ``hx_id`` to the id and ``hx_names`` to all names.
 
-    It finds the session by its name, or by its original name after a rename; it skips unmanaged sessions, which may
-    have the name.
+    It finds the session by its name, or by its original name after a rename; it skips unmanaged sessions, of which one
+    may have the name: ``hx_foreign`` is not empty then.
     """
     listed = f"{setup.tmux} list-sessions -F '#{{session_id}}:{SESSION_FORMAT}' </dev/null 2>/dev/null"
     ours, name = shlex.quote(f"1:{setup.label}"), shlex.quote(setup.session)
     return (
-        f"hx_find() {{\nhx_session=$({listed} | {{ f=; while IFS=: read -r i o l m n; do\n"
-        f'[ "$o:$l" = {ours} ] || continue\n'
-        f'if [ "$n" = {name} ]; then f=$i:$n; elif [ "$m" = {name} ] && [ -z "$f" ]; then f=$i:$n; fi\n'
-        f'done; echo "$f"; }})\nhx_id=${{hx_session%%:*}}\n}}\nhx_find\n'
+        f"hx_find() {{\nhx_session= hx_names= hx_foreign= hx_list=$({listed})\nwhile IFS=: read -r i o l m n; do\n"
+        f'if [ "$o:$l" != {ours} ]; then [ "$n" != {name} ] || hx_foreign=1; continue; fi\n'
+        f'hx_names="$hx_names$n "\n'
+        f'if [ "$n" = {name} ]; then hx_session=$i:$n\n'
+        f'elif [ "$m" = {name} ] && [ -z "$hx_session" ]; then hx_session=$i:$n; fi\n'
+        f"done <<X\n$hx_list\nX\nhx_id=${{hx_session%%:*}}\n}}\nhx_find\n"
     )
 
 
@@ -462,10 +460,11 @@ def control_argv(setup: Setup) -> list[str]:
     flags = f"-f ignore-size,pause-after={PAUSE_AFTER}" if setup.version.client_flags else ""
     listed = f"{setup.tmux} list-clients -F '#{{client_pid}}'"
     script = (
-        'umask 077; unset TMUX; f=$1/run/control.$$; rm -f "$f"; mkfifo "$f" || exit 1\n'
+        'umask 077; unset TMUX; f=$1/run/control.$$; [ ! -e "$f" ] || rm -f "$f"; mkfifo "$f" || exit 1\n'
         f'exec 3<&0 5<>"$f" 4>"$f" <"$f" 5>&-; rm -f "$f"\n{TURNS}'
+        f'l="\n"\nattached() {{ case $l$({listed})$l in *"$l$$$l"*) ;; *) return 1 ;; esac; }}\n'
         '( turn "$1"; echo go >&4\n'
-        f"( n=0; until {listed} | grep -qx $$ || ! kill -0 $$ || [ $n -ge 100 ]; do n=$((n + 1)); nap; done ) 4>&- &\n"
+        "( n=0; until attached || ! kill -0 $$ || [ $n -ge 100 ]; do n=$((n + 1)); nap; done ) 4>&- &\n"
         "exec 9>&-; cat <&3 >&4\n"
         'turn "$1"; exec 4>&-; n=0; while kill -0 $$ && [ $n -lt 50 ]; do n=$((n + 1)); nap; done; kill -9 $$\n'
         f"{listed} ) </dev/null >/dev/null 2>&1 &\n"
