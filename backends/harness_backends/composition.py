@@ -98,7 +98,8 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
         shell = await stack.enter_async_context(open_held_shell(transport))
         shell.define(state_directory.PROLOGUE)
         shell.define(shell_library.PROLOGUE)
-        asked = await shell.submit(call_line(state_directory.REPORT + probe.SCRIPT))
+        shell.define(f"hx_probe() {{\n{state_directory.REPORT}{probe.SCRIPT}}}\n")  # read at once, unlike a call
+        asked = await shell.submit(call_line("hx_probe"))
         from .posix.jobs.shell_jobs import open_jobs  # loaded here while the target answers
 
         text = (await shell.reply_to(asked)).text

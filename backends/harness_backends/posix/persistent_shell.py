@@ -19,7 +19,7 @@ from harness.system.background_tasks import BackgroundTasks, open_background_tas
 from harness.target import Target
 from harness.transport import Process, Transport
 
-from .process_scripts import identity_line, kill_stale_shells_script, parse_shell_identity
+from .process_scripts import IDENTITY, identity_line, kill_stale_shells_script, parse_shell_identity
 
 __all__ = ["FrameReader", "PendingReply", "PersistentShell", "ShellReply", "call_line", "open_held_shell"]
 
@@ -383,7 +383,7 @@ class PersistentShell:
         channel = self._channel = _Channel(process, os.urandom(12).hex(), self.transport.target)
         self._tasks.start_soon(channel.pump, process.receive, "stdout")
         self._tasks.start_soon(channel.pump, process.receive_stderr, "stderr")
-        prologue = PROLOGUE.format(nonce=channel.nonce, words=WORDS) + "\n".join(self._prologue) + "\n"
+        prologue = PROLOGUE.format(nonce=channel.nonce, words=WORDS) + IDENTITY + "\n".join(self._prologue) + "\n"
         with anyio.CancelScope(shield=True):
             await self._send(channel, _at_once(prologue).encode())
             channel.who = await self._ask(channel, identity_line)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 __all__ = [
     "END",
+    "IDENTITY",
     "LIST",
     "SEEK",
     "SINCE",
@@ -216,16 +217,22 @@ It needs ``hx_jobs``, and ``hx_alive``, ``hx_kill`` and ``hx_nap`` of :mod:`.job
 # kills the stale one; from then on it is certain what the stale shell did.
 
 
-def identity_line(number: int) -> str:
-    """Return the line that makes a persistent shell reply "PID BEGAN BOOT": a process id alone identifies nothing.
+# hx_who ID: reply "PID BEGAN BOOT" of the persistent shell, as a process id alone identifies nothing. Builtins only.
+IDENTITY = f"""{SINCE}
+hx_who() {{
+  hx_boot=
+  {{ read -r hx_boot </proc/sys/kernel/random/boot_id; }} 2>/dev/null
+  hx_since $$
+  hx_take
+  echo "$hx_nl$hx_nonce $1$hx_nl$$ $hx_began $hx_boot"
+  hx_end_frame "$1" 0
+}}
+"""
 
-    It starts no process, unlike a call.
-    """
-    return (
-        f"{{ {SINCE.strip()}\nhx_boot=\n{{ read -r hx_boot </proc/sys/kernel/random/boot_id; }} 2>/dev/null\n"
-        f'hx_since $$; hx_take; echo "$hx_nl$hx_nonce {number}$hx_nl$$ $hx_began $hx_boot"\n'
-        f"hx_end_frame {number} 0; }}\n"
-    )
+
+def identity_line(number: int) -> str:
+    """Return the line that makes a persistent shell with :data:`IDENTITY` tell which process it is."""
+    return f"hx_who {number}\n"
 
 
 # hx_end PID BEGAN BOOT: the shell has exited, or is a zombie, when this returns.
