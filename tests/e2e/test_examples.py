@@ -107,6 +107,10 @@ def test_only_srv(path: str, said: str) -> None:
     assert bool(said) == bool(done.stdout)
 
 
+def test_announced(home: Path) -> None:
+    assert run(home, "announced.py") == ["denied"]
+
+
 def test_own_hooks(home: Path) -> None:
     assert run(home, "own_hooks.py") == ["denied /etc/shadow", "ok /etc/passwd", "the end"]
 

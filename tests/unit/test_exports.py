@@ -41,6 +41,10 @@ PUBLIC = [
     "harness.testing.delay",
     "harness.testing.memory",
     "harness.testing.ssh_server",
+    "harness.live.agent_session",
+    "harness.live.announcement",
+    "harness.live.approvals",
+    "harness.live.call_session",
     "harness.toolkit.assembly",
     "harness.toolkit.catalog",
     "harness.toolkit.declared_tools",
@@ -238,7 +242,7 @@ def test_options_are_given_by_name() -> None:
         assert len(positional) <= (2 if name == "write_file" else 1), (name, positional)
 
 
-@pytest.mark.parametrize("name", ["harness.toolkit", "harness.agent", "harness.testing"])
+@pytest.mark.parametrize("name", ["harness.toolkit", "harness.agent", "harness.live", "harness.testing"])
 def test_what_a_program_needs_is_given_by_the_package_and_named_on_its_page(name: str) -> None:
     package = load(name)
     pages = (Path(__file__).parents[2] / "docs").glob("api*.md")

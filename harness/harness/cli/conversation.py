@@ -298,10 +298,9 @@ def _shared_approver(begun: ConversationStart) -> SharedApprover | None:
     """Return the conversation's approver as dashboards share it; None without dashboards."""
     if begun.announcement is None or begun.handlers.approver is None:
         return None
-    from ..live.approvals import SharedApprover
+    from ..live.approvals import share_approver
 
-    shown = begun.announcement
-    return SharedApprover(begun.handlers.approver, lambda: shown.has_operators, shown.changed)
+    return share_approver(begun.announcement, begun.handlers.approver)
 
 
 async def _subagents(begun: ConversationStart, stored: StoredConversation | None) -> Subagents:

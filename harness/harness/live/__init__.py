@@ -1,5 +1,35 @@
-"""Running harness processes: how they announce themselves, and how dashboards see them and act through them."""
+"""Running harness processes: how they announce themselves, and how dashboards see them and act through them.
+
+A program that uses harness as a library is shown if it asks for that:
+
+>>> from harness.live import announce, share_approver, show_calls
+>>> async with announce("python") as announcement:  # doctest: +SKIP
+...     approver = share_approver(announcement)
+...     async with open_executor(execution, approver=approver) as executor:
+...         with show_calls(announcement, executor, approver):
+...             await executor.call(ToolCall("run_shell", {"command": "uptime"}))
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .agent_session import show_agent
+    from .announcement import Announcement, announce
+    from .approvals import SharedApprover, share_approver
+    from .call_session import show_calls
+
+__all__ = ["Announcement", "SharedApprover", "announce", "share_approver", "show_agent", "show_calls"]
+
+_NAMES = {
+    "agent_session": ("show_agent",),
+    "announcement": ("Announcement", "announce"),
+    "approvals": ("SharedApprover", "share_approver"),
+    "call_session": ("show_calls",),
+}
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+    __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -13,10 +13,12 @@ from ..errors import HarnessError
 from ..system.background_tasks import open_background_tasks
 from ..toolkit.permissions.approver import Approver, EventApprover
 from ..toolkit.permissions.changed_calls import changed_call, editable
+from ..toolkit.permissions.deny_all import DenyAllApprover
 from ..toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
+from .session import AnnouncedSessions
 from .state import WaitingApproval, shorten
 
-__all__ = ["MAX_EDIT_CHARS", "MAX_SHOWN_CHARS", "SharedApprover"]
+__all__ = ["MAX_EDIT_CHARS", "MAX_SHOWN_CHARS", "SharedApprover", "share_approver"]
 
 MAX_SHOWN_CHARS = 40_000
 """Maximum characters of a call that a dashboard shows; a longer one can only be denied there."""
@@ -139,6 +141,16 @@ class SharedApprover(Approver):
             raise HarnessError("this approval request was answered already")
         self._changed()
         return decision
+
+
+def share_approver(shown: AnnouncedSessions, own: Approver | None = None) -> SharedApprover:
+    """Return the approver of a session whose requests dashboards may answer, too.
+
+    Args:
+        shown: The announcement of this process.
+        own: Decides without a dashboard; None denies what asks while no dashboard is connected.
+    """
+    return SharedApprover(own or DenyAllApprover(), lambda: shown.has_operators, shown.changed)
 
 
 def _decision(question: ApprovalRequest, action: str, arguments: Mapping[str, Any], by: str) -> ApprovalDecision:

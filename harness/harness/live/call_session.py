@@ -97,7 +97,7 @@ class CallSession(LiveSession):
 
 @contextmanager
 def show_calls(
-    announcement: Announcement, executor: Executor, approver: SharedApprover, kind: SessionKind
+    announcement: Announcement, executor: Executor, approver: SharedApprover, kind: SessionKind = "python"
 ) -> Iterator[CallSession]:
     """Show the calls of an executor in dashboards while the context is open."""
     session = CallSession(executor, approver, announcement.changed, kind)

@@ -39,6 +39,13 @@ class AnnouncedSessions(Protocol):
     started: float
     sessions: dict[str, LiveSession]
 
+    @property
+    def has_operators(self) -> bool:
+        """Whether a client is connected that may answer approval requests."""
+
+    def changed(self) -> None:
+        """Let connected clients know that the state of a session may have changed. Never waits."""
+
     def start_soon(self, work: Callable[[], Awaitable[object]]) -> None:
         """Run a function that does not raise, even if the client that asked for it disconnects."""
 

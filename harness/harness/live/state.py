@@ -27,7 +27,7 @@ MAX_LISTED = 100
 
 ProcessKind = Literal["prompt", "exec", "run", "mcp", "fleet", "python"]
 """The command that a process runs; ``python`` is a program that uses harness as a library."""
-SessionKind = Literal["agent", "mcp", "run", "fleet"]
+SessionKind = Literal["agent", "mcp", "run", "fleet", "python"]
 Doing = Literal["thinking", "running", "waiting", "paused", "idle", "lost"]
 """What a session does; ``waiting`` is for an operator's answer, and ``lost`` is a session whose process has died."""
 

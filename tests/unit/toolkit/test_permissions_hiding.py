@@ -8,8 +8,9 @@ import pytest
 from tests.support.permits import Desk, desk, says
 
 from harness.cli.asking import PreApproved
-from harness.cli.exec.run import AutoApproval, DenyAllApprover
+from harness.cli.exec.run import AutoApproval
 from harness.toolkit.permissions.approver import Approver
+from harness.toolkit.permissions.deny_all import DenyAllApprover
 from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.redaction.redactor import PatternRedactor

@@ -24,7 +24,7 @@ from ...toolkit.catalog import Catalogue
 from ...toolkit.event_json import event_json
 from ...toolkit.events import Event, JobExited, JobStarted, PermissionAsked, PermissionReplied, Subscription
 from ...toolkit.permissions.approver import Approver
-from ...toolkit.permissions.asking import no_approver
+from ...toolkit.permissions.deny_all import DenyAllApprover
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ...toolkit.permissions.rules.rule import Action, Match, Rule
 from ...toolkit.registry import Registry
@@ -66,7 +66,6 @@ __all__ = [
     "AUTO_APPROVE",
     "AutoApproval",
     "ConversationChoice",
-    "DenyAllApprover",
     "ExecOperator",
     "RunRequest",
     "TerminalSurface",
@@ -85,28 +84,6 @@ __all__ = [
 
 AUTO_APPROVE = "--dangerously-auto-approve"
 OPTION = "--approve"
-
-
-class DenyAllApprover(Approver):
-    """Approver that denies every request."""
-
-    @property
-    def by_sight(self) -> bool:
-        """Return False: no operator sees the request."""
-        return False
-
-    def can_ask(self) -> bool:
-        """Return False: there is nobody to ask."""
-        return False
-
-    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
-        """Deny the call once."""
-        advice = no_approver(question.scopes, broken=question.broken)
-        return ApprovalDecision(
-            ApprovalScope.DENY_ONCE,
-            "nobody",
-            f"denied: approval required, but no approver is available ({question.reason}; {advice})",
-        )
 
 
 class AutoApproval(Approver):

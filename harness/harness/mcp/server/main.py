@@ -12,7 +12,7 @@ from ...context import ExecutionContext
 from ...deprecated_names import renamed_fields
 from ...errors import ConfigError
 from ...live.announcement import Announcement
-from ...live.approvals import SharedApprover
+from ...live.approvals import share_approver
 from ...live.call_session import show_calls
 from ...settings import SettingsTable
 from ...system.http_server import Address
@@ -126,7 +126,7 @@ class ToolServer:
     @asynccontextmanager
     async def _executor(self, approver: ClientApprover) -> AsyncIterator[Executor]:
         shown = self.announcement
-        shared = None if shown is None else SharedApprover(approver, lambda: shown.has_operators, shown.changed)
+        shared = None if shown is None else share_approver(shown, approver)
         async with self.toolkit.executor(
             self.execution, approver=shared or approver, questioner=ClientQuestioner(), agent_id=AGENT
         ) as executor:
