@@ -220,3 +220,17 @@ async def test_a_background_job_is_followed_and_killed(seats: Seats) -> None:
         await page.page.click("text=List all")
         await page.sees("ended", ".job")
         assert (page.violations, page.foreign) == ([], [])
+
+
+async def test_without_a_login_the_page_says_how_to_log_in(seats: Seats) -> None:
+    async with web_program(seats.program, seats.environment) as web, browser() as chromium:
+        async with visit(chromium, web.base) as stranger:
+            await stranger.sees("harness web invite")
+        async with visit(chromium, web.url) as page:
+            await page.sees("No session runs")
+            async with visit(chromium, web.url) as late:
+                await late.sees("this link was used before")
+            await page.page.click("text=Log out")
+            await page.sees("You are not logged in here")
+            await page.page.reload()
+            await page.sees("You are not logged in here")

@@ -7,19 +7,22 @@ import json
 import os
 import pwd
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+import trustme
 import websockets
 from tests.support.program import Program, program
-from tests.support.web_dashboard import WebProgram
+from tests.support.web_dashboard import WebProgram, web_program
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Origin
 
 __all__ = ["program"]
 
@@ -252,6 +255,53 @@ sys.exit({token_of(web.url)!r} in line)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert send(web, "GET", "/api/audit")[0] == 401
+
+
+async def test_over_tls_the_cookie_is_bound_to_it(program: Program, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
+    words = ("--tls-cert", str(tmp_path / "both.pem"), "--tls-key", str(tmp_path / "both.pem"))
+    trusted = ssl.create_default_context()
+    authority.configure_trust(trusted)
+    async with web_program(program.path, program.environ, *words) as web:
+        assert web.url.startswith("https://127.0.0.1:")
+        connection = http.client.HTTPSConnection("127.0.0.1", web.port, timeout=LIMIT, context=trusted)
+        headers = {"Origin": web.origin, "Content-Type": "application/json"}
+        connection.request("POST", "/api/login", json.dumps({"token": token_of(web.url)}), headers)
+        answer = connection.getresponse()
+        cookie, key = answer.getheader("Set-Cookie") or "", json.loads(answer.read())["key"]
+        connection.close()
+        assert cookie.startswith("__Host-")
+        assert "Secure" in cookie
+        url = f"wss://127.0.0.1:{web.port}/api/live"
+        given = {"Cookie": cookie.partition(";")[0]}
+        async with connect(url, origin=Origin(web.origin), additional_headers=given, ssl=trusted) as page:
+            await page.send(json.dumps({"type": "hello", "key": key}))
+            assert (await first(page))["type"] == "welcome"
+
+
+async def test_behind_a_proxy_only_its_name_is_served(program: Program) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = ("--behind-proxy", "https://ops.example/harness/", "--port", str(port))
+    async with web_program(program.path, program.environ, *words) as web:
+        assert web.base == "https://ops.example/harness/"
+
+        def answer(host: str, origin: str) -> tuple[int, str]:
+            headers = {"Host": host, "Origin": origin, "Content-Type": "application/json"}
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)) as connection:
+                connection.request("POST", "/api/login", json.dumps({"token": token_of(web.url)}), headers)
+                found = connection.getresponse()
+                found.read()
+                return found.status, found.getheader("Set-Cookie") or ""
+
+        assert answer(f"127.0.0.1:{port}", f"http://127.0.0.1:{port}") == (421, "")
+        assert answer("ops.example", "http://ops.example") == (403, "")
+        status, cookie = answer("ops.example", "https://ops.example")
+        assert status == 200
+        assert "Secure" in cookie
+        assert "Path=/harness/" in cookie
 
 
 def test_it_listens_nowhere_else_unless_encrypted(program: Program) -> None:

@@ -49,11 +49,11 @@ class WebProgram:
     @property
     def origin(self) -> str:
         """The origin of its pages."""
-        return f"http://127.0.0.1:{self.port}"
+        return self.base.rstrip("/")
 
     def start(self, port: int = 0) -> None:
         """Start it, and read its URL."""
-        argv = [self.program, "web", "--json", "--port", str(port), *self.words]
+        argv = [self.program, "web", "--json", "--port", str(port), *self.words]  # the last --port counts
         self.process = subprocess.Popen(argv, env=dict(self.environment), stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.url = json.loads(self.process.stdout.readline())["url"]

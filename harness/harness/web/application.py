@@ -79,6 +79,11 @@ class _Answers:
         )
         return response
 
+    async def who(self, request: Request) -> Response:
+        """Return who the request's login is."""
+        login = await self._login_of(request)
+        return _unauthorized() if login is None else JSONResponse({"name": login.name, "role": login.role.value})
+
     async def logout(self, request: Request) -> Response:
         """End the login of the request."""
         login = await self._login_of(request)
@@ -213,6 +218,7 @@ def build_application(dashboard: Dashboard, path: str, *, is_encrypted: bool) ->
     return Starlette(
         routes=[
             Route("/api/login", answers.login, methods=["POST"]),
+            Route("/api/login", answers.who),
             Route("/api/logout", answers.logout, methods=["POST"]),
             Route("/api/audit", answers.audit),
             Route("/api/audit/{number:int}", answers.audited_call),
