@@ -13,9 +13,9 @@ from harness.errors import ConnectionLost, HarnessError, TerminalError, Unsuppor
 from harness.system.background_tasks import BackgroundTasks
 from harness.terminal import Listener, OperatorActivity, Operators, ScreenMark
 
+from .channel.command_channel import CommandChannel
 from .channel.control_connection import MY_PID, MY_SESSION, ControlConnection
 from .channel.control_protocol import Notification, control_line
-from .channel.fallback_client import FallbackClient
 from .naming import DEFAULT_PANE
 from .pane.pane_state import Pane
 from .pane.pane_table import PaneTable
@@ -263,7 +263,7 @@ MIN_TYPING_SECONDS = 0.5
 TYPED_NOTICE = "an operator typed while the command was running; the output may contain what was typed"
 
 
-async def operator_typed_during(link: ControlConnection | FallbackClient, pane: Pane, seconds: float) -> bool:
+async def operator_typed_during(link: CommandChannel, pane: Pane, seconds: float) -> bool:
     """Return True if an attached client was used in the last ``seconds`` and the keyboard was not locked."""
     lock = link.setup.config.keyboard_lock
     if lock and seconds < MIN_TYPING_SECONDS:

@@ -33,8 +33,9 @@ from ..posix.jobs.cancellation import JobCanceller
 from ..posix.jobs.launch import signal_name
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
+from .channel.command_channel import READY_TIMEOUT
 from .channel.control_client import Event
-from .channel.control_connection import READY_TIMEOUT, ControlConnection
+from .channel.control_connection import ControlConnection
 from .channel.control_protocol import Notification, Output
 from .jobs.job_killing import END_TIMEOUT
 from .jobs.pane_job import PaneJob, forget_jobs, read_buffered_output

@@ -30,7 +30,7 @@ from harness.command import Command
 from harness.results import ShellResult
 from harness_backends.posix.state_directory import JobStore
 from harness_backends.tmux.channel.control_client import ControlClient
-from harness_backends.tmux.channel.fallback_client import FallbackClient
+from harness_backends.tmux.channel.single_commands import SingleCommands
 from harness_backends.tmux.fallback import job_output
 from harness_backends.tmux.fallback import unstarted_commands as fallback_unstarted_commands
 from harness_backends.tmux.fallback.pane_table import FallbackPane
@@ -187,9 +187,8 @@ def noting(recorder: Recorder) -> Iterator[None]:
         for runner in (PaneRunner, FallbackRunner):
             patch.setattr(runner, "foreground", notes.answer("front", runner.foreground))
         patch.setattr(JobStore, "settle", notes.answer("over", JobStore.settle))
-        for client in (ControlClient, FallbackClient):
-            patch.setattr(client, "request", notes.tmux(client.request))
-        patch.setattr(FallbackClient, "ask", FallbackClient.request)
+        patch.setattr(ControlClient, "request", notes.tmux(ControlClient.request))
+        patch.setattr(SingleCommands, "ask", notes.tmux(SingleCommands.ask))
         patch.setattr(job_output, "read_range", notes.log(job_output.read_range))
         yield
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness_backends.tmux.channel.control_protocol import Block
-from harness_backends.tmux.channel.fallback_client import parse_answers, plain_script, until_script
+from harness_backends.tmux.channel.single_commands import parse_answers, plain_script, until_script
 from harness_backends.tmux.fallback.job_output import PaneFacts, WaitResult, parse_ended, parse_facts
 
 

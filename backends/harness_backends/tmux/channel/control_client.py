@@ -13,19 +13,15 @@ import anyio
 from harness.errors import ConnectionLost, TerminalError
 from harness.transport import Process
 
+from .command_channel import REPLY_TIMEOUT, ResponseLost
 from .control_protocol import OWN_PID, Block, ControlParser, Notification, Output, control_line
 
-__all__ = ["REPLY_TIMEOUT", "ControlClient", "Event", "ResponseLost"]
+__all__ = ["ControlClient", "Event"]
 
-REPLY_TIMEOUT = 20.0
 SEND_TIMEOUT = 10.0
 LEAVE_GRACE = 0.5
 
 Event = Output | Notification
-
-
-class ResponseLost(ConnectionLost):
-    """The connection was lost after the commands were sent, so they may have run."""
 
 
 @dataclass(slots=True)

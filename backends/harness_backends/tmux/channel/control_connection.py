@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -18,10 +17,11 @@ from harness.transport import Transport
 
 from ...posix.persistent_shell import PersistentShell
 from ..setup import TURNS, NewPane, Setup, control_argv, drainer_script, session_refusal, setup_script, shells_script
-from .control_client import ControlClient, Event, ResponseLost
+from .command_channel import READY_TIMEOUT, REPLY_TIMEOUT, ResponseLost
+from .control_client import ControlClient, Event
 from .control_protocol import Block
 
-__all__ = ["MY_PID", "MY_SESSION", "READY_TIMEOUT", "ControlConnection"]
+__all__ = ["MY_PID", "MY_SESSION", "ControlConnection"]
 
 news = logging.getLogger("harness_backends.links")
 """The logger of reconnects; the trace and the prompt read the two arguments of its records."""
@@ -30,7 +30,6 @@ ATTACH_TIMEOUT = 20.0
 MY_PID = "#{client_pid}"
 """tmux may name another client here while this one has not attached yet."""
 MY_SESSION = "%session%"
-READY_TIMEOUT = 30.0
 CLOSED_GRACE = 1.0
 ATTEMPTS = 3
 
@@ -231,7 +230,7 @@ class ControlConnection:
         why, hint = (f": {self.failed.message}", self.failed.hint) if self.failed else ("", "")
         return ConnectionLost(f"no connection to tmux{why}", target=self.transport.target, hint=hint)
 
-    async def request(self, *commands: tuple[str, ...], timeout: float = 20.0) -> list[Block]:
+    async def request(self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT) -> list[Block]:
         """Run tmux commands like :meth:`ControlClient.request`; unsent ones wait for the next client."""
         while True:
             client = await self.ready()
@@ -265,11 +264,6 @@ class ControlConnection:
         if script:
             with suppress(HarnessError):  # without a connection, the reconnect starts it
                 await self.shell.call(f"umask 077\n{TURNS}turn {shlex.quote(self.setup.root)}\n{script}")
-
-    @staticmethod
-    def token() -> str:
-        """Return an unguessable name or nonce."""
-        return secrets.token_hex(10)
 
 
 def _said_by(client: ControlClient, commands: Sequence[tuple[str, ...]], session: str) -> list[tuple[str, ...]]:

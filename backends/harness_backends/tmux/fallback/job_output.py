@@ -11,7 +11,7 @@ from harness.errors import HarnessError
 from ...posix.jobs.output import read_range
 from ...posix.pane_jobs.pane_log_output import other_mark
 from ...posix.pane_jobs.prompt_markers import PromptMarker, PromptMarkerScanner
-from ..channel.fallback_client import FallbackClient, until_script
+from ..channel.single_commands import SingleCommands, until_script
 from ..jobs.output_collector import OutputCollector
 from ..jobs.pane_job import PaneJob
 from ..naming import PaneRow
@@ -131,14 +131,14 @@ def parse_ended(text: str) -> WaitResult | None:
     return WaitResult(how, words) if how else None
 
 
-async def read_unended(tmux: FallbackClient, job: PaneJob) -> None:
+async def read_unended(tmux: SingleCommands, job: PaneJob) -> None:
     """Read the output of a job without an end marker from the log; without a log it cannot be recognized."""
     job.read_again()
     job.started = False
     await _feed_log(tmux, job, f"{tmux.setup.root}/{job.log}", without_end=True)
 
 
-async def read_output(tmux: FallbackClient, job: PaneJob, row: PaneRow, logged: bool) -> TaggedOutput | None:
+async def read_output(tmux: SingleCommands, job: PaneJob, row: PaneRow, logged: bool) -> TaggedOutput | None:
     """Read an ended job's output from the log, else from the text between the tags, with a notice.
 
     Returns:
@@ -153,7 +153,7 @@ async def read_output(tmux: FallbackClient, job: PaneJob, row: PaneRow, logged: 
     return await _from_scrollback(tmux, job, row)
 
 
-async def _from_log(tmux: FallbackClient, job: PaneJob) -> bool:
+async def _from_log(tmux: SingleCommands, job: PaneJob) -> bool:
     path = f"{tmux.setup.root}/{job.log}"
     mark = f"]133;D;.*;{job.nonce};{job.job_id};"
     # The end marker may arrive through the terminal after the exit file exists.
@@ -162,7 +162,7 @@ async def _from_log(tmux: FallbackClient, job: PaneJob) -> bool:
     return await _feed_log(tmux, job, path)
 
 
-async def _feed_log(tmux: FallbackClient, job: PaneJob, path: str, *, without_end: bool = False) -> bool:
+async def _feed_log(tmux: SingleCommands, job: PaneJob, path: str, *, without_end: bool = False) -> bool:
     """Feed a job with its part of the log, and return whether that contains its end."""
     scanner = PromptMarkerScanner(job.nonce)
     async for chunk in read_range(tmux.transport, tmux.shell, path, job.offset):
@@ -184,7 +184,7 @@ async def _feed_log(tmux: FallbackClient, job: PaneJob, path: str, *, without_en
     return False
 
 
-async def _from_scrollback(tmux: FallbackClient, job: PaneJob, row: PaneRow) -> TaggedOutput | None:
+async def _from_scrollback(tmux: SingleCommands, job: PaneJob, row: PaneRow) -> TaggedOutput | None:
     job.start()
     if not tmux.setup.config.prompt_tag:
         job.notices.append(NO_TAG)
@@ -205,7 +205,7 @@ async def _from_scrollback(tmux: FallbackClient, job: PaneJob, row: PaneRow) -> 
     return found
 
 
-async def read_partial_output(tmux: FallbackClient, job: PaneJob, row: PaneRow, logged: bool) -> bytes:
+async def read_partial_output(tmux: SingleCommands, job: PaneJob, row: PaneRow, logged: bool) -> bytes:
     """Return the output so far of a running job, without changing the job."""
     if not logged:
         text = extract_running(await _scrollback(tmux, row, -NEAR), job.command.command)
@@ -217,7 +217,7 @@ async def read_partial_output(tmux: FallbackClient, job: PaneJob, row: PaneRow, 
     return collector.data
 
 
-async def _scrollback(tmux: FallbackClient, row: PaneRow, start: int | str) -> str:
+async def _scrollback(tmux: SingleCommands, row: PaneRow, start: int | str) -> str:
     """Return the joined lines of a pane from ``start`` to the end of its screen."""
     request = Capture(start="-" if isinstance(start, str) else start, end="-")
     version = tmux.setup.version
@@ -229,7 +229,7 @@ async def _scrollback(tmux: FallbackClient, row: PaneRow, start: int | str) -> s
 _FOLLOW = 'tail -c "+$2" -f -- "$1" & tail=$!; cat >/dev/null; kill $tail'
 
 
-async def follow_log(tmux: FallbackClient, job: PaneJob) -> None:
+async def follow_log(tmux: SingleCommands, job: PaneJob) -> None:
     """Feed a job with its part of the growing log until its end.
 
     Without a second channel nothing is fed, and all output is read after the end of the job.

@@ -11,7 +11,7 @@ import anyio
 from harness.errors import HarnessError, PaneBusy, PaneGone, ShellNotReady, TerminalError
 from harness.results import PaneInfo
 
-from ..channel.fallback_client import FallbackClient, until_script
+from ..channel.single_commands import SingleCommands, until_script
 from ..naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from ..pane.pane_state import NestedShell, Pane
 from ..sessions import new_pane
@@ -46,7 +46,7 @@ class FallbackPane:
 class FallbackPaneTable:
     """The managed panes of a session, found or created by name."""
 
-    def __init__(self, tmux: FallbackClient, login_shell: str) -> None:
+    def __init__(self, tmux: SingleCommands, login_shell: str) -> None:
         self.tmux = tmux
         self.setup = tmux.setup
         """Uses the session's current name, as each command is a new client and the id may become another session's."""

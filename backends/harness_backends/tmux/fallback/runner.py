@@ -24,7 +24,7 @@ from ...posix.jobs.standard_input import store_input
 from ...posix.pane_jobs.end_proof import new_secret, proves_end
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobRecord, JobStore
-from ..channel.fallback_client import FallbackClient, until_script
+from ..channel.single_commands import SingleCommands, until_script
 from ..jobs.job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
 from ..jobs.output_collector import collector_for
 from ..jobs.pane_job import PaneJob, entered
@@ -82,7 +82,7 @@ class _DispatchCancelledError(Exception):
 class FallbackRunner:
     """A runner of commands in panes; one instance serves all panes."""
 
-    tmux: FallbackClient
+    tmux: SingleCommands
     shell: PersistentShell
     store: JobStore
     panes: FallbackPaneTable

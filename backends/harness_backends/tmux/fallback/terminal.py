@@ -21,7 +21,7 @@ from ...posix.jobs.cancellation import JobCanceller
 from ...posix.jobs.launch import signal_name
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
-from ..channel.fallback_client import FallbackClient
+from ..channel.single_commands import SingleCommands
 from ..jobs.pane_job import PaneJob, forget_jobs
 from ..libtmux_access import open_libtmux
 from ..naming import DEFAULT_PANE, check_name
@@ -44,7 +44,7 @@ class FallbackTerminal(Terminal):
     """One managed session in fallback mode: each operation queries tmux, and a watch on the target reports ends."""
 
     def __init__(
-        self, tmux: FallbackClient, panes: FallbackPaneTable, runner: FallbackRunner, sessions: SessionTable
+        self, tmux: SingleCommands, panes: FallbackPaneTable, runner: FallbackRunner, sessions: SessionTable
     ) -> None:
         self.session = tmux.setup.session
         self._tmux = tmux
@@ -214,7 +214,7 @@ class FallbackTerminal(Terminal):
 async def control_refused(shell: PersistentShell, setup: Setup) -> bool:
     """Return whether the target's tmux refuses a control client, and not only a connection was lost for a moment."""
     attach = f"printf 'display-message -p hx-taken\\n' | {setup.tmux} -C attach-session -t {shlex.quote(setup.exact)}"
-    tmux = FallbackClient(shell.transport, shell, setup)
+    tmux = SingleCommands(shell.transport, shell, setup)
     reply = await tmux.beside(f"{attach} 2>&1 | grep -qx hx-taken", ATTACH_TIMEOUT)
     return reply is None or reply.exit_code != 0
 
@@ -245,14 +245,14 @@ async def open_plain(
         raise UnsupportedOperation(
             "tmux on this machine, for a target, needs its control mode", target=transport.target, hint=why
         )
-    tmux = FallbackClient(transport, shell, replace(setup, control=False))
+    tmux = SingleCommands(transport, shell, replace(setup, control=False))
     panes = FallbackPaneTable(tmux, login_shell)
     try:
         created = await panes.open()
     except PaneGone:
         raise
     except TerminalError:
-        tmux = FallbackClient(transport, shell, replace(setup, control=False, logs=False))
+        tmux = SingleCommands(transport, shell, replace(setup, control=False, logs=False))
         panes = FallbackPaneTable(tmux, login_shell)
         created = await panes.open()
     if created and told:

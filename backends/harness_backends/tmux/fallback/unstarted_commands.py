@@ -15,7 +15,7 @@ from harness.errors import HarnessError
 
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
-from ..channel.fallback_client import FallbackClient
+from ..channel.single_commands import SingleCommands
 from ..jobs.pane_job import PaneJob
 from ..jobs.unstarted_commands import LAST_CHECKS, give_slot_back, take_slot
 from ..pane.foreground import inspect
@@ -36,7 +36,7 @@ HINDERED = (
 
 
 async def ensure_accepted(
-    tmux: FallbackClient, shell: PersistentShell, store: JobStore, known: FallbackPane, job: PaneJob, action: Dispatch
+    tmux: SingleCommands, shell: PersistentShell, store: JobStore, known: FallbackPane, job: PaneJob, action: Dispatch
 ) -> None:
     """Type a command again up to three times, then withdraw it; it cannot run twice, as a slot is read once."""
     slot = f"{tmux.setup.pane_dir(known.row.uid)}/next"
@@ -75,7 +75,7 @@ async def _untaken(shell: PersistentShell, slot: str, job: PaneJob) -> bool:
 
 
 async def _type_again(
-    tmux: FallbackClient, shell: PersistentShell, slot: str, known: FallbackPane, job: PaneJob, action: Dispatch
+    tmux: SingleCommands, shell: PersistentShell, slot: str, known: FallbackPane, job: PaneJob, action: Dispatch
 ) -> None:
     pane = known.row.pane_id
     if not await take_slot(shell, slot, job.job_id):

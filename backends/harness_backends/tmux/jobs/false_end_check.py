@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
-from ..channel.control_connection import ControlConnection
+from ..channel.command_channel import CommandChannel
 from ..pane.foreground import inspect
 from ..pane.pane_state import Pane
 from .pane_job import PaneJob
@@ -28,7 +28,7 @@ AGAIN = "its end was reported twice"
 class EndCheck:
     """A check that sets a job's record to unknown if its end is false; ``shell`` runs on the pane shell's machine."""
 
-    link: ControlConnection
+    link: CommandChannel
     shell: PersistentShell
     store: JobStore
 

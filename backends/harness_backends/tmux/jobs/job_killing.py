@@ -19,8 +19,7 @@ from ...posix.jobs.launch import Outcome
 from ...posix.pane_jobs.prompt_markers import from_keyboard
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
-from ..channel.control_connection import ControlConnection
-from ..channel.fallback_client import FallbackClient
+from ..channel.command_channel import CommandChannel
 from ..pane.keyboard import INTERRUPT, type_text, unlock
 from ..pane.pane_state import Pane
 from .kill_script import KILL_GRACE, PaneJobEnd, PaneKill
@@ -122,7 +121,7 @@ class _Attempt:
 class JobKiller:
     """A killer of jobs; a shell continues after a killed program, unless a C-c ended it."""
 
-    link: ControlConnection | FallbackClient
+    link: CommandChannel
     shell: PersistentShell
     store: JobStore
 

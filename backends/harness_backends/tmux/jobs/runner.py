@@ -34,8 +34,7 @@ from ...posix.jobs.standard_input import store_input
 from ...posix.pane_jobs.end_proof import new_secret
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
-from ..channel.control_client import REPLY_TIMEOUT, ResponseLost
-from ..channel.control_connection import READY_TIMEOUT, ControlConnection
+from ..channel.command_channel import READY_TIMEOUT, REPLY_TIMEOUT, CommandChannel, ResponseLost
 from ..channel.control_protocol import Block
 from ..operator_watch import TYPED_NOTICE, operator_typed_during
 from ..pane.foreground import Foreground, inspect, terminal_of
@@ -83,7 +82,7 @@ class _ReplacedError(Exception):
 class PaneRunner:
     """A runner of commands in panes; one instance serves all panes."""
 
-    link: ControlConnection
+    link: CommandChannel
     shell: PersistentShell
     store: JobStore
     tasks: BackgroundTasks

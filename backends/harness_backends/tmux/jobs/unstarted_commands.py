@@ -14,7 +14,7 @@ from harness.results import Status
 
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import STATE_RECREATED_NOTICE, JobStore
-from ..channel.control_connection import ControlConnection
+from ..channel.command_channel import CommandChannel
 from ..pane.foreground import Foreground
 from ..pane.keyboard import INTERRUPT, Dispatch, type_text, unlock
 from ..pane.pane_state import Pane
@@ -37,7 +37,7 @@ BLOCKED_HINT = (
 
 
 async def ensure_started(
-    link: ControlConnection,
+    link: CommandChannel,
     store: JobStore,
     pane: Pane,
     job: PaneJob,
@@ -59,7 +59,7 @@ async def ensure_started(
 
 
 async def _see_started(
-    link: ControlConnection,
+    link: CommandChannel,
     store: JobStore,
     pane: Pane,
     job: PaneJob,
@@ -88,7 +88,7 @@ async def _see_started(
             return  # the reconnect finds out whether it started
 
 
-async def _without_files(link: ControlConnection, pane: Pane, job: PaneJob, action: Dispatch) -> bool:
+async def _without_files(link: CommandChannel, pane: Pane, job: PaneJob, action: Dispatch) -> bool:
     """Return whether the pane's files were deleted, so that its shell found nothing to run."""
     there = await link.shells.call(f"[ -e {shlex.quote(action.slot_path)} ] && echo there")
     await link.client.request(("display-message", "-p", ""))  # the shell's output until then has been read
@@ -102,7 +102,7 @@ def _withdraw_slot(pane: Pane, job: PaneJob) -> None:
         job.withdraw()
 
 
-async def _withdraw(link: ControlConnection, pane: Pane, job: PaneJob, action: Dispatch) -> None:
+async def _withdraw(link: CommandChannel, pane: Pane, job: PaneJob, action: Dispatch) -> None:
     """Withdraw a job whose shell reads lines without running harness's, and add a notice for the caller."""
     slot = shlex.quote(action.slot_path)
     unread = f"{{ read -r id rest <{slot}; }} 2>/dev/null; case $id in '' | -) ;; *) : >{slot}; echo withdrawn ;; esac"
@@ -145,7 +145,7 @@ def _unread(path: str, job_id: str) -> str:
     return f'mark= id=; {{ read -r mark id <{path}; }} 2>/dev/null; [ "$mark$id" != -{job_id} ]'
 
 
-async def _type_again(link: ControlConnection, pane: Pane, job: PaneJob, action: Dispatch) -> None:
+async def _type_again(link: CommandChannel, pane: Pane, job: PaneJob, action: Dispatch) -> None:
     if not await take_slot(link.shells, action.slot_path, job.job_id):
         return
     changed, here = pane.changed, link.setup.here
@@ -159,7 +159,7 @@ async def _type_again(link: ControlConnection, pane: Pane, job: PaneJob, action:
         await link.client.request(while_known(pane, *replace(action, slot=None).again(), here=here))
 
 
-async def recreate_pane_files(link: ControlConnection, store: JobStore, pane: Pane) -> None:
+async def recreate_pane_files(link: CommandChannel, store: JobStore, pane: Pane) -> None:
     """Recreate a pane's files in the state directory, with a new log; its shell keeps its state.
 
     Raises:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import secrets
 
 import anyio
 
-from ..channel.control_connection import ControlConnection
+from ..channel.command_channel import CommandChannel
 from ..setup import fish_quote, hook_sources
 from .foreground import Foreground
 from .keyboard import CLEAR, type_text, unlock
@@ -105,7 +106,7 @@ async def until_prompt(pane: Pane, timeout: float) -> bool:
     return pane.phase == "prompt"
 
 
-async def install_markers(link: ControlConnection, pane: Pane, front: Foreground) -> bool:
+async def install_markers(link: CommandChannel, pane: Pane, front: Foreground) -> bool:
     """Install the markers in the foreground shell; return False if it did not answer.
 
     It may already have markers that were not seen, as its log was deleted, and must keep them. They appear with its
@@ -115,8 +116,8 @@ async def install_markers(link: ControlConnection, pane: Pane, front: Foreground
         return await _install_markers(link, pane, front)
 
 
-async def _install_markers(link: ControlConnection, pane: Pane, front: Foreground) -> bool:
-    nonce, is_sure = link.token(), bool(pane.shell.pid)
+async def _install_markers(link: CommandChannel, pane: Pane, front: Foreground) -> bool:
+    nonce, is_sure = secrets.token_hex(10), bool(pane.shell.pid)
     pane.push_shell(NestedShell(nonce, "?"))
     kind = await _ask_kind(link, pane, nonce, front)
     if kind is not None and not is_sure:
@@ -133,7 +134,7 @@ async def _install_markers(link: ControlConnection, pane: Pane, front: Foregroun
     return await until_prompt(pane, ADOPT_TIMEOUT)
 
 
-async def _ask_kind(link: ControlConnection, pane: Pane, nonce: str, front: Foreground) -> str | None:
+async def _ask_kind(link: CommandChannel, pane: Pane, nonce: str, front: Foreground) -> str | None:
     probes = [probe_line(nonce), probe_line_fish(nonce)]
     if front.name == "fish":
         probes.reverse()
@@ -148,6 +149,6 @@ async def _ask_kind(link: ControlConnection, pane: Pane, nonce: str, front: Fore
     return pane.kind
 
 
-async def _type_line(link: ControlConnection, pane: Pane, line: str) -> None:
+async def _type_line(link: CommandChannel, pane: Pane, line: str) -> None:
     typed = type_text(link.setup.version, pane.pane_id, f"{CLEAR}{line}\r")
     await link.request(while_known(pane, unlock(pane.pane_id), *typed, here=link.setup.here))

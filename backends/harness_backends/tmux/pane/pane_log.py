@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ..channel.control_connection import ControlConnection
+from ..channel.command_channel import CommandChannel
 from .keyboard import BUSY, next_log, release
 from .pane_state import Pane
 
@@ -86,7 +86,7 @@ def due(pane: Pane, limit: int) -> bool:
     return pane.log_offset >= min(PIECE, limit // 4) and not pane.jobs and not pane.paused and not pane.gone
 
 
-async def rotate_log(link: ControlConnection, pane: Pane) -> None:
+async def rotate_log(link: CommandChannel, pane: Pane) -> None:
     """Start a new piece, unless a command is running.
 
     Another attached harness would look for its jobs in the old piece, so a piece is then used up to three quarters of
@@ -104,7 +104,7 @@ async def rotate_log(link: ControlConnection, pane: Pane) -> None:
     await begin_log(link, pane)
 
 
-async def _newest(link: ControlConnection, pane: Pane) -> tuple[int, int]:
+async def _newest(link: CommandChannel, pane: Pane) -> tuple[int, int]:
     """Return the number and the size of the newest piece."""
     folder = shlex.quote(link.setup.log_dir(pane.uid))
     reply = await link.shell.call(f'cd {folder} && for f in log.*; do echo "${{f#log.}} $(wc -c <"$f")"; done')
@@ -112,7 +112,7 @@ async def _newest(link: ControlConnection, pane: Pane) -> tuple[int, int]:
     return max(((int(words[0]), int(words[1])) for words in found if len(words) == 2), default=(0, 0))
 
 
-async def begin_log(link: ControlConnection, pane: Pane) -> None:
+async def begin_log(link: CommandChannel, pane: Pane) -> None:
     """Start a new piece, unless a command is running."""
     setup = link.setup
     number = max(pane.log_number, (await _newest(link, pane))[0]) + 1
@@ -127,7 +127,7 @@ async def begin_log(link: ControlConnection, pane: Pane) -> None:
         await link.shell.call(f"rm -f {shlex.quote(f'{setup.log_dir(pane.uid)}/log.{number - kept}')}")
 
 
-async def _watched(link: ControlConnection) -> bool:
+async def _watched(link: CommandChannel) -> bool:
     """Return whether another harness is attached too."""
     clients = (await link.ask(("list-clients", "-F", "#{client_control_mode} #{client_flags}")))[-1].text
     return len([line for line in clients.splitlines() if line.startswith("1") and "no-output" not in line]) > 1

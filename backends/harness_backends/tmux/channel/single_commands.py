@@ -1,57 +1,73 @@
-"""Plain ``tmux`` commands through the persistent shell, for the fallback mode without control mode."""
+"""Commands to tmux without control mode: one tmux process for each request, started by the persistent shell."""
 
 from __future__ import annotations
 
 import secrets
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import anyio
 
-from harness.errors import TerminalError
+from harness.errors import ConnectionLost, HarnessError, TerminalError
+from harness.target import Target
 from harness.transport import Transport
 
 from ...posix.jobs.launch import background_line
 from ...posix.persistent_shell import PersistentShell, ShellReply
 from ..setup import Setup
+from .command_channel import READY_TIMEOUT, REPLY_TIMEOUT, ResponseLost
 from .control_protocol import Block
 
-__all__ = ["FallbackClient", "parse_answers", "plain_script", "until_script"]
+__all__ = ["SingleCommands", "parse_answers", "plain_script", "until_script"]
 
 _AND = " \\; "
 MAX_LINE_BYTES = 8000
 """Maximum bytes of one command line: tmux's messages to its server are limited to 16 KiB."""
 
 
-@dataclass(frozen=True, slots=True)
-class FallbackClient:
-    """A client that runs tmux commands like :class:`.link.ControlConnection`, several in one call."""
+class SingleCommands:
+    """A channel that runs the commands of each request in one call; tmux runs where the panes' shells run."""
 
-    transport: Transport
-    shell: PersistentShell
-    setup: Setup
+    def __init__(self, transport: Transport, shell: PersistentShell, setup: Setup) -> None:
+        self.transport = transport
+        self.shell = self.shells = shell
+        self.setup = setup
+        self.failed: HarnessError | None = None
 
     @property
-    def shells(self) -> PersistentShell:
-        """The persistent shell where the panes' shells run, which is where tmux runs."""
-        return self.shell
+    def target(self) -> Target:
+        """The target of the panes' shells."""
+        return self.transport.target
 
-    async def request(self, *commands: tuple[str, ...], timeout: float = 20.0) -> list[Block]:
-        """Run commands in order, up to the first that fails.
+    @property
+    def is_up(self) -> bool:
+        """True if the persistent shell is open; the next request opens it."""
+        return self.shell.is_open
 
-        Raises:
-            ConnectionLost: the connection was lost; the commands may have run.
-            TerminalError: tmux refused one of them.
-        """
+    @property
+    def client(self) -> SingleCommands:
+        """This channel, as each request starts a client of its own."""
+        return self
+
+    async def ready(self, timeout: float = READY_TIMEOUT) -> SingleCommands:
+        """Return this channel, as each request waits for the connection itself."""
+        return self
+
+    async def request(self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT) -> list[Block]:
+        """Run tmux commands like :meth:`.CommandClient.request`."""
+        try:
+            return await self.ask(*commands, timeout=timeout)
+        except ConnectionLost as error:
+            raise ResponseLost(error.message, target=error.target, hint=error.hint) from None
+
+    async def ask(self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT) -> list[Block]:
+        """Run idempotent commands; a lost connection is a plain :class:`ConnectionLost`, as nothing has changed."""
         token = f"hx-{secrets.token_hex(6)}"
         reply = await self.shell.call(plain_script(self.setup.tmux, commands, token), timeout=timeout)
         if reply.exit_code != 0:
             why = reply.stderr.decode("utf-8", "replace").strip() or f"exit code {reply.exit_code}"
             raise TerminalError(f"tmux: {why}", target=self.transport.target)
         return parse_answers(reply.stdout, token)
-
-    ask = request
 
     async def beside(self, script: str, timeout: float) -> ShellReply | None:
         """Run a script in the background of the persistent shell.

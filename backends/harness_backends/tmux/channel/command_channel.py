@@ -1,0 +1,75 @@
+"""The interface for tmux commands: through a client in control mode, or by one tmux process for each request."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from harness.errors import ConnectionLost, HarnessError
+from harness.target import Target
+from harness.transport import Transport
+
+from ...posix.persistent_shell import PersistentShell
+from ..setup import Setup
+from .control_protocol import Block
+
+__all__ = ["READY_TIMEOUT", "REPLY_TIMEOUT", "CommandChannel", "CommandClient", "ResponseLost"]
+
+REPLY_TIMEOUT = 20.0
+READY_TIMEOUT = 30.0
+
+
+class ResponseLost(ConnectionLost):
+    """The connection was lost after the commands were sent, so they may have run."""
+
+
+class CommandClient(Protocol):
+    """Something that runs tmux commands."""
+
+    async def request(self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT) -> list[Block]:
+        """Run commands in order; the first that fails ends the request.
+
+        Raises:
+            ResponseLost: the connection was lost, or there was no answer in time; the commands may have run.
+            ConnectionLost, ConnectError: nothing ran.
+            TerminalError: tmux refused one of them.
+        """
+
+
+class CommandChannel(CommandClient, Protocol):
+    """A connection to a tmux server that runs commands, also after it was lost and restored."""
+
+    transport: Transport
+    shell: PersistentShell
+    """The persistent shell where tmux runs."""
+    shells: PersistentShell
+    """The persistent shell where the panes' shells run; it differs if tmux runs on this machine for a target."""
+    setup: Setup
+    """The settings, with the current name of the session."""
+    failed: HarnessError | None
+    """Why there is no connection, if known."""
+
+    @property
+    def target(self) -> Target:
+        """The target of the panes' shells, even if tmux runs on this machine for it."""
+
+    @property
+    def is_up(self) -> bool:
+        """True if commands can be sent, as far as known."""
+
+    @property
+    def client(self) -> CommandClient:
+        """The current client, even while missed output is still being read.
+
+        Raises:
+            ConnectionLost: there is none.
+        """
+
+    async def ready(self, timeout: float = READY_TIMEOUT) -> CommandClient:
+        """Wait until commands can be sent, and return the current client, which serves this tmux server only.
+
+        Raises:
+            ConnectionLost: there is no connection in time.
+        """
+
+    async def ask(self, *commands: tuple[str, ...]) -> list[Block]:
+        """Run idempotent commands like :meth:`request`; they may be sent again if the response was lost."""
