@@ -32,7 +32,6 @@ from harness_backends.posix.state_directory import JobStore
 from harness_backends.tmux.channel.control_client import ControlClient
 from harness_backends.tmux.channel.single_commands import SingleCommands
 from harness_backends.tmux.fallback import job_output
-from harness_backends.tmux.fallback import unstarted_commands as fallback_unstarted_commands
 from harness_backends.tmux.fallback.pane_table import FallbackPane
 from harness_backends.tmux.fallback.runner import FallbackRunner
 from harness_backends.tmux.jobs import unstarted_commands
@@ -62,7 +61,6 @@ METHODS: tuple[tuple[type, str], ...] = (
 FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (nested_shells, "install_markers"),
     (unstarted_commands, "ensure_started"),
-    (fallback_unstarted_commands, "ensure_accepted"),
     (pane_log, "rotate_log"),
     (unstarted_commands, "recreate_pane_files"),
     (job_output, "read_output"),

@@ -130,8 +130,12 @@ class FallbackPaneTable:
             pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, "-", self.setup.scope)
             known = FallbackPane(pane, row)
             self._known[row.uid] = known
-        known.row = row
+        self._found(known, row)
         return known
+
+    @staticmethod
+    def _found(known: FallbackPane, row: PaneRow) -> None:
+        known.row, known.pane.wrapper = row, f"{row.pid}:{row.tty}"
 
     async def background(self, cwd: str | None) -> FallbackPane:
         """Return a free pane for a background command: an idle ``bg-N``, or a new one."""
@@ -232,7 +236,7 @@ class FallbackPaneTable:
             raise PaneGone(
                 f"pane {known.pane.name!r} was closed before the command was typed", target=self.tmux.transport.target
             )
-        known.row = row
+        self._found(known, row)
 
     async def look(self, known: FallbackPane) -> None:
         """Wait for the pane's shell to start, then read the pane's files.

@@ -29,10 +29,12 @@ from ..jobs.job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answe
 from ..jobs.output_collector import collector_for
 from ..jobs.pane_job import PaneJob, entered
 from ..jobs.separate_streams import keep_limit, report_streams, with_streams
+from ..jobs.unstarted_commands import ensure_started, has_read_slot
 from ..jobs.wrapped_command import WrappedCommand, command_files, slot_text, wrap_command
 from ..operator_watch import TYPED_NOTICE, operator_typed_during
-from ..pane.foreground import Foreground, inspect
+from ..pane.foreground import Foreground, inspect, terminal_of
 from ..pane.keyboard import BUSY, OTHER, Dispatch, SavedFile, release
+from ..pane.pane_state import Pane
 from ..pane.respawn_check import RESPAWNED, is_ours
 from ..setup import no_space
 from .job_output import (
@@ -45,7 +47,6 @@ from .job_output import (
     watch_script,
 )
 from .pane_table import FallbackPane, FallbackPaneTable
-from .unstarted_commands import WITHDRAWN, ensure_accepted
 
 __all__ = ["FallbackRunner"]
 
@@ -59,6 +60,8 @@ POLL = 0.5
 QUIET = (1.0, 5.0, 30.0)
 """Seconds after which the foreground program is checked for waiting for input."""
 REPORT_TIMEOUT = 5.0
+WITHDRAWN = "128 unknown"
+"""The content of the exit file of a withdrawn command."""
 GONE = "the pane was closed or its shell was replaced while the command was running"
 FROM_PROMPT = "the shell did not record an exit code; this one is from the prompt"
 TO_FRONT = r"""
@@ -145,12 +148,12 @@ class FallbackRunner:
 
     async def _at_prompt(self, known: FallbackPane) -> str:
         """Return ``own`` if the pane's shell seems to be at its prompt, else an empty string."""
-        front = await self.foreground(known)
+        front = await self.foreground(known.pane)
         return "own" if front.is_own(known.facts.pid) and front.may_be_prompt else ""
 
     async def _wait_for_front(self, known: FallbackPane) -> None:
         """Wait until the pane's shell itself reads the keyboard, not a program that it runs."""
-        front = await self.foreground(known)
+        front = await self.foreground(known.pane)
         if front.is_own(known.facts.pid):
             return
         if front.group == known.facts.pid:
@@ -163,7 +166,7 @@ class FallbackRunner:
     async def _held_by(self, known: FallbackPane, holder: str) -> PaneBusy:
         asked = await self.tmux.request(("display-message", "-p", "-t", known.row.pane_id, is_ours(known.row.uid)))
         holder = holder if asked[-1].text == "1" else RESPAWNED
-        front = await self.foreground(known)
+        front = await self.foreground(known.pane)
         return PaneBusy(
             f"pane {known.pane.name!r} is busy with {holder}: {front.describe()}",
             target=self._target,
@@ -210,7 +213,7 @@ class FallbackRunner:
         self.tasks.start_soon(self._watch, known, job)
         await keep_limit(self.shell, job, self.tmux.setup.config.job_log_max_bytes)
         self.tasks.start_soon(report_streams, self.shell, self.store, job, POLL)
-        self.tasks.start_soon(ensure_accepted, self.tmux, self.shell, self.store, known, job, action)
+        self.tasks.start_soon(ensure_started, self.tmux, self.store, pane, job, action, self)
         return job
 
     def _files(self, known: FallbackPane, job: PaneJob, body: WrappedCommand) -> list[SavedFile]:
@@ -229,8 +232,10 @@ class FallbackRunner:
             key=job.command.key or "",
         )
         files = command_files(self.store, record, known.pane.shell.kind, body)
-        slot = f"{self.tmux.setup.pane_dir(known.row.uid)}/next.{job.job_id}"
-        return [*files, SavedFile(slot, slot_text(job, body))]
+        return [*files, SavedFile(f"{self._slot(known.pane)}.{job.job_id}", slot_text(job, body))]
+
+    def _slot(self, pane: Pane) -> str:
+        return f"{self.tmux.setup.pane_dir(pane.uid)}/next"
 
     async def _save(self, job_id: str, files: list[SavedFile]) -> None:
         writes = "".join(f"printf %s {shlex.quote(file.text)} >{shlex.quote(file.path)} || exit\n" for file in files)
@@ -245,13 +250,15 @@ class FallbackRunner:
             raise TerminalError(f"the command could not be stored, so nothing ran: {why}", target=self._target)
 
     def _action(self, known: FallbackPane, job: PaneJob) -> Dispatch:
-        slot = shlex.quote(f"{self.tmux.setup.pane_dir(known.row.uid)}/next")
+        path = self._slot(known.pane)
+        slot = shlex.quote(path)
         return Dispatch(
             version=self.tmux.setup.version,
             pane=known.row.pane_id,
             place=known.pane.place,
             job_id=job.job_id,
             kind=known.pane.shell.kind,
+            slot=SavedFile(path, ""),
             lock=self.tmux.setup.config.keyboard_lock,
             script=f"mv -f {slot}.{job.job_id} {slot}",
             known=f"#{{==:#{{pane_pid}},{known.row.pid}}}",
@@ -266,16 +273,19 @@ class FallbackRunner:
         """Type the command in one tmux call that also tests whether the pane is free."""
         deadline = anyio.current_time() + job.command.timeout
         while True:
+            known.pane.held = job.job_id
             try:
                 blocks = await self.tmux.request(action.command())
             except ConnectionLost:  # it may have been typed, which the watch detects
                 job.notices.append("connection lost while the command was being sent")
                 return
             if any(block.text.startswith(OTHER) for block in blocks):
+                known.pane.held = ""
                 raise await self._held_by(known, "a shell that an operator has just restarted (respawn-pane)")
             holder = next((block.text for block in blocks if block.text.startswith(BUSY)), "").removeprefix(BUSY)
             if not holder:
                 return
+            known.pane.held = ""
             await self._unrecord(job)
             await self._wait_for_holder(known, holder)
             await self._save(job.job_id, files)
@@ -287,6 +297,15 @@ class FallbackRunner:
         files = " ".join(shlex.quote(self.store.path(job_id, suffix)) for suffix in ("cmd", "sh", "run", "in", "exit"))
         with anyio.CancelScope(shield=True), anyio.move_on_after(REPORT_TIMEOUT), suppress(HarnessError):
             await self.shell.call(f"rm -f {files}")
+
+    async def has_read(self, pane: Pane, job: PaneJob) -> bool:
+        """Return whether the pane's shell has read the job, as no stream shows that it has started."""
+        return await has_read_slot(self.shell, self._slot(pane), job.job_id)
+
+    async def withdraw(self, pane: Pane, job: PaneJob) -> None:
+        """Record that a job will not run, which the watch detects."""
+        path = shlex.quote(self.store.path(job.job_id, "exit"))
+        await self.shell.call(f"umask 077; [ -s {path} ] || echo {WITHDRAWN} >{path}")
 
     # -- while it runs
 
@@ -330,7 +349,7 @@ class FallbackRunner:
             return False
         if ended.how != "tag":
             return True
-        front = await self.foreground(known)
+        front = await self.foreground(known.pane)
         if front.is_own(known.facts.pid) and front.may_be_prompt:
             return True
         await anyio.sleep(RETRY)
@@ -345,7 +364,7 @@ class FallbackRunner:
                 job.notices.append(GONE)
             if known.facts.logged is not None:
                 await read_unended(self.tmux, job)
-            await self.tmux.request(*release(known.row.pane_id, known.pane.place, job.job_id))
+            await self._release(known.pane, job)
             return Outcome(Status.UNKNOWN)
         logged = known.facts.logged is not None
         tagged = await read_output(self.tmux, job, known.row, logged)
@@ -353,11 +372,16 @@ class FallbackRunner:
             ended = WaitResult("tag", f"{tagged.exit_code} completed {job.secret}")
             job.notices.append(FROM_PROMPT)
         await self._keep(job, ended, None if logged or tagged is None else tagged.text)
-        await self.tmux.request(*release(known.row.pane_id, known.pane.place, job.job_id))
+        await self._release(known.pane, job)
         if not job.cwd:
             shown = await self.tmux.request(("display-message", "-p", "-t", known.row.pane_id, "#{pane_current_path}"))
             job.cwd = shown[0].text or None
         return _outcome(ended, job)
+
+    async def _release(self, pane: Pane, job: PaneJob) -> None:
+        if pane.held == job.job_id:
+            pane.held = ""
+        await self.tmux.request(*release(pane.pane_id, pane.place, job.job_id))
 
     async def _keep(self, job: PaneJob, ended: WaitResult, text: str | None) -> None:
         """Store an exit code that the shell did not write, and output that is not in a log."""
@@ -411,7 +435,7 @@ class FallbackRunner:
 
     async def _still_running(self, known: FallbackPane, job: PaneJob) -> ShellResult:
         if not job.attention:
-            job.notices.append(f"still running: {(await self.foreground(known)).describe()}")
+            job.notices.append(f"still running: {(await self.foreground(known.pane)).describe()}")
         return await self.output_so_far(known, job)
 
     async def _kill_with_proof(self, known: FallbackPane, job: PaneJob, status: Status) -> None:
@@ -442,7 +466,7 @@ class FallbackRunner:
 
     async def _needs_person(self, known: FallbackPane, job: PaneJob) -> bool:
         try:
-            front = await self.foreground(known)
+            front = await self.foreground(known.pane)
             if not front.wants_input or (front.is_own(known.facts.pid) and front.raw) or job.done.is_set():
                 return False
             if await self._ended_there(job):
@@ -480,9 +504,9 @@ class FallbackRunner:
             return job.result()
         return await with_streams(self.shell, self.store, job)
 
-    async def foreground(self, known: FallbackPane) -> Foreground:
+    async def foreground(self, pane: Pane) -> Foreground:
         """Return the pane's foreground program."""
-        return await inspect(self.shell, known.row.tty, known.row.pid)
+        return await inspect(self.shell, *await terminal_of(pane, self.tmux.ask, here=False))
 
     async def end(
         self, known: FallbackPane, job: PaneJob, status: Status, *, signal: str = "TERM", grace: float = TERM_GRACE

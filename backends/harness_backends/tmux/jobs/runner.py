@@ -415,13 +415,22 @@ class PaneRunner:
         await self.shell.call(f"umask 077\n{writes}")
 
     async def _release_after(self, pane: Pane, job: PaneJob, action: Dispatch) -> None:
-        await ensure_started(self.link, self.store, pane, job, action, self.foreground)
+        await ensure_started(self.link, self.store, pane, job, action, self)
         await job.done.wait()
         with suppress(HarnessError):  # without a connection only the exit code is on the target
             await self._record_end(pane, job)
             await self._record_size(pane, job)
         with suppress(HarnessError):  # the record remains as its shell wrote it
             await self._check_end(pane, job)
+
+    async def has_read(self, pane: Pane, job: PaneJob) -> bool:
+        """Return False, as the stream shows that a job has started."""
+        return False
+
+    async def withdraw(self, pane: Pane, job: PaneJob) -> None:
+        """Finish a job that its shell did not read."""
+        pane.jobs.remove(job)
+        job.finish(Status.UNKNOWN)
 
     async def _check_end(self, pane: Pane, job: PaneJob) -> None:
         """Release the pane, and check in the same round trip which process has its terminal."""

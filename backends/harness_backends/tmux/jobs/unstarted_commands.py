@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import chain, repeat
+from typing import Protocol
 
 import anyio
 
 from harness.errors import HarnessError
-from harness.results import Status
 
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import STATE_RECREATED_NOTICE, JobStore
@@ -22,7 +21,15 @@ from ..pane.respawn_check import while_known
 from ..setup import NewPane, log_files, shells_script
 from .pane_job import PaneJob
 
-__all__ = ["LAST_CHECKS", "drop_slot", "ensure_started", "give_slot_back", "recreate_pane_files", "take_slot"]
+__all__ = [
+    "StartWitness",
+    "drop_slot",
+    "ensure_started",
+    "give_slot_back",
+    "has_read_slot",
+    "recreate_pane_files",
+    "take_slot",
+]
 
 CHECKS = (0.4, 0.8, 1.6)
 """Seconds between the checks whether it started, each of which may type it again."""
@@ -36,13 +43,21 @@ BLOCKED_HINT = (
 )
 
 
+class StartWitness(Protocol):
+    """What shows that a typed job has started, and what a withdrawal does."""
+
+    async def foreground(self, pane: Pane) -> Foreground:
+        """Return the pane's foreground program."""
+
+    async def has_read(self, pane: Pane, job: PaneJob) -> bool:
+        """Return whether the pane's shell has read the job, if the job itself does not show that."""
+
+    async def withdraw(self, pane: Pane, job: PaneJob) -> None:
+        """Finish a job whose slot was cleared; the reason is in its notices."""
+
+
 async def ensure_started(
-    link: CommandChannel,
-    store: JobStore,
-    pane: Pane,
-    job: PaneJob,
-    action: Dispatch,
-    look: Callable[[Pane], Awaitable[Foreground]],
+    link: CommandChannel, store: JobStore, pane: Pane, job: PaneJob, action: Dispatch, witness: StartWitness
 ) -> None:
     """Type a command again if its line became part of an open quote, a search or a repeat count.
 
@@ -51,7 +66,7 @@ async def ensure_started(
     for a nested shell have no slot, and are never typed again.
     """
     try:
-        await _see_started(link, store, pane, job, action, look)
+        await _see_started(link, store, pane, job, action, witness)
     finally:
         job.watched = False
         if not job.started:
@@ -59,12 +74,7 @@ async def ensure_started(
 
 
 async def _see_started(
-    link: CommandChannel,
-    store: JobStore,
-    pane: Pane,
-    job: PaneJob,
-    action: Dispatch,
-    look: Callable[[Pane], Awaitable[Foreground]],
+    link: CommandChannel, store: JobStore, pane: Pane, job: PaneJob, action: Dispatch, witness: StartWitness
 ) -> None:
     last = ((seconds, True) for seconds in chain(LAST_CHECKS, repeat(LAST_CHECKS[-1])))
     for seconds, is_last in chain(((seconds, False) for seconds in CHECKS), last):
@@ -73,15 +83,19 @@ async def _see_started(
         if action.lines or not _missing(pane, job):
             return
         try:
+            if await witness.has_read(pane, job):
+                return
             if await _without_files(link, pane, job, action):
                 await recreate_pane_files(link, store, pane)
                 _withdraw_slot(pane, job)
                 return
-            front = await look(pane)
+            front = await witness.foreground(pane)
             if not front.wants_input or not _missing(pane, job):
                 continue
-            if front.group == pane.shell.pid:
-                await (_withdraw if is_last else _type_again)(link, pane, job, action)
+            if front.group == pane.shell.pid and is_last:
+                await _withdraw(link, pane, job, action, witness)
+            elif front.group == pane.shell.pid:
+                await _type_again(link, pane, job, action)
             elif is_last:
                 return  # another program reads the keyboard
         except HarnessError:
@@ -102,18 +116,19 @@ def _withdraw_slot(pane: Pane, job: PaneJob) -> None:
         job.withdraw()
 
 
-async def _withdraw(link: CommandChannel, pane: Pane, job: PaneJob, action: Dispatch) -> None:
+async def _withdraw(link: CommandChannel, pane: Pane, job: PaneJob, action: Dispatch, witness: StartWitness) -> None:
     """Withdraw a job whose shell reads lines without running harness's, and add a notice for the caller."""
     slot = shlex.quote(action.slot_path)
     unread = f"{{ read -r id rest <{slot}; }} 2>/dev/null; case $id in '' | -) ;; *) : >{slot}; echo withdrawn ;; esac"
     reply = await link.shells.call(f"id=; {unread}")
+    if not reply.stdout and await witness.has_read(pane, job):
+        return
     # When the answer arrives, the shell's output until then has been read.
     screen = (await link.client.request(("capture-pane", "-p", "-J", "-t", pane.pane_id)))[-1].text.rstrip()
     if _missing(pane, job) and job in pane.jobs:
-        pane.jobs.remove(job)
         job.notices.append(f"{'the command did not start' if reply.stdout else SWALLOWED_NOTICE}: {BLOCKED_HINT}")
         job.notices.append(f"the screen shows:\n{screen}")
-        job.finish(Status.UNKNOWN)
+        await witness.withdraw(pane, job)
 
 
 def _missing(pane: Pane, job: PaneJob) -> bool:
@@ -125,6 +140,12 @@ async def take_slot(shell: PersistentShell, slot: str, job_id: str) -> bool:
     path = shlex.quote(slot)
     script = f'id=; read -r id rest <{path}; [ "$id" = {job_id} ] && mv -f {path} {path}.away && echo away'
     return bool((await shell.call(f"{{ {script}; }} 2>/dev/null")).stdout)
+
+
+async def has_read_slot(shell: PersistentShell, slot: str, job_id: str) -> bool:
+    """Return whether a pane's shell has read the job in its slot."""
+    reply = await shell.call(f'read -r id rest <{shlex.quote(slot)}; [ "$id" = {job_id} ] && echo yes')
+    return not reply.stdout
 
 
 async def give_slot_back(shell: PersistentShell, slot: str, job_id: str, *, wanted: bool) -> bool:
@@ -156,7 +177,7 @@ async def _type_again(link: CommandChannel, pane: Pane, job: PaneJob, action: Di
         while pane.phase != "prompt":
             await pane.changed.wait()
     if await give_slot_back(link.shells, action.slot_path, job.job_id, wanted=_missing(pane, job)):
-        await link.client.request(while_known(pane, *replace(action, slot=None).again(), here=here))
+        await link.client.request(while_known(pane, *replace(action, slot=None, script="").again(), here=here))
 
 
 async def recreate_pane_files(link: CommandChannel, store: JobStore, pane: Pane) -> None:

@@ -127,7 +127,7 @@ class Dispatch:
     lines: tuple[str, ...] = ()
     lock: bool = True
     script: str = ""
-    """A script that the tmux server runs before typing, as a plain client might write the slot after the keys."""
+    """A script with which the tmux server fills the slot, as a client without control mode may do so after the keys."""
 
     reserved: bool = False
     """True if the pane is already held for this job; see :meth:`reserve`."""
