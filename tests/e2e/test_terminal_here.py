@@ -241,7 +241,7 @@ async def test_a_watcher_that_does_not_know_of_a_new_piece_loses_nothing(
     while pieces() == {"log.0"}:
         await one.ctx.run_shell("seq 1 3000")
     with monkeypatch.context() as patch:
-        patch.setattr("harness_backends.tmux.jobs.runner.due", lambda pane, limit: False)
+        patch.setattr("harness_backends.tmux.sources.live_panes.due", lambda pane, limit: False)
         blind = await two.ctx.run_shell("echo blind; (exit 3)")
     record = (one.state / f"jobs/{blind.job_id}.cmd").read_text()
     assert "/log.0 " in record, "the watcher had counted the new piece: the test shows nothing"

@@ -35,6 +35,7 @@ __all__ = [
     "replaced_login_shell",
     "session_refusal",
     "setup_script",
+    "shell_kind",
     "shells_script",
     "state_question",
     "window_commands",
@@ -54,6 +55,11 @@ def pane_shell(configured: str, capabilities: Capabilities) -> str:
     if replaced_login_shell(configured, capabilities):
         return dict(capabilities.tools).get("bash", "/bin/sh")
     return configured or capabilities.shell or "/bin/sh"
+
+
+def shell_kind(path: str) -> str:
+    """Return the kind of a shell, as its hooks and the keys to type depend on it."""
+    return path.rpartition("/")[2].replace("busybox", "ash")
 
 
 def replaced_login_shell(configured: str, capabilities: Capabilities) -> str:
@@ -222,7 +228,7 @@ def pane_files(setup: Setup, pane: NewPane) -> str:
         "hxdir": f"{setup.shells_root or setup.root}/jobs",
         "hxslot": f"{setup.pane_dir(pane.uid)}/next",
         "hxn": pane.nonce,
-        "hxk": pane.shell.rpartition("/")[2].replace("busybox", "ash"),
+        "hxk": shell_kind(pane.shell),
         "hxt": "1" if setup.config.prompt_tag else "",
         "hxread": f"{setup.hooks}/probe",
         "hxcols": str(setup.config.width),

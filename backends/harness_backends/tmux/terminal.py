@@ -1,4 +1,4 @@
-"""``Terminal`` over tmux control mode."""
+"""``Terminal`` over tmux: one managed session, with or without control mode."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import anyio
 
@@ -18,6 +18,7 @@ from harness.config import Config
 from harness.errors import (
     ConnectError,
     ConnectionLost,
+    HarnessError,
     PaneBusy,
     PaneGone,
     TerminalError,
@@ -33,81 +34,52 @@ from ..posix.jobs.cancellation import JobCanceller
 from ..posix.jobs.launch import signal_name
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
-from .channel.command_channel import READY_TIMEOUT
-from .channel.control_client import Event
+from .channel.command_channel import READY_TIMEOUT, CommandChannel
 from .channel.control_connection import ControlConnection
-from .channel.control_protocol import Notification, Output
 from .jobs.job_killing import END_TIMEOUT
-from .jobs.pane_job import PaneJob, forget_jobs, read_buffered_output
+from .jobs.pane_job import PaneJob, forget_jobs
 from .jobs.runner import PaneRunner
 from .libtmux_access import open_libtmux
 from .naming import DEFAULT_PANE, check_name
-from .operator_watch import OperatorWatch, watch_operators
 from .pane.capture import capture_command, captured_text, extract_running, extract_tagged
+from .pane.foreground import PaneInspector
 from .pane.key_bytes import encode_keys
 from .pane.keyboard import type_keys, type_text, unlock
+from .pane.nested_shells import until_settled
 from .pane.pane_state import Pane
 from .pane.pane_table import PaneTable
-from .pane_watch import PaneWatching
-from .sessions import SessionTable, open_tmux_location
+from .sessions import SessionTable, TmuxLocation, open_tmux_location
 from .setup import pane_shell, replaced_login_shell
-
-if TYPE_CHECKING:
-    from .fallback.terminal import FallbackTerminal
+from .sources.control_stream import ControlStream
+from .sources.live_panes import LivePanes
+from .sources.pane_source import PaneSource
+from .sources.stream_gaps import StreamGaps
 
 __all__ = ["TmuxTerminal", "open_terminal"]
-
-_WINDOW_NEWS = frozenset({"window-close", "unlinked-window-close", "layout-change"})
 CLOSE_TIMEOUT = 1.0
+WITHOUT_CONTROL = "tmux control mode is unavailable ({why}); using slower plain tmux commands"
 INEXACT = "[harness: other text may stand in this, or its beginning may be missing]"
 
 
 class TmuxTerminal(Terminal):
     """One managed session, opened by :func:`open_terminal`."""
 
-    def __init__(self, link: ControlConnection, table: PaneTable, runner: PaneRunner, tasks: BackgroundTasks) -> None:
+    def __init__(
+        self,
+        link: CommandChannel,
+        table: PaneTable,
+        runner: PaneRunner,
+        source: PaneSource,
+        stream: ControlStream | None = None,
+    ) -> None:
         self.session = link.setup.session
         self._link = link
         self._table = table
         self._runner = runner
-        self._tasks = tasks
+        self._source = source
+        self._stream = stream
         self._sessions = SessionTable(link.setup, link.shell, link.shells, table.login_shell, link.target)
         self._jobs: dict[str, tuple[Pane, PaneJob]] = {}
-        self._people: OperatorWatch | None = None
-        self._watching = PaneWatching(link, table, tasks)
-
-    # -- events
-
-    def on_event(self, event: Event) -> None:
-        """Handle an output or a notification; called for each, in order."""
-        if isinstance(event, Output):
-            pane = self._table.by_id.get(event.pane)
-            if pane is not None:
-                pane.receive(event.data)
-                if self._people is not None:
-                    self._people.on_pane_output(pane)
-        elif isinstance(event, Notification):
-            self._on_notification(event)
-
-    def _on_notification(self, event: Notification) -> None:
-        if event.name in _WINDOW_NEWS:
-            self._table.windows_changed(event.args[0] if event.name.endswith("close") and event.args else "")
-            if event.name == "layout-change":
-                self._watching.window_resized(event.args[0] if event.args else "")
-        elif event.name == "session-renamed" and event.args[:1] == (self._link.setup.session_id,):
-            self._link.setup = replace(self._link.setup, shown=" ".join(event.args[1:]))
-            self._table.tell_name()
-        elif event.name == "session-changed" and event.args[:1] != (self._link.setup.session_id,):
-            self._tasks.start_soon(self._link.client.aclose)  # an operator switched its session: a new client attaches
-        elif event.name == "pause" and event.args:
-            pane = self._table.by_id.get(event.args[0])
-            if pane is not None:
-                pane.pause()
-                self._tasks.start_soon(self._table.resume, pane)
-        elif event.name == "client-detached":
-            self._tasks.start_soon(self._link.keep_drainer)
-        elif self._people is not None:
-            self._people.told(event)
 
     # -- commands
 
@@ -146,16 +118,18 @@ class TmuxTerminal(Terminal):
         known = self._jobs.get(job_id)
         if known is None:
             return None
-        job = known[1]
         with anyio.move_on_after(timeout):
             await self._runner.until_over(*known)
-        return await (self._runner.result(job) if job.done.is_set() else self._runner.output_so_far(job))
+        return await (self._runner.result(*known) if known[1].done.is_set() else self._source.output_so_far(*known))
 
     async def held(self, job_id: str, offset: int, wait: float) -> ShellResult | None:
         known = self._jobs.get(job_id)
-        return None if known is None else await read_buffered_output(known[1], offset, wait)
+        return None if known is None else await self._source.buffered_output(*known, offset, wait)
 
     def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes] | None:
+        known = self._jobs.get(job_id)
+        if known is not None:
+            self._source.check_followable(*known)
         return None
 
     async def kill(self, job_id: str, signal: str, grace: float) -> bool:
@@ -190,7 +164,7 @@ class TmuxTerminal(Terminal):
         panes = [known[0]] if known else [pane for pane in self._table.by_id.values() if pane.pane_id == record.pane]
         if not panes:
             raise PaneGone(f"the pane of job {job_id} no longer exists", target=self._link.target)
-        await self._runner.settle(panes[0])
+        await until_settled(panes[0])
         request = Capture(start="-", end="-")
         text, width = await self._captured(panes[0], request), self._link.setup.config.width
         found = extract_tagged(text, job_id, record.command, width)
@@ -208,7 +182,7 @@ class TmuxTerminal(Terminal):
     async def send_keys(self, request: Keys) -> None:
         keys = encode_keys((*request.keys, *(("Enter",) if request.enter else ())), self._link.target)
         pane = await self._target_pane(request.pane or request.target)
-        await self._runner.settle(pane)
+        await until_settled(pane)
         pane.typed = anyio.current_time()
         text = request.literal_text
         if isinstance(text, bytes):
@@ -268,16 +242,6 @@ class TmuxTerminal(Terminal):
             )
         await self._sessions.kill(name)
 
-    # -- watching
-
-    @asynccontextmanager
-    async def watch_pane(self, name: str | None, max_bytes: int) -> AsyncIterator[AsyncIterator[PaneEvent]]:
-        with self._watching.watch(await self._target_pane(name), max_bytes) as events:
-            yield events
-
-    def watch_panes(self, max_bytes: int) -> AbstractAsyncContextManager[PaneWatches]:
-        return self._watching.watch_all(max_bytes)
-
     # -- about
 
     def attach_command(self, *, read_only: bool = False) -> list[str]:
@@ -292,26 +256,23 @@ class TmuxTerminal(Terminal):
         async with open_libtmux(self._link.transport, self._link.setup, pane_id) as opened:
             yield opened
 
-    @asynccontextmanager
-    async def operators(self, listener: Listener) -> AsyncIterator[Operators]:
-        async with watch_operators(self._link, self._table, self._tasks, listener, self._watch) as people:
-            yield people
+    def operators(self, listener: Listener) -> AbstractAsyncContextManager[Operators]:
+        return super().operators(listener) if self._stream is None else self._stream.operators(listener)
 
-    def _watch(self, people: OperatorWatch | None) -> None:
-        self._people = people
+    def watch_pane(self, name: str | None, max_bytes: int) -> AbstractAsyncContextManager[AsyncIterator[PaneEvent]]:
+        if self._stream is None:
+            return super().watch_pane(name, max_bytes)
+        return self._stream.watch_pane(name or DEFAULT_PANE, max_bytes)
 
-    async def back(self, created: bool) -> None:
-        """Handle a reconnect."""
-        await self._table.reattached(created)
-        if self._people is not None:
-            self._tasks.start_soon(self._people.back)
+    def watch_panes(self, max_bytes: int) -> AbstractAsyncContextManager[PaneWatches]:
+        return super().watch_panes(max_bytes) if self._stream is None else self._stream.watch_panes(max_bytes)
+
+    async def release_idle(self) -> None:
+        """Release the panes that this process holds without a job."""
+        await self._source.release_idle(self._table.by_id.values())
 
     def describe(self) -> str:
-        pane = self._table.by_name(DEFAULT_PANE)
-        if pane is None:
-            return f"tmux {self._link.setup.name!r}"
-        state = {"prompt": "idle", "running": f"job {pane.running}" if pane.running else "operator"}
-        return f"tmux {self._link.setup.name!r} pane {pane.pane_id} {state.get(pane.phase, pane.phase)}"
+        return f"tmux {self._link.setup.name!r}{self._source.describe(self._table.by_name(DEFAULT_PANE))}"
 
 
 def owner_name() -> str:
@@ -348,72 +309,112 @@ async def open_terminal(
         tasks = await stack.enter_async_context(open_background_tasks())
         cancelling = JobCanceller(shell, store, tasks, END_TIMEOUT)
         stack.push_async_callback(cancelling.finish)
-        holder: list[TmuxTerminal] = []
-
-        def deliver(event: Event) -> None:
-            holder[0].on_event(event)
-
-        setup = replace(place.setup, create=create)
-        link = ControlConnection(place.transport, place.shell, setup, tasks, deliver, shell)
-        table = PaneTable(link, shell, store, login_shell, tasks)
-        if not create:
-            table.kept.clear()
-        runner = PaneRunner(link, shell, store, tasks, owner_name(), cancelling)
-        holder.append(TmuxTerminal(link, table, runner, tasks))
-        if place.notice:
-            table.add_notice(DEFAULT_PANE, place.notice)
+        place = replace(place, setup=replace(place.setup, create=create))
         stranger = replaced_login_shell(config.shell, capabilities)
         told = f"panes run {login_shell}: {stranger}, the account's shell, cannot have markers" if stranger else ""
-        plain = await _open_link(link, table, store, tasks, cancelling, told)
-        if plain is not None:
-            yield plain
-            return
-        await table.refresh()
-        tasks.start_soon(link.watch, lambda: table.new_pane(DEFAULT_PANE, config.cwd), holder[0].back)
+        terminal = await _Components(place, shell, store, login_shell, tasks, cancelling, told).open()
         try:
-            yield holder[0]
+            yield terminal
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
-                await runner.release_idle(table.by_id.values())
+                await terminal.release_idle()
 
 
-async def _open_link(
-    link: ControlConnection,
-    table: PaneTable,
-    store: JobStore,
-    tasks: BackgroundTasks,
-    cancelling: JobCanceller,
-    told: str,
-) -> FallbackTerminal | None:
-    """Attach the control client, or open the terminal in fallback mode.
+@dataclass(frozen=True, slots=True)
+class _Components:
+    """What a terminal is built from, with and without control mode."""
 
-    Args:
-        told: a notice for the first caller of a newly created session.
-    """
-    setup = link.setup
-    parts = (link.transport, link.shell, store, setup, table.login_shell, tasks, owner_name(), cancelling, told)
-    if setup.config.control_mode == "never":
-        from .fallback.terminal import open_plain  # rarely needed
+    place: TmuxLocation
+    shell: PersistentShell
+    """The persistent shell where the panes' shells run."""
+    store: JobStore
+    login_shell: str
+    tasks: BackgroundTasks
+    cancelling: JobCanceller
+    told: str
+    """A notice for the first caller of a newly created session; may be empty."""
 
-        return await open_plain(*parts, 'control_mode = "never"')
-    try:
-        if await link.open(lambda: table.new_pane(DEFAULT_PANE, setup.config.cwd)) and told:
-            table.add_notice(DEFAULT_PANE, told)
-        table.tell_name()
-    except PaneGone:
-        raise
-    except (ConnectError, ConnectionLost, TerminalError, UnsupportedOperation) as error:
-        from .fallback.terminal import control_refused, open_plain
-
-        if setup.here or (isinstance(error, ConnectionLost) and not await control_refused(link.shell, setup)):
-            raise
-        if isinstance(error, ConnectError) and not link.shell.is_open:
-            raise
+    async def open(self) -> TmuxTerminal:
+        """Attach the control client; without control mode, use single commands."""
+        setup = self.place.setup
+        if setup.config.control_mode == "never":
+            return await self._without_control('control_mode = "never"')
+        link = ControlConnection(self.place.transport, self.place.shell, setup, self.tasks, self.shell)
+        gaps = StreamGaps(link, self.store, self.tasks)
+        source = LivePanes(link, self.store, self.tasks, PaneInspector(link), gaps)
+        table = PaneTable(link, self.store, self.login_shell, source)
+        stream = ControlStream(link, table, gaps, self.tasks)
         try:
-            return await open_plain(*parts, error.message)
+            created = await link.open(table.default)
+        except PaneGone:
+            raise
+        except (ConnectError, ConnectionLost, TerminalError, UnsupportedOperation) as error:
+            return await self._after_refusal(error)
+        terminal = self._terminal(link, table, source, stream, created=created)
+        await table.refresh()
+        self.tasks.start_soon(link.watch, table.default, stream.back)
+        return terminal
+
+    async def _after_refusal(self, error: HarnessError) -> TmuxTerminal:
+        """Open the terminal without control mode if that is what failed; else raise the error."""
+        from .channel.single_commands import control_refused  # rarely needed
+
+        shell, setup = self.place.shell, self.place.setup
+        if setup.here or (isinstance(error, ConnectionLost) and not await control_refused(shell, setup)):
+            raise error
+        if isinstance(error, ConnectError) and not shell.is_open:
+            raise error
+        try:
+            return await self._without_control(error.message)
         except (ConnectError, TerminalError):
             raise error from None
-    return None
+
+    async def _without_control(self, why: str) -> TmuxTerminal:
+        """Open the session without control mode, and without logs if ``pipe-pane`` is refused too.
+
+        Raises:
+            UnsupportedOperation: tmux runs on this machine for another target.
+            PaneGone, TerminalError: the session is not available.
+        """
+        from .channel.single_commands import SingleCommands  # rarely needed
+        from .sources.target_watch import TargetWatch
+
+        transport, shell = self.place.transport, self.place.shell
+        if self.place.setup.here:
+            raise UnsupportedOperation(
+                "tmux on this machine, for a target, needs its control mode", target=transport.target, hint=why
+            )
+        link = SingleCommands(transport, shell, replace(self.place.setup, control=False))
+        source = TargetWatch(link, self.store, self.tasks, PaneInspector(link))
+        table = PaneTable(link, self.store, self.login_shell, source)
+        try:
+            created = await link.open(table.default)
+        except PaneGone:
+            raise
+        except TerminalError:
+            link.setup = replace(link.setup, logs=False)
+            created = await link.open(table.default)
+        terminal = self._terminal(link, table, source, created=created)
+        table.add_notice(DEFAULT_PANE, WITHOUT_CONTROL.format(why=why))
+        return terminal
+
+    def _terminal(
+        self,
+        link: CommandChannel,
+        table: PaneTable,
+        source: PaneSource,
+        stream: ControlStream | None = None,
+        *,
+        created: bool,
+    ) -> TmuxTerminal:
+        if not link.setup.create:
+            table.kept.clear()
+        for notice in (self.place.notice, self.told if created else ""):
+            if notice:
+                table.add_notice(DEFAULT_PANE, notice)
+        table.tell_name()
+        runner = PaneRunner(link, self.store, self.tasks, owner_name(), self.cancelling, source)
+        return TmuxTerminal(link, table, runner, source, stream)
 
 
 def _refuse_inside(transport: Transport, config: Config) -> None:

@@ -31,17 +31,16 @@ from harness.results import ShellResult
 from harness_backends.posix.state_directory import JobStore
 from harness_backends.tmux.channel.control_client import ControlClient
 from harness_backends.tmux.channel.single_commands import SingleCommands
-from harness_backends.tmux.fallback import job_output
-from harness_backends.tmux.fallback.pane_table import FallbackPane
-from harness_backends.tmux.fallback.runner import FallbackRunner
 from harness_backends.tmux.jobs import unstarted_commands
 from harness_backends.tmux.jobs.false_end_check import EndCheck
 from harness_backends.tmux.jobs.pane_job import PaneJob
 from harness_backends.tmux.jobs.runner import PaneRunner
 from harness_backends.tmux.pane import nested_shells, pane_log
-from harness_backends.tmux.pane.foreground import Foreground
+from harness_backends.tmux.pane.foreground import Foreground, PaneInspector
 from harness_backends.tmux.pane.pane_state import Pane
 from harness_backends.tmux.pane.pane_table import PaneTable
+from harness_backends.tmux.sources import job_output
+from harness_backends.tmux.sources.stream_gaps import StreamGaps
 
 from .canonical import text_of
 from .recorder import Recorder, Trace
@@ -52,9 +51,7 @@ METHODS: tuple[tuple[type, str], ...] = (
     (PaneRunner, "run"),
     (PaneRunner, "end"),
     (PaneRunner, "until_over"),
-    (FallbackRunner, "run"),
-    (FallbackRunner, "end"),
-    (PaneTable, "resume"),
+    (StreamGaps, "resume"),
     (PaneTable, "end"),
     (EndCheck, "check"),
 )
@@ -104,9 +101,8 @@ class _Notes:
     def trace_in(self, arguments: tuple[Any, ...]) -> Trace | None:
         """The trace of the pane that is among the arguments, or of the caller."""
         for value in arguments:
-            pane = value.pane if isinstance(value, FallbackPane) else value
-            if isinstance(pane, Pane | PaneJob):
-                return self.recorder.trace_of(pane)
+            if isinstance(value, Pane | PaneJob):
+                return self.recorder.trace_of(value)
         return _current.get()
 
     def call(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -182,8 +178,7 @@ def noting(recorder: Recorder) -> Iterator[None]:
             patch.setattr(owner, name, notes.call(f"{owner.__name__}.{name}", getattr(owner, name)))
         for module, name in FUNCTIONS:
             _replace(patch, name, getattr(module, name), notes.call(name, getattr(module, name)))
-        for runner in (PaneRunner, FallbackRunner):
-            patch.setattr(runner, "foreground", notes.answer("front", runner.foreground))
+        patch.setattr(PaneInspector, "foreground", notes.answer("front", PaneInspector.foreground))
         patch.setattr(JobStore, "settle", notes.answer("over", JobStore.settle))
         patch.setattr(ControlClient, "request", notes.tmux(ControlClient.request))
         patch.setattr(SingleCommands, "ask", notes.tmux(SingleCommands.ask))

@@ -12,7 +12,7 @@ import pytest
 
 from harness_backends.tmux.channel.control_protocol import Block
 from harness_backends.tmux.channel.single_commands import parse_answers, plain_script, until_script
-from harness_backends.tmux.fallback.job_output import PaneFacts, WaitResult, parse_ended, parse_facts
+from harness_backends.tmux.sources.job_output import PaneFacts, WaitResult, parse_ended, parse_facts
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from harness.errors import ConnectionLost, HarnessError
@@ -9,10 +10,10 @@ from harness.target import Target
 from harness.transport import Transport
 
 from ...posix.persistent_shell import PersistentShell
-from ..setup import Setup
+from ..setup import NewPane, Setup, session_refusal, setup_script
 from .control_protocol import Block
 
-__all__ = ["READY_TIMEOUT", "REPLY_TIMEOUT", "CommandChannel", "CommandClient", "ResponseLost"]
+__all__ = ["READY_TIMEOUT", "REPLY_TIMEOUT", "CommandChannel", "CommandClient", "ResponseLost", "prepare_session"]
 
 REPLY_TIMEOUT = 20.0
 READY_TIMEOUT = 30.0
@@ -47,6 +48,8 @@ class CommandChannel(CommandClient, Protocol):
     """The settings, with the current name of the session."""
     failed: HarnessError | None
     """Why there is no connection, if known."""
+    notifies: bool
+    """True if it reports the output of panes and changes of windows, so that tmux need not be asked before each use."""
 
     @property
     def target(self) -> Target:
@@ -64,6 +67,20 @@ class CommandChannel(CommandClient, Protocol):
             ConnectionLost: there is none.
         """
 
+    async def open(self, new_pane: Callable[[], NewPane]) -> bool:
+        """Prepare the target and connect; return True if the session was created.
+
+        Raises:
+            TerminalError: tmux refused, or harness did not create the session of that name.
+        """
+
+    async def restore(self, new_pane: Callable[[], NewPane]) -> bool:
+        """Create the session again if it has ended; return False if it still exists, as far as known.
+
+        Raises:
+            PaneGone: it has ended, and may not be created.
+        """
+
     async def ready(self, timeout: float = READY_TIMEOUT) -> CommandClient:
         """Wait until commands can be sent, and return the current client, which serves this tmux server only.
 
@@ -73,3 +90,20 @@ class CommandChannel(CommandClient, Protocol):
 
     async def ask(self, *commands: tuple[str, ...]) -> list[Block]:
         """Run idempotent commands like :meth:`request`; they may be sent again if the response was lost."""
+
+
+async def prepare_session(shell: PersistentShell, setup: Setup, pane: NewPane, target: Target) -> tuple[str, bool]:
+    """Create the session, with a first pane, unless it exists.
+
+    Returns:
+        The session as ``ID:NAME``, and whether it was created.
+
+    Raises:
+        PaneGone, TerminalError: it is not available.
+    """
+    reply = await shell.call(setup_script(setup, pane))
+    fields = dict(line.partition("=")[::2] for line in reply.text.splitlines())
+    refused = session_refusal(fields, setup, target, reply.stderr)
+    if refused is not None:
+        raise refused
+    return fields.get("session", ""), "created" in fields

@@ -16,8 +16,8 @@ from harness.target import Target
 from harness.transport import Transport
 
 from ...posix.persistent_shell import PersistentShell
-from ..setup import TURNS, NewPane, Setup, control_argv, drainer_script, session_refusal, setup_script, shells_script
-from .command_channel import READY_TIMEOUT, REPLY_TIMEOUT, ResponseLost
+from ..setup import TURNS, NewPane, Setup, control_argv, drainer_script, shells_script
+from .command_channel import READY_TIMEOUT, REPLY_TIMEOUT, ResponseLost, prepare_session
 from .control_client import ControlClient, Event
 from .control_protocol import Block
 
@@ -43,7 +43,6 @@ class ControlConnection:
         shell: PersistentShell,
         setup: Setup,
         tasks: BackgroundTasks,
-        on_event: Callable[[Event], None],
         shells: PersistentShell | None = None,
     ) -> None:
         self.transport = transport
@@ -52,11 +51,13 @@ class ControlConnection:
         """The persistent shell where the panes' shells run; it differs if tmux runs on this machine for a target."""
         self.setup = setup
         self._tasks = tasks
-        self._on_event = on_event
+        self.on_event: Callable[[Event], None] = lambda _: None
+        """Called for each output and notification, in their order."""
         self._client: ControlClient | None = None
         self._changed = anyio.Event()
         self._wanted = anyio.Event()
         self._settled = False
+        self.notifies = True
         self.greeting: list[tuple[str, ...]] = []
         """Further commands that each control client starts with; see :meth:`greet`."""
         self.failed: HarnessError | None = None
@@ -85,13 +86,9 @@ class ControlConnection:
     async def _prepare(self, pane: NewPane) -> bool:
         if self.setup.here:
             await self._prepare_shells(pane)
-        reply = await self.shell.call(setup_script(self.setup, pane))
-        fields = dict(line.partition("=")[::2] for line in reply.text.splitlines())
-        refused = session_refusal(fields, self.setup, self.transport.target, reply.stderr)
-        if refused is not None:
-            raise refused
-        self.setup = self.setup.found(fields.get("session", ""))
-        return "created" in fields
+        session, created = await prepare_session(self.shell, self.setup, pane, self.transport.target)
+        self.setup = self.setup.found(session)
+        return created
 
     async def _prepare_shells(self, pane: NewPane) -> None:
         """Write the files of the first pane on the other machine, unless the session exists."""
@@ -101,7 +98,7 @@ class ControlConnection:
 
     async def _attach(self) -> None:
         process = await self.transport.open_process(control_argv(self.setup))
-        client = ControlClient(process, self._on_event, self.transport.target, legacy=self.setup.version.legacy_quoting)
+        client = ControlClient(process, self.on_event, self.transport.target, legacy=self.setup.version.legacy_quoting)
         self._tasks.start_soon(self._hold, client)
         # Commands contain secrets of jobs, so the server must not log them: any client may read its log.
         commands: list[tuple[str, ...]] = [("display-message", "-p", ""), ("set-option", "-s", "message-limit", "0")]
@@ -195,13 +192,16 @@ class ControlConnection:
         """True if the client is attached, as far as known."""
         return self._settled and self._client is not None and not self._client.closed.is_set()
 
-    async def ended(self) -> bool:
-        """Return whether the client has exited or is exiting, as its session has ended."""
+    async def restore(self, new_pane: Callable[[], NewPane]) -> bool:
+        """Wait until the session is created again if the client is exiting, as its session has ended."""
         client = self._client
         with anyio.move_on_after(CLOSED_GRACE):
             while client is not None and not client.closed.is_set():
                 await client.closed.wait()
-        return client is None or client.closed.is_set()
+        if client is not None and not client.closed.is_set():
+            return False
+        await self.ready()
+        return True
 
     async def ready(self, timeout: float = READY_TIMEOUT) -> ControlClient:
         """Wait until the client is attached and missed output is being read.

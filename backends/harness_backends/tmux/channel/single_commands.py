@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import anyio
 
@@ -14,11 +15,11 @@ from harness.transport import Transport
 
 from ...posix.jobs.launch import background_line
 from ...posix.persistent_shell import PersistentShell, ShellReply
-from ..setup import Setup
-from .command_channel import READY_TIMEOUT, REPLY_TIMEOUT, ResponseLost
+from ..setup import NewPane, Setup
+from .command_channel import READY_TIMEOUT, REPLY_TIMEOUT, ResponseLost, prepare_session
 from .control_protocol import Block
 
-__all__ = ["SingleCommands", "parse_answers", "plain_script", "until_script"]
+__all__ = ["SingleCommands", "control_refused", "parse_answers", "plain_script", "until_script"]
 
 _AND = " \\; "
 MAX_LINE_BYTES = 8000
@@ -33,6 +34,7 @@ class SingleCommands:
         self.shell = self.shells = shell
         self.setup = setup
         self.failed: HarnessError | None = None
+        self.notifies = False
 
     @property
     def target(self) -> Target:
@@ -48,6 +50,21 @@ class SingleCommands:
     def client(self) -> SingleCommands:
         """This channel, as each request starts a client of its own."""
         return self
+
+    async def open(self, new_pane: Callable[[], NewPane]) -> bool:
+        """Create the session unless it exists; return True if it was created.
+
+        It is addressed by its current name, as each command is a new client and the id may become another session's.
+        """
+        session, created = await prepare_session(self.shell, self.setup, new_pane(), self.target)
+        shown = session.partition(":")[2]
+        self.setup = replace(self.setup, session_id=f"={shown}", shown=shown)
+        return created
+
+    async def restore(self, new_pane: Callable[[], NewPane]) -> bool:
+        """Create a session that has ended, or find it by its new name."""
+        await self.open(new_pane)
+        return True
 
     async def ready(self, timeout: float = READY_TIMEOUT) -> SingleCommands:
         """Return this channel, as each request waits for the connection itself."""
@@ -140,3 +157,14 @@ def parse_answers(output: bytes, token: str) -> list[Block]:
         else:
             lines.append(line)
     return blocks
+
+
+ATTACH_TIMEOUT = 10.0
+
+
+async def control_refused(shell: PersistentShell, setup: Setup) -> bool:
+    """Return whether the target's tmux refuses a control client, and not only a connection was lost for a moment."""
+    attach = f"printf 'display-message -p hx-taken\\n' | {setup.tmux} -C attach-session -t {shlex.quote(setup.exact)}"
+    tmux = SingleCommands(shell.transport, shell, setup)
+    reply = await tmux.beside(f"{attach} 2>&1 | grep -qx hx-taken", ATTACH_TIMEOUT)
+    return reply is None or reply.exit_code != 0

@@ -6,7 +6,6 @@ import shlex
 import time
 from dataclasses import dataclass
 
-from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
 from ..channel.command_channel import CommandChannel
 from ..pane.foreground import inspect
@@ -26,10 +25,9 @@ AGAIN = "its end was reported twice"
 
 @dataclass(frozen=True, slots=True)
 class EndCheck:
-    """A check that sets a job's record to unknown if its end is false; ``shell`` runs on the pane shell's machine."""
+    """A check that sets a job's record to unknown if its end is false."""
 
     link: CommandChannel
-    shell: PersistentShell
     store: JobStore
 
     def question(self, pane: Pane) -> tuple[str, ...]:
@@ -49,14 +47,16 @@ class EndCheck:
             return
         if name.lstrip("-") in NAMES.get(shell.kind, (shell.kind,)) or pane.running or pane.job is not None:
             return
-        front = await inspect(self.shell, tty, int(pid))
+        front = await inspect(self.link.shells, tty, int(pid))
         if front.group in (0, shell.pid) or not await self._is_older(front.group, job.ended_at):
             return
         await self.make_unknown(job, BEHIND)
 
     async def _is_older(self, process: int, ended: float) -> bool:
         """Return whether a process started before the job ended, as a prompt may start programs."""
-        reply = await self.shell.call(f"hx_since {process}; hx_then=$hx_began; hx_since self; echo $hx_then $hx_began")
+        reply = await self.link.shells.call(
+            f"hx_since {process}; hx_then=$hx_began; hx_since self; echo $hx_then $hx_began"
+        )
         words = reply.text.split()
         if len(words) != 2 or not all(word.isdecimal() for word in words):
             return False
@@ -75,5 +75,5 @@ class EndCheck:
     async def make_unknown(self, job: PaneJob, why: str) -> None:
         """Set a job's record to unknown, and add a notice to the next result."""
         path = shlex.quote(self.store.path(job.job_id, "exit"))
-        await self.shell.call(f"umask 077\necho 128 unknown >{path}.new && mv -f {path}.new {path}")
+        await self.link.shells.call(f"umask 077\necho 128 unknown >{path}.new && mv -f {path}.new {path}")
         self.store.add_notice(f"job {job.job_id} is unknown: {why}")

@@ -17,7 +17,6 @@ from harness.system.waiting import wait_within
 
 from ...posix.jobs.launch import Outcome
 from ...posix.pane_jobs.prompt_markers import from_keyboard
-from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
 from ..channel.command_channel import CommandChannel
 from ..pane.keyboard import INTERRUPT, type_text, unlock
@@ -122,7 +121,6 @@ class JobKiller:
     """A killer of jobs; a shell continues after a killed program, unless a C-c ended it."""
 
     link: CommandChannel
-    shell: PersistentShell
     store: JobStore
 
     async def end(
@@ -149,7 +147,7 @@ class JobKiller:
     async def _look_again(self, attempt: _Attempt, grace: float) -> None:
         """Upgrade an unknown end if its record proves it by now."""
         if attempt.job.status is Status.UNKNOWN:
-            attempt.conclude(await self._kill(attempt).ended_before(self.shell, grace))
+            attempt.conclude(await self._kill(attempt).ended_before(self.link.shells, grace))
 
     def _kill(self, attempt: _Attempt) -> PaneKill:
         pane, job, setup = attempt.pane, attempt.job, self.link.setup
@@ -176,7 +174,7 @@ class JobKiller:
             tasks.start_soon(self._record_end, pane, job)
             try:
                 end = await kill.run(
-                    self.shell,
+                    self.link.shells,
                     status,
                     signal,
                     grace,
@@ -196,12 +194,12 @@ class JobKiller:
     async def _take_back(self, pane: Pane, job: PaneJob, status: Status) -> bool:
         """Withdraw a job that its shell has not read yet; return False if the shell has read it."""
         slot = f"{self.link.setup.pane_dir(pane.uid)}/next"
-        if job.nonce != pane.shells[0].nonce or not await take_slot(self.shell, slot, job.job_id):
+        if job.nonce != pane.shells[0].nonce or not await take_slot(self.link.shells, slot, job.job_id):
             return False
-        if not await drop_slot(self.shell, slot, job.job_id):
+        if not await drop_slot(self.link.shells, slot, job.job_id):
             return False
         path = shlex.quote(self.store.path(job.job_id, "exit"))
-        await self.shell.call(f"umask 077; echo 128 {status} >{path}")
+        await self.link.shells.call(f"umask 077; echo 128 {status} >{path}")
         if job in pane.jobs:
             pane.jobs.remove(job)
         job.notices.append(NOT_STARTED)
@@ -225,7 +223,7 @@ class JobKiller:
         code = 128 if job.exit_code is None else job.exit_code
         with suppress(HarnessError):
             record = f"echo {code} {status} {job.secret} >{path}.new && mv -f {path}.new {path}"
-            await self.shell.call(f"umask 077\n[ -s {path} ] || {{ {record}; }}")
+            await self.link.shells.call(f"umask 077\n[ -s {path} ] || {{ {record}; }}")
 
 
 async def end_unless_ended(pane: Pane, job: PaneJob, end: Callable[[], Awaitable[None]]) -> None:

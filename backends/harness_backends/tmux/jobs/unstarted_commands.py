@@ -14,7 +14,7 @@ from harness.errors import HarnessError
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import STATE_RECREATED_NOTICE, JobStore
 from ..channel.command_channel import CommandChannel
-from ..pane.foreground import Foreground
+from ..pane.foreground import PaneInspector
 from ..pane.keyboard import INTERRUPT, Dispatch, type_text, unlock
 from ..pane.pane_state import Pane
 from ..pane.respawn_check import while_known
@@ -46,8 +46,7 @@ BLOCKED_HINT = (
 class StartWitness(Protocol):
     """What shows that a typed job has started, and what a withdrawal does."""
 
-    async def foreground(self, pane: Pane) -> Foreground:
-        """Return the pane's foreground program."""
+    inspector: PaneInspector
 
     async def has_read(self, pane: Pane, job: PaneJob) -> bool:
         """Return whether the pane's shell has read the job, if the job itself does not show that."""
@@ -89,7 +88,7 @@ async def _see_started(
                 await recreate_pane_files(link, store, pane)
                 _withdraw_slot(pane, job)
                 return
-            front = await witness.foreground(pane)
+            front = await witness.inspector.foreground(pane)
             if not front.wants_input or not _missing(pane, job):
                 continue
             if front.group == pane.shell.pid and is_last:

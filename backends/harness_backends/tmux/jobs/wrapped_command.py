@@ -213,15 +213,17 @@ def plan(
     Raises:
         TerminalError: the command's options need files that the pane's innermost shell cannot read.
     """
-    record = _record(setup, owner, pane, job)
+    record, slot = _record(setup, owner, pane, job), f"{setup.pane_dir(pane.uid)}/next"
+    fill = f"mv -f {shlex.quote(f'{slot}.{job.job_id}')} {shlex.quote(slot)}"
     action = Dispatch(
         version=setup.version,
         pane=pane.pane_id,
         place=pane.place,
         job_id=job.job_id,
         kind=pane.shell.kind,
-        slot=SavedFile(f"{setup.pane_dir(pane.uid)}/next", slot_text(job, body)),
+        slot=SavedFile(slot, slot_text(job, body)),
         lock=setup.config.keyboard_lock,
+        script="" if setup.control else fill,
         known=known_program(pane, here=setup.here),
         ours=is_ours(pane.uid),
     )

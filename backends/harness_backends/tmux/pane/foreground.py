@@ -9,13 +9,17 @@ import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from harness.errors import PaneBusy, PaneGone
+
 from ...posix.persistent_shell import PersistentShell
+from ..channel.command_channel import CommandChannel
 from ..channel.control_protocol import Block
 from .pane_state import Pane
-from .respawn_check import first_process
+from .respawn_check import RESPAWNED, first_process, is_ours
 
 __all__ = [
     "Foreground",
+    "PaneInspector",
     "inspect",
     "terminal_of",
 ]
@@ -180,3 +184,41 @@ async def inspect(shell: PersistentShell, tty: str, pid: int) -> Foreground:
         quoted = shlex.quote(look)
         reply = await shell.request(lambda number: f"{_INSPECT}\nhx_call {number} {quoted}\n", timeout=10)
     return parse(reply.text)
+
+
+@dataclass(frozen=True, slots=True)
+class PaneInspector:
+    """An inspector of what a pane shows and runs."""
+
+    link: CommandChannel
+
+    async def foreground(self, pane: Pane) -> Foreground:
+        """Return the pane's foreground program."""
+        terminal = await terminal_of(pane, self.link.ask, here=self.link.setup.here)
+        return await inspect(self.link.shells, *terminal)
+
+    def check_open(self, pane: Pane) -> None:
+        """Check that the pane still exists, as a request may have waited for a new server with the same ids.
+
+        Raises:
+            PaneGone: it was closed.
+        """
+        if pane.gone:
+            raise PaneGone(f"pane {pane.name!r} was closed before the command was typed", target=self.link.target)
+
+    async def screen(self, pane: Pane) -> str:
+        """Return the visible part of the pane, without empty lines at its end."""
+        blocks = await self.link.ask(("capture-pane", "-p", "-J", "-t", pane.pane_id))
+        return blocks[-1].text.rstrip()
+
+    async def busy(self, pane: Pane, holder: str) -> PaneBusy:
+        """Return the error about a pane that something holds."""
+        if len(pane.shells) == 1:
+            asked = await self.link.ask(("display-message", "-p", "-t", pane.pane_id, is_ours(pane.uid)))
+            holder = holder if asked[-1].text == "1" else RESPAWNED
+        front = await self.foreground(pane)
+        return PaneBusy(
+            f"pane {pane.name!r} is busy with {holder}: {front.describe()}",
+            target=self.link.target,
+            hint="answer it with harness keys, wait for it, kill it, or use another pane (--pane NAME)",
+        )

@@ -19,6 +19,7 @@ __all__ = [
     "hook_lines",
     "install_markers",
     "until_prompt",
+    "until_settled",
 ]
 
 
@@ -96,6 +97,7 @@ def _pieces(packed: str) -> list[str]:
 
 
 ADOPT_TIMEOUT = 4.0
+PROMPT_GRACE = 0.3
 
 
 async def until_prompt(pane: Pane, timeout: float) -> bool:
@@ -104,6 +106,12 @@ async def until_prompt(pane: Pane, timeout: float) -> bool:
         while pane.phase != "prompt" and not pane.gone:
             await pane.changed.wait()
     return pane.phase == "prompt"
+
+
+async def until_settled(pane: Pane) -> None:
+    """Wait briefly until the line editor is ready, as it would drop C-d, and show other keys twice."""
+    if pane.phase == "ended":
+        await until_prompt(pane, PROMPT_GRACE)
 
 
 async def install_markers(link: CommandChannel, pane: Pane, front: Foreground) -> bool:

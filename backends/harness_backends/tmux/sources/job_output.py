@@ -14,9 +14,9 @@ from ...posix.pane_jobs.prompt_markers import PromptMarker, PromptMarkerScanner
 from ..channel.single_commands import SingleCommands, until_script
 from ..jobs.output_collector import OutputCollector
 from ..jobs.pane_job import PaneJob
-from ..naming import PaneRow
 from ..pane.capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
 from ..pane.pane_log import NEWEST_LOG
+from ..pane.pane_state import Pane
 
 __all__ = [
     "DOUBT",
@@ -92,7 +92,7 @@ def parse_facts(text: str) -> PaneFacts | None:
     return PaneFacts(words[0], int(words[1]), int(words[2]), logged)
 
 
-def watch_script(job: PaneJob, row: PaneRow, tmux: str, files: str, log: str, seconds: float) -> str:
+def watch_script(job: PaneJob, pane: Pane, tmux: str, files: str, log: str, seconds: float) -> str:
     """Return a script that waits until a job ends.
 
     It prints ``exit WORDS``, ``mark CODE``, ``tag`` or ``gone``, or nothing after ``seconds``. After a syntax error or
@@ -114,9 +114,9 @@ while [ "$t" -lt {int(seconds * 100)} ]; do
     if [ "$t" -lt 3000 ]; then due=$((t + 50)); else due=$((t + 200)); fi
     code=$(tail -c 65536 {shlex.quote(log)} | tr '\\007' '\\n' | {marks})
     if [ -n "$code" ]; then ended || echo "mark $code"; exit; fi
-    {tmux} capture-pane -p -t {row.pane_id} | grep -qF {shlex.quote(tag)} && {{ ended || echo tag; exit; }}
-    uid=$({tmux} display-message -p -t {row.pane_id} '#{{@harness_uid}}')
-    [ "$uid" = {row.uid} ] || {{ ended || echo gone; exit; }}
+    {tmux} capture-pane -p -t {pane.pane_id} | grep -qF {shlex.quote(tag)} && {{ ended || echo tag; exit; }}
+    shown=$({tmux} display-message -p -t {pane.pane_id} '#{{@harness_uid}}:#{{pane_pid}}')
+    [ "$shown" = {pane.uid}:{pane.wrapper.partition(":")[0]} ] || {{ ended || echo gone; exit; }}
   fi 2>/dev/null
   if [ "$t" -lt 100 ]; then nap=2; elif [ "$t" -lt 1000 ]; then nap=10; else nap=30; fi
   sleep "0.$((nap / 10))$((nap % 10))" 2>/dev/null || {{ sleep 1; nap=100; }}
@@ -138,7 +138,7 @@ async def read_unended(tmux: SingleCommands, job: PaneJob) -> None:
     await _feed_log(tmux, job, f"{tmux.setup.root}/{job.log}", without_end=True)
 
 
-async def read_output(tmux: SingleCommands, job: PaneJob, row: PaneRow, logged: bool) -> TaggedOutput | None:
+async def read_output(tmux: SingleCommands, job: PaneJob, pane: Pane, logged: bool) -> TaggedOutput | None:
     """Read an ended job's output from the log, else from the text between the tags, with a notice.
 
     Returns:
@@ -150,7 +150,7 @@ async def read_output(tmux: SingleCommands, job: PaneJob, row: PaneRow, logged: 
         return None
     if logged:
         job.notices.append(NO_LOG_END)
-    return await _from_scrollback(tmux, job, row)
+    return await _from_scrollback(tmux, job, pane)
 
 
 async def _from_log(tmux: SingleCommands, job: PaneJob) -> bool:
@@ -184,17 +184,18 @@ async def _feed_log(tmux: SingleCommands, job: PaneJob, path: str, *, without_en
     return False
 
 
-async def _from_scrollback(tmux: SingleCommands, job: PaneJob, row: PaneRow) -> TaggedOutput | None:
+async def _from_scrollback(tmux: SingleCommands, job: PaneJob, pane: Pane) -> TaggedOutput | None:
     job.start()
     if not tmux.setup.config.prompt_tag:
         job.notices.append(NO_TAG)
         return None
     tag = shlex.quote(f"[harness {job.job_id}: ")
-    shown = f"{tmux.setup.tmux} capture-pane -p -t {row.pane_id} | grep -qF {tag}"
+    shown = f"{tmux.setup.tmux} capture-pane -p -t {pane.pane_id} | grep -qF {tag}"
     await tmux.beside(until_script(shown, LAG), 2 * LAG)
-    found = extract_tagged(await _scrollback(tmux, row, -NEAR), job.job_id, job.command.command, row.width)
+    width = await _width(tmux, pane)
+    found = extract_tagged(await _scrollback(tmux, pane, -NEAR), job.job_id, job.command.command, width)
     if found is None or not found.exact:
-        found = extract_tagged(await _scrollback(tmux, row, "-"), job.job_id, job.command.command, row.width)
+        found = extract_tagged(await _scrollback(tmux, pane, "-"), job.job_id, job.command.command, width)
     if found is None:
         job.notices.append(LEFT)
         return None
@@ -205,10 +206,16 @@ async def _from_scrollback(tmux: SingleCommands, job: PaneJob, row: PaneRow) -> 
     return found
 
 
-async def read_partial_output(tmux: SingleCommands, job: PaneJob, row: PaneRow, logged: bool) -> bytes:
+async def _width(tmux: SingleCommands, pane: Pane) -> int:
+    """Return the columns of a pane, as operators' clients change them in versions without a manual size."""
+    shown = (await tmux.request(("display-message", "-p", "-t", pane.pane_id, "#{pane_width}")))[-1].text
+    return int(shown) if shown.isdecimal() else 0
+
+
+async def read_partial_output(tmux: SingleCommands, job: PaneJob, pane: Pane, logged: bool) -> bytes:
     """Return the output so far of a running job, without changing the job."""
     if not logged:
-        text = extract_running(await _scrollback(tmux, row, -NEAR), job.command.command)
+        text = extract_running(await _scrollback(tmux, pane, -NEAR), job.command.command)
         return text.encode("utf-8", "surrogateescape")
     collector = OutputCollector(job.command.max_output)
     probe = PaneJob(job.job_id, job.command, job.pane, job.log, job.offset, job.nonce, collector, job.secret)
@@ -217,11 +224,11 @@ async def read_partial_output(tmux: SingleCommands, job: PaneJob, row: PaneRow, 
     return collector.data
 
 
-async def _scrollback(tmux: SingleCommands, row: PaneRow, start: int | str) -> str:
+async def _scrollback(tmux: SingleCommands, pane: Pane, start: int | str) -> str:
     """Return the joined lines of a pane from ``start`` to the end of its screen."""
     request = Capture(start="-" if isinstance(start, str) else start, end="-")
     version = tmux.setup.version
-    blocks = await tmux.request(capture_command(row.pane_id, request, version))
+    blocks = await tmux.request(capture_command(pane.pane_id, request, version))
     return captured_text(blocks[-1].text, request, version)
 
 

@@ -1,0 +1,239 @@
+"""Gaps in a pane's stream, after a lost connection or a pause: the missed output is read from the pane's log."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+
+import anyio
+
+from harness.errors import HarnessError
+from harness.results import Status
+from harness.system.background_tasks import BackgroundTasks
+
+from ...posix.jobs.launch import Outcome, recorded
+from ...posix.state_directory import JobStore
+from ..channel.command_channel import CommandChannel
+from ..jobs.pane_job import PaneJob
+from ..jobs.unstarted_commands import drop_slot, take_slot
+from ..naming import PaneRow
+from ..pane.foreground import SHELLS, inspect, terminal_of
+from ..pane.keyboard import release
+from ..pane.pane_log import TAIL, LogReader, log_end_script, start_mark, take_up_script
+from ..pane.pane_state import Pane, Phase
+from ..setup import pane_files_missing, state_question
+
+__all__ = ["StreamGaps"]
+
+CHUNK = 1 << 20
+RECHECK = 10.0
+"""Seconds without output after which the end of a job is looked up in its record."""
+RETRY = 1.0
+LOG_LAG = 2.0
+"""Maximum seconds by which the log may lag behind the exit file."""
+START_GRACE = 1.0
+"""Maximum seconds for a typed job to start."""
+LOG_REMOVED = "the log of pane {!r} was removed; the output of earlier commands in it is lost"
+
+
+class StreamGaps:
+    """A reader of the logs of all panes whose stream has, or may have, a gap."""
+
+    def __init__(self, link: CommandChannel, store: JobStore, tasks: BackgroundTasks) -> None:
+        self._link = link
+        self._store = store
+        self._tasks = tasks
+        self._catching_up: dict[str, anyio.CancelScope] = {}
+
+    async def attach(self, row: PaneRow, kind: str, add: Callable[[Pane], None]) -> Pane:
+        """Add a pane whose stream this process has not read yet, with the state that the end of its log shows."""
+        reply = await self._link.shell.call(take_up_script(self._link.setup.log_dir(row.uid)))
+        nonce, number, pid, gone = (*reply.text.split("\n"), "", "", "")[:4]
+        if reply.exit_code != 0 or not nonce:
+            state = (await self._link.client.request(state_question(row.pane_id)))[-1].text
+            raise pane_files_missing(row.name, state, self._link.setup, self._link.target)
+        pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce, self._link.setup.scope)
+        pane.log_number = int(number or 0)
+        own = int(pid) if pid.removeprefix("-").isdecimal() else 0
+        pane.shells[0] = replace(pane.shells[0], pid=abs(own))
+        if gone:
+            await self._begin_log(pane)
+        pane.pause()
+        add(pane)
+        await self.reattach(pane)
+        pane.news = LOG_REMOVED.format(row.name) if gone else ""
+        if not self._link.setup.here:
+            pane.wrapper = f"{row.pid}:{row.tty}"
+        if row.busy.isdecimal() and not await self._release_ended(pane, row.busy):
+            pane.phase, pane.running = "running", int(row.busy)
+        elif await self._untold(pane, row, own, bool(gone)):
+            pane.phase, pane.running = await self._phase_of(pane, row), 0
+        return pane
+
+    async def _untold(self, pane: Pane, row: PaneRow, own: int, gone: bool) -> bool:
+        """Return whether the log lacks the last marker, or has none.
+
+        It was full or is new, or an operator's ``pipe-pane`` replaced it, or another program replaced the shell.
+        """
+        if pane.phase == "starting":
+            return gone or pane.log_offset > TAIL or (own > 0 and pane.log_number > 0)
+        if self._link.setup.here:
+            return False
+        if pane.phase == "running":
+            return own != 0 and (not pane.running or await self._store.settle(str(pane.running)))
+        return own < 0 or row.foreground.lstrip("-") not in SHELLS
+
+    async def _phase_of(self, pane: Pane, row: PaneRow) -> Phase:
+        """Return the phase of the pane's shell without a marker; a nested shell must not be mistaken for it."""
+        own, by_hand = pane.shells[0].pid, pane.phase == "running" and not pane.running
+        if not own:
+            return "prompt" if row.foreground.lstrip("-") in SHELLS else "running"
+        front = await inspect(self._link.shells, row.tty, row.pid)
+        ready = front.editing if by_hand else front.may_be_prompt  # an operator's command may read lines itself
+        return "prompt" if front.is_own(own) and ready else "running"
+
+    async def _begin_log(self, pane: Pane) -> None:
+        """Start a new log, as the one that tmux writes to was deleted."""
+        pane.log_number += 1
+        log = self._link.setup.log_command(pane.uid, pane.log_number)
+        await self._link.client.request(("pipe-pane", "-t", pane.pane_id, log))
+
+    async def _release_ended(self, pane: Pane, holder: str) -> bool:
+        """Release a pane whose holder's job has ended, as the holder may have exited; return whether it did."""
+        if not await self._store.settle(holder):
+            if await self._starts(pane):
+                return False
+            await self._store.settle(holder, pane.at_prompt)
+        await self._link.client.request(*release(pane.pane_id, pane.place, holder))
+        return True
+
+    @staticmethod
+    async def _starts(pane: Pane) -> bool:
+        """Return whether the pane starts a command within a moment; otherwise its shell has run its last job."""
+        with anyio.move_on_after(START_GRACE):
+            while pane.phase == "prompt" and not pane.gone:
+                await pane.changed.wait()
+        return pane.phase != "prompt"
+
+    async def resume(self, pane: Pane) -> None:
+        """Resume a pane's output after tmux paused it for lag, and read the omitted part from the log."""
+        self.stop_catching_up(pane)
+        try:
+            await self._link.client.request(("refresh-client", "-A", f"{pane.pane_id}:continue"))
+        except HarnessError:
+            return  # the pane was closed, or the reconnect catches up
+        pane.pause()
+        await self.catch_up(pane)
+
+    def stop_catching_up(self, pane: Pane) -> None:
+        scope = self._catching_up.pop(pane.pane_id, None)
+        if scope is not None:
+            scope.cancel()
+
+    async def catch_up(self, pane: Pane) -> None:
+        """Read the log until the stream has caught up; a later call for the pane replaces an earlier one."""
+        self.stop_catching_up(pane)
+        with anyio.CancelScope() as scope:
+            self._catching_up[pane.pane_id] = scope
+            while pane.paused and not pane.gone:
+                try:
+                    await (self.reattach(pane) if pane.job is None else self._follow_log(pane, pane.job))
+                except HarnessError:  # the connection was lost again
+                    await anyio.sleep(RETRY)
+        if self._catching_up.get(pane.pane_id) is scope:
+            del self._catching_up[pane.pane_id]
+
+    async def _follow_log(self, pane: Pane, job: PaneJob) -> None:
+        """Read a job's part of the log again from its start, and as it grows, until the job has ended."""
+        job.read_again()
+        job.started = False
+        pane.restart_scan()
+        reader = LogReader(start_mark(job.nonce, job.number), job.offset)
+        while job in pane.jobs and not pane.gone:  # even if it is finished for its caller, as it may still run
+            active = job.active
+            chunk = await self._read_log(job.log, reader.position)
+            if chunk:
+                pane.scan(reader.feed(chunk))
+            elif not await self._ended_elsewhere(pane, job, reader):
+                with anyio.move_on_after(RECHECK):
+                    await active.wait()
+        pane.log_offset = reader.position
+
+    async def reattach(self, pane: Pane) -> None:
+        """Set the state of a pane without a job of this process from the end of the log, and then the stream."""
+        reply = await self._link.shell.call(log_end_script(f"{self._link.setup.root}/{pane.log}", pane.log_offset))
+        size, _, tail = reply.stdout.partition(b"\n")
+        # When an answer arrives, the stream has delivered all that the log contained, so nothing is missed or repeated.
+        await self._link.client.request(("display-message", "-p", ""))
+        if pane.job is None:
+            pane.settle(tail, int(size.strip() or 0))
+        elif pane.pane_id not in self._catching_up:  # a job was dispatched meanwhile, and its log must be followed
+            self._tasks.start_soon(self.catch_up, pane)
+
+    async def _read_log(self, log: str, position: int) -> bytes:
+        path = shlex.quote(f"{self._link.setup.root}/{log}")
+        reply = await self._link.shell.call(f"tail -c +{position + 1} {path} | head -c {CHUNK}")
+        return reply.stdout
+
+    async def _ended_elsewhere(self, pane: Pane, job: PaneJob, reader: LogReader) -> bool:
+        """Finish a job from its record if the log has no end marker, as it may be full; return whether it ended."""
+        record = b""
+        with anyio.move_on_after(LOG_LAG):
+            while True:
+                record = (await self._link.shells.call(self._store.reading(job.job_id, "exit"))).stdout
+                if not record.endswith(b"\n"):
+                    return not reader.found and await self._was_not_started(pane, job)
+                if await self._read_log(job.log, reader.position):
+                    return False
+                await anyio.sleep(LOG_LAG / 20)
+        if not record:
+            return False  # the target was too slow: ask again
+        job.notices.append("the log of this command is incomplete")
+        self._let_go(pane, job)
+        pane.phase, pane.running = "prompt", 0
+        outcome = recorded(record.decode("utf-8", "replace"), job.proof) or Outcome(Status.UNKNOWN)
+        job.finish_as_reported(outcome.status, outcome.exit_code, pane.cwd or None)
+        return True
+
+    async def _was_not_started(self, pane: Pane, job: PaneJob) -> bool:
+        """Check whether a job was not started, as the connection was lost while it was typed.
+
+        An option of the pane names it if its keys may have been typed. If they were dropped with the client, the unread
+        slot is withdrawn. Or its shell saw that it was cancelled, and the marker is in the unread part of the log.
+        """
+        if await self._called_off(job):
+            self._let_go(pane, job)
+            job.withdraw()
+            return True
+        if not job.doubtful:  # it can still be sent through this client; only its own client's exit proves otherwise
+            return False
+        where = ("display-message", "-p", "-t", pane.pane_id, "#{@harness_typed}")
+        blocks = await self._link.client.request(where)
+        if blocks[-1].text == job.job_id and not await self._taken_back(pane, job):
+            return False
+        free = release(pane.pane_id, pane.place, job.job_id)  # others cannot learn of its end from a record
+        await self._link.client.request(*free)
+        self._let_go(pane, job)
+        job.notices.append("connection lost before the command was sent; it did not run")
+        job.withdraw()
+        return True
+
+    async def _taken_back(self, pane: Pane, job: PaneJob) -> bool:
+        """Withdraw a job that its shell at the prompt has not read, so that later keys find nothing to run."""
+        if job.nonce != pane.shells[0].nonce:
+            return False
+        terminal = await terminal_of(pane, self._link.client.request, here=self._link.setup.here)
+        front = await inspect(self._link.shells, *terminal)
+        if not (front.wants_input and front.is_own(pane.shells[0].pid)):
+            return False
+        shell, slot = self._link.shells, f"{self._link.setup.pane_dir(pane.uid)}/next"
+        return await take_slot(shell, slot, job.job_id) and await drop_slot(shell, slot, job.job_id)
+
+    async def _called_off(self, job: PaneJob) -> bool:
+        return bool((await self._link.shells.call(f"{self._store.is_cancelled(job.job_id)} && echo off")).stdout)
+
+    @staticmethod
+    def _let_go(pane: Pane, job: PaneJob) -> None:
+        if job in pane.jobs:
+            pane.jobs.remove(job)
