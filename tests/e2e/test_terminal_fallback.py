@@ -340,3 +340,26 @@ async def test_a_command_is_withdrawn_when_its_busy_shell_is_at_its_prompt_again
     assert (result.status, result.exit_code) == (Status.UNKNOWN, None), result
     assert any("did not start" in notice for notice in result.notices), result
     assert not (desk.home / "ran").exists()
+
+
+@every_kind
+async def test_a_command_whose_shell_an_operator_replaces_ends_as_unknown(plain: Desk) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def replace() -> None:
+            await until(lambda: plain.processes("sleep 300.9"))
+            plain.tmux.cmd("respawn-pane", "-k", "-t", "=harness:main", "cat")
+
+        tasks.start_soon(replace)
+        with anyio.fail_after(30):
+            result = await plain.ctx.run_shell("sleep 300.9", timeout=60)
+    assert (result.status, result.exit_code) == (Status.UNKNOWN, None), result
+    with pytest.raises(PaneBusy, match="respawn-pane"):
+        await plain.ctx.run_shell("echo to another program")
+
+
+@without_logs
+async def test_the_output_of_another_process_s_job_is_found_in_the_scrollback(plain: Desk, open_desk: OpenDesk) -> None:
+    result = await plain.ctx.run_shell("echo of another process")
+    other = await open_desk(tmux_socket=plain.config.tmux_socket, control_mode="never")
+    assert await other.ctx.capture_pane(job_id=result.job_id) == "of another process\n"

@@ -161,6 +161,7 @@ class TmuxTerminal(Terminal):
         if record.kind != "pane":
             why, hint = "ran without a terminal, so no screen shows it", f"harness jobs show {job_id} has its output"
             raise TerminalError(f"job {job_id} {why}", target=self._link.target, hint=hint)
+        await self._table.update()
         panes = [known[0]] if known else [pane for pane in self._table.by_id.values() if pane.pane_id == record.pane]
         if not panes:
             raise PaneGone(f"the pane of job {job_id} no longer exists", target=self._link.target)

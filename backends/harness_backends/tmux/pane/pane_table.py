@@ -111,6 +111,11 @@ class PaneTable:
         self.by_id[pane.pane_id] = pane
         self.on_pane(pane)
 
+    async def update(self) -> None:
+        """List the panes again unless tmux reports their changes."""
+        if not self._link.notifies:
+            await self.refresh()
+
     async def reconcile(self, client: CommandClient | None) -> list[PaneRow]:
         """Remove the panes that were closed, and update the others."""
         known = list(self.by_id.values())
@@ -129,8 +134,9 @@ class PaneTable:
         Raises:
             PaneGone: it does not exist, and its name is not in ``kept``.
         """
-        pane = self.by_name(name) if self._link.notifies else None
-        if pane is None:
+        await self.update()
+        pane = self.by_name(name)
+        if pane is None and self._link.notifies:
             await self.refresh()
             pane = self.by_name(name)
         if pane is not None:
@@ -150,8 +156,7 @@ class PaneTable:
 
         ``tried`` contains the panes that turned out to be held by another harness.
         """
-        if not self._link.notifies:
-            await self.refresh()
+        await self.update()
         default = self.by_name(DEFAULT_PANE)
         start = cwd or (default.cwd if default is not None else "") or None
         for number in range(1, self._link.setup.config.max_panes + 1):

@@ -170,17 +170,24 @@ async def _feed_log(tmux: SingleCommands, job: PaneJob, path: str, *, without_en
             if without_end and job.started and (found := other_mark(piece, job.number)) is not None:
                 job.feed(found)
                 return False
-            if isinstance(piece, bytes):
-                if job.started:
-                    job.feed(piece)
-            elif job.is_output(piece):
-                job.feed(piece.raw)
-            elif piece.kind == "start" and piece.job == job.number:
-                job.start(soon=piece.soon)
-            elif piece.kind == "cwd" and piece.text.startswith("/"):
-                job.cwd = piece.text
-            elif (piece.kind == "end" and piece.job == job.number) or (piece.kind == "exit" and job.started):
+            if _is_end(job, piece):
                 return True
+    return False
+
+
+def _is_end(job: PaneJob, piece: bytes | PromptMarker) -> bool:
+    """Feed a job with one piece of its log, and return whether that is its end."""
+    if isinstance(piece, bytes):
+        if job.started:
+            job.feed(piece)
+    elif job.is_output(piece):
+        job.feed(piece.raw)
+    elif piece.kind == "start" and piece.job == job.number:
+        job.start(soon=piece.soon)
+    elif piece.kind == "cwd" and piece.text.startswith("/"):
+        job.cwd = piece.text
+    else:
+        return (piece.kind == "end" and piece.job == job.number) or (piece.kind == "exit" and job.started)
     return False
 
 
@@ -246,22 +253,7 @@ async def follow_log(tmux: SingleCommands, job: PaneJob) -> None:
     try:
         async with await tmux.transport.open_process(["sh", "-c", _FOLLOW, "sh", path, str(start)]) as process:
             while not job.done.is_set() and (data := await process.receive()):
-                if _feed(job, scanner.feed(data)):
+                if any(_is_end(job, piece) for piece in scanner.feed(data)):
                     return
     except HarnessError:
         return
-
-
-def _feed(job: PaneJob, pieces: list[bytes | PromptMarker]) -> bool:
-    """Feed pieces to the job, and return True after its end marker."""
-    for piece in pieces:
-        if isinstance(piece, bytes):
-            if job.started:
-                job.feed(piece)
-        elif job.is_output(piece):
-            job.feed(piece.raw)
-        elif piece.job == job.number and piece.kind == "start":
-            job.start(soon=piece.soon)
-        elif piece.job == job.number and piece.kind == "end":
-            return True
-    return False
