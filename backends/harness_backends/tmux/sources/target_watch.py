@@ -335,12 +335,13 @@ class TargetWatch:
     async def _keep(self, job: PaneJob, ended: WaitResult, text: str | None) -> None:
         """Store an exit code that the shell did not write, and output that is not in a log."""
         code, out = (shlex.quote(self._store.path(job.job_id, suffix)) for suffix in ("exit", "out"))
-        script = "umask 077\n"
+        script = ""
         if ended.how != "exit" and ended.words:
             script += f"[ -s {code} ] || echo {shlex.quote(ended.words)} >{code}\n"
         if text is not None and job.command.tty is not False:
             script += f"printf %s {shlex.quote(text)} >{out}\n"
-        await self._tmux.shell.call(script)
+        if script:
+            await self._tmux.shell.call(f"umask 077\n{script}")
 
     async def _read_refusal(self, job: PaneJob) -> None:
         """Read why the job's directory could not be entered, if its wrapper recorded that."""
