@@ -1,4 +1,4 @@
-"""Makes harness/harness/recordings/player from the npm package asciinema-player, whose hash it checks."""
+"""Makes harness/harness/recordings/asciinema_player from the npm package asciinema-player, whose hash it checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES = {
     "LICENSE": "63422284ed65be54ab38d8a94e7518d27e222fbb26c9ae4cd984c63926e91c12",
 }
 """The files of the package that are built into harness, and their SHA-256."""
-PLAYER = Path(__file__).resolve().parents[1] / "harness/harness/recordings/player"
+PLAYER = Path(__file__).resolve().parents[1] / "harness/harness/recordings/asciinema_player"
 
 
 def main() -> int:

@@ -290,3 +290,15 @@ def test_the_exported_page_plays_in_a_browser(here: Program, version: str, needs
     dom = done.stdout.decode()
     assert "shown in the page" in re.sub(r"<[^>]*>", "", dom.partition('id="player"')[2].partition("<script>")[0])
     assert b"Content Security Policy" not in done.stderr
+
+
+def test_a_flood_at_the_end_delays_the_exit_for_seconds_at_most_and_what_is_missing_is_marked(here: Program) -> None:
+    begin = time.monotonic()
+    plain = here.run("run", "--tmux", "--", "seq 1500000 | sed 's/^/password=/'")
+    alone = time.monotonic() - begin
+    begin = time.monotonic()
+    done = here.run("run", "--tmux", "--record", "--", "seq 1500000 | sed 's/^/password=/'")
+    assert done.stdout == plain.stdout
+    assert time.monotonic() - begin < 3 * alone + 15
+    (item,) = recordings(here)
+    assert "gap" in " ".join(markers(item["path"])) or "harness exited before" in markers(item["path"])[-1]

@@ -77,5 +77,8 @@ async def _write_events(watch: PaneWatch, redactor: Redactor, writer: RecordingW
             await to_thread.run_sync(writer.write, event)
             if writer.is_full:
                 return
+    except anyio.get_cancelled_exc_class():
+        writer.finish("harness exited before all output was recorded")
+        raise
     finally:
         writer.finish()
