@@ -25,7 +25,7 @@ from tests.support.seats import Seat, Seats, seats
 
 from harness.errors import HarnessError
 from harness.live.client import open_client, open_stream
-from harness.live.protocol import LineBuffer, decode
+from harness.live.protocol import LineBuffer, Request, Watch, decode, encode
 from harness.live.sockets import connect_to
 
 __all__ = ["program", "seats"]
@@ -272,6 +272,36 @@ async def test_a_pane_is_typed_into_only_by_who_took_it_over_and_the_agent_waits
         await seen.act(process, session, "release_pane")
         await seen.act(process, session, "resume")
         await seen.until(lambda one: one.doing == "idle" and not one.taken_by)
+
+
+async def test_clients_that_read_nothing_delay_and_grow_nothing(seats: Seats, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = "seq 1 400000; sleep 600"
+    script = [
+        call("run_shell", {"command": command, "wait": False, "why": "w"}),
+        say("started"),
+        *(call("run_shell", {"command": f"seq {number} 300000", "why": "w"}) for number in range(3)),
+        say("all done"),
+    ]
+    seat = seats.take(script=script, settings='[permissions]\nmode = "auto"\n', size=(120, 40))
+    async with dashboard(seats.environment, monkeypatch) as seen:
+        await seat.on_screen("»", "scripted")
+        seat.enter("go")
+        process, session = await seen.until(lambda one: bool(one.jobs) and one.doing == "idle")
+        requests = [("events", {}), ("tail", {"job_id": session.jobs[0].job_id})] * 4
+        with ExitStack() as opened:
+            for action, arguments in requests:
+                stuck = opened.enter_context(connect_to(process.path))
+                stuck.send(encode(Watch()) + encode(Request(1, session.session, action, arguments)))
+            before = resident_bytes(process.facts.pid)
+            seat.enter("again")
+            await seat.sees("all done")
+            assert resident_bytes(process.facts.pid) - before < 64 << 20
+            await seen.act(process, session, "pause")
+            await seen.until(lambda one: one.doing == "paused")
+
+
+def resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 # -- MCP

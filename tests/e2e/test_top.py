@@ -121,6 +121,20 @@ async def test_an_agent_is_paused_and_its_job_followed_and_killed(seats: Seats) 
     assert await top.ended() == 0
 
 
+async def test_a_prompt_without_a_model_is_shown_as_idle(seats: Seats) -> None:
+    prompt = seats.take(size=(100, 30))
+    await prompt.on_screen("no model is configured")
+    top = seats.take("top", size=(80, 24))
+    await top.on_screen("1 session: 1 idle", "idle      prompt", "no session")
+    for key in ("a", "k", "t", "Enter"):
+        top.press(key)
+    await top.on_screen("no terminal to")
+    prompt.press("C-d")
+    await top.on_screen("no harness process runs")
+    top.press("q")
+    assert await top.ended() == 0
+
+
 async def test_read_only_takes_no_action(seats: Seats) -> None:
     prompt = seats.take(script=[shell("touch made"), say("done")], size=(120, 40))
     await prompt.on_screen("»", "scripted")

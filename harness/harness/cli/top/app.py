@@ -20,13 +20,25 @@ from ...errors import HarnessError
 from ...live.client import open_stream
 from ...live.overview import Overview, open_overview
 from .dialogs import ChangeDialog, ConfirmDialog, OutputScreen, ReasonDialog, TextDialog
-from .rows import COLUMNS, MAX_TARGET, ORDERS, Row, cells_of, details_of, filtered, ordered, rows_of, summary_of
+from .rows import (
+    COLUMNS,
+    MAX_TARGET,
+    ORDERS,
+    Row,
+    cells_of,
+    details_of,
+    filtered,
+    ordered,
+    rows_of,
+    sessions_of,
+    summary_of,
+)
 
 __all__ = ["Dashboard", "run_dashboard"]
 
 DRAW_INTERVAL = 0.1
 """Minimum seconds between two drawings."""
-WIDE, NARROW = 100, (8, 5, 14, 6, 7)
+WIDE, NARROW = 100, (8, 6, 14, 6, 7)
 MIN_WHAT = 10
 ATTACHES = frozenset({"tmux", "ssh", "docker", "podman", "mosh"})
 """Programs that may attach to a session: what a process announces is not run unseen."""
@@ -131,7 +143,7 @@ class Dashboard(App[int]):
     def _draw(self) -> None:
         if self._overview is None:
             return
-        groups = filtered(rows_of(self._overview.rows()), self._filter)
+        groups = filtered(rows_of(sessions_of(self._overview.processes.values())), self._filter)
         rows = ordered(groups, self._order, backward=self._backward)
         before = [row.key for row in self._rows]
         self._rows = rows

@@ -61,7 +61,7 @@ def _check_possible() -> None:
 
 async def _print_once(session: CliSession, interruption: Interruption) -> int:
     from ...live.overview import open_overview
-    from .rows import COLUMNS, cells_of, ordered, rows_of, snapshot
+    from .rows import COLUMNS, cells_of, ordered, rows_of, sessions_of, snapshot
 
     with interruption.reaches():
         async with open_overview() as overview:
@@ -70,6 +70,6 @@ async def _print_once(session: CliSession, interruption: Interruption) -> int:
             if session.json:
                 print_json(snapshot(overview.processes.values()))
             else:
-                rows, now = ordered(rows_of(overview.rows()), "started"), time.time()
+                rows, now = ordered(rows_of(sessions_of(overview.processes.values())), "started"), time.time()
                 table(COLUMNS, [cells_of(row, now) for row in rows])
     return 0

@@ -21,6 +21,7 @@ __all__ = [
     "filtered",
     "ordered",
     "rows_of",
+    "sessions_of",
     "snapshot",
     "summary_of",
 ]
@@ -90,6 +91,17 @@ def rows_of(sessions: Iterable[tuple[LiveProcess, SessionState]]) -> list[list[R
         ]
         for process, session in sessions
     ]
+
+
+def sessions_of(processes: Iterable[LiveProcess]) -> list[tuple[LiveProcess, SessionState]]:
+    """Return every session with its process; a process without one, such as a prompt without a model, is idle."""
+    found = []
+    for process in processes:
+        found += [(process, session) for session in process.sessions.values()]
+        if not process.sessions and process.client is not None and process.is_complete:
+            facts = process.facts
+            found.append((process, SessionState(kind=facts.kind, since=facts.started, started=facts.started)))
+    return found
 
 
 # -- texts
@@ -184,7 +196,8 @@ def ordered(groups: Iterable[Sequence[Row]], name: str, *, backward: bool = Fals
 def details_of(row: Row, now: float) -> list[str]:
     """Return the lines about a row, printable; what waits for approval is complete."""
     session, facts = row.session, row.process.facts
-    lines = [f"{facts.kind or 'harness'} (process {facts.pid}), session {session.session}, on {session.target}"]
+    where = f"session {session.session}, on {session.target}" if session.session else "no session"
+    lines = [f"{facts.kind or 'harness'} (process {facts.pid}), {where}"]
     if session.doing == "lost":
         lines.append("the process has died; what it left running on its target continues (harness jobs)")
     if row.process.acting_problem:
