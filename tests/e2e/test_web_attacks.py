@@ -10,8 +10,8 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,14 @@ import pytest
 import trustme
 import websockets
 from tests.support.program import Program, program
+from tests.support.web_client import LIMIT, close_code, first, logged_in, page_of, send, token_of
 from tests.support.web_dashboard import WebProgram, web_program
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.typing import Origin
 
 __all__ = ["program"]
 
 pytestmark = pytest.mark.usefixtures("needs_process")
-LIMIT = 30
 
 
 @pytest.fixture
@@ -36,60 +36,6 @@ def web(program: Program) -> Iterator[WebProgram]:
     found.start()
     yield found
     found.end()
-
-
-def send(web: WebProgram, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any, str]:
-    """Send a request; returns the status, the JSON document, and the cookie."""
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LIMIT)
-    given = {
-        "Origin": web.origin,
-        "Content-Type": "application/json",
-        **{k.replace("_", "-"): v for k, v in headers.items()},
-    }
-    connection.request(method, path, json.dumps(body) if body is not None else None, given)
-    answer = connection.getresponse()
-    text = answer.read()
-    connection.close()
-    cookie = answer.getheader("Set-Cookie") or ""
-    try:
-        return answer.status, json.loads(text), cookie
-    except ValueError:
-        return answer.status, None, cookie
-
-
-def token_of(url: str) -> str:
-    return url.partition("#token=")[2]
-
-
-def logged_in(web: WebProgram, url: str = "") -> tuple[str, str]:
-    """Log in; returns the cookie and the key."""
-    status, document, cookie = send(web, "POST", "/api/login", {"token": token_of(url or web.url)})
-    assert status == 200
-    return cookie.partition(";")[0], document["key"]
-
-
-@asynccontextmanager
-async def page_of(web: WebProgram, cookie: str, key: str, **more: Any) -> AsyncIterator[ClientConnection]:
-    headers = {"Cookie": cookie}
-    options = {"origin": web.origin, "open_timeout": LIMIT, "max_size": None, **more}
-    async with connect(f"ws://127.0.0.1:{web.port}/api/live", additional_headers=headers, **options) as page:
-        await page.send(json.dumps({"type": "hello", "key": key}))
-        yield page
-
-
-async def close_code(page: ClientConnection) -> int:
-    """Read until the server has closed the connection; returns why."""
-    with anyio.fail_after(LIMIT):
-        try:
-            while True:
-                await page.recv()
-        except websockets.ConnectionClosed as closed:
-            return closed.rcvd.code if closed.rcvd is not None else 0
-
-
-async def first(page: ClientConnection) -> dict[str, Any]:
-    with anyio.fail_after(LIMIT):
-        return dict(json.loads(await page.recv()))
 
 
 async def test_the_token_works_once_and_the_cookie_is_out_of_reach_of_pages(web: WebProgram) -> None:
