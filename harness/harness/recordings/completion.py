@@ -15,19 +15,14 @@ from ..errors import HarnessError, JobNotFound, OutputDropped
 from ..results import Job, Status
 from ..toolkit.redaction.redactor import Redactor
 from .asciicast import CastEvent, event_line
-from .directory import ENDED, RecordedJob, Recording, list_recordings, read_recording
+from .directory import ENDED, RecordedJob, Recording, read_recording, unfinished_recordings
 
-__all__ = ["complete_recording", "complete_recordings", "unfinished_recordings"]
+__all__ = ["complete_recording", "complete_recordings"]
 
 MAX_BYTES = 16 << 20
 """Maximum bytes of a job's output that are added."""
 STOPPED = "gap: harness stopped here"
 FROM_LOG = "the output of job {} from its log, at times that are not known"
-
-
-def unfinished_recordings(target: str) -> list[Path]:
-    """Return the recordings of a target that no harness writes any more and that have no end."""
-    return [Path(item.path) for item in list_recordings() if item.state == "unfinished" and item.target == target]
 
 
 async def complete_recordings(ctx: ExecutionContext, redactor: Redactor) -> list[Path]:

@@ -31,6 +31,7 @@ __all__ = [
     "read_recording",
     "recordings_directory",
     "summary_of",
+    "unfinished_recordings",
 ]
 
 ENDED = "recording ended"
@@ -38,7 +39,9 @@ ENDED = "recording ended"
 JOB_STARTED = re.compile(r"job (\d+): (.*)", re.DOTALL)
 JOB_ENDED = re.compile(r"job (\d+) ended: (\w+)(?:, exit code (-?\d+))?")
 _SUFFIX = ".cast"
-_TAIL_BYTES = 4096
+_TAIL_BYTES = 1 << 16
+"""Bytes at the end of a recording in which its last marker is."""
+_JOB_LINE = re.compile(r'\[[^,]*, "m", "job (\d+): ')
 
 
 def recordings_directory() -> Path:
@@ -118,7 +121,7 @@ def list_recordings() -> list[RecordingSummary]:
     found = []
     for path in _paths():
         with suppress(HarnessError, OSError):
-            found.append(summary_of(read_recording(path)))
+            found.append(summary_of(path))
     return sorted(found, key=lambda item: (item.started, item.id))
 
 
@@ -163,30 +166,73 @@ def _opened(path: Path) -> Iterator[TextIO]:
         yield file
 
 
-def summary_of(recording: Recording) -> RecordingSummary:
-    """Return what a list shows of a recording."""
-    header, known = recording.header, recording.header.harness
+def summary_of(path: Path) -> RecordingSummary:
+    """Return what a list shows of a recording, without holding it in memory.
+
+    Raises:
+        HarnessError: It is not a recording.
+        OSError: It cannot be read.
+    """
+    jobs: set[str] = set()
+    seconds, last = 0.0, ""
+    with _opened(path) as file:
+        header = read_header(file.readline(1 << 20), path)
+        for line in file:
+            time = _seconds(line)
+            seconds = seconds + time if header.version == 3 else max(seconds, time)
+            last = line
+            if (start := _JOB_LINE.match(line)) is not None:
+                jobs.add(start[1])
+    known = header.harness
     return RecordingSummary(
-        id=recording.path.stem,
-        path=str(recording.path),
-        state=_state(recording),
+        id=path.stem,
+        path=str(path),
+        state=_state(path, header, last),
         target=str(known.get("target", "")),
         session=str(known.get("session", "")),
         pane=str(known.get("pane", "")),
         started=float(header.timestamp),
-        seconds=recording.events[-1].time if recording.events else 0.0,
+        seconds=round(seconds, 6),
         columns=header.columns,
         rows=header.rows,
-        jobs=len(recording.jobs),
-        bytes=recording.path.stat().st_size,
+        jobs=len(jobs),
+        bytes=path.stat().st_size,
     )
 
 
-def _state(recording: Recording) -> Literal["recording", "finished", "unfinished"]:
-    last = recording.events[-1] if recording.events else None
-    if not recording.header.harness or (last is not None and last.code == "m" and last.data.startswith(ENDED)):
+def _seconds(line: str) -> float:
+    """Return the first number of an event's line; 0 for another line."""
+    try:
+        return max(0.0, float(line[1 : line.find(",")])) if line.startswith("[") else 0.0
+    except ValueError:
+        return 0.0
+
+
+def _state(path: Path, header: CastHeader, last: str) -> Literal["recording", "finished", "unfinished"]:
+    ends = [event for event in read_events([last], header.version) if event.code == "m"]
+    if not header.harness or any(event.data.startswith(ENDED) for event in ends):
         return "finished"
-    return "recording" if is_being_written(recording.path) else "unfinished"
+    return "recording" if is_being_written(path) else "unfinished"
+
+
+def unfinished_recordings(target: str) -> list[Path]:
+    """Return the recordings of a target that no harness writes any more and that have no end.
+
+    It reads only the first and the last line of each, as it delays the start of a command.
+    """
+    found = []
+    for path in _paths():
+        with suppress(HarnessError, OSError), _opened(path) as file:
+            header = read_header(file.readline(1 << 20), path)
+            if header.harness.get("target") == target and _state(path, header, _last_line(path)) == "unfinished":
+                found.append(path)
+    return found
+
+
+def _last_line(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+        return file.read().rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace")
 
 
 def is_being_written(path: Path) -> bool:

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from harness.errors import HarnessError
 from harness.pane_events import Closed, JobEnded, JobStarted, Output, PaneEvent, Resized, Screen, Typed
 from harness.recordings.asciicast import CastEvent, event_line, read_events
-from harness.recordings.directory import delete_old, find_recording, list_recordings, new_path, read_recording
+from harness.recordings.directory import (
+    delete_old,
+    find_recording,
+    list_recordings,
+    new_path,
+    read_recording,
+    unfinished_recordings,
+)
 from harness.recordings.writer import CLEARED, GAP, RecordingOptions, RecordingWriter
 
 SCREEN = Screen(1000.0, 80, 24, b"\x1b[1;1H$ ")
@@ -124,6 +131,8 @@ def test_a_list_tells_what_is_written_what_is_over_and_what_was_cut_short() -> N
     with RecordingWriter(writing, {"target": "local:"}, "", RecordingOptions()) as writer:
         writer.write(SCREEN)
         states = {Path(item.path): item.state for item in list_recordings()}
+        assert unfinished_recordings("local:") == [cut]
+        assert unfinished_recordings("ssh://web1") == []
     assert states == {finished: "finished", cut: "unfinished", writing: "recording"}
 
 

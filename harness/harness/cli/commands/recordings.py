@@ -47,7 +47,8 @@ def list_(ctx: click.Context) -> int:
 
 
 def _complete_local(session: CliSession) -> None:
-    from ...recordings.completion import complete_recordings, unfinished_recordings
+    from ...recordings.completion import complete_recordings
+    from ...recordings.directory import unfinished_recordings
 
     if not unfinished_recordings(str(Target.parse(LOCAL))):
         return
@@ -79,7 +80,7 @@ def show(ctx: click.Context, name: str) -> int:
     from ...recordings.directory import summary_of
 
     session, recording = session_of(ctx), _read(name)
-    summary = summary_of(recording)
+    summary = summary_of(recording.path)
     if session.json:
         print_json({**asdict(summary), "jobs": [asdict(job) for job in recording.jobs]})
         return 0
