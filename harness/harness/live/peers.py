@@ -7,15 +7,17 @@ both is refused only by the token, which the policy denies to tools.
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..system.process_identity import ancestors_of
+from ..system.process_identity import ancestors_of, this_process
+from .sockets import listed_processes
 
-__all__ = ["Peer", "acting_refusal", "peer_of"]
+__all__ = ["Peer", "acting_refusal", "own_refusal", "peer_of"]
 
 MANAGED_VARIABLES = (b"HX_DIR=", b"HARNESS_JOB=")
 """Variables of the processes in managed panes and of jobs."""
@@ -57,6 +59,12 @@ def acting_refusal(peer: Peer | None, harness_processes: Collection[tuple[int, s
         if _is_managed(pid):
             return "the connected process runs in a pane or a job of harness"
     return ""
+
+
+def own_refusal() -> str:
+    """Return why this process may not act as a dashboard, nor let others act; empty if it may. Blocks."""
+    known = {(one.pid, one.started) for one in listed_processes(this_process()).values()}
+    return acting_refusal(Peer(os.getpid(), os.geteuid()), known)
 
 
 def _is_managed(pid: int) -> bool:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from harness.errors import ConfigError, HarnessError
-from harness.web.logins import INVITATION_LIFETIME, LOGIN_LIFETIME, MAX_ENTRIES, Exchanged, LoginStore, Role
+from harness.web.logins import (
+    INVITATION_LIFETIME,
+    LOGIN_LIFETIME,
+    MAX_ENTRIES,
+    Exchanged,
+    LoginStore,
+    Role,
+    login_directory,
+)
 
 
 class Clock:
@@ -105,3 +117,26 @@ def test_a_damaged_file_logs_nobody_in(tmp_path: Path) -> None:
         (tmp_path / "web" / "logins.json").write_text(text)
         with pytest.raises(HarnessError, match="cannot be read"):
             LoginStore(tmp_path / "web").find(found.cookie, found.key)
+
+
+@pytest.mark.usefixtures("needs_process")
+def test_a_job_of_harness_lets_no_operator_in(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "HARNESS_JOB": "1"}
+    LoginStore(login_directory(environment)).set_url("http://127.0.0.1:1/")
+    harness = [str(Path(sys.executable).with_name("harness")), "web"]
+    argv = [*harness, "invite", "eve", "--role", "operator"]
+    refused = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert refused.returncode != 0
+    assert "in a pane or a job of harness" in refused.stderr
+    argv = [*harness, "--json", "--port", "0"]
+    with subprocess.Popen(
+        argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            token = json.loads(server.stdout.readline())["url"].partition("#token=")[2]
+        finally:
+            server.terminate()
+    found = LoginStore(login_directory(environment)).exchange(token)
+    assert found is not None
+    assert found.login.role is Role.VIEWER

@@ -77,6 +77,7 @@ def serve(
     Sessions keep running without it. Logins survive a restart; 'harness web invite' lets others in.
     """
     _check_extra()
+    from ...live.peers import own_refusal
     from ...system.http_server import Address
     from ...web.logins import Role, check_name
     from ...web.server import ServerOptions, check_options, serve_dashboard
@@ -86,9 +87,13 @@ def serve(
     who = check_name(name or account_name())
     logins = _store()
     opener = _Opener(opens=not no_open and not invocation_of(ctx).json)
+    refusal = own_refusal()
+    if refusal:
+        note(f"the link only lets you watch: {refusal}")
+    role = Role.VIEWER if refusal else Role.OPERATOR
 
     def started(site: Site) -> None:
-        url = _login_url(site.url, logins.invite(who, Role.OPERATOR))
+        url = _login_url(site.url, logins.invite(who, role))
         if invocation_of(ctx).json:
             print_json({"url": url})
         else:
@@ -154,8 +159,11 @@ class _Opener:
 @click.pass_context
 def invite(ctx: click.Context, name: str, role: str) -> int:
     """Print a URL that logs NAME in, once, within 15 minutes; what they do is audited under that name."""
+    from ...live.peers import own_refusal
     from ...web.logins import Role
 
+    if role == "operator" and (refusal := own_refusal()):
+        raise HarnessError(f"cannot invite an operator here: {refusal}", hint="use a shell of your own")
     logins = _store()
     if not logins.url:
         raise HarnessError("the dashboard was never started", hint="run 'harness web' first")
