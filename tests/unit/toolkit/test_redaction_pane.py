@@ -188,3 +188,35 @@ async def test_bytes_that_are_no_text_are_kept() -> None:
     data = bytes(range(128, 256)) + "漢".encode()[:2]
     found = await redacted(PatternRedactor(), Output(0.0, data), Output(0.0, "漢".encode()[2:] + b" "), Closed(0.0))
     assert b"".join(event.data for event in found if isinstance(event, Output)) == data + "漢".encode()[2:] + b" "
+
+
+def screen_with(*rows: str, place: tuple[int, int]) -> Screen:
+    drawn = "".join(f"\x1b[{number};1H{row}" for number, row in enumerate(rows, 1))
+    return Screen(0.0, 20, 6, f"{drawn}\x1b[0m\x1b[{place[0]};{place[1]}H".encode())
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("secret", [KNOWN, f"password={SECRET}", TOKENS[0]])
+async def test_a_secret_is_hidden_whose_start_the_screen_shows(secret: str, live: bool) -> None:
+    redactor = PatternRedactor([KNOWN])
+    for cut in range(3, len(secret)):
+        begun = f"> {secret[:cut]}"
+        rows = [begun[start : start + 20] for start in range(0, len(begun), 20)]
+        screen = screen_with("first", *rows, place=(len(rows) + 1, len(rows[-1]) + 1))
+        events = Events([screen, *(Output(0.0, letter.encode()) for letter in f"{secret[cut:]}\n"), Closed(0.0)])
+        seen = text_of([event async for event in RedactedPaneEvents(events, redactor, live=live)])
+        assert secret[cut:][3:] == "" or secret[cut:] not in seen
+
+
+async def test_a_private_key_is_hidden_whose_start_the_screen_shows() -> None:
+    first, *rest = key().split("\n")
+    screen = screen_with("$ cat key", first, place=(3, 1))
+    seen = text_of(await redacted(PatternRedactor(), screen, Output(0.0, "\n".join(rest).encode()), Closed(0.0)))
+    assert not [line for line in rest if len(line) > 20 and line in seen]
+
+
+async def test_what_follows_a_screen_is_shown_at_once() -> None:
+    screen = screen_with("$ ls", "one  two", "$ ", place=(3, 3))
+    assert (
+        text_of(await redacted(PatternRedactor([KNOWN]), screen, Output(0.0, b"l"), Output(0.0, b"s\r\n"))) == "ls\r\n"
+    )

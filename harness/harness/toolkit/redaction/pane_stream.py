@@ -62,21 +62,59 @@ def _wrapped(rows: Sequence[str], columns: int) -> Iterator[tuple[int, int]]:
 
 
 def _columns(row: str) -> int:
-    plain = plain_text(row)
-    text = row if plain is None else plain.text
+    text = _plain(row)
     return sum((unicodedata.east_asian_width(char) in "WF") + (not unicodedata.combining(char)) for char in text)
+
+
+_PLACE = re.compile(r"\x1b\[(\d{1,5});(\d{1,5})H")
+_REGION = re.compile(r"\x1b\[(\d{1,5});\d{1,5}r")
+_MAX_CONTEXT = 4 << 10
+
+
+def text_before_cursor(content: bytes, columns: int) -> str:
+    """Return the end of the text before the cursor of a :class:`.Screen`, which the next output continues."""
+    drawn = _text(content).rpartition("\x1b[?1049h")[2]
+    places = list(_PLACE.finditer(drawn))
+    rows: dict[int, str] = {}
+    row = column = 0
+    for place, end in zip(places, [*(place.start() for place in places[1:]), len(drawn)], strict=True):
+        row, column = int(place[1]), int(place[2]) - 1
+        if (text := _plain(drawn[place.end() : end])) and column == 0:
+            rows[row], column = text, max(columns, _columns(text)) if end == len(drawn) else 0
+    if "\x1b[?6h" in drawn and (region := _REGION.search(drawn)):
+        row += int(region[1]) - 1
+    lines = [f"{text}\n" if _columns(text) < columns else text for number, text in sorted(rows.items()) if number < row]
+    before = "".join(lines) + _cut(rows.get(row, ""), column)
+    key = before.rfind("-----BEGIN")
+    return before[key:] if key >= 0 and "-----END" not in before[key:] else before[-_MAX_CONTEXT:]
+
+
+def _cut(row: str, column: int) -> str:
+    """Return what of a row is before a column, filled with spaces."""
+    width = 0
+    for place, char in enumerate(row):
+        width += _columns(char)
+        if width > column:
+            return row[:place]
+    return row + " " * (column - width)
+
+
+def _plain(row: str) -> str:
+    plain = plain_text(row)
+    return row if plain is None else plain.text
 
 
 # -- The stream.
 
 
 class _PaneText:
-    """The output of a pane as text, redacted."""
+    """The output of a pane as text, redacted; ``before`` is what its screen shows before the cursor."""
 
-    def __init__(self, redactor: Redactor, *, live: bool) -> None:
+    def __init__(self, redactor: Redactor, *, live: bool, before: str = "") -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._redactor = redactor
         self._stream = StreamRedactor(redactor, (lambda text: redactor.live(text)[0]) if live else None)
+        self._stream.follow(before)
 
     @property
     def is_holding(self) -> bool:
@@ -162,7 +200,8 @@ class RedactedPaneEvents(AsyncIterator[PaneEvent]):
                 elif self._deadline is None:
                     self._deadline = anyio.current_time() + self._held_seconds
             case Screen():  # it shows what was held
-                self._text, self._deadline = _PaneText(self._redactor, live=self._live), None
+                before = text_before_cursor(event.content, event.columns)
+                self._text, self._deadline = _PaneText(self._redactor, live=self._live, before=before), None
                 content = await self._in_thread(self._redacted_screen(event.columns), event.content)
                 self._ready.append(replace(event, content=content))
             case Typed():

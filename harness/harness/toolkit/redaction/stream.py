@@ -50,6 +50,11 @@ class StreamRedactor:
         self._enough = 0
         """The number of held characters from which the text is checked again."""
 
+    def follow(self, text: str) -> None:
+        """Note what was shown before the first piece, redacted as it was then: a secret may start there."""
+        self._raw, self._done = text, len(text)
+        self._shown = self._redactor.text(text)
+
     def feed(self, text: str) -> str:
         """Add a piece, and return what can be shown now, redacted."""
         text = self._after_secret(text)
