@@ -189,3 +189,14 @@ async def test_output_beyond_the_log_still_ends_with_the_right_code(here: Place)
         kept = await within(30, other.wait(after.job_id or ""))
         assert (kept.status, kept.exit_code, kept.stdout) == (Status.COMPLETED, 4, "kept\n"), kept
         await usable(other)
+
+
+@pytest.mark.slow
+async def test_a_new_pane_beside_flooding_ones_can_be_used(here: Place) -> None:
+    async with opened(here, max_panes=len(PANES) + 2) as ctx:
+        jobs = [await ctx.run_shell(f"yes {LINE}", wait=False) for _ in PANES]
+        await ctx.create_pane("beside")
+        result = await within(60, ctx.run_shell("echo here; (exit 3)", pane="beside"))
+        assert (result.stdout, result.exit_code) == ("here\n", 3), result
+        for job in jobs:
+            await ctx.kill(job.job_id or "")

@@ -94,8 +94,9 @@ SESSION_FORMAT = "#{@harness}:#{@harness_for}:#{@harness_name}:#{session_name}"
 
 STATE_OPTION = "@harness_state"
 """The pane option that contains the state directory of the harness that created the pane."""
-PAUSE_AFTER = 5
-"""Seconds of lag after which tmux pauses a pane's output to the control client (3.2)."""
+PAUSE_AFTER = 1
+"""Seconds of lag after which tmux pauses a pane's output to the control client (3.2), and so nearly the longest that an
+answer waits behind output; the least that tmux takes."""
 
 
 TURNS = """

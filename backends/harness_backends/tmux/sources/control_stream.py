@@ -62,8 +62,7 @@ class ControlStream:
         elif event.name == "pause" and event.args:
             pane = self._table.by_id.get(event.args[0])
             if pane is not None:
-                pane.pause()
-                self._tasks.start_soon(self._gaps.resume, pane)
+                self._gaps.paused(pane)
         elif event.name == "client-detached":
             self._tasks.start_soon(self._link.keep_drainer)
         elif self._people is not None:
@@ -97,6 +96,7 @@ class ControlStream:
         """Handle a lost connection: the stream has a gap before its next bytes."""
         for pane in self._table.by_id.values():
             pane.pause()
+        self._gaps.lost()
 
     def on_gone(self, error: TargetGone) -> None:
         """Handle the end of the target with all its processes: close the panes, so that their jobs end."""

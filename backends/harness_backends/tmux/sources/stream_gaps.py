@@ -45,6 +45,8 @@ class StreamGaps:
         self._store = store
         self._tasks = tasks
         self._catching_up: dict[str, anyio.CancelScope] = {}
+        self._stopped: set[str] = set()
+        """The panes whose output tmux does not send, as this process fell behind."""
 
     async def attach(self, row: PaneRow, kind: str, add: Callable[[Pane], None]) -> Pane:
         """Add a pane whose stream this process has not read yet, with the state that the end of its log shows."""
@@ -116,15 +118,25 @@ class StreamGaps:
                 await pane.changed.wait()
         return pane.phase != "prompt"
 
-    async def resume(self, pane: Pane) -> None:
-        """Resume a pane's output after tmux paused it for lag, and read the omitted part from the log."""
-        self.stop_catching_up(pane)
-        try:
-            await self._link.client.request(("refresh-client", "-A", f"{pane.pane_id}:continue"))
-        except HarnessError:
-            return  # the pane was closed, or the reconnect catches up
+    def paused(self, pane: Pane) -> None:
+        """Handle that tmux stopped to send a pane's output, as this process fell behind: read it from the log.
+
+        tmux sends it again when the log has been read. Until then it delays no answer of tmux to other requests.
+        """
         pane.pause()
-        await self.catch_up(pane)
+        self._stopped.add(pane.pane_id)
+        for job in pane.jobs:
+            job.touch()
+        if pane.pane_id not in self._catching_up:
+            self._tasks.start_soon(self.catch_up, pane)
+
+    def lost(self) -> None:
+        """Handle the end of the client: the next one is sent the output of all panes."""
+        self._stopped.clear()
+
+    async def _send_again(self, pane: Pane) -> None:
+        self._stopped.discard(pane.pane_id)
+        await self._link.client.request(("refresh-client", "-A", f"{pane.pane_id}:continue"))
 
     def stop_catching_up(self, pane: Pane) -> None:
         scope = self._catching_up.pop(pane.pane_id, None)
@@ -155,6 +167,8 @@ class StreamGaps:
             chunk = await self._read_log(job.log, reader.position)
             if chunk:
                 pane.scan(reader.feed(chunk))
+            elif pane.pane_id in self._stopped:
+                await self._send_again(pane)  # its output shows when there is more to read
             elif not await self._ended_elsewhere(pane, job, reader):
                 with anyio.move_on_after(RECHECK):
                     await active.wait()
@@ -162,14 +176,24 @@ class StreamGaps:
 
     async def reattach(self, pane: Pane) -> None:
         """Set the state of a pane without a job of this process from the end of the log, and then the stream."""
-        reply = await self._link.shell.call(log_end_script(f"{self._link.setup.root}/{pane.log}", pane.log_offset))
-        size, _, tail = reply.stdout.partition(b"\n")
-        # When an answer arrives, the stream has delivered all that the log contained, so nothing is missed or repeated.
-        await self._link.client.request(("display-message", "-p", ""))
+        while True:
+            if pane.pane_id in self._stopped:
+                await self._send_again(pane)
+                pane.pause()
+            size, tail = await self._log_end(pane)
+            if pane.pane_id not in self._stopped:
+                break
         if pane.job is None:
-            pane.settle(tail, int(size.strip() or 0))
+            pane.settle(tail, size)
         elif pane.pane_id not in self._catching_up:  # a job was dispatched meanwhile, and its log must be followed
             self._tasks.start_soon(self.catch_up, pane)
+
+    async def _log_end(self, pane: Pane) -> tuple[int, bytes]:
+        """Return the size and the end of the log; the stream has then delivered all that the log contained."""
+        reply = await self._link.shell.call(log_end_script(f"{self._link.setup.root}/{pane.log}", pane.log_offset))
+        size, _, tail = reply.stdout.partition(b"\n")
+        await self._link.client.request(("display-message", "-p", ""))
+        return int(size.strip() or 0), tail
 
     async def _read_log(self, log: str, position: int) -> bytes:
         path = shlex.quote(f"{self._link.setup.root}/{log}")
