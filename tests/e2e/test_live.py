@@ -249,6 +249,13 @@ async def test_an_agent_is_paused_resumed_and_its_jobs_read_and_killed(
         assert "main" in json.dumps(await process.client.request(session.session, "panes"))
         await seen.act(process, session, "kill_job", job_id=job_id)
         await seen.until(lambda one: not any(job.is_running for job in one.jobs))
+    done = subprocess.run(
+        [seats.program, "audit", "export"], env=seats.environment, capture_output=True, cwd=seats.home
+    )
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    acted = {one["tool"]: one for one in records if str(one.get("tool", "")).startswith("dashboard_")}
+    assert set(acted) == {"dashboard_pause", "dashboard_resume", "dashboard_kill_job"}, records
+    assert "dashboard: anna" in json.dumps(acted["dashboard_kill_job"])
 
 
 async def test_a_pane_is_typed_into_only_by_who_took_it_over_and_the_agent_waits(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import HarnessError, UnsupportedOperation
 from ..toolkit.call_texts import subject_of
+from .action_records import recorded_action
 from .activity import Activity
 from .approvals import SharedApprover
 from .event_streams import event_items, progress_items
@@ -103,6 +104,12 @@ class AgentSession(LiveSession):
         """See :class:`LiveSession`."""
         if action in APPROVALS:
             return self._decide(action, arguments, by)
+        if action == "type":
+            return await self._access.act(action, arguments, by)
+        async with recorded_action(self._agent.executor, action, arguments, by):
+            return await self._act(action, arguments, by)
+
+    async def _act(self, action: str, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:
         if action == "pause":
             self._agent.pause(by, "from a dashboard")
         elif action == "resume":

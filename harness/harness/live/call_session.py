@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import HarnessError
 from ..toolkit.executor import Executor
+from .action_records import recorded_action
 from .activity import Activity
 from .approvals import SharedApprover
 from .event_streams import event_items, progress_items
@@ -73,6 +74,12 @@ class CallSession(LiveSession):
         """See :class:`LiveSession`."""
         if action in ("approve", "deny", "edit"):
             return {"scope": str(self._approver.decide(action, arguments, by).scope)}
+        if action == "type":
+            return await self._access.act(action, arguments, by)
+        async with recorded_action(self._executor, action, arguments, by):
+            return await self._act(action, arguments, by)
+
+    async def _act(self, action: str, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:
         if action in ("pause", "resume"):
             raise HarnessError("a session without an agent cannot be paused", hint="cancel its calls instead")
         if action == "cancel":
