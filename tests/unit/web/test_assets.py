@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[3]
 STATIC = ROOT / "harness/harness/web/static"
@@ -48,3 +51,11 @@ def test_every_file_that_a_page_imports_is_there() -> None:
             assert (STATIC / name).exists(), (path.name, name)
     for name in re.findall(r'(?:src|href)="([^"#]+)"', (STATIC / "index.html").read_text()):
         assert (STATIC / name).exists(), name
+
+
+@pytest.mark.usefixtures("needs_node")
+def test_the_script_builds_the_same_files_again() -> None:
+    if not (ROOT / ".venv/web-assets").exists():
+        pytest.skip("needs node: scripts/web-assets has installed nothing")
+    done = subprocess.run([ROOT / "scripts/web-assets", "--check"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
