@@ -78,19 +78,18 @@ async def test_a_killed_process_is_shown_as_lost_and_its_socket_removed(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with dashboard(program.environ, monkeypatch) as seen:
-        with started(program, "run", "--", "sleep 600") as process:
+        with started(program, "run", "--", "sleep 30") as process:
             await seen.until(lambda one: one.doing == "running")
             os.kill(process.pid, signal.SIGKILL)
             found, session = await seen.until(lambda one: one.doing == "lost")
-            assert (session.title, found.lost_at > 0, session.actions) == ("sleep 600", True, ())
+            assert (session.title, found.lost_at > 0, session.actions) == ("sleep 30", True, ())
             assert sockets_of(program.environ) == []
-    subprocess.run(["pkill", "-f", "^sleep 600$"], check=False)
 
 
 async def test_what_a_killed_process_left_is_removed_by_the_next_dashboard(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with started(program, "run", "--", "sleep 600") as process:
+    with started(program, "run", "--", "sleep 30") as process:
         while not sockets_of(program.environ):  # noqa: ASYNC110  # of another process, which sets no event
             await anyio.sleep(0.05)
         os.kill(process.pid, signal.SIGKILL)
