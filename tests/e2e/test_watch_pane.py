@@ -235,7 +235,7 @@ async def test_after_a_lost_connection_a_new_screen_follows(desk: Desk) -> None:
                 f"(sleep 0.5; seq 30; echo behind; sleep 2.5; echo later) & kill -9 {reader}", wait=1
             )
             await until(lambda: len(seen.of(Screen)) > 1, 30)
-            await until(lambda: b"later" in seen.data)
+            await until(lambda: b"\nlater" in seen.data)  # the output, not the command line
             await alike(desk, seen)
 
 
