@@ -197,7 +197,7 @@ class Connection:
             known = self._sent.get(name, {})
             fields = {key: value for key, value in state.items() if key not in known or known[key] != value}
             if fields:
-                yield SessionChanged(name, fields)
+                yield from _changes_of(name, fields)
         self._sent = states
 
     # -- requests
@@ -240,7 +240,10 @@ class Connection:
             log.debug("a request of a dashboard failed", exc_info=True)
             reply = Reply(request, ok=False, error=f"internal error: {type(error).__name__}: {error}")
         del self._pending[request]
-        self._post(reply)
+        try:
+            self._post(reply)
+        except ProtocolError as error:
+            self._post(Reply(request, ok=False, error=str(error)))
 
     async def _authorize(self, message: Authorize) -> Mapping[str, Any]:
         here = self._announcement.here
@@ -301,6 +304,26 @@ def _state_of(session: LiveSession) -> dict[str, Any]:
     except Exception as error:
         log.debug("the state of session %s cannot be shown", session.session_id, exc_info=True)
         return {"session": session.session_id, "note": f"internal error: {type(error).__name__}"}
+
+
+def _changes_of(session: str, values: Mapping[str, Any]) -> Iterator[SessionChanged]:
+    """Yield changes in messages of the permitted length; a list that is too long for one loses entries."""
+    if _fits(whole := SessionChanged(session, values)):
+        yield whole
+        return
+    for name, value in values.items():
+        while not _fits(SessionChanged(session, {name: value})):
+            half = len(value) // 2
+            value = value[:half] if name == "approvals" else value[half + len(value) % 2 :]  # noqa: PLW2901  # cut
+        yield SessionChanged(session, {name: value})
+
+
+def _fits(message: Message) -> bool:
+    try:
+        encode(message)
+    except ProtocolError:
+        return False
+    return True
 
 
 def _clean_name(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
@@ -16,8 +17,10 @@ __all__ = ["event_items", "progress_items"]
 
 MAX_EVENTS = 2_000
 """Events that wait for a slow client; beyond it, its stream ends."""
-MAX_ITEM_CHARS = 200_000
-"""Characters of an event's texts; longer ones are cut."""
+MAX_TEXT_CHARS = (200_000, 20_000, 2_000, 200)
+"""Characters of each text of an event; longer ones are cut. The later limits are for events that are still too long."""
+MAX_ITEM_BYTES = 900_000
+"""Bytes of an event; a message has a limit."""
 
 
 async def event_items(events: EventBus) -> AsyncGenerator[Mapping[str, Any]]:
@@ -40,7 +43,7 @@ async def event_items(events: EventBus) -> AsyncGenerator[Mapping[str, Any]]:
     with events.listening(heard):
         while True:
             while waiting:
-                yield _bounded(event_json(waiting.popleft()))
+                yield _item(event_json(waiting.popleft()))
             if overflowed:
                 raise HarnessError("the client reads too slowly for the events", hint="open the stream again")
             more = anyio.Event()
@@ -56,10 +59,20 @@ async def progress_items(events: EventBus, call_id: str) -> AsyncGenerator[Mappi
             return
 
 
-def _bounded(value: Any) -> Any:
+def _item(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an event with its long texts cut, so that a message has room for it."""
+    item: Mapping[str, Any] = {}
+    for limit in MAX_TEXT_CHARS:
+        item = _bounded(event, limit)
+        if len(json.dumps(item)) <= MAX_ITEM_BYTES:
+            break
+    return item
+
+
+def _bounded(value: Any, limit: int) -> Any:
     """Return a JSON value with its long texts cut."""
     if isinstance(value, str):
-        return value if len(value) <= MAX_ITEM_CHARS else f"{value[:MAX_ITEM_CHARS]} … [cut]"
+        return value if len(value) <= limit else f"{value[:limit]} … [cut]"
     if isinstance(value, Mapping):
-        return {name: _bounded(item) for name, item in value.items()}
-    return [_bounded(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: _bounded(item, limit) for name, item in value.items()}
+    return [_bounded(item, limit) for item in value] if isinstance(value, list | tuple) else value
