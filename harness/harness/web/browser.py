@@ -213,7 +213,7 @@ class Browser:
 
     def _acknowledge(self, streams: object) -> None:
         for number, size in streams.items() if isinstance(streams, dict) else ():
-            viewer = self._viewers.get(int(number)) if str(number).isdigit() else None
+            viewer = self._viewers.get(int(number)) if str(number).isdecimal() else None
             if viewer is not None and isinstance(size, int):
                 viewer.acknowledge(size)
 
@@ -251,17 +251,21 @@ class Browser:
                         frames.append(json_frame(item))
                         self._wake()
                         while len(frames) > 1:
-                            self._drained = anyio.Event()
-                            await self._drained.wait()
+                            await self._wait_drained()
                 while frames:
-                    self._drained = anyio.Event()
-                    await self._drained.wait()
+                    await self._wait_drained()
         except HarnessError as error:
             reason = error.message
         finally:
             self._tails.pop(number, None)
             self._tail_frames.pop(number, None)
         self._post({"type": "stream_ended", "stream": number, "reason": reason})
+
+    async def _wait_drained(self) -> None:
+        """Wait until a frame of a tail was sent; several may wait."""
+        if self._drained.is_set():
+            self._drained = anyio.Event()
+        await self._drained.wait()
 
     def _close_stream(self, number: int) -> None:
         if (viewer := self._viewers.pop(number, None)) is not None:
