@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -126,7 +127,15 @@ def list_recordings() -> list[RecordingSummary]:
 
 
 def _paths() -> list[Path]:
-    return sorted(recordings_directory().glob(f"*{_SUFFIX}"))
+    """Return the files of the recordings; a link could lead elsewhere, and opening a named pipe would wait for ever."""
+    return [path for path in sorted(recordings_directory().glob(f"*{_SUFFIX}")) if _is_file(path)]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:  # deleted meanwhile
+        return False
 
 
 def find_recording(name: str) -> Path:
