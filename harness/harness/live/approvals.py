@@ -185,23 +185,31 @@ def _scope(question: ApprovalRequest, name: object, *, allows: bool) -> Approval
 
 
 def _is_complete(question: ApprovalRequest) -> bool:
-    return len(question.what) + len(question.preview) <= MAX_SHOWN_CHARS
+    return len(_visible(question.what)) + len(_visible(question.preview)) <= MAX_SHOWN_CHARS
+
+
+def _visible(text: str) -> str:
+    """Return a text with what cannot be seen escaped: a character that changes the direction could show another call.
+
+    Line feeds and tabs stay.
+    """
+    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
 
 
 def _state_of(asked: _Asked) -> WaitingApproval:
     question = asked.question
     name, value = editable(question) or ("", "")
-    if len(value) > MAX_EDIT_CHARS:
+    if len(value) > MAX_EDIT_CHARS or _visible(value) != value:
         name, value = "", ""
     return WaitingApproval(
         request_id=question.request_id,
         call_id=question.call.call_id,
         tool=question.call.name,
-        text=shorten(question.what, MAX_SHOWN_CHARS),
-        target=shorten(question.target),
-        reason=shorten(question.reason),
-        preview=shorten(question.preview, MAX_SHOWN_CHARS // 4),
-        why=shorten(str(question.details.get("why") or "")),
+        text=shorten(_visible(question.what), MAX_SHOWN_CHARS),
+        target=shorten(_visible(question.target)),
+        reason=shorten(_visible(question.reason)),
+        preview=shorten(_visible(question.preview), MAX_SHOWN_CHARS // 4),
+        why=shorten(_visible(str(question.details.get("why") or ""))),
         is_complete=_is_complete(question),
         scopes=tuple(str(scope) for scope in question.scopes),
         editable=name,

@@ -159,3 +159,17 @@ async def test_a_call_with_a_secret_cannot_be_changed() -> None:
     assert approver.states()[0].editable == ""
     with pytest.raises(HarnessError, match="cannot be changed"):
         approver.decide("edit", {"request_id": "r1", "text": "curl x"}, "dashboard: anna")
+
+
+async def test_what_cannot_be_seen_is_escaped() -> None:
+    approver = shared(Own())
+    hidden = "touch a\u202e b\u200b\nnext"
+    changed = replace(QUESTION, what=hidden, call=replace(QUESTION.call, arguments={"command": hidden}))
+    approver.expect(changed)
+    (state,) = approver.states()
+    assert state.text == "touch a\\u202e b\\u200b\nnext"
+    assert (state.is_complete, state.editable, state.edit_text) == (True, "", "")
+    approver.forget(changed)
+    approver.expect(replace(QUESTION, what="\u202e" * (MAX_SHOWN_CHARS // 2)))
+    (state,) = approver.states()
+    assert not state.is_complete
