@@ -84,6 +84,11 @@ class _Answers:
         login = await self._login_of(request)
         return _unauthorized() if login is None else JSONResponse({"name": login.name, "role": login.role.value})
 
+    async def current_login(self, request: Request) -> Response:
+        """Return who is logged in; pages ask when the WebSocket is refused."""
+        login = await self._login_of(request)
+        return _unauthorized() if login is None else JSONResponse({"name": login.name, "role": login.role.value})
+
     async def logout(self, request: Request) -> Response:
         """End the login of the request."""
         login = await self._login_of(request)
@@ -219,6 +224,7 @@ def build_application(dashboard: Dashboard, path: str, *, is_encrypted: bool) ->
         routes=[
             Route("/api/login", answers.login, methods=["POST"]),
             Route("/api/login", answers.who),
+            Route("/api/login", answers.current_login),
             Route("/api/logout", answers.logout, methods=["POST"]),
             Route("/api/audit", answers.audit),
             Route("/api/audit/{number:int}", answers.audited_call),
