@@ -220,3 +220,10 @@ async def test_what_follows_a_screen_is_shown_at_once() -> None:
     assert (
         text_of(await redacted(PatternRedactor([KNOWN]), screen, Output(0.0, b"l"), Output(0.0, b"s\r\n"))) == "ls\r\n"
     )
+
+
+async def test_a_secret_is_hidden_that_a_screen_splits_in_an_escape_sequence() -> None:
+    screen = screen_with(f"> {KNOWN[:4]}", place=(1, 7))
+    begun = Screen(0.0, 20, 6, screen.content + b"\x1b[3")
+    seen = text_of(await redacted(PatternRedactor([KNOWN]), begun, Output(0.0, f"1m{KNOWN[4:]}\r\n".encode())))
+    assert KNOWN[4:] not in seen

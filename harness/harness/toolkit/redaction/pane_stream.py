@@ -13,7 +13,7 @@ import anyio
 from anyio.lowlevel import RunVar
 
 from ...pane_events import JobEnded, JobStarted, Output, PaneEvent, Screen, Typed
-from .patterns import plain_text
+from .patterns import open_escape, plain_text
 from .redactor import Redactor
 from .stream import StreamRedactor
 
@@ -84,7 +84,7 @@ def text_before_cursor(content: bytes, columns: int) -> str:
     if "\x1b[?6h" in drawn and (region := _REGION.search(drawn)):
         row += int(region[1]) - 1
     lines = [f"{text}\n" if _columns(text) < columns else text for number, text in sorted(rows.items()) if number < row]
-    before = "".join(lines) + _cut(rows.get(row, ""), column)
+    before = "".join(lines) + _cut(rows.get(row, ""), column) + drawn[open_escape(drawn) :]
     key = before.rfind("-----BEGIN")
     return before[key:] if key >= 0 and "-----END" not in before[key:] else before[-_MAX_CONTEXT:]
 
