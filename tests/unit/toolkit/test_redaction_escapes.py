@@ -82,3 +82,17 @@ def test_more_forms_of_configuration_files_are_known(text: str) -> None:
 )
 def test_what_only_looks_like_these_stays(text: str) -> None:
     assert PatternRedactor().text(text) == text
+
+
+@pytest.mark.parametrize("end", ["\x07", "\x1b\\"])
+@pytest.mark.parametrize(
+    "text", ["0;export PASSWORD=hunter2xx", "2;mysql -phunter2xx -u root", "8;;https://u:hunter2xx@host/"]
+)
+def test_titles_and_links_are_redacted(text: str, end: str) -> None:
+    redactor = PatternRedactor()
+    whole = f"\x1b]{text}{end}\x1b[1m$\x1b[0m ls\n"
+    assert "hunter2xx" not in redactor.text(whole)
+    for live in (None, lambda text: redactor.live(text)[0]):
+        stream = StreamRedactor(redactor, live)
+        shown = "".join(map(stream.feed, whole)) + stream.flush()
+        assert shown == redactor.text(whole)

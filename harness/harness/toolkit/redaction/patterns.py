@@ -26,6 +26,7 @@ __all__ = [
     "open_token",
     "plain_text",
     "private_key_spans",
+    "title_spans",
     "token_spans",
     "value_spans",
 ]
@@ -185,6 +186,7 @@ _ESCAPE = re.compile(
     r"|[\x0e\x0f]|[^\n\x08]\x08"
 )
 """Colors and the like, titles and links, character sets, and overstruck characters (``p\\bp`` is bold)."""
+_TITLE = re.compile(r"\x1b\]([^\x07\x1b\n]{0,4096})(?:\x07|\x1b\\)")
 _OPEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]{0,4096}\x1b?|[()*+])?\Z")
 
 
@@ -237,9 +239,18 @@ def plain_text(text: str) -> PlainText | None:
     return PlainText(plain, tuple(starts), tuple(shifts), len(text)) if len(plain) < len(text) else None
 
 
+def title_spans(text: str) -> Iterator[Span]:
+    """Yield the positions of what titles and links contain, which the plain text lacks. Pure."""
+    yield from (match.span(1) for match in _TITLE.finditer(text))
+
+
 def open_escape(text: str) -> int:
     """Return the start of an incomplete escape sequence; the length of the text if there is none. Pure."""
-    begin = text.rfind("\x1b", max(0, len(text) - 4200))
+    floor = max(0, len(text) - 4200)
+    begin = text.rfind("\x1b", floor)
+    if begin == len(text) - 1:  # perhaps half of the terminator of a title
+        before = text.rfind("\x1b", floor, max(begin, 0))
+        begin = before if before >= 0 and _OPEN.match(text, before) else begin
     return begin if begin >= 0 and _OPEN.match(text, begin) else len(text)
 
 
