@@ -26,7 +26,7 @@ __all__ = [
     "open_token",
     "plain_text",
     "private_key_spans",
-    "title_spans",
+    "titles_text",
     "token_spans",
     "value_spans",
 ]
@@ -239,9 +239,18 @@ def plain_text(text: str) -> PlainText | None:
     return PlainText(plain, tuple(starts), tuple(shifts), len(text)) if len(plain) < len(text) else None
 
 
-def title_spans(text: str) -> Iterator[Span]:
-    """Yield the positions of what titles and links contain, which the plain text lacks. Pure."""
-    yield from (match.span(1) for match in _TITLE.finditer(text))
+def titles_text(text: str) -> PlainText | None:
+    """Return what titles and links contain, a line each, which the plain text lacks; None without any. Pure."""
+    found = [match.span(1) for match in _TITLE.finditer(text)] if "\x1b]" in text else []
+    if not found:
+        return None
+    starts, shifts, length = [], [], 0
+    for begin, end in found:
+        starts.append(length)
+        shifts.append(begin - length)
+        length += end - begin + 1
+    titles = "".join(f"{text[begin:end]}\n" for begin, end in found)
+    return PlainText(titles, tuple(starts), tuple(shifts), len(text))
 
 
 def open_escape(text: str) -> int:

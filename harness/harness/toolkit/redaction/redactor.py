@@ -23,7 +23,7 @@ from .patterns import (
     open_token,
     plain_text,
     private_key_spans,
-    title_spans,
+    titles_text,
     token_spans,
 )
 
@@ -255,8 +255,8 @@ class PatternRedactor(Redactor):
         else:
             for find in (self._by_form, named_spans):
                 yield from map(plain.span, find(plain.text))
-            for start, end in title_spans(text):
-                yield from ((start + one, start + other) for one, other in named_spans(text[start:end]))
+            if (titles := titles_text(text)) is not None:
+                yield from map(titles.span, named_spans(titles.text))
 
     def _by_form(self, text: str) -> Iterator[Span]:
         yield from self._given(text)
