@@ -5,13 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from anyio import to_thread
 
 from ..context import ExecutionContext
-from ..errors import HarnessError, JobNotFound, OutputDropped
+from ..errors import ConnectionLost, HarnessError, JobNotFound
 from ..results import Job, Status
 from ..toolkit.redaction.redactor import Redactor
 from .asciicast import CastEvent, event_line
@@ -91,28 +91,38 @@ async def _rest(
 async def _output(
     ctx: ExecutionContext, recording: Recording, recorded: RecordedJob, redactor: Redactor
 ) -> list[CastEvent]:
-    output, lost = await _read_output(ctx, recorded.job_id)
+    output, lost, problem = await _read_output(ctx, recorded.job_id)
     events = [_marker(recording, f"gap: {lost} bytes of job {recorded.job_id} were not kept")] if lost else []
     text = await to_thread.run_sync(redactor.text, output.replace(b"\n", b"\r\n").decode("utf-8", "replace"))
     shown = _shown_of(recording, recorded.job_id)
     rest = text[len(shown) :] if text.startswith(shown) else text  # else all of it, as it is not known what was shown
     if rest:
         events += [_marker(recording, FROM_LOG.format(recorded.job_id)), CastEvent(_end(recording), "o", rest)]
+    if problem:
+        events.append(_marker(recording, f"gap: the rest of the output of job {recorded.job_id}: {problem}"))
     return events
 
 
-async def _read_output(ctx: ExecutionContext, job_id: str) -> tuple[bytes, int]:
-    """Return the kept output of a job, and how many bytes were not kept."""
+async def _read_output(ctx: ExecutionContext, job_id: str) -> tuple[bytes, int, str]:
+    """Return the kept output of a job, how many bytes were not kept, and why the rest was not read.
+
+    Raises:
+        ConnectionLost: The target may have the output, so the recording stays unfinished.
+    """
     output, lost, offset = bytearray(), 0, 0
-    with suppress(OutputDropped, HarnessError):
+    try:
         while len(output) < MAX_BYTES:
             part = (await ctx.read_job(job_id, stdout=offset, limit=1 << 18)).stdout
             output += part.data
             lost += part.lost
             if not part.data or part.end >= part.size:
-                return bytes(output), lost
+                return bytes(output), lost, ""
             offset = part.end
-    return bytes(output), lost
+    except ConnectionLost:
+        raise
+    except HarnessError as error:
+        return bytes(output), lost, error.message
+    return bytes(output), lost, f"only {MAX_BYTES} bytes are added"
 
 
 def _shown_of(recording: Recording, job_id: str) -> str:
