@@ -30,7 +30,7 @@ HOME = "/home/you"
 SHOWN_LINES = 40
 TIMEOUT = 60.0
 INTENT = frozenset({"risk", "mutation", "privesc", "why"})
-INTENTS = "(../toolkit.md#what-it-would-touch)."
+INTENTS = "Also `risk`, `mutation`, `privesc` and `why`, [for the approver](../toolkit.md#what-it-would-touch)."
 
 
 @dataclass(frozen=True)
@@ -206,9 +206,7 @@ def _arguments(tool: Any) -> Iterator[str]:
         yield f"| `{name}` | {_type(one)} | {default} | {_cell(one.get('description', ''))} |"
     if len(own) < len(fields):
         yield "" if own else "It takes no arguments of its own."
-        yield (
-            "`risk`, `mutation`, `privesc` and `why` show the operator [what the caller says about the call]" + INTENTS
-        )
+        yield INTENTS
 
 
 def _fields(schema: dict[str, Any], above: str) -> Iterator[tuple[str, tuple[dict[str, Any], bool]]]:
