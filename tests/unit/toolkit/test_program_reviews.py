@@ -1,6 +1,6 @@
 """The review table: every program that may run unasked has a row, and each row's claims hold for the whole policy.
 
-The rows are in ``tests/data/program_reviews/*.toml``; ``docs/shell-policy.md`` describes their fields.
+The rows are in ``tests/data/program_reviews/*.toml``; ``README.md`` there describes their fields.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from harness.toolkit.permissions.shell.wrappers import WRAPPERS
 __all__ = ["here"]
 
 DIRECTORY = Path(__file__).parents[2] / "data/program_reviews"
-FIELD_HINT = "see 'The review table' in docs/shell-policy.md"
+FIELD_HINT = "see tests/data/program_reviews/README.md"
 
 
 @dataclass(frozen=True)
