@@ -68,7 +68,7 @@ HEAVY = (
 LAYERS = (
     (
         *("errors", "results", "command", "config", "target", "login", "withheld", "pane_events"),
-        *("account", "extras", "deprecated_names", "lazy_names", "system", "patterns"),
+        *("extras", "deprecated_names", "lazy_names", "system", "patterns"),
     ),
     ("transport", "terminal", "settings_schema", "renamed_settings", "settings"),
     ("backend",),

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.account import home_directory
 from harness.errors import ConfigError
+from harness.system.account import home_directory
 
 __all__ = [
     "DockerContext",

@@ -11,7 +11,6 @@ from typing import Any
 
 import anyio
 
-from harness.account import account_name
 from harness.backend import Capabilities
 from harness.command import Capture, Command, Keys
 from harness.config import Config
@@ -26,6 +25,7 @@ from harness.errors import (
 )
 from harness.pane_events import PaneEvent, PaneWatches
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
+from harness.system.account import account_name
 from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.terminal import Listener, Operators, Terminal
 from harness.transport import Transport

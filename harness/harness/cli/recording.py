@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from ..account import account_name
 from ..context import ExecutionContext
 from ..errors import HarnessError, UnsupportedOperation
 from ..settings import CommandLineChoices, Settings
+from ..system.account import account_name
 
 if TYPE_CHECKING:
     from ..recordings.writer import RecordingOptions

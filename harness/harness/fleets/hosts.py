@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
-from ..account import home_directory
 from ..errors import ConfigError, TargetNotFound
+from ..system.account import home_directory
 from ..target import Hop, Target
 from .host_names import HostName, is_url, parse_host_name
 from .inventories.connection_variables import read_connection

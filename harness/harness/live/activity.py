@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..agent.events import AnswerDelta, ReasoningDelta, TurnStarted
-from ..toolkit.call_texts import subject_of
 from ..toolkit.events import (
     Event,
     JobExited,
@@ -19,6 +18,7 @@ from ..toolkit.events import (
     ToolCallRequested,
 )
 from ..toolkit.redaction.redactor import Redactor
+from ..toolkit.values import subject_of
 from .state import MAX_LISTED, JobState, RunningCall, SubAgentState, shorten
 
 __all__ = ["Activity"]

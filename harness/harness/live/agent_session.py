@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import HarnessError, UnsupportedOperation
-from ..toolkit.call_texts import subject_of
+from ..toolkit.values import subject_of
 from .action_records import recorded_action
 from .activity import Activity
 from .approvals import SharedApprover

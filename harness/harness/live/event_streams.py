@@ -10,8 +10,7 @@ from typing import Any
 import anyio
 
 from ..errors import HarnessError
-from ..toolkit.event_json import event_json
-from ..toolkit.events import Event, EventBus
+from ..toolkit.events import Event, EventBus, event_json
 
 __all__ = ["event_items", "progress_items"]
 

@@ -8,7 +8,7 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
-from .errors import ConfigError
+from ..errors import ConfigError
 
 __all__ = ["account_name", "expand_home", "home_directory", "login_shell"]
 

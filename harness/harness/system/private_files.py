@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..account import home_directory
 from ..errors import HarnessError
+from .account import home_directory
 
 __all__ = [
     "Failure",

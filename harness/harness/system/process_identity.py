@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ..account import account_name
+from .account import account_name
 
 __all__ = ["ProcessId", "ProcessState", "ancestors_of", "process_state", "this_process"]
 

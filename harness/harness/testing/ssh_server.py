@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..account import account_name, login_shell
 from ..config import Config
 from ..errors import UnsupportedOperation
 from ..extras import install_extra
+from ..system.account import account_name, login_shell
 from ..system.background_tasks import open_background_tasks
 from ..system.private_files import write_new_file
 from .delay import DelayProxy, delay_proxy

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 if TYPE_CHECKING:
     from ..errors import ToolError
@@ -28,6 +29,7 @@ __all__ = [
     "Text",
     "ToolCall",
     "ToolResult",
+    "subject_of",
 ]
 
 BLOCK_LIMIT = 64 << 10
@@ -247,3 +249,38 @@ class CallOutcome:
     def running(self) -> float:
         """Seconds without the wait for approval."""
         return max(0.0, self.seconds - self.waited)
+
+
+SUBJECTS: Final = (
+    "command",
+    "path",
+    "file_path",
+    "url",
+    "pattern",
+    "query",
+    "literal_text",
+    "keys",
+    "prompt",
+    "text",
+    "job_id",
+)
+"""Arguments that describe a call, in order of preference."""
+
+
+def subject_of(call: ToolCall) -> str:
+    """Return a description of a call in one line, not escaped."""
+    arguments = call.arguments
+    if isinstance(arguments, str):
+        return arguments
+    for name in SUBJECTS:
+        if isinstance(value := arguments.get(name), str) and value:
+            return value if "\n" not in value.strip() else _first_line(value.strip())
+    if isinstance(asked := arguments.get("questions"), list):
+        return " / ".join(str(one.get("question", "")) for one in asked if isinstance(one, Mapping))
+    rest = {name: value for name, value in arguments.items() if name not in ("why", "risk", "mutation", "privesc")}
+    return json.dumps(rest, ensure_ascii=False) if rest else ""
+
+
+def _first_line(text: str) -> str:
+    first, *more = text.split("\n")
+    return f"{first} … ({len(more)} more lines)"

@@ -32,8 +32,7 @@ from harness.cli.output import as_json
 from harness.errors import ConfigError, HarnessError
 from harness.toolkit import CallOutcome, CallStatus, Image, Registry, Text, ToolCall, ToolResult
 from harness.toolkit.assembly import ToolkitSettings
-from harness.toolkit.event_json import event_json, event_type
-from harness.toolkit.events import Event
+from harness.toolkit.events import Event, event_json, event_type
 from harness.toolkit.permissions.deny_all import DenyAllApprover
 from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule

@@ -27,8 +27,7 @@ from harness.cli.prompt.surface import (
     theme_for,
 )
 from harness.cli.prompt.view import SHOWN_LINE, Output, RunningCall, StatusGlyphs, completed
-from harness.toolkit.call_texts import subject_of
-from harness.toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult
+from harness.toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult, subject_of
 
 STYLES = re.compile(r"\x1b\[[0-9;]+m")
 texts = st.text(st.characters(codec=None) | st.sampled_from("\x1b\x07\x9b\r\n\t\u202e\udc80[];m"), max_size=80)

@@ -12,12 +12,12 @@ from functools import partial
 
 import anyio
 
-from harness.account import account_name
 from harness.backend import Jobs, NotStarted, Reservation
 from harness.command import Command
 from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost, HarnessError, NoSpace, OutputDropped, UnsupportedOperation
 from harness.results import Job, JobOutput, ShellResult, Status
+from harness.system.account import account_name
 from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.system.waiting import wait_within
 from harness.transport import Transport

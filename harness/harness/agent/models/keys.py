@@ -17,9 +17,9 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from ...account import expand_home
 from ...errors import ConfigError
 from ...extras import install_extra
+from ...system.account import expand_home
 from ...system.child_process import ProgramOutput, run_program
 from ...toolkit.redaction.redactor import remember
 

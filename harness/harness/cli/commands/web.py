@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...account import account_name
 from ...errors import ConfigError, HarnessError
 from ...extras import install_extra
+from ...system.account import account_name
 from ...system.private_files import write_new_file
 from ..exits import INTERRUPTED, SIGNALLED
 from ..options import command, group, invocation_of

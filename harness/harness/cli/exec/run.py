@@ -21,8 +21,7 @@ from ...settings import CommandLineChoices
 from ...system.background_tasks import open_background_tasks
 from ...toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from ...toolkit.catalog import Catalogue
-from ...toolkit.event_json import event_json
-from ...toolkit.events import Event, JobExited, JobStarted, PermissionAsked, PermissionReplied, Subscription
+from ...toolkit.events import Event, JobExited, JobStarted, PermissionAsked, PermissionReplied, Subscription, event_json
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.deny_all import DenyAllApprover
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ...toolkit.call_texts import subject_of
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.changed_calls import changed_call, editable
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ...toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies, UserQuestion
-from ...toolkit.values import ToolCall
+from ...toolkit.values import ToolCall, subject_of
 from ..asking import MIN_WIDTH, claims_of, fitted, parse_reply, previewed, question_text, quoted, wrapped
 from ..output import readable
 from .commands.base import duration

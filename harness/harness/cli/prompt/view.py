@@ -24,7 +24,6 @@ from ...agent.events import (
     TurnCompleted,
     TurnStarted,
 )
-from ...toolkit.call_texts import subject_of
 from ...toolkit.events import (
     Event,
     InternalFailure,
@@ -39,7 +38,7 @@ from ...toolkit.events import (
     ToolCallProgress,
     ToolCallRequested,
 )
-from ...toolkit.values import CallOutcome, CallStatus, Json, JsonObject, ToolCall
+from ...toolkit.values import CallOutcome, CallStatus, Json, JsonObject, ToolCall, subject_of
 from ..asking import wrapped
 from ..named_commands import complete_commands
 from .surface import Line, Role, Span, Surface, folded, line, one_line, output_lines, printable

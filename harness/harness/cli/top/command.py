@@ -10,9 +10,9 @@ from importlib.util import find_spec
 import anyio
 import click
 
-from ...account import account_name
 from ...errors import ConfigError, HarnessError
 from ...extras import install_extra
+from ...system.account import account_name
 from ..options import command
 from ..output import print_json, table
 from ..runtime import CliSession, session_of

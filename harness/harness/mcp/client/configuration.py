@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...account import expand_home
 from ...deprecated_names import renamed_fields
 from ...errors import ConfigError, ToolError
 from ...settings import CommandLineChoices, SettingsTable, is_trusted, load_settings, load_tables
+from ...system.account import expand_home
 from ...toolkit.arguments import parse_arguments
 from ...toolkit.contract import HERE, Arguments
 from ...toolkit.values import Category, Json

@@ -21,8 +21,8 @@ from mcp.server.transport_security import RequestBodyLimitMiddleware
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from ...account import expand_home
 from ...errors import ConfigError, HarnessError
+from ...system.account import expand_home
 from ...system.http_server import Address, header_value, names_of, serve_http, site_refusal
 from ...system.private_files import make_directories, state_home, write_new_file
 from ...toolkit.permissions.rules.rule import Action, Rule

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from ....account import expand_home
 from ....errors import HarnessError
+from ....system.account import expand_home
 from .base import BadArguments, Choice, SlashCommand, agent_of, brief, moment, no_arguments, one_of
 
 if TYPE_CHECKING:
