@@ -7,6 +7,7 @@ clipboard (OSC 52), links, device queries, mouse and paste modes, printing, resi
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 __all__ = ["InertOutput", "plain_lines"]
 
@@ -42,7 +43,8 @@ class InertOutput:
         text = self._held + text
         end = _open_sequence(text)
         self._held = text[end:] if len(text) - end <= MAX_HELD_CHARS else ""
-        return "".join(map(_inert, _TOKEN.finditer(text, 0, end)))
+        # Not finditer(text, 0, end): what follows tells whether a sequence before it has ended.
+        return "".join(map(_inert, takewhile(lambda match: match.start() < end, _TOKEN.finditer(text))))
 
 
 def _open_sequence(text: str) -> int:

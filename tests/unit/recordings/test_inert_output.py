@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.recordings.inert_output import InertOutput, plain_lines
@@ -76,6 +76,7 @@ SEQUENCES = st.one_of(
 )
 
 
+@example("\x1b]0;title\x07\x1b]0\x1b]0;title\x07", [15])
 @given(st.lists(SEQUENCES, max_size=8).map("".join), st.lists(st.integers(0, 400), max_size=8))
 def test_wherever_it_is_cut_only_what_draws_is_played(text: str, cuts: list[int]) -> None:
     output = InertOutput()
