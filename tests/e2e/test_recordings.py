@@ -17,6 +17,7 @@ from typing import Any
 import pexpect
 import pytest
 from tests.support.program import Program, over_ssh, program, there
+from tests.support.resources import ASCIINEMA
 
 __all__ = ["over_ssh", "program", "there"]
 
@@ -257,8 +258,7 @@ def test_asciinemas_own_program_plays_both_versions(
     here: Program, recorded: dict[str, Any], needs_asciinema: None
 ) -> None:
     """Its last release for Python reads version 2; version 3 is read by the page's player, below."""
-    program = shutil.which("asciinema")
-    assert program is not None
+    program = str(ASCIINEMA)
     done = subprocess.run([program, "cat", recorded["path"]], capture_output=True, timeout=30, check=True)
     assert done.stdout.decode() == output(recorded["path"])
     child = pexpect.spawn(program, ["play", "-s", "5", recorded["path"]], dimensions=(50, 200), timeout=20)

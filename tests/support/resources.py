@@ -15,6 +15,7 @@ import shutil
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,8 @@ BACKENDS = {
     "podman": {"process", "podman"},
 }
 """The resources of a backend, by the first word of its name; ``+tmux`` behind it adds tmux."""
+ASCIINEMA = Path(sys.executable).with_name("asciinema")
+"""A program of the environment that runs the tests."""
 BACKEND = re.compile(rf"({'|'.join(BACKENDS)})(?:-(?:api|cli|program|busybox|openssh|asyncssh))*(?:\+(\w+))?")
 SHELL = re.compile(r"(?:/\S*/)?(?:zsh|fish|mksh|ksh|yash|tcsh|csh|ash|busybox(?: a?sh)?|posh)")
 PROGRAMS = {
@@ -136,7 +139,8 @@ def needs_browser(needs_node: None) -> None:
 @pytest.fixture(scope="session")
 def needs_asciinema(needs_process: None) -> None:
     """The test starts asciinema."""
-    skip_without("asciinema", "asciinema")
+    if not ASCIINEMA.exists():
+        pytest.skip(f"needs asciinema: there is no {ASCIINEMA}")
 
 
 @pytest.fixture(scope="session")
