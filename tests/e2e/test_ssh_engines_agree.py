@@ -56,7 +56,7 @@ class Desk:
         try:
             with use_prompter(None), anyio.fail_after(30):
                 async with harness.connect("ssh://web1", config=config):
-                    return next(match.groups() for line in self.server.log[before:] if (match := ACCEPTED.search(line)))
+                    return await self._accepted(before)
         except HostKeyError as error:
             return "HostKeyError", error.message, error.hint.partition(" -F")[0].partition(" to record")[0]
         except HarnessError as error:
@@ -69,6 +69,14 @@ class Desk:
             async with harness.connect("ssh://web1", config=config):
                 pass
         return caught.value
+
+    async def _accepted(self, before: int) -> tuple[str, ...]:
+        """The account and the key of the login that the server logs behind a line, maybe after it was accepted."""
+        while True:
+            for line in self.server.log[before:]:
+                if match := ACCEPTED.search(line):
+                    return match.groups()
+            await anyio.sleep(0.02)
 
     async def both(self) -> tuple[str, ...]:
         """The outcome, which must be the same with both engines."""
