@@ -73,8 +73,9 @@ END_TIMEOUT = 5.0
 """Seconds in addition to the grace periods for the proof of an exit; after that the outcome is unknown."""
 CLEAN_AFTER = 10.0
 """Seconds: shorter processes, e.g. one ``harness run``, do not clean up."""
-FOLLOW_AFTER = 0.2
-"""Seconds: a faster command gets no separate reader for ``on_output``, which costs a channel and ten programs."""
+FOLLOW_AFTER = 0.03
+"""Seconds: a faster command gets no separate reader for ``on_output``, which costs a channel and ten programs. What is
+written without a reader may be dropped before it is read, if it exceeds the limit of the log."""
 KEPT_IN_MEMORY = (
     "the target's disk is full: the job's record and output are in its memory, and lost when it restarts or its user"
     " logs out"
