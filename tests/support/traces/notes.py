@@ -51,7 +51,7 @@ METHODS: tuple[tuple[type, str], ...] = (
     (PaneRunner, "run"),
     (PaneRunner, "end"),
     (PaneRunner, "until_over"),
-    (StreamGaps, "resume"),
+    (StreamGaps, "catch_up"),
     (PaneTable, "end"),
     (EndCheck, "check"),
 )

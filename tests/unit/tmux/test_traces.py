@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from tests.support.pane_shells import PANE_SHELLS
 from tests.support.traces.library import kept_traces, normalised
+from tests.support.traces.notes import noting
 from tests.support.traces.recorder import Recorder, Trace, recording
 from tests.support.traces.replay import Replay
 
 from harness.command import Command
 from harness_backends.tmux.jobs.output_collector import OutputCollector
 from harness_backends.tmux.jobs.pane_job import PaneJob
+from harness_backends.tmux.jobs.runner import PaneRunner
 from harness_backends.tmux.pane.pane_state import Pane
 
 NONCE = "a" * 20
@@ -71,6 +73,12 @@ def test_a_trace_holds_nothing_that_differs_in_the_next_recording() -> None:
 
 
 # -- the recorder
+
+
+def test_what_is_noted_exists() -> None:
+    with noting(Recorder(lambda _: None)):
+        assert hasattr(PaneRunner.run, "__wrapped__")
+    assert not hasattr(PaneRunner.run, "__wrapped__")
 
 
 def recorded(work: Callable[[Pane], None]) -> list[Any]:
