@@ -141,7 +141,7 @@ async def test_the_end_of_a_tree_is_proved_also_where_nobody_reaps_orphans(way: 
             assert (result.status, result.stdout) == (Status.TIMED_OUT, "up\n"), result.notices
             began = time.monotonic()
             await cancelled(ctx, tree)
-            assert time.monotonic() - began < 60
+            assert time.monotonic() - began < 15
             assert remaining(one, "4321") == []
 
 

@@ -54,7 +54,7 @@ async def test_a_killed_command_is_proved_gone(desk: Desk, command: str) -> None
     assert (result.status, result.exit_code) == (Status.TIMED_OUT, None), result
     assert result.stdout.startswith("before\n")
     assert desk.processes("sleep 400.1") == []
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < 10
     await desk.ctx.run_shell("trap - INT")
     await usable(desk)
 

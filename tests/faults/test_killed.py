@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import anyio
 import pytest
@@ -84,9 +85,11 @@ async def test_a_harness_that_ends_normally_leaves_the_session_and_its_reader_on
         await usable(ctx)
         await usable(ctx)
         server = here.server_pid()
-    await until(lambda: here.clients() == [], "no control client is left")
+    await until(lambda: here.clients() == [], "no control client is left", 3)
     assert here.tmux("list-sessions", "-F", "#{session_name}") == "harness"
     assert len(here.drainers()) == 1
     await until(lambda: here.leftovers() == [], "no pipes and buffers are left")
+    began = time.monotonic()
     here.tmux("kill-server")
-    await until(lambda: not here.tmux("list-sessions"), f"server {server} ends")
+    await until(lambda: not here.tmux("list-sessions"), f"server {server} ends", 3)
+    assert time.monotonic() - began < 3
