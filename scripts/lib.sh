@@ -112,26 +112,17 @@ install_venv_module() {
     install_packages "no-such-command=python$(version_of "$1")-venv"
 }
 
-# ensure_inspector: the MCP Inspector's command line, of exactly the versions that tests/inspector names.
-ensure_inspector() {
-    local home=$VENVS/inspector pinned=$ROOT/tests/inspector
+# ensure_npm NAME FOLDER: what is taken from npm, of exactly the versions that the lockfile in FOLDER names.
+ensure_npm() {
+    local home=$VENVS/$1 pinned=$ROOT/$2
     ! cmp -s "$home/package-lock.json" "$pinned/package-lock.json" || return 0
     say "preparing $home"
     rm -rf "$home" "$home.new" && mkdir -p "$home.new"
     cp "$pinned"/package*.json "$home.new/"
     (cd "$home.new" && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error) >&2 ||
-        die "could not install the MCP Inspector with npm"
+        die "could not install with npm what $2/package.json names"
     mv "$home.new" "$home"
 }
 
-# ensure_web_assets: what the dashboard and its tests take from npm, of exactly the versions that scripts/web names.
-ensure_web_assets() {
-    local home=$VENVS/web-assets pinned=$ROOT/scripts/web
-    ! cmp -s "$home/package-lock.json" "$pinned/package-lock.json" || return 0
-    say "preparing $home"
-    rm -rf "$home" "$home.new" && mkdir -p "$home.new"
-    cp "$pinned"/package*.json "$home.new/"
-    (cd "$home.new" && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error) >&2 ||
-        die "could not install the files of the dashboard with npm"
-    mv "$home.new" "$home"
-}
+ensure_inspector() { ensure_npm inspector tests/inspector; }   # the MCP Inspector's command line
+ensure_web_assets() { ensure_npm web-assets scripts/web; }     # what pages show with, and axe-core, which checks them

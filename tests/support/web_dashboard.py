@@ -18,8 +18,10 @@ import pytest
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
 
-__all__ = ["Visit", "WebProgram", "axe_source", "browser", "visit", "web_program"]
+__all__ = ["WEB_ASSETS", "Visit", "WebProgram", "axe_source", "browser", "visit", "web_program"]
 
+WEB_ASSETS = Path(os.environ.get("HARNESS_VENVS", Path(__file__).parents[2] / ".venv")) / "web-assets"
+"""What scripts/web-assets has taken from npm."""
 PATIENCE = 30_000
 """Milliseconds that a page may take."""
 
@@ -163,7 +165,7 @@ async def visit(running: Browser, url: str, **options: Any) -> AsyncIterator[Vis
 
 def axe_source() -> str:
     """Return the source of axe-core, which looks for what people with disabilities cannot use."""
-    path = Path(__file__).parents[2] / ".venv/web-assets/node_modules/axe-core/axe.min.js"
+    path = WEB_ASSETS / "node_modules/axe-core/axe.min.js"
     if not path.exists():
         pytest.skip("needs browser: scripts/web-assets has not installed axe-core")
     return path.read_text()

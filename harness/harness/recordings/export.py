@@ -15,7 +15,7 @@ from .inert_output import InertOutput, plain_lines
 __all__ = ["PLAYER", "as_html", "as_text", "inert_events"]
 
 PLAYER = Path(__file__).with_name("asciinema_player")
-"""asciinema-player 3.18.0 with its license; ``scripts/vendor-player`` makes it."""
+"""asciinema-player 3.18.0 with its license; ``scripts/web-assets`` makes it."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _PAGE = """<!doctype html>
 <html lang="en">
