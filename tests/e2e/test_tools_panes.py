@@ -177,8 +177,12 @@ async def test_panes_and_sessions_are_made_listed_and_ended_and_those_in_use_are
     assert "main (default)" in listed.result.text
     assert "build  %" in listed.result.text
     assert (await call(box, "tmux_create_pane", pane="build")).result.error_code == "pane_exists"
-    for pane, code in (("main", "terminal_error"), ("nowhere", "pane_gone")):
-        assert (await call(box, "tmux_kill_pane", pane=pane)).result.error_code == code
+    default = next(pane["pane_id"] for pane in (await facts(box, "tmux_list_panes"))["panes"] if pane["default"])
+    for pane in ("main", default):
+        refused = (await call(box, "tmux_kill_pane", pane=pane)).result
+        assert refused.error_code == "terminal_error"
+        assert refused.text == "the default pane is protected; send_keys with C-c stops what runs in it"
+    assert (await call(box, "tmux_kill_pane", pane="nowhere")).result.error_code == "pane_gone"
     assert (await call(box, "tmux_kill_pane", pane="build", session="other")).result.error_code == "other_session"
     await facts(box, "tmux_kill_pane", pane="build", session="harness")
     assert "build" not in (await call(box, "tmux_list_panes")).result.text

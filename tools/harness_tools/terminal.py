@@ -45,6 +45,7 @@ PACKS = ("panes",)
 SESSION = AliasChoices("session", "name")
 PANE = AliasChoices("pane", "name")
 OTHER = "this works only in session {used!r}: omit session, or use that name"
+_STOP = Advice("; send_keys with C-c stops what runs in it", tools=("send_keys",))
 
 
 def _traits(*aliases: str, mutating: bool) -> Traits:
@@ -208,19 +209,17 @@ class KillPane(Tool[_Pane]):
         refusal = await _elsewhere(args.session, ctx)
         if refusal is not None:
             return refusal
-        if ctx.execution.pane is not None and await _is_in_use(args.pane, ctx):
-            return ToolResult.failure("pane_in_use", f"pane {args.pane} is in use and protected")
+        named = [pane for pane in await ctx.execution.list_panes() if args.pane in (pane.name, pane.pane_id)]
+        if ctx.execution.pane in {args.pane, *(name for pane in named for name in (pane.name, pane.pane_id))}:
+            return _protected("pane_in_use", f"pane {args.pane} is in use and protected")
+        if any(pane.default for pane in named):
+            return _protected("terminal_error", "the default pane is protected")
         await ctx.execution.kill_pane(args.pane)
         return ToolResult.of(f"ended pane {args.pane}", data={"pane": args.pane})
 
 
-async def _is_in_use(name: str, ctx: ToolContext) -> bool:
-    """Return whether a name or tmux id is that of the pane in which this session's commands run."""
-    names = {name}
-    for pane in await ctx.execution.list_panes():
-        if name in (pane.name, pane.pane_id):
-            names |= {pane.name, pane.pane_id}
-    return ctx.execution.pane in names
+def _protected(code: str, text: str) -> ToolResult:
+    return ToolResult.failure(code, f"{text}{_STOP.text}", advice=(_STOP,))
 
 
 async def _elsewhere(session: str | None, ctx: ToolContext) -> ToolResult | None:
