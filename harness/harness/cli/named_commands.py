@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..settings import CommandLineChoices
 
-__all__ = ["complete_commands", "connection_options", "host_options", "target_options", "use_target_options"]
+__all__ = [
+    "any_host_options",
+    "complete_commands",
+    "connection_options",
+    "host_options",
+    "target_options",
+    "use_target_options",
+]
 
 _ON_TARGET = re.compile(r"\bharness (?=(?:jobs|keys|panes|sessions|attach|capture|doctor)\b)")
 _TARGETS: Mapping[str, str] = {"target": "--target", "ssh": "--ssh", "container": "--container", "engine": "--engine"}
@@ -41,11 +48,14 @@ def host_options(url: str, choices: CommandLineChoices) -> str:
         url: The URL of the host's target.
         choices: The command line of the fleet.
     """
-    if url == "local:":
-        return ""
     if url.startswith("ssh://") and "+" not in url:
         return f"{connection_options(choices)} --ssh {shlex.quote(url.removeprefix('ssh://'))}"
     return f"{connection_options(choices)} --target {shlex.quote(url)}"
+
+
+def any_host_options(choices: CommandLineChoices) -> str:
+    """Return the options that reach one of several hosts of a fleet, with ``HOST`` for its name."""
+    return f"{connection_options(choices)} --ssh HOST"
 
 
 def use_target_options(options: str) -> None:

@@ -20,7 +20,7 @@ from ..context import ExecutionContext, connect
 from ..discovery import open_target
 from ..settings import Settings, load_settings
 from ..terminal import Sessions
-from .named_commands import target_options, use_target_options
+from .named_commands import connection_options, target_options, use_target_options
 from .options import Invocation, invocation_of
 from .output import warn
 from .streams import Interruption, run_async
@@ -187,8 +187,8 @@ def session_of(ctx: click.Context) -> CliSession:
     if invocation.color is False:
         ctx.color = False
     _set_up_logging(invocation.verbose)
-    if not invocation.several:
-        use_target_options(target_options(invocation.choices))
+    options_of = connection_options if invocation.several else target_options
+    use_target_options(options_of(invocation.choices))
     return CliSession(invocation)
 
 

@@ -189,7 +189,7 @@ async def examine(settings: Settings, *, clean: bool = False, opened: Backend | 
             findings.append(ok("connection", f"{settings.target} as {backend.capabilities.user}"))
             findings += await _examine_backend(backend, settings, clean=clean)
     except HarnessError as error:
-        findings.append(fail("connection", error.message, error.hint or "harness -vv doctor says more"))
+        findings.append(fail("connection", error.message, error.hint or "harness doctor -vv says more"))
     return findings
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from harness.agent.turn import TurnResult
 from harness.cli.exec.report import ExecResult, RunningJob, outcome_lines, result_json
-from harness.cli.named_commands import complete_commands, host_options, target_options
+from harness.cli.named_commands import any_host_options, complete_commands, host_options, target_options
 from harness.settings import CommandLineChoices
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = [ROOT / "harness/harness", ROOT / "backends/harness_backends", ROOT / "tools/harness_tools"]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +36,7 @@ def test_the_options_are_those_of_the_command_line(choices: CommandLineChoices, 
 @pytest.mark.parametrize(
     ("url", "options"),
     [
-        ("local:", ""),
+        ("local:", " -F conf --target local:"),  # the settings may have another target
         ("ssh://root@web1:22", " -F conf --ssh root@web1:22"),
         ("ssh://web1+docker://app", " -F conf --target ssh://web1+docker://app"),
     ],
@@ -48,13 +54,21 @@ def test_commands_about_this_machine_and_complete_ones_are_left_alone() -> None:
     assert complete_commands(text, "") == text
 
 
+def test_commands_in_messages_have_their_options_at_the_end() -> None:
+    incomplete = re.compile(r"\bharness (?:-\S+ )+(?:jobs|keys|panes|sessions|attach|capture|doctor)\b")
+    files = [file for package in PACKAGES for file in package.rglob("*.py")]
+    assert len(files) > 300
+    assert [file for file in files if incomplete.search(file.read_text())] == []
+
+
 def test_running_jobs_of_hosts_are_named_with_the_command_that_waits_for_them() -> None:
     def ended(*jobs: RunningJob) -> ExecResult:
-        return ExecResult(TurnResult("completed", "yes"), "", 5, 1.5, TurnResult("completed", "yes").spent, jobs=jobs)
+        result, any_host = TurnResult("completed", "yes"), any_host_options(CommandLineChoices(ssh_config="my file"))
+        return ExecResult(result, "", 5, 1.5, result.spent, jobs=jobs, any_host=any_host)
 
     web1, web2 = RunningJob("7", "web1", " --ssh web1"), RunningJob("7", "web2", " --ssh web2")
     assert outcome_lines(ended(web1), "") == ["job 7 is still running on web1 (harness --ssh web1 jobs wait 7)"]
     assert outcome_lines(ended(web1, web2), "") == [
-        "2 jobs are still running: 7 on web[1-2] (harness --ssh HOST jobs wait JOB)"
+        "2 jobs are still running: 7 on web[1-2] (harness -F 'my file' --ssh HOST jobs wait JOB)"
     ]
     assert result_json(ended(web1), "yes", "")["jobs_on_hosts"] == [{"host": "web1", "job_id": "7"}]

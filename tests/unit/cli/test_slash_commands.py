@@ -11,6 +11,7 @@ import pytest
 from tests.support.own_home import here  # noqa: F401  # a fixture
 from tests.support.slash import Desk, slash_desk
 
+from harness.cli.named_commands import use_target_options
 from harness.cli.prompt.commands.base import BadArguments, Deadlines, brief, duration
 from harness.cli.prompt.commands.jobs_and_limits import KillTarget, TimeoutRequest, parse_timeout, parse_victims
 from harness.cli.prompt.commands.state import tokens
@@ -241,7 +242,10 @@ async def test_jobs_are_listed_shown_and_ended(desk: Desk) -> None:
     assert running.job_id is not None
     assert (await execution.wait(done.job_id, timeout=60)).ok
     assert f"{running.job_id} | running |  | " in await desk.type("/jobs")
+    use_target_options(" --ssh w")
     said = await desk.type(f"/jobs {done.job_id}")
+    use_target_options("")
+    assert f"(harness --ssh w jobs tail {done.job_id})" in said
     assert "exit code: 0" in said
     assert said.endswith("2999\n3000")
     assert "the last 4096 of" in said

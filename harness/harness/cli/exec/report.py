@@ -207,6 +207,8 @@ class ExecResult:
     """The number of the signal that cancelled it; 0 for none."""
     jobs: tuple[RunningJob, ...] = ()
     """The jobs that are still running."""
+    any_host: str = ""
+    """The options that reach one of several hosts, with ``HOST`` for its name."""
 
 
 def spent_since(before: Usage, now: Usage) -> Usage:
@@ -265,13 +267,13 @@ def outcome_lines(ended: ExecResult, failure: str) -> list[str]:
         lines.append(f"denied, {why}: {one.call.name} {one.what}")
     if ended.refused:
         lines.append("--approve allows such calls; see docs/exec.md")
-    lines += _job_lines(ended.jobs)
+    lines += _job_lines(ended.jobs, ended.any_host)
     if ended.result.status != "completed" and is_session_id(ended.session_id):  # else it could not be stored
         lines.append(f"to resume: harness exec --conversation {ended.session_id} 'continue'")
     return lines
 
 
-def _job_lines(jobs: Sequence[RunningJob]) -> list[str]:
+def _job_lines(jobs: Sequence[RunningJob], any_host: str) -> list[str]:
     on_hosts = [job for job in jobs if job.host]
     lines = [
         f"job {job.job_id} is still running on the target (harness jobs wait {job.job_id})"
@@ -286,5 +288,6 @@ def _job_lines(jobs: Sequence[RunningJob]) -> list[str]:
         from ...toolkit.hosts.merging import jobs_on_hosts
 
         named = jobs_on_hosts((job.job_id, job.host) for job in on_hosts)
-        lines.append(f"{len(on_hosts)} jobs are still running: {named} (harness --ssh HOST jobs wait JOB)")
+        command = complete_commands("harness jobs wait JOB", any_host)
+        lines.append(f"{len(on_hosts)} jobs are still running: {named} ({command})")
     return lines

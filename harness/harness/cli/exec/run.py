@@ -30,7 +30,7 @@ from ...toolkit.registry import Registry
 from ...toolkit.values import ToolCall
 from ..commands.servers import servers_of, with_servers
 from ..conversation import ConversationStart, choices_for, has_target, open_conversation, stored_model
-from ..named_commands import host_options
+from ..named_commands import any_host_options, host_options
 from ..output import note, readable, warn
 from ..prompt.approvals import PromptApprover, PromptQuestioner, change_notice
 from ..prompt.line_mode import asked_text
@@ -519,6 +519,7 @@ class _Run:
             self._operator is not None,
             self._interruption.signal,
             tuple(self._running_job(host, job_id) for host, job_id in self._jobs),
+            any_host_options(self._choices),
         )
 
     def _running_job(self, host: str, job_id: str) -> RunningJob:

@@ -15,7 +15,7 @@ import click
 from ....errors import ConnectError, ConnectionLost
 from ....live.command_session import HostProgress
 from ...exits import FAILED, HARNESS_FAILED, failure_code
-from ...named_commands import complete_commands, connection_options, host_options
+from ...named_commands import any_host_options, complete_commands, host_options
 from ...output import as_json, error_json, escape_line, note, readable
 from ...runtime import CliSession
 from ...streams import Interruption, StreamWriter
@@ -237,7 +237,7 @@ class FleetReport(Generic[T]):
         choices = self.session.invocation.choices
         if len(group.hosts) == 1:
             return complete_commands(group.text, host_options(group.outcome.target, choices))
-        return complete_commands(group.text, f"{connection_options(choices)} --ssh HOST")
+        return complete_commands(group.text, any_host_options(choices))
 
     def _notices(self, outcomes: Sequence[HostOutcome[T]]) -> dict[str, list[str]]:
         """Return what is unusual about results, with the hosts that it is true of."""

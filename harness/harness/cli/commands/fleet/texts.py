@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ....results import ShellResult, Status
 from ....settings import CommandLineChoices
-from ...named_commands import complete_commands, connection_options, host_options
+from ...named_commands import any_host_options, complete_commands, host_options
 from ...output import readable
 
 __all__ = ["HostNotices", "ending_of", "host_label", "with_gap"]
@@ -64,7 +64,7 @@ class HostNotices:
     def add(self, host: str, target: str, job_id: str | None, notice: str) -> None:
         """Add a notice's first line, which is about one host; commands in it get the host's option."""
         line = notice.partition("\n")[0]
-        key = complete_commands(line, f"{connection_options(self._choices)} --ssh HOST")
+        key = complete_commands(line, any_host_options(self._choices))
         if job_id:
             key = re.sub(rf"\b(job|show|wait) {re.escape(job_id)}\b", r"\1 JOB", key)
         own = complete_commands(line, host_options(target, self._choices))

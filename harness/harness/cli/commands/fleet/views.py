@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ....backend import Finding
 from ....context import ExecutionContext, backend_of
 from ....results import Job
-from ...named_commands import complete_commands, connection_options, host_options
+from ...named_commands import any_host_options, complete_commands, host_options
 from ...output import table
 from ...runtime import LOOKS, PLAIN, CliSession
 from ...streams import Interruption
@@ -183,7 +183,7 @@ class _FindingsReport(FleetReport[Sequence[Finding]]):
         """Return the options of a command that reaches the hosts of a finding."""
         choices = self.session.invocation.choices
         if len(names) > 1:
-            return f"{connection_options(choices)} --ssh HOST"
+            return any_host_options(choices)
         return host_options(next(str(host.target) for host in self.hosts if host.name == names[0]), choices)
 
 

@@ -13,6 +13,7 @@ import anyio
 from ....command import parse_duration
 from ....errors import HarnessError, JobNotFound
 from ....results import Job, Status, without_helpers
+from ...named_commands import complete_commands
 from .base import BadArguments, Choice, SlashCommand, agent_of, brief, duration, job_facts, moment
 
 if TYPE_CHECKING:
@@ -301,7 +302,8 @@ class Jobs(SlashCommand):
         text = redact(part.data.decode("utf-8", "replace")).rstrip("\n")
         context.output.say(*(redact(line) for line in job_facts(job)))
         if part.start:
-            context.output.say(f"output, the last {len(part.data)} of {part.size} bytes (harness jobs tail {job_id}):")
+            command = complete_commands(f"harness jobs tail {job_id}")
+            context.output.say(f"output, the last {len(part.data)} of {part.size} bytes ({command}):")
         elif text:
             context.output.say("output:")
         context.output.say(*text.split("\n") if text else ["(no output)"])
