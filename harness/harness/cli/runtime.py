@@ -134,8 +134,8 @@ class CliSession:
                     return
                 from .recording import record_session  # seldom needed
 
-                choices, tell = self.invocation.choices, partial(warn, as_json_document=self.json)
-                async with record_session(ctx, self.settings, choices, tmux, tell):
+                choices, show_warning = self.invocation.choices, partial(warn, as_json_document=self.json)
+                async with record_session(ctx, self.settings, choices, tmux, show_warning):
                     yield ctx
 
     def terminal_of(self, needs: TargetRequirements) -> tuple[bool | str, str | None]:

@@ -88,7 +88,7 @@ class Approver(ABC):
         return True
 
     def can_ask(self) -> bool:
-        """Whether someone may answer; if not, :meth:`ask` denies at once."""
+        """Return whether an operator may answer; if not, :meth:`ask` denies at once."""
         return True
 
     def answered_elsewhere(self, question: ApprovalRequest, answer: ApprovalDecision) -> None:  # noqa: B027  # as below

@@ -1,4 +1,4 @@
-"""The approver of a session that has nobody to ask."""
+"""The approver of a session without an operator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DenyAllApprover(Approver):
         return False
 
     def can_ask(self) -> bool:
-        """Return False: there is nobody to ask."""
+        """Return False: no operator can be asked."""
         return False
 
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
