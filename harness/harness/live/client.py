@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -223,6 +223,25 @@ async def _hello(connected: socket.socket, lines: LineBuffer) -> tuple[Hello, li
 
 
 @asynccontextmanager
+async def _connect(path: Path, lines: LineBuffer) -> AsyncIterator[tuple[socket.socket, Hello, list[bytes]]]:
+    """Connect to the process of a socket; yields the connection, its first message, and the lines after it.
+
+    Raises:
+        ProcessLeft: The process refuses the connection, or does not answer.
+    """
+    try:
+        connected = connect_to(path)
+    except OSError as error:
+        raise ProcessLeft(f"cannot connect to the process: {(error.strerror or str(error)).lower()}") from error
+    with connected:
+        try:
+            hello, received = await _hello(connected, lines)
+        except OSError as error:
+            raise ProcessLeft(f"the connection was closed: {(error.strerror or str(error)).lower()}") from error
+        yield connected, hello, received
+
+
+@asynccontextmanager
 async def open_client(path: Path, changed: Callable[[], None] = lambda: None) -> AsyncIterator[ProcessClient]:
     """Connect to the process of a socket.
 
@@ -233,16 +252,8 @@ async def open_client(path: Path, changed: Callable[[], None] = lambda: None) ->
     Raises:
         ProcessLeft: The process refuses the connection, or does not answer.
     """
-    try:
-        connected = connect_to(path)
-    except OSError as error:
-        raise ProcessLeft(f"cannot connect to the process: {(error.strerror or str(error)).lower()}") from error
-    with connected:
-        lines = LineBuffer()
-        try:
-            hello, received = await _hello(connected, lines)
-        except OSError as error:
-            raise ProcessLeft(f"the connection was closed: {(error.strerror or str(error)).lower()}") from error
+    lines = LineBuffer()
+    async with _connect(path, lines) as (connected, hello, received):
         client = ProcessClient(connected, hello, changed)
         async with open_background_tasks() as tasks:
             tasks.start_soon(client.serve, lines, received)
@@ -264,15 +275,12 @@ async def open_stream(
         HarnessError: The process cannot open it, or it was ended.
         ProcessLeft: The connection was closed.
     """
-    try:
-        connected = connect_to(path)
-    except OSError as error:
-        raise ProcessLeft(f"cannot connect to the process: {(error.strerror or str(error)).lower()}") from error
-    with connected:
-        lines = LineBuffer()
-        _, received = await _hello(connected, lines)
-        request = Request(1, session, stream, dict(arguments or {}))
-        await write_when_ready(connected, encode(request), connected.send)
+    lines = LineBuffer()
+    async with _connect(path, lines) as (connected, _, first_lines):
+        received = first_lines
+        request = encode(Request(1, session, stream, dict(arguments or {})))
+        with suppress(OSError):  # closed by the process; what it sent before is read below
+            await write_when_ready(connected, request, connected.send)
         while True:
             for line in received:
                 message = decode(line)
@@ -282,6 +290,8 @@ async def open_stream(
                     if message.reason:
                         raise HarnessError(message.reason)
                     return
+                elif isinstance(message, Reply) and not message.ok:  # of a version without this stream
+                    raise HarnessError(message.error, hint=message.hint)
                 elif isinstance(message, Goodbye):
                     raise ProcessLeft(message.reason)
             try:

@@ -1,0 +1,64 @@
+"""Streams of a process that ends, or that is of another version: the client gets an error, and waits for nothing."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import anyio
+import pytest
+
+from harness.errors import HarnessError
+from harness.live import client
+from harness.live.announcement import announce
+from harness.live.client import ProcessLeft, open_stream
+from harness.live.command_session import CommandSession
+from harness.live.protocol import PROTOCOL_VERSION, Goodbye, Hello, encode
+from harness.live.sockets import listed_processes
+from harness.system.process_identity import this_process
+
+
+async def all_items(path: Path, session: str, stream: str) -> list[object]:
+    with anyio.fail_after(30):
+        return [item async for item in open_stream(path, session, stream)]
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"), [(b"", "the process has ended"), (encode(Goodbye("too many")), "too many")]
+)
+async def test_a_process_that_ends_before_it_is_asked_is_an_error_of_the_stream(
+    last: bytes, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs:
+        theirs.sendall(encode(Hello(PROTOCOL_VERSION, {}, "challenge")) + last)
+    monkeypatch.setattr(client, "connect_to", lambda path: ours)
+    with pytest.raises(ProcessLeft, match=reason):
+        await all_items(tmp_path, "session", "tail")
+
+
+@pytest.mark.parametrize("unread", [b"x", b""])
+async def test_a_process_that_closes_the_connection_at_once_is_an_error_of_the_stream(
+    unread: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs:
+        ours.send(unread)  # what the other end did not read resets the connection
+    monkeypatch.setattr(client, "connect_to", lambda path: ours)
+    with pytest.raises(ProcessLeft, match="closed"):
+        await all_items(tmp_path, "session", "tail")
+
+
+@pytest.mark.usefixtures("needs_process")
+async def test_a_stream_that_the_process_does_not_know_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with announce("python") as announcement:
+        session = CommandSession("local", "sleep 1", lambda: None)
+        with announcement.session(session):
+            (path,) = listed_processes(this_process())
+            with pytest.raises(HarnessError, match="unknown action"):
+                await all_items(path, session.session_id, "a stream of a later version")
