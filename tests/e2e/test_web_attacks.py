@@ -158,6 +158,20 @@ async def test_a_client_that_sends_too_much_has_to_go(web: WebProgram) -> None:
                 answer = await first(page)
             assert not answer["ok"]
 
+async def test_numbers_out_of_range_are_refused_and_disturb_nothing(web: WebProgram) -> None:
+    cookie, key = logged_in(web)
+    for number in ("9" * 30, "9" * 5_000, "-1", "x"):
+        assert send(web, "GET", f"/api/audit/{number}", Cookie=cookie, X_Harness_Key=key)[0] == 404
+    async with page_of(web, cookie, key) as page:
+        await page.send(json.dumps({"type": "ack", "streams": {"9" * 5_000: 1, "-1": 1, "x": 1}}))
+        for number in (-1, 1 << 32, 10**100):
+            await page.send(json.dumps({"type": "open", "request": number, "stream": "pane", "session": "x/x"}))
+            answer = await first(page)
+            while answer["type"] != "reply":
+                answer = await first(page)
+            assert (answer["request"], answer["error"]) == (number, "the number of a stream has 32 bits")
+
+
 
 async def test_a_thousand_clients_use_bounded_memory_and_lock_nobody_out_for_long(web: WebProgram) -> None:
     cookie, key = logged_in(web)

@@ -34,6 +34,8 @@ KEY_HEADER = "x-harness-key"
 STATIC = Path(__file__).parent / "static"
 FAILED_LOGINS_PER_SECOND, FAILED_LOGINS_AT_ONCE = 0.5, 20
 BODY_TIMEOUT = 10.0
+MAX_DIGITS = 18
+"""Digits of the number of an audited call, which is a signed integer of 64 bits."""
 log = logging.getLogger("harness.web")
 
 
@@ -118,8 +120,10 @@ class _Answers:
         """Return one audited call with its later records."""
         if await self._login_of(request) is None:
             return _unauthorized()
-        number = int(request.path_params["number"])
-        found = await to_thread.run_sync(audit_record, number, self._dashboard.redact)
+        number = request.path_params["number"]
+        found = None
+        if number.isdecimal() and len(number) <= MAX_DIGITS:
+            found = await to_thread.run_sync(audit_record, int(number), self._dashboard.redact)
         return JSONResponse(found) if found is not None else _error("the audit log has no such call", 404)
 
     async def recordings(self, request: Request) -> Response:
@@ -227,7 +231,7 @@ def build_application(dashboard: Dashboard, path: str, *, is_encrypted: bool) ->
             Route("/api/login", answers.current_login),
             Route("/api/logout", answers.logout, methods=["POST"]),
             Route("/api/audit", answers.audit),
-            Route("/api/audit/{number:int}", answers.audited_call),
+            Route("/api/audit/{number}", answers.audited_call),
             Route("/api/recordings", answers.recordings),
             Route("/api/recordings/{name}", answers.recording),
             WebSocketRoute("/api/live", answers.live),

@@ -52,6 +52,8 @@ MAX_REQUESTS = 16
 MESSAGES_PER_SECOND, MESSAGES_AT_ONCE = 60.0, 300
 log = logging.getLogger(__name__)
 
+MAX_DIGITS = 10
+"""Digits of the number of a stream, which is sent as 32 bits."""
 
 class BrowserLeft(Exception):  # a condition, not an error
     """The browser has to go; the reason is sent to it."""
@@ -213,7 +215,7 @@ class Browser:
 
     def _acknowledge(self, streams: object) -> None:
         for number, size in streams.items() if isinstance(streams, dict) else ():
-            viewer = self._viewers.get(int(number)) if str(number).isdecimal() else None
+            viewer = self._viewers.get(int(number)) if number.isdecimal() and len(number) <= MAX_DIGITS else None
             if viewer is not None and isinstance(size, int):
                 viewer.acknowledge(size)
 
@@ -222,6 +224,8 @@ class Browser:
     def _open_stream(self, number: int, document: Mapping[str, Any], tasks: BackgroundTasks) -> None:
         if number in self._viewers or number in self._tails:
             raise HarnessError("this stream is open")
+        if not 0 < number < 1 << 32:
+            raise HarnessError("the number of a stream has 32 bits")
         if len(self._viewers) + len(self._tails) >= MAX_VIEWERS:
             raise HarnessError(f"more than {MAX_VIEWERS} streams are open", hint="close some pages")
         process, session = self._dashboard.find(str(document.get("session")))
