@@ -81,11 +81,6 @@ class _Answers:
         )
         return response
 
-    async def who(self, request: Request) -> Response:
-        """Return who the request's login is."""
-        login = await self._login_of(request)
-        return _unauthorized() if login is None else JSONResponse({"name": login.name, "role": login.role.value})
-
     async def current_login(self, request: Request) -> Response:
         """Return who is logged in; pages ask when the WebSocket is refused."""
         login = await self._login_of(request)
@@ -227,7 +222,6 @@ def build_application(dashboard: Dashboard, path: str, *, is_encrypted: bool) ->
     return Starlette(
         routes=[
             Route("/api/login", answers.login, methods=["POST"]),
-            Route("/api/login", answers.who),
             Route("/api/login", answers.current_login),
             Route("/api/logout", answers.logout, methods=["POST"]),
             Route("/api/audit", answers.audit),
