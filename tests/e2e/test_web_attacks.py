@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import pwd
 import socket
 import ssl
@@ -158,6 +157,7 @@ async def test_a_client_that_sends_too_much_has_to_go(web: WebProgram) -> None:
                 answer = await first(page)
             assert not answer["ok"]
 
+
 async def test_numbers_out_of_range_are_refused_and_disturb_nothing(web: WebProgram) -> None:
     cookie, key = logged_in(web)
     for number in ("9" * 30, "9" * 5_000, "-1", "x"):
@@ -170,7 +170,6 @@ async def test_numbers_out_of_range_are_refused_and_disturb_nothing(web: WebProg
             while answer["type"] != "reply":
                 answer = await first(page)
             assert (answer["request"], answer["error"]) == (number, "the number of a stream has 32 bits")
-
 
 
 async def test_a_thousand_clients_use_bounded_memory_and_lock_nobody_out_for_long(web: WebProgram) -> None:
@@ -196,9 +195,8 @@ async def test_a_thousand_clients_use_bounded_memory_and_lock_nobody_out_for_lon
             await anyio.sleep(0.2)
 
 
+@pytest.mark.usefixtures("needs_root")
 async def test_another_user_of_this_machine_finds_no_secret(web: WebProgram) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
     assert web.process is not None
     state = Path(web.environment["XDG_STATE_HOME"]) / "harness" / "web"
     nobody = pwd.getpwnam("nobody").pw_uid
