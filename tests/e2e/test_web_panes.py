@@ -101,6 +101,31 @@ async def test_no_escape_sequence_does_more_than_draw(seats: Seats) -> None:
         assert await page.page.input_value("#audit-text") == "mine"
 
 
+async def test_a_long_paste_is_typed_whole_or_refused_whole(seats: Seats) -> None:
+    seat = seats.take("--tmux", script=[say("hello")], size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    text = "".join(f"{number:05} {'x' * 90}é\n" for number in range(600))
+    paste = """text => {
+        const data = new DataTransfer();
+        data.setData("text/plain", text);
+        const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true });
+        document.querySelector(".xterm-helper-textarea").dispatchEvent(event);
+    }"""
+    async with (
+        web_program(seats.program, seats.environment) as web,
+        browser() as chromium,
+        at_the_pane(seats, web.url, chromium) as page,
+    ):
+        await run(page, "cat > pasted; echo over-$((1 + 1))")
+        await page.page.evaluate(paste, "y" * 100_001)
+        await page.sees("nothing was typed")
+        await page.page.evaluate(paste, text)
+        await page.page.locator(".xterm-helper-textarea").focus()
+        await page.page.keyboard.press("Control+D")
+        await page.sees_in_pane("over-2")
+        assert (seats.home / "pasted").read_text() == text
+
+
 async def test_a_secret_printed_byte_by_byte_reaches_no_browser(seats: Seats) -> None:
     secret = "ghp_" + "Zx9" * 12
     seat = seats.take("--tmux", script=[say("hello")], size=(120, 40))

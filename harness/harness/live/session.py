@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..system.process_identity import ProcessId
     from .state import SessionState
 
-__all__ = ["ACTIONS", "QUERIES", "STREAMS", "AnnouncedSessions", "LiveSession", "StreamItems"]
+__all__ = ["ACTIONS", "MAX_TYPED_CHARS", "QUERIES", "STREAMS", "AnnouncedSessions", "LiveSession", "StreamItems"]
 
 StreamItems = AsyncGenerator[Mapping[str, Any], None]
 
@@ -25,6 +25,8 @@ ACTIONS: Final = frozenset(
     }
 )
 """What changes something, and requires authorization."""
+MAX_TYPED_CHARS: Final = 10_000
+"""Maximum characters, and maximum keys, of one action ``type``."""
 QUERIES: Final = frozenset({"jobs", "panes"})
 """What only asks the target."""
 STREAMS: Final = frozenset({"tail", "events", "pane"})

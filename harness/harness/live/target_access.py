@@ -13,7 +13,7 @@ from ..results import Job, OutputPart, PaneInfo, Status
 from ..toolkit.redaction.redactor import Redactor
 from ..toolkit.redaction.stream import StreamRedactor
 from .pane_streams import pane_items
-from .session import StreamItems
+from .session import MAX_TYPED_CHARS, StreamItems
 from .state import MAX_LISTED, shorten
 
 __all__ = ["TargetAccess"]
@@ -22,7 +22,6 @@ READ_BYTES = 48 << 10
 """Bytes of each stream of a job in one item."""
 READ_WAIT = 30.0
 """Seconds of one wait for a job's output; the target reports it, so that a longer wait costs nothing."""
-MAX_KEYS_CHARS = 10_000
 
 
 class TargetAccess:
@@ -137,10 +136,13 @@ class TargetAccess:
         if self._leases.get(pane) != by:
             raise HarnessError(f"pane {pane} must be taken over first", hint="take it over, then type")
         text, keys = str(arguments.get("text") or ""), arguments.get("keys") or []
-        if len(text) > MAX_KEYS_CHARS or not isinstance(keys, list) or len(keys) > MAX_KEYS_CHARS:
-            raise HarnessError(f"at most {MAX_KEYS_CHARS} characters can be typed at once")
-        names = [str(key) for key in keys]
-        await self._execution.send_keys(names, literal_text=check_text(text, "text") or None, pane=pane)
+        if len(text) > MAX_TYPED_CHARS or not isinstance(keys, list) or len(keys) > MAX_TYPED_CHARS:
+            raise HarnessError(f"at most {MAX_TYPED_CHARS} characters can be typed at once")
+        try:
+            check_text(text, "text")
+        except ValueError as error:
+            raise HarnessError(f"cannot be typed: {error}") from None
+        await self._execution.send_keys([str(key) for key in keys], literal_text=text or None, pane=pane)
 
     # -- streams
 

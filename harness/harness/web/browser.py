@@ -21,7 +21,7 @@ from anyio import to_thread
 
 from ..errors import HarnessError
 from ..live.client import open_stream
-from ..live.session import ACTIONS, QUERIES
+from ..live.session import ACTIONS, MAX_TYPED_CHARS, QUERIES
 from ..system.background_tasks import BackgroundTasks, open_background_tasks
 from .frames import conversation_frames, json_frame, pane_frames
 from .guard import TokenBucket
@@ -48,12 +48,14 @@ MAX_VIEWERS = 32
 MAX_ANSWERS = 200
 """Answers that may wait for a browser."""
 MAX_REQUESTS = 16
-"""Maximum requests of a browser at the same time."""
+"""Maximum requests of a browser at the same time, and maximum panes that it types into."""
+MAX_WAITING_CHARS = 100_000
+"""Maximum typed characters that wait for a pane."""
 MESSAGES_PER_SECOND, MESSAGES_AT_ONCE = 60.0, 300
-log = logging.getLogger(__name__)
-
 MAX_DIGITS = 10
 """Digits of the number of a stream, which is sent as 32 bits."""
+log = logging.getLogger(__name__)
+
 
 class BrowserLeft(Exception):  # a condition, not an error
     """The browser has to go; the reason is sent to it."""
@@ -222,10 +224,10 @@ class Browser:
     # -- streams
 
     def _open_stream(self, number: int, document: Mapping[str, Any], tasks: BackgroundTasks) -> None:
-        if number in self._viewers or number in self._tails:
-            raise HarnessError("this stream is open")
         if not 0 < number < 1 << 32:
             raise HarnessError("the number of a stream has 32 bits")
+        if number in self._viewers or number in self._tails:
+            raise HarnessError("this stream is open")
         if len(self._viewers) + len(self._tails) >= MAX_VIEWERS:
             raise HarnessError(f"more than {MAX_VIEWERS} streams are open", hint="close some pages")
         process, session = self._dashboard.find(str(document.get("session")))
@@ -306,12 +308,17 @@ class Browser:
             self._requests -= 1
 
     def _type(self, number: int, document: Mapping[str, Any], tasks: BackgroundTasks) -> None:
-        """Type into a pane, in order: what is typed while a part is on its way is sent together."""
+        """Type into a pane, in order: what is typed while a part is being sent is sent together."""
         self._check_role("type")
         arguments = document.get("arguments")
         given = arguments if isinstance(arguments, dict) else {}
         place = (str(document.get("session")), str(given.get("pane") or ""))
-        self._typed[place] = self._typed.get(place, "") + str(given.get("text") or "")
+        waiting = self._typed.get(place, "") + str(given.get("text") or "")
+        if len(waiting) > MAX_WAITING_CHARS:
+            raise HarnessError(f"{MAX_WAITING_CHARS} typed characters wait for the pane already")
+        if place not in self._typing and len(self._typing) >= MAX_REQUESTS:
+            raise HarnessError(f"typed text waits for {MAX_REQUESTS} panes already")
+        self._typed[place] = waiting
         if place not in self._typing:
             self._typing.add(place)
             tasks.start_soon(self._type_waiting, number, place)
@@ -319,8 +326,10 @@ class Browser:
     async def _type_waiting(self, number: int, place: tuple[str, str]) -> None:
         session, pane = place
         try:
-            while text := self._typed.pop(place, ""):
-                arguments = {"pane": pane, "text": text}
+            while waiting := self._typed.pop(place, ""):
+                if rest := waiting[MAX_TYPED_CHARS:]:
+                    self._typed[place] = rest
+                arguments = {"pane": pane, "text": waiting[:MAX_TYPED_CHARS]}
                 await self._dashboard.ask(session, "type", arguments, self.login.name)
         except HarnessError as error:
             self._typed.pop(place, None)

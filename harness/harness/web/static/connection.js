@@ -4,6 +4,8 @@ const KEY = "harness-key";
 const FIRST_PAUSE = 250;
 const LONGEST_PAUSE = 5000;
 const ACK_INTERVAL = 50;
+const MOST_PASTED = 100_000;
+const TYPED_PIECES = /[^]{1,8000}/gu;
 const HEADERS = { "content-type": "application/json" };
 
 export async function logIn(token) {
@@ -160,8 +162,16 @@ export class Connection extends EventTarget {
     return this.request("query", session, action);
   }
 
+  // Types into a pane, in pieces that fit into a message: a paste may be long.
   type(session, pane, text) {
-    if (this.ready) this.send({ type: "act", request: 0, session, action: "type", arguments: { pane, text } });
+    if (!this.ready) return;
+    if (text.length > MOST_PASTED) {
+      this.dispatchEvent(new CustomEvent("problem", { detail: `nothing was typed: the text has more than ${MOST_PASTED} characters` }));
+      return;
+    }
+    for (const piece of text.match(TYPED_PIECES) || []) {
+      this.send({ type: "act", request: 0, session, action: "type", arguments: { pane, text: piece } });
+    }
   }
 
   // Opens a stream that survives a reconnect; returns a function that closes it.

@@ -73,7 +73,6 @@ let known = new Set();
 async function start() {
   connection.addEventListener("state", (event) => noteState(event.detail));
   connection.addEventListener("sessions", announceApprovals);
-  connection.addEventListener("problem", (event) => announce(event.detail));
   window.addEventListener("hashchange", () => connection.login && show());
   const token = location.hash.match(/^#token=([\w-]+)$/)?.[1];
   if (token) {

@@ -139,7 +139,16 @@ function panes(column, connection, key) {
     return element("p", {}, actionButton("Take over", () => connection.act(key, "take_pane", { pane: name }), { "data-focus": "lease" }));
   }
 
-  return { draw, close: () => { stop(); terminal?.close(); } };
+  const problem = (event) => (note.textContent = event.detail);
+  connection.addEventListener("problem", problem);
+  return {
+    draw,
+    close: () => {
+      connection.removeEventListener("problem", problem);
+      stop();
+      terminal?.close();
+    },
+  };
 }
 
 // -- jobs
