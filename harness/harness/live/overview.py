@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from ..errors import HarnessError
 from ..system.background_tasks import BackgroundTasks, open_background_tasks
-from ..system.directory_watch import watch_directory
+from ..system.directory_watch import DirectoryWatch, watch_directory
 from ..system.process_identity import ProcessId, ProcessState, process_state, this_process
 from .client import ProcessClient, open_client
 from .sockets import listed_processes, open_directory, remove_old_directories, remove_socket
@@ -103,7 +103,7 @@ class Overview:
         """Follow every process until cancelled."""
         with watch_directory(directory) as watch:
             while True:
-                found = await to_thread.run_sync(listed_processes, self._here)
+                found = await to_thread.run_sync(self._list_processes, watch)
                 for path, identity in found.items():
                     known = self.processes.get(path.name)
                     if known is None or known.lost_at:
@@ -112,6 +112,12 @@ class Overview:
                 self._looked = True
                 self._note_change()
                 await watch.wait_for_change()
+
+    def _list_processes(self, watch: DirectoryWatch) -> dict[Path, ProcessId]:
+        """Return the sockets of living processes; another machine may have removed the directory while it was empty."""
+        open_directory(self._here)
+        watch.renew()
+        return listed_processes(self._here)
 
     async def _follow(self, process: LiveProcess) -> None:
         """Stay connected to a process until it has ended."""

@@ -1,7 +1,8 @@
-"""Waits for changes of a directory on this machine: by inotify on Linux, elsewhere by looking again."""
+"""Waits for changes of a directory on this machine: by inotify on Linux, elsewhere by polling."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,11 +22,30 @@ CHANGES = CREATED | MOVED_HERE | MOVED_AWAY | DELETED | DELETED_ITSELF
 class DirectoryWatch:
     """The watch of one directory; :func:`watch_directory` opens it."""
 
-    def __init__(self, descriptor: int | None) -> None:
-        self._descriptor = descriptor
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._library = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = self._open_inotify()
+
+    def _open_inotify(self) -> int | None:
+        """Return a descriptor that becomes readable with a change; None where there is no inotify."""
+        if not hasattr(self._library, "inotify_init1"):
+            return None
+        descriptor: int = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        return descriptor if descriptor >= 0 else None  # negative: the limit of the user is reached
+
+    def renew(self) -> None:
+        """Watch the directory that has the path now: the earlier one may have been deleted.
+
+        Where that is not possible, changes are found by polling.
+        """
+        if self._descriptor is not None:
+            path = os.fsencode(self._path)
+            if self._library.inotify_add_watch(self._descriptor, path, CHANGES) < 0:
+                self.close()
 
     async def wait_for_change(self) -> None:
-        """Return when a name has appeared or vanished since the last call, or since the watch was opened."""
+        """Return when a name has appeared or vanished since the last call, or since the watch was opened or renewed."""
         if self._descriptor is None:
             await anyio.sleep(RESCAN_INTERVAL)
             return
@@ -35,29 +55,19 @@ class DirectoryWatch:
         except BlockingIOError:
             return
 
+    def close(self) -> None:
+        """Release the descriptor."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
 
 @contextmanager
 def watch_directory(path: Path) -> Iterator[DirectoryWatch]:
     """Watch a directory, which must exist, for names that appear or vanish in it."""
-    descriptor = _open_inotify(path)
+    watch = DirectoryWatch(path)
     try:
-        yield DirectoryWatch(descriptor)
+        watch.renew()
+        yield watch
     finally:
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-def _open_inotify(path: Path) -> int | None:
-    """Return a descriptor that becomes readable with a change; None where there is no inotify."""
-    import ctypes  # only for those who watch
-
-    library = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(library, "inotify_init1"):
-        return None
-    descriptor: int = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    if descriptor < 0:  # the limit of the user is reached
-        return None
-    if library.inotify_add_watch(descriptor, os.fsencode(path), CHANGES) < 0:
-        os.close(descriptor)
-        return None
-    return descriptor
+        watch.close()

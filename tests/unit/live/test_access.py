@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pytest
 
 from harness.errors import ConfigError, HarnessError
 from harness.live.access_token import is_proof, proof_for, read_token, token_path
+from harness.live.announcement import announce
+from harness.live.overview import open_overview
 from harness.live.peers import Peer, acting_refusal
 from harness.live.sockets import (
     connect_to,
@@ -131,7 +134,7 @@ def test_an_open_directory_is_refused() -> None:
 @pytest.mark.parametrize("by", ["inotify", "looking again"])
 async def test_a_change_of_a_directory_is_noticed(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if by != "inotify":
-        monkeypatch.setattr("harness.system.directory_watch._open_inotify", lambda path: None)
+        monkeypatch.setattr("harness.system.directory_watch.DirectoryWatch._open_inotify", lambda self: None)
         monkeypatch.setattr("harness.system.directory_watch.RESCAN_INTERVAL", 0.1)
     with watch_directory(tmp_path) as watch, anyio.fail_after(10):
         (tmp_path / "a").touch()
@@ -144,3 +147,26 @@ async def test_a_change_of_a_directory_is_noticed(by: str, tmp_path: Path, monke
             with anyio.move_on_after(0.3) as nothing:
                 await watch.wait_for_change()
             assert nothing.cancelled_caught
+
+
+@pytest.mark.usefixtures("needs_process")
+async def test_a_dashboard_sees_processes_also_after_its_directory_was_removed() -> None:
+    """As by another machine that shares the home directory, once it was empty for a day."""
+    directory = directory_of(this_process())
+    changed = [anyio.Event()]
+
+    def noted() -> None:
+        changed[0].set()
+
+    async def until(condition: Callable[[], object]) -> None:
+        while not condition():
+            await changed[0].wait()
+            changed[0] = anyio.Event()
+
+    with anyio.fail_after(30):
+        async with open_overview(noted) as overview:
+            await overview.wait_complete()
+            directory.rmdir()
+            await until(directory.exists)
+            async with announce("python"):
+                await until(lambda: overview.processes)
