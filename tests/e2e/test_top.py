@@ -6,7 +6,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from tests.support.model_server import Answer, call, say
 from tests.support.program import Program, program
 from tests.support.seats import Seats, seats
 from textual.pilot import Pilot
-from textual.widgets import DataTable
+from textual.widgets import DataTable, Log
 
 from harness.cli.top import command
 from harness.cli.top.app import Dashboard
+from harness.cli.top.dialogs import OutputScreen
 from harness.errors import ConfigError
 from harness.live.announcement import Announcement, announce
 from harness.live.command_session import CommandSession
@@ -237,6 +238,23 @@ async def test_texts_of_processes_are_neither_markup_nor_escape_sequences(
                 await pilot.pause(0.05)
         assert first_rows(table, 2, 1) == ["[red]x[/]"]
         assert first_rows(table, 3, 1) == ["\\x1b]0;evil\\x07[link=x] [/]"]
+
+
+async def test_output_without_line_ends_is_shown_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def items() -> AsyncGenerator[dict[str, str]]:
+        for _ in range(50):
+            yield {"text": "x" * 10_000}
+        yield {"text": "\nthe last line\n"}
+
+    async with many_sessions(0, tmp_path, monkeypatch) as (_, pilot, _):
+        screen = OutputScreen("output", items)
+        await pilot.app.push_screen(screen)
+        log = screen.query_one(Log)
+        with anyio.fail_after(30):
+            while "[the end]" not in log.lines:
+                await pilot.pause(0.05)
+        assert max(map(len, log.lines)) == OutputScreen.MAX_LINE_CHARS
+        assert "".join(log.lines) == "x" * 500_000 + "the last line[the end]"
 
 
 # -- without the dashboard

@@ -128,6 +128,8 @@ class OutputScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[Any]] = [("escape,q", "close", "close")]
     MAX_LINES = 10_000
+    MAX_LINE_CHARS = 2_000
+    """Characters of a line; a longer one continues on the next."""
 
     def __init__(self, title: str, open_items: Callable[[], AsyncGenerator[Mapping[str, Any], None]]) -> None:
         super().__init__()
@@ -152,13 +154,21 @@ class OutputScreen(ModalScreen[None]):
             async for item in self._open_items():
                 *lines, self._line = (self._line + str(item.get("text", ""))).split("\n")
                 for line in lines:
-                    log.write_line("\n".join(output_lines(line)))
+                    self._write_line(log, line)
+                if len(self._line) > self.MAX_LINE_CHARS:
+                    self._write_line(log, self._line)
+                    self._line = ""
             end = "[the end]"
         except HarnessError as error:
             end = f"[{error.message}]"
         if self._line:
-            log.write_line("\n".join(output_lines(self._line)))
+            self._write_line(log, self._line)
         log.write_line(end)
+
+    def _write_line(self, log: Log, line: str) -> None:
+        text = "\n".join(output_lines(line))
+        for start in range(0, max(len(text), 1), self.MAX_LINE_CHARS):
+            log.write_line(text[start : start + self.MAX_LINE_CHARS])
 
     def action_close(self) -> None:
         """Close it; the stream ends with its worker."""
