@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import pwd
 import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -260,6 +263,40 @@ async def test_behind_a_proxy_only_its_name_is_served(program: Program) -> None:
         assert status == 200
         assert "Secure" in cookie
         assert "Path=/harness/" in cookie
+
+
+def test_a_browser_that_does_not_return_delays_nothing_and_the_file_for_it_is_removed(program: Program) -> None:
+    opener = program.home / "browser"
+    opener.write_text(
+        '#!/bin/sh\ncp "${1#file://}" "$HOME/opening" && mv "$HOME/opening" "$HOME/opened"\n'
+        'until test -e "$HOME/close"; do sleep 0.1; done\n'
+    )
+    opener.chmod(0o755)
+    state = Path(program.environ["XDG_STATE_HOME"]) / "harness" / "web"
+    state.mkdir(parents=True, mode=0o700)
+    left = state / "open-1.html"  # of a server that was killed
+    left.touch()
+    os.utime(left, (0, 0))
+    environment = {**program.environ, "HOME": str(program.home), "DISPLAY": ":0", "BROWSER": f"{opener} %s"}
+    with subprocess.Popen([program.path, "web", "--port", "0"], env=environment, stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout is not None
+            server.stdout.readline()
+            url = server.stdout.readline().decode().strip()
+            with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=LIMIT)) as connection:
+                connection.request("GET", "/")
+                assert connection.getresponse().status == 200
+            deadline = time.monotonic() + LIMIT
+            while not (program.home / "opened").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert url in (program.home / "opened").read_text()
+            assert [path.name for path in state.glob("open-*")] == [f"open-{server.pid}.html"]
+            server.terminate()
+            assert server.wait(LIMIT) == 0
+            assert list(state.glob("open-*")) == []
+        finally:
+            server.kill()
+            (program.home / "close").touch()
 
 
 def test_it_listens_nowhere_else_unless_encrypted(program: Program) -> None:

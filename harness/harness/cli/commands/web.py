@@ -9,6 +9,7 @@ import time
 import webbrowser
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import click
@@ -137,17 +138,35 @@ class _Opener:
             return
         from ...web.logins import login_directory
 
-        self._file = login_directory() / f"open-{os.getpid()}.html"
+        directory = login_directory()
+        _remove_expired(directory)
+        self._file = directory / f"open-{os.getpid()}.html"
         page = f"<!doctype html><title>harness</title><script>location.replace({json.dumps(url)})</script>"
-        with suppress(OSError, webbrowser.Error):
+        with suppress(OSError):
             self.close()
             write_new_file(self._file, page.encode())
-            webbrowser.open(self._file.as_uri())
+            # some browsers return only when they are closed
+            Thread(target=_open_browser, args=(self._file.as_uri(),), daemon=True).start()
 
     def close(self) -> None:
         """Remove the file."""
         if self._file is not None:
             self._file.unlink(missing_ok=True)
+
+
+def _open_browser(uri: str) -> None:
+    with suppress(OSError, webbrowser.Error):
+        webbrowser.open(uri)
+
+
+def _remove_expired(directory: Path) -> None:
+    """Remove the files of servers that were killed, whose links have expired."""
+    from ...web.logins import INVITATION_LIFETIME
+
+    for path in directory.glob("open-*.html"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > INVITATION_LIFETIME:
+                path.unlink()
 
 
 # -- logins
