@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -137,13 +137,13 @@ def header_value(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | N
 
 
 @asynccontextmanager
-async def serve_http(app: ASGIApp, address: Address, **options: Any) -> AsyncIterator[Address]:
+async def serve_http(build: Callable[[Address], ASGIApp], address: Address, **options: Any) -> AsyncIterator[Address]:
     """Serve inside the block; yields the address with the actual port.
 
     The application must end its long responses itself when the block is left.
 
     Args:
-        app: An ASGI application.
+        build: Returns the ASGI application for the address with the actual port.
         address: Where to listen.
         options: Further options of ``uvicorn.Config``.
 
@@ -151,7 +151,7 @@ async def serve_http(app: ASGIApp, address: Address, **options: Any) -> AsyncIte
         HarnessError: the address is not available.
     """
     with _listening(address) as (listener, found):
-        server = _Server(_config(app, options))
+        server = _Server(_config(build(found), options))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [listener])
             try:

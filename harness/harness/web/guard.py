@@ -116,18 +116,18 @@ class RequestGuard:
 
     Args:
         app: Gets what is accepted.
-        site: How browsers reach the dashboard; set when the port is known.
+        site: How browsers reach the dashboard.
     """
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app = app
-        self.site = site
+        self._site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] not in ("http", "websocket"):
             return
-        refusal = request_refusal(scope, self.site)
+        refusal = request_refusal(scope, self._site)
         answer = _with_headers(send, is_private="/api/" in scope["path"])
         if refusal is None:
             await self._app(scope, receive, answer)

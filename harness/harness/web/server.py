@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from ..errors import ConfigError
 from ..system.http_server import Address, serve_http
@@ -82,33 +82,22 @@ async def serve_dashboard(
     Raises:
         HarnessError: The address is not available.
     """
-    entry = _Entry()
-    async with (
-        open_dashboard(logins, redact, name) as dashboard,
-        serve_http(entry, options.address, **_uvicorn_options(options)) as found,
-    ):
-        site = _site(options, found)
-        application = build_application(dashboard, urlsplit(site.url).path, is_encrypted=site.is_encrypted)
-        entry.guard = RequestGuard(application, site)
-        await to_thread.run_sync(logins.set_url, site.url)
-        started(site)
-        await anyio.sleep_forever()
+    async with open_dashboard(logins, redact, name) as dashboard:
+
+        def build(found: Address) -> ASGIApp:
+            site = _site(options, found)
+            path = urlsplit(site.url).path
+            return RequestGuard(build_application(dashboard, path, is_encrypted=site.is_encrypted), site)
+
+        async with serve_http(build, options.address, **_uvicorn_options(options)) as found:
+            site = _site(options, found)
+            await to_thread.run_sync(logins.set_url, site.url)
+            started(site)
+            await anyio.sleep_forever()
 
 
 def _site(options: ServerOptions, address: Address) -> Site:
     return site_of(address, tls=options.has_tls, proxy=options.proxy, names=options.names)
-
-
-class _Entry:
-    """Passes requests on to the guard, which needs the port that the server got."""
-
-    def __init__(self) -> None:
-        self.guard: ASGIApp | None = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request; the socket accepts them a moment before the guard exists."""
-        if self.guard is not None:
-            await self.guard(scope, receive, send)
 
 
 def _uvicorn_options(options: ServerOptions) -> dict[str, Any]:

@@ -190,7 +190,7 @@ class HttpAuthMiddleware:
 
     def __init__(self, app: ASGIApp, names: frozenset[str], token: Token) -> None:
         self._app = app
-        self.names = names
+        self._names = names
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -199,7 +199,7 @@ class HttpAuthMiddleware:
 
         if scope["type"] != "http":
             return
-        refusal = refusal_of(scope["headers"], self.names, self._token)
+        refusal = refusal_of(scope["headers"], self._names, self._token)
         if refusal is None and scope["path"] == PATH:
             await self._app(scope, receive, send)
             return
@@ -422,9 +422,11 @@ async def http_server(
     Raises:
         HarnessError: the address is not available.
     """
-    guard = HttpAuthMiddleware(RequestBodyLimitMiddleware(sessions, BODY_LIMIT), frozenset(), token)
-    async with serve_http(guard, address) as found:
-        guard.names = names_of(found, names)
+
+    def build(found: Address) -> ASGIApp:
+        return HttpAuthMiddleware(RequestBodyLimitMiddleware(sessions, BODY_LIMIT), names_of(found, names), token)
+
+    async with serve_http(build, address) as found:
         try:
             yield found
         finally:
