@@ -22,7 +22,7 @@ from ..errors import HarnessError
 from .audit_pages import audit_calls, audit_record
 from .browser import HELLO_TIMEOUT, Browser, BrowserLeft
 from .dashboard import MAX_BROWSERS, Dashboard
-from .guard import MAX_BODY_BYTES, TokenBucket
+from .guard import TokenBucket
 from .logins import LOGIN_LIFETIME, Login
 from .recording_pages import played_recording, recording_list
 
@@ -165,7 +165,7 @@ class _Answers:
             with suppress(RuntimeError, anyio.ClosedResourceError):
                 await websocket.close(4401 if "login" in str(reason) else 1008, str(reason))
         except TimeoutError:
-            log.info("disconnected %s: its browser takes nothing", login.name)
+            log.info("disconnected %s: its browser accepts no data", login.name)
         finally:
             self._dashboard.browsers.discard(browser)
 
@@ -184,16 +184,12 @@ async def _key_of(websocket: WebSocket) -> str:
 
 async def _body(request: Request) -> Mapping[str, Any]:
     """Return the JSON object of a request; empty if it is not one."""
-    data = b""
+    document = None
     with anyio.move_on_after(BODY_TIMEOUT):
-        async for part in request.stream():
-            data += part
-            if len(data) > MAX_BODY_BYTES:
-                return {}
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
+        try:
+            document = await request.json()  # the guard limits its length
+        except (ValueError, RecursionError):
+            return {}
     return document if isinstance(document, dict) else {}
 
 
