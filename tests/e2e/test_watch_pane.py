@@ -21,6 +21,7 @@ from tests.support.desk import Desk, OpenDesk, desk, everywhere, open_desk, unti
 from harness import UnsupportedOperation, connect
 from harness.pane_events import Closed, JobEnded, JobStarted, Output, PaneEvent, Resized, Screen
 from harness_backends.tmux.pane.pane_state import Pane
+from harness_backends.tmux.sources import stream_gaps
 from harness_backends.tmux.terminal import TmuxTerminal
 
 __all__ = ["desk", "open_desk"]
@@ -268,6 +269,54 @@ async def test_a_flood_freezes_no_program_while_a_watcher_sleeps(desk: Desk) -> 
             assert isinstance(await anext(idle), Screen)
             await desk.ctx.run_shell(f"{sys.executable} flood.py", timeout=60)
     assert float((desk.home / "gap").read_text()) < 0.5
+
+
+_ROW = re.compile(rb"\x1b\[\d+;1H")
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-9;?]*[a-zA-Z]|[()][0-9A-Z])|\x0f")
+
+
+def numbers_shown(seen: Seen) -> list[int]:
+    """The numbers of a flood that a terminal has been fed with since the last screen, without the first and last."""
+    text = _SEQUENCE.sub(b"", _ROW.sub(b" ", seen.data))
+    return [int(number) for number in text.split() if number.isdigit()][1:-1]
+
+
+async def fall_behind(desk: Desk, seen: Seen) -> None:
+    """Take nothing for longer than tmux waits in a flood, until the screen of that time has arrived."""
+    await until(lambda: b"1000" in seen.data)
+    screens = len(seen.of(Screen))
+    time.sleep(2.5)  # noqa: ASYNC251  # the whole event loop
+    await until(lambda: len(seen.of(Screen)) > screens)
+
+
+@pytest.mark.slow
+async def test_a_watcher_misses_nothing_after_the_last_screen_when_this_process_fell_behind(desk: Desk) -> None:
+    with anyio.fail_after(LIMIT):
+        async with watching(desk) as seen:
+            job = await desk.ctx.run_shell("seq 1 1000000000", wait=False, pane="main")
+            await fall_behind(desk, seen)
+            await anyio.sleep(2)
+            shown = numbers_shown(seen)
+            await desk.ctx.kill(job.job_id or "")
+            assert len(shown) > 1000
+            assert shown == list(range(shown[0], shown[0] + len(shown)))
+
+
+@pytest.mark.slow
+async def test_a_watcher_gets_screens_while_the_log_of_a_flood_is_read(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_gaps, "CHUNK", 1000)  # as over a connection that is slower than the flood
+    with anyio.fail_after(LIMIT):
+        async with watching(desk) as seen:
+            job = await desk.ctx.run_shell("seq 1 1000000000", wait=False, pane="main")
+            await fall_behind(desk, seen)
+            last = numbers_shown(seen)[-1]
+            for _ in range(2):
+                await until(lambda last=last: numbers_shown(seen)[-1] > last + 1000)
+                last = numbers_shown(seen)[-1]
+            monkeypatch.undo()
+            await desk.ctx.kill(job.job_id or "")
 
 
 async def test_twenty_watchers_see_the_same(desk: Desk) -> None:

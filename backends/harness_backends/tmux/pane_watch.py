@@ -34,7 +34,6 @@ class PaneWatching:
         self._table = table
         self._tasks = tasks
         self._all: list[_Watches] = []
-        table.on_pane = self._on_pane
 
     @contextmanager
     def watch(self, pane: Pane, max_bytes: int) -> Iterator[AsyncIterator[PaneEvent]]:
@@ -61,7 +60,8 @@ class PaneWatching:
             if pane.window_id == window_id and pane.watchers is not None:
                 self._tasks.start_soon(_look_at_size, pane.watchers)
 
-    def _on_pane(self, pane: Pane) -> None:
+    def add_pane(self, pane: Pane) -> None:
+        """Show a pane that becomes known to those who watch all panes."""
         for watches in self._all:
             watches.add(pane)
 

@@ -152,6 +152,10 @@ class Pane:
         """Record that the stream has, or may have, a gap before its next bytes."""
         self.paused = True
         self.missed.clear()
+        self.lose_step()
+
+    def lose_step(self) -> None:
+        """Record that watchers need a new screen, as they miss output."""
         if self.watchers is not None:
             self.watchers.lose_step()
 

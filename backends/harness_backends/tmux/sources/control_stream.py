@@ -16,6 +16,7 @@ from ..channel.control_client import Event
 from ..channel.control_connection import ControlConnection
 from ..channel.control_protocol import Notification, Output
 from ..operator_watch import OperatorWatch, watch_operators
+from ..pane.pane_state import Pane
 from ..pane.pane_table import PaneTable
 from ..pane_watch import PaneWatching
 from .stream_gaps import StreamGaps
@@ -37,6 +38,12 @@ class ControlStream:
         self._people: OperatorWatch | None = None
         self._watching = PaneWatching(link, table, tasks)
         link.on_event, link.on_lost, link.on_gone = self.on_event, self.on_lost, self.on_gone
+        table.on_pane = self._on_pane
+
+    def _on_pane(self, pane: Pane) -> None:
+        """Handle a pane that becomes known."""
+        self._gaps.added(pane)
+        self._watching.add_pane(pane)
 
     def on_event(self, event: Event) -> None:
         """Handle an output or a notification; called for each, in order."""
@@ -60,9 +67,7 @@ class ControlStream:
         elif event.name == "session-changed" and event.args[:1] != (self._link.setup.session_id,):
             self._tasks.start_soon(self._link.client.aclose)  # an operator switched its session: a new client attaches
         elif event.name == "pause" and event.args:
-            pane = self._table.by_id.get(event.args[0])
-            if pane is not None:
-                self._gaps.paused(pane)
+            self._gaps.paused(event.args[0], self._table.by_id.get(event.args[0]))
         elif event.name == "client-detached":
             self._tasks.start_soon(self._link.keep_drainer)
         elif self._people is not None:

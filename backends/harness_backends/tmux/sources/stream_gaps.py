@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from harness.system.background_tasks import BackgroundTasks
 
 from ...posix.jobs.launch import Outcome, recorded
 from ...posix.state_directory import JobStore
-from ..channel.command_channel import CommandChannel
+from ..channel.control_connection import ControlConnection
 from ..jobs.pane_job import PaneJob
 from ..jobs.unstarted_commands import drop_slot, take_slot
 from ..naming import PaneRow
@@ -32,6 +33,8 @@ RECHECK = 10.0
 RETRY = 1.0
 LOG_LAG = 2.0
 """Maximum seconds by which the log may lag behind the exit file."""
+SCREEN_INTERVAL = 1.0
+"""Seconds between the screens that watchers get of a pane whose output tmux does not send."""
 START_GRACE = 1.0
 """Maximum seconds for a typed job to start."""
 LOG_REMOVED = "the log of pane {!r} was removed; the output of earlier commands in it is lost"
@@ -40,13 +43,14 @@ LOG_REMOVED = "the log of pane {!r} was removed; the output of earlier commands 
 class StreamGaps:
     """A reader of the logs of all panes whose stream has, or may have, a gap."""
 
-    def __init__(self, link: CommandChannel, store: JobStore, tasks: BackgroundTasks) -> None:
+    def __init__(self, link: ControlConnection, store: JobStore, tasks: BackgroundTasks) -> None:
         self._link = link
         self._store = store
         self._tasks = tasks
         self._catching_up: dict[str, anyio.CancelScope] = {}
+        self._reattaching: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._stopped: set[str] = set()
-        """The panes whose output tmux does not send, as this process fell behind."""
+        """The ids of the panes, also of unknown ones, whose output tmux does not send, as this process fell behind."""
 
     async def attach(self, row: PaneRow, kind: str, add: Callable[[Pane], None]) -> Pane:
         """Add a pane whose stream this process has not read yet, with the state that the end of its log shows."""
@@ -118,13 +122,23 @@ class StreamGaps:
                 await pane.changed.wait()
         return pane.phase != "prompt"
 
-    def paused(self, pane: Pane) -> None:
+    def paused(self, pane_id: str, pane: Pane | None) -> None:
         """Handle that tmux stopped to send a pane's output, as this process fell behind: read it from the log.
 
-        tmux sends it again when the log has been read. Until then it delays no answer of tmux to other requests.
+        tmux sends it again when the log has been read. Until then it delays no answer of tmux to other requests. The
+        output of an unknown pane is not sent again before the pane is added.
         """
+        self._stopped.add(pane_id)
+        if pane is not None:
+            self._read_stopped(pane)
+
+    def added(self, pane: Pane) -> None:
+        """Handle a new pane, whose output tmux may have stopped to send before."""
+        if pane.pane_id in self._stopped:
+            self._read_stopped(pane)
+
+    def _read_stopped(self, pane: Pane) -> None:
         pane.pause()
-        self._stopped.add(pane.pane_id)
         for job in pane.jobs:
             job.touch()
         if pane.pane_id not in self._catching_up:
@@ -135,8 +149,13 @@ class StreamGaps:
         self._stopped.clear()
 
     async def _send_again(self, pane: Pane) -> None:
-        self._stopped.discard(pane.pane_id)
-        await self._link.client.request(("refresh-client", "-A", f"{pane.pane_id}:continue"))
+        """Let tmux send a pane's output again, and watchers get a new screen, as they missed some of it."""
+
+        def is_sent(_: object) -> None:
+            self._stopped.discard(pane.pane_id)
+            pane.lose_step()
+
+        await self._link.client.request(("refresh-client", "-A", f"{pane.pane_id}:continue"), on_answer=is_sent)
 
     def stop_catching_up(self, pane: Pane) -> None:
         scope = self._catching_up.pop(pane.pane_id, None)
@@ -162,11 +181,15 @@ class StreamGaps:
         job.started = False
         pane.restart_scan()
         reader = LogReader(start_mark(job.nonce, job.number), job.offset)
+        shown = anyio.current_time()
         while job in pane.jobs and not pane.gone:  # even if it is finished for its caller, as it may still run
             active = job.active
             chunk = await self._read_log(job.log, reader.position)
             if chunk:
                 pane.scan(reader.feed(chunk))
+                if pane.pane_id in self._stopped and anyio.current_time() - shown > SCREEN_INTERVAL:
+                    shown = anyio.current_time()
+                    pane.lose_step()
             elif pane.pane_id in self._stopped:
                 await self._send_again(pane)  # its output shows when there is more to read
             elif not await self._ended_elsewhere(pane, job, reader):
@@ -176,10 +199,14 @@ class StreamGaps:
 
     async def reattach(self, pane: Pane) -> None:
         """Set the state of a pane without a job of this process from the end of the log, and then the stream."""
+        async with self._reattaching[pane.pane_id]:
+            if pane.paused:  # else another task has done it
+                await self._reattach(pane)
+
+    async def _reattach(self, pane: Pane) -> None:
         while True:
             if pane.pane_id in self._stopped:
                 await self._send_again(pane)
-                pane.pause()
             size, tail = await self._log_end(pane)
             if pane.pane_id not in self._stopped:
                 break
