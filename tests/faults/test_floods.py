@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,7 +15,10 @@ import pytest
 from tests.faults.children import Child, child
 from tests.faults.rig import Place, alive, kill, opened, until, usable, within
 
-from harness import Status
+from harness import ExecutionContext, Status
+from harness_backends.tmux.sources.live_panes import LivePanes
+from harness_backends.tmux.sources.stream_gaps import StreamGaps
+from harness_backends.tmux.terminal import TmuxTerminal
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
 
@@ -192,11 +196,59 @@ async def test_output_beyond_the_log_still_ends_with_the_right_code(here: Place)
 
 
 @pytest.mark.slow
-async def test_a_new_pane_beside_flooding_ones_can_be_used(here: Place) -> None:
-    async with opened(here, max_panes=len(PANES) + 2) as ctx:
+async def test_requests_beside_floods_do_not_wait_for_seconds_of_output(here: Place) -> None:
+    seconds: list[float] = []
+    async with opened(here) as ctx:
         jobs = [await ctx.run_shell(f"yes {LINE}", wait=False) for _ in PANES]
-        await ctx.create_pane("beside")
-        result = await within(60, ctx.run_shell("echo here; (exit 3)", pane="beside"))
-        assert (result.stdout, result.exit_code) == ("here\n", 3), result
+        await anyio.sleep(1)
+        for _ in range(7):
+            began = anyio.current_time()
+            await ctx.list_panes()
+            seconds.append(anyio.current_time() - began)
+            await anyio.sleep(0.3)
         for job in jobs:
             await ctx.kill(job.job_id or "")
+    assert statistics.median(seconds) < 2, seconds
+
+
+def gaps_of(ctx: ExecutionContext) -> StreamGaps:
+    """What reads the logs of panes whose stream has a gap."""
+    terminal = ctx._terminal
+    assert isinstance(terminal, TmuxTerminal)
+    assert isinstance(terminal._source, LivePanes)
+    return terminal._source.gaps
+
+
+@pytest.mark.slow
+async def test_the_log_of_a_flood_is_read_once_however_often_tmux_stops_to_send_it(
+    here: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, positions = StreamGaps._read_log, list[int]()
+
+    async def noted(gaps: StreamGaps, log: str, position: int) -> bytes:
+        positions.append(position)
+        return await read(gaps, log, position)
+
+    monkeypatch.setattr(StreamGaps, "_read_log", noted)
+    async with opened(here) as ctx:
+        gaps = gaps_of(ctx)
+        job = await ctx.run_shell(f"yes {LINE}", wait=False)
+        for _ in range(2):
+            before = len(positions)
+            time.sleep(2.5)  # noqa: ASYNC251  # the whole event loop: longer than tmux waits for us
+            await until(lambda before=before: len(positions) > before + 2 and not gaps._stopped, "it is sent again")
+        await ctx.kill(job.job_id or "")
+    assert positions == sorted(positions)
+
+
+@pytest.mark.slow
+async def test_a_pane_that_was_stopped_before_this_harness_used_it_is_sent_again(here: Place) -> None:
+    async with opened(here) as ctx, opened(here) as other:
+        await other.create_pane("theirs")
+        job = await other.run_shell(f"yes {LINE}", wait=0.5, pane="theirs")
+        time.sleep(2.5)  # noqa: ASYNC251  # the whole event loop: longer than tmux waits for us
+        await until(lambda: bool(gaps_of(ctx)._stopped), "it is stopped")
+        await other.kill(job.job_id or "")
+        for word in ("first", "second"):
+            result = await within(30, ctx.run_shell(f"echo {word}", pane="theirs"))
+            assert (result.stdout, result.exit_code, result.notices) == (f"{word}\n", 0, ()), result
