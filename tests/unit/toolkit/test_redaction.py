@@ -396,6 +396,9 @@ ADVERSARIAL = {
     "authorization": "authorization:" * (MB // 14),
     "options": "-password " * (MB // 10),
     "curl": "curl" + " -u" * (MB // 3),
+    "titles": "\x1b]0;title\x07" * (MB // 10),
+    "titles with secrets": "\x1b]0;password=hunter2x1\x07" * (MB // 24),
+    "titles without end": ("\x1b]0;" + "a" * 5000) * (MB // 5004),
     "wide": "\u0130\u20ac" * (MB // 2),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Iterable
 from itertools import pairwise
 
@@ -206,6 +207,67 @@ async def test_a_secret_is_hidden_whose_start_the_screen_shows(secret: str, live
         events = Events([screen, *(Output(0.0, letter.encode()) for letter in f"{secret[cut:]}\n"), Closed(0.0)])
         seen = text_of([event async for event in RedactedPaneEvents(events, redactor, live=live)])
         assert secret[cut:][3:] == "" or secret[cut:] not in seen
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("style", ["", "\x1b[31m"])
+async def test_a_screen_masks_the_start_of_a_known_secret_before_its_cursor(style: str, live: bool) -> None:
+    redactor = PatternRedactor([KNOWN])
+    for cut in range(3, len(KNOWN)):
+        begun = f"> {'x' * 8}{KNOWN[:cut]}"
+        rows = [begun[start : start + 20] for start in range(0, len(begun), 20)]
+        styled = [style.join(row) + " after" * (len(row) < 14) for row in rows]
+        screen = screen_with("first", *styled, place=(len(rows) + 1, len(rows[-1]) + 1))
+        events = Events([screen, Output(0.0, f"{KNOWN[cut:]}\r\n".encode()), Closed(0.0)])
+        first, *rest = [event async for event in RedactedPaneEvents(events, redactor, live=live)]
+        assert isinstance(first, Screen)
+        shown = screen_with("first", *styled, place=(len(rows) + 1, len(rows[-1]) + 1)).content.decode()
+        plain = ESCAPE.sub("", first.content.decode())
+        assert plain == ESCAPE.sub("", shown).replace(KNOWN[:cut], "*" * cut)
+        assert text_of(rest) == f"{MARK}\r\n"
+
+
+def test_a_screen_masks_a_full_row_that_is_drawn_twice() -> None:
+    row = f"{'x' * (20 - 6)}{KNOWN[:6]}"
+    content = f"\x1b[1;1Hfirst\x1b[2;1H{row}\x1b[3;1H{KNOWN[:6]}dred\x1b[0m\x0f\x1b[2;1H{row}\x1b[0m\x0f"
+    clean = redact_screen(PatternRedactor([KNOWN]), content.encode(), 20).decode()
+    assert clean == content.replace(row, "x" * 14 + "*" * 6)
+
+
+@pytest.mark.parametrize(
+    ("known", "shown"),
+    [("hunter-hunt", "> hunter-hunt"), ("0a1b2c-lamp", "> ghp_A1b2C3d4E5f6G7h0a1b2")],
+    ids=["ends as it starts", "token"],
+)
+def test_a_screen_hides_the_rest_of_a_secret_whose_end_may_start_a_known_one(known: str, shown: str) -> None:
+    screen = screen_with(shown, place=(1, len(shown) + 1))
+    clean = redact_screen(PatternRedactor([known]), screen.content, 200).decode()
+    secret = shown.removeprefix("> ")
+    assert not [part for place in range(len(secret) - 3) if (part := secret[place : place + 4]) in clean]
+
+
+def test_a_screen_masks_wide_letters_in_their_width() -> None:
+    known = "秘密の鍵-hundred"
+    row = f"漢字{'x' * 10}秘密の"
+    content = f"\x1b[1;1H{row}\x1b[2;1H鍵-hu\x1b[2;6H"
+    clean = redact_screen(PatternRedactor([known]), content.encode(), 20).decode()
+    assert clean == f"\x1b[1;1H漢字{'x' * 10}{'*' * 6}\x1b[2;1H{'*' * 5}\x1b[2;6H"
+
+
+def test_a_screen_masks_only_what_its_cursor_follows_on_an_alternate_screen() -> None:
+    content = f"\x1b[1;1H> {KNOWN[:6]}\x1b[1;9H\x1b[?1049h\x1b[1;1H~ {KNOWN[:6]}\x1b[2;1H{KNOWN[:6]}\x1b[1;9H"
+    clean = redact_screen(PatternRedactor([KNOWN]), content.encode(), 20).decode()
+    assert clean == content.replace(f"~ {KNOWN[:6]}", f"~ {'*' * 6}")
+
+
+@pytest.mark.usefixtures("needs_time")
+def test_a_large_screen_is_masked_within_a_moment() -> None:
+    rows = "".join(f"\x1b[{number};1H{'─é' * 500}" for number in range(1, 300))
+    content = f"{rows}\x1b[300;1H{KNOWN[:6]}\x1b[300;7H"
+    before = time.process_time()
+    clean = redact_screen(PatternRedactor([KNOWN]), content.encode(), 1000).decode()
+    assert time.process_time() - before < 5
+    assert clean == content.replace(KNOWN[:6], "*" * 6)
 
 
 async def test_a_private_key_is_hidden_whose_start_the_screen_shows() -> None:

@@ -181,6 +181,13 @@ class Redactor(ABC):
         """
         return self.complete(text), self.complete(text)
 
+    def known_start(self, text: str) -> int:
+        """Return where the end of the text may be the start of a known secret; the length of the text otherwise.
+
+        If that is within another secret, return where this one starts: masked in part, it would not be recognized.
+        """
+        return len(text)
+
     def json(self, value: JsonObject) -> JsonObject:
         """Return the object with all its texts redacted."""
         return redact_object(value, self.text)
@@ -227,9 +234,18 @@ class PatternRedactor(Redactor):
         later = min(later, open_escape(text))
         return min(soon, later), later
 
+    def known_start(self, text: str) -> int:
+        end = self._open_known(text)
+        if end == len(text):
+            return end
+        return min([end, *(start for start, stop in self._spans(text) if start < end < stop)])
+
+    def _open_known(self, text: str) -> int:
+        return min([len(text), *(_begun(text, form, SHOWN) for form in (*self._known, *remembered()))])
+
     def _open(self, text: str) -> int:
         """Return where the end of the text may be the start of a secret that is recognized without a name."""
-        ends = [len(text), open_token(text), *(_begun(text, form, SHOWN) for form in (*self._known, *remembered()))]
+        ends = [self._open_known(text), open_token(text)]
         begin = text.rfind("-----BEGIN")
         if begin >= 0 and ("\n" not in text[begin:] or _OPEN_KEY.match(text, begin)):
             ends.append(begin)
