@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,16 @@ import anyio
 from anyio import to_thread
 
 from ..errors import HarnessError
+from ..live.agent_session import show_agent
+from ..live.approvals import share_approver
+from ..system.private_files import state_home
 from ..toolkit.assembly import Toolkit, ToolkitSettings
 from ..toolkit.audit import open_audit_log
 from ..toolkit.catalog import ToolSettings, load_catalogue
 from ..toolkit.events import Event, JobExited, JobStarted, PermissionAsked, ToolCallCompleted, ToolCallRequested
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
+from ..toolkit.permissions.rules.settings import PermissionSettings
 from ..toolkit.permissions.rules.store import RuleFile
 from ..toolkit.redaction.redactor import PatternRedactor
 from ..toolkit.result_cache import ResultCache
@@ -34,11 +39,15 @@ if TYPE_CHECKING:
     from ..agent.agent import Agent
     from ..agent.models import ModelProfile, OpenModel
     from ..agent.models.scripted import Step
+    from ..agent.storage import ConversationLog
+    from ..live.announcement import Announcement
 
-__all__ = ["PROMPT", "run_agent_demo"]
+__all__ = ["PROMPT", "run_agent_demo", "run_web_session"]
 
 PROMPT = "The logs fill the disk of web1. Find the big ones, have them rotated daily, and pack what is there."
 JOB_TIMEOUT = 60.0
+APPROVAL_TIMEOUT = 86_400.0
+"""Seconds for the reader to answer in the dashboard."""
 SHOWN = 6
 """Maximum lines of a result that are shown."""
 MAX_COLUMNS = 80
@@ -62,16 +71,11 @@ async def run_agent_demo(*, keep: bool = False, say: Say = print) -> None:
     from ..agent.opening import load_agent
 
     await to_thread.run_sync(load_agent)
-
-    def show(text: str) -> None:
-        say(_wrap(text))
-
+    show = _wrapped(say)
     async with open_place() as place:
-        show("The model is scripted: what it says was written beforehand.")
-        show("Everything else is real: an SSH server, a tmux session, the tools,")
-        show("the approvals, the audit.\n")
+        _introduce(show)
         story = _Story(show, place.home)
-        async with _agent(place, show) as agent:
+        async with _agent(place, _DemoApprover(show)) as agent:
             with agent.events.listening(story.heard):
                 await _tell(agent, story)
         _check(place.home)
@@ -82,9 +86,49 @@ async def run_agent_demo(*, keep: bool = False, say: Say = print) -> None:
     show("Cleaned up: the session, the server and its files are gone.")
 
 
+async def run_web_session(*, say: Say = print) -> None:
+    """Run the demo's agent for a dashboard, which answers its requests, until a SIGINT, SIGTERM or SIGHUP.
+
+    Its conversation and audit log are stored in the state directory of this process, where the dashboard finds them.
+
+    Args:
+        say: Receives each line of the story.
+
+    Raises:
+        HarnessError: As for :func:`run_agent_demo`.
+    """
+    from ..agent.opening import load_agent
+    from ..live.announcement import announce
+
+    await to_thread.run_sync(load_agent)
+    show = _wrapped(say)
+    async with open_place() as place, announce("python") as announcement:
+        _introduce(show)
+        story = _Story(show, place.home)
+        own = replace(place, state=state_home())
+        async with _agent(own, _DashboardApprover(show), announcement) as agent:
+            with agent.events.listening(story.heard):
+                await _tell(agent, story)
+            show("\nThe agent is done. Its session, recorded calls and pane stay in the dashboard until C-c.")
+            await wait_for_a_signal()
+    show("Cleaned up: the session, the server and its files are gone.")
+
+
+def _wrapped(say: Say) -> Say:
+    return lambda text: say(_wrap(text))
+
+
+def _introduce(show: Say) -> None:
+    show("The model is scripted: what it says was written beforehand.")
+    show("Everything else is real: an SSH server, a tmux session, the tools,")
+    show("the approvals, the audit.\n")
+
+
 async def _tell(agent: Agent, story: _Story) -> None:
     story.say(f"you: {PROMPT}")
     await _turn(agent, PROMPT)
+    if not story.has_job:  # its call was denied, in a dashboard
+        return
     job = await story.ended()
     news = f"[harness: the background job {job.job_id} has ended, with exit code {job.exit_code}.]"
     story.say(f"\nharness tells the model: {news}")
@@ -125,6 +169,8 @@ class _Story:
     def __init__(self, say: Say, home: Path) -> None:
         self.say = say
         self._home = str(home)
+        self.has_job = False
+        """Whether a background job was started."""
         self._exit: JobExited | None = None
         self._ended = anyio.Event()
 
@@ -142,6 +188,7 @@ class _Story:
             case ToolCallCompleted():
                 self._show(event.outcome.result.text)
             case JobStarted():
+                self.has_job = True
                 self.say(f"    [job {event.job_id} goes on in the background]")
             case JobExited():
                 self._exit = event
@@ -183,15 +230,36 @@ class _DemoApprover(Approver):
         return ApprovalDecision(ApprovalScope.ONCE, "demo")
 
 
+class _DashboardApprover(Approver):
+    """An approver that leaves the answer to a dashboard, however long it takes."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
+        """Wait until a dashboard has answered."""
+        self._say("    answer it in the dashboard")
+        while True:
+            await anyio.sleep_forever()
+
+    def answered_elsewhere(self, question: ApprovalRequest, answer: ApprovalDecision) -> None:
+        """Show who answered."""
+        self._say(f"    {answer.by}: {'yes' if answer.scope.allows else 'no'}")
+
+
 # -- the agent
 
 
 @asynccontextmanager
-async def _agent(place: DemoEnvironment, say: Say) -> AsyncIterator[Agent]:
+async def _agent(
+    place: DemoEnvironment, approver: Approver, announcement: Announcement | None = None
+) -> AsyncIterator[Agent]:
+    """Open the demo's agent; an announcement shows it in dashboards, which share the approver."""
     from ..agent.opening import HumanHandlers, open_agent
     from ..agent.settings import AgentSettings
 
     opened = await to_thread.run_sync(_scripted)
+    shared = share_approver(announcement, approver) if announcement is not None else None
 
     @asynccontextmanager
     async def open_one(profile: ModelProfile) -> AsyncIterator[OpenModel]:
@@ -199,22 +267,44 @@ async def _agent(place: DemoEnvironment, say: Say) -> AsyncIterator[Agent]:
 
     async with (
         _toolkit(place) as toolkit,
+        _stored(place, opened, stores=announcement is not None) as (log, session_id),
         open_agent(
             place.ctx,
             toolkit,
             opened.profile,
             settings=AgentSettings(on_job_exit="next_turn"),
-            handlers=HumanHandlers(_DemoApprover(say)),
+            handlers=HumanHandlers(shared or approver),
+            log=log,
+            session_id=session_id,
             open_one=open_one,
         ) as agent,
     ):
-        yield agent
+        with show_agent(announcement, agent, shared) if announcement is not None else nullcontext():
+            yield agent
+
+
+@asynccontextmanager
+async def _stored(
+    place: DemoEnvironment, opened: OpenModel, *, stores: bool
+) -> AsyncIterator[tuple[ConversationLog, str]]:
+    """Yield where the conversation is stored, and its ID, with which a dashboard finds what was said before."""
+    from ..agent.storage import ConversationStore, MemoryLog, NewConversation
+
+    if not stores:
+        yield MemoryLog(), ""
+        return
+    store = ConversationStore()
+    start = NewConversation(target=str(place.ctx.target), identity=place.ctx.identity, model=opened.profile.name)
+    created = await store.create(start)
+    async with store.writing(created.session_id) as log:
+        yield log, created.session_id
 
 
 @asynccontextmanager
 async def _toolkit(place: DemoEnvironment) -> AsyncIterator[Toolkit]:
     """Open a toolkit without the user's rules and tools, with an audit log that is removed with the demo."""
-    settings = ToolkitSettings(tools=ToolSettings(packs=("core", "background")))
+    permissions = PermissionSettings(approval_timeout=APPROVAL_TIMEOUT)
+    settings = ToolkitSettings(tools=ToolSettings(packs=("core", "background")), permissions=permissions)
     nowhere = place.state / "none"
     known = await to_thread.run_sync(lambda: load_catalogue(settings.tools, directory=nowhere))
     async with open_audit_log(place.state / "audit") as ledger:

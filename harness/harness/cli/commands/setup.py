@@ -62,17 +62,30 @@ def completion(ctx: click.Context, shell: str) -> None:
     help="Keep the session running, to attach to it.",
 )
 @click.option("--agent", is_flag=True, help="Run the agent demo with a scripted model; needs no provider.")
+@click.option("--web", is_flag=True, help="Run the agent demo with its dashboard, and answer its calls in a browser.")
+@click.option("--web-session", is_flag=True, hidden=True, help="Run the agent of --web.")
 @click.pass_context
-def demo(ctx: click.Context, keep: bool, agent: bool) -> int:
+def demo(ctx: click.Context, keep: bool, agent: bool, web: bool, web_session: bool) -> int:
     """Run a demo: a temporary local SSH server, a tmux session, a small task."""
     if invocation_of(ctx).json:
         raise click.UsageError("demo has no JSON output")
 
+    def say(line: str) -> None:
+        click.echo(printable(line))
+
     async def main(interruption: Interruption) -> int:
-        if agent:
+        if web:
+            from ...operate.demo_web import run_web_demo
+
+            await run_web_demo(say=say)
+        elif web_session:
+            from ...operate.demo_agent import run_web_session
+
+            await run_web_session(say=say)
+        elif agent:
             from ...operate.demo_agent import run_agent_demo
 
-            await run_agent_demo(keep=keep, say=lambda line: click.echo(printable(line)))
+            await run_agent_demo(keep=keep, say=say)
         else:
             from ...operate.demo import run_demo
 

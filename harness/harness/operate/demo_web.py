@@ -1,0 +1,124 @@
+"""``harness demo --web``: the demo's agent with its dashboard, in which the reader answers its calls.
+
+A program that a harness process started may not act on that process. So the dashboard and the agent are two programs,
+started side by side, with a state directory of their own that is removed at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.text import TextReceiveStream
+
+from ..errors import HarnessError
+from .demo import Say, wait_for_a_signal
+
+__all__ = ["SESSION_OPTION", "run_web_demo"]
+
+SESSION_OPTION = "--web-session"
+"""The hidden option of ``harness demo`` that runs the agent of this demo."""
+START = "import sys; from harness.cli.start import main; sys.exit(main())"
+START_TIMEOUT = 60.0
+"""Seconds for the dashboard to print its link."""
+CLOSE_TIMEOUT = 20.0
+"""Seconds for a program to clean up; then it is killed."""
+
+
+async def run_web_demo(*, say: Say = print) -> None:
+    """Run the demo until a SIGINT, SIGTERM or SIGHUP, and clean up after it, even if it is cancelled.
+
+    Args:
+        say: Receives each line; the agent prints its own to standard output.
+
+    Raises:
+        HarnessError: The dashboard does not start, or one of the two programs ends.
+    """
+    with _private_state() as environment:
+        web = ("web", "serve", "--port", "0")
+        async with _program(web, environment, stdout=subprocess.PIPE) as dashboard:
+            say(await _read_link(dashboard))
+            say("\nThe agent waits for you there: it asks before it changes something. C-c ends everything.\n")
+            async with _program(("demo", SESSION_OPTION), environment) as agent:
+                await _wait_for_the_end(dashboard, agent)
+
+
+async def _wait_for_the_end(dashboard: Process, agent: Process) -> None:
+    """Wait for a signal.
+
+    Raises:
+        HarnessError: A program ended before.
+    """
+    ended: list[str] = []
+
+    async def watch(name: str, process: Process) -> None:
+        code = await process.wait()
+        ended.append(f"{name} ended with exit code {code}")
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch, "the dashboard", dashboard)
+        tasks.start_soon(watch, "the agent", agent)
+        await wait_for_a_signal()
+        tasks.cancel_scope.cancel()
+    if ended:
+        raise HarnessError(ended[0], hint="its message is above")
+
+
+async def _read_link(dashboard: Process) -> str:
+    """Return what the dashboard prints, up to its link.
+
+    Raises:
+        HarnessError: It ended, or printed none in time.
+    """
+    assert dashboard.stdout is not None
+    text = ""
+    with anyio.move_on_after(START_TIMEOUT):
+        async for part in TextReceiveStream(dashboard.stdout):
+            text += part
+            if "#token=" in text and text.endswith("\n"):
+                return text.rstrip("\n")
+    raise HarnessError("the dashboard did not start", hint="its message is above")
+
+
+@asynccontextmanager
+async def _program(
+    words: Sequence[str], environment: Mapping[str, str], *, stdout: int | None = None
+) -> AsyncIterator[Process]:
+    """Run this program with other arguments, and end it with the context.
+
+    It has a session of its own: a key pressed in this terminal reaches this process alone, which then ends it once.
+    """
+    argv = [sys.executable, "-c", START, *words]
+    process = await anyio.open_process(
+        argv, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=None, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        with anyio.CancelScope(shield=True):
+            with suppress(ProcessLookupError):
+                process.terminate()
+            with anyio.move_on_after(CLOSE_TIMEOUT):
+                await process.wait()
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+
+
+@contextmanager
+def _private_state() -> Iterator[Mapping[str, str]]:
+    """Yield an environment whose state directory exists while the context is open."""
+    folder = Path(mkdtemp(prefix="harness-demo-"))
+    try:
+        yield {**os.environ, "XDG_STATE_HOME": str(folder)}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
