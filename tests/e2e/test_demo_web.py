@@ -62,7 +62,7 @@ def processes_of(scratch: Path) -> list[str]:
 
 async def nothing_is_left(scratch: Path) -> None:
     with anyio.move_on_after(10):  # the processes of a tmux server end after it, by the signal of their terminal
-        while processes_of(scratch):
+        while processes_of(scratch):  # noqa: ASYNC110  # of other processes
             await anyio.sleep(0.05)
     assert processes_of(scratch) == []
     assert list((scratch / "tmp").iterdir()) == []
