@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from harness.cli.prompt.commands.base import Deadlines, Output, PromptActions, PromptContext
+from harness.cli.prompt.commands.base import Deadlines, HostSession, Output, PromptActions, PromptContext
 from harness.cli.prompt.commands.table import parse, run_command
 from harness.context import ExecutionContext
 from harness.system.background_tasks import open_background_tasks
@@ -61,8 +61,8 @@ class Asked(PromptActions):
     async def use_model(self, profile: ModelProfile) -> None:
         self.done.append(("model", profile.name))
 
-    async def attach(self, *, read_only: bool = False) -> None:
-        self.done.append(("attach", read_only))
+    async def attach(self, sessions: Sequence[HostSession]) -> None:
+        self.done.append(("attach", *((session.host, *session.command) for session in sessions)))
 
     @property
     def themes(self) -> tuple[str, ...]:

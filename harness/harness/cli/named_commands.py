@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "any_host_options",
     "complete_commands",
+    "complete_commands_on_host",
     "connection_options",
     "host_options",
     "target_options",
@@ -23,6 +24,7 @@ __all__ = [
 _ON_TARGET = re.compile(r"\bharness (?=(?:jobs|keys|panes|sessions|attach|capture|doctor)\b)")
 _TARGETS: Mapping[str, str] = {"target": "--target", "ssh": "--ssh", "container": "--container", "engine": "--engine"}
 _CONNECTIONS: Mapping[str, str] = {"config_file": "--config", "ssh_config": "-F", "identity": "-i"}
+ANY_HOST = " --ssh HOST"
 _in_use: ContextVar[str] = ContextVar("target_options", default="")
 
 
@@ -48,14 +50,18 @@ def host_options(url: str, choices: CommandLineChoices) -> str:
         url: The URL of the host's target.
         choices: The command line of the fleet.
     """
+    return f"{connection_options(choices)}{_host_option(url)}"
+
+
+def _host_option(url: str) -> str:
     if url.startswith("ssh://") and "+" not in url:
-        return f"{connection_options(choices)} --ssh {shlex.quote(url.removeprefix('ssh://'))}"
-    return f"{connection_options(choices)} --target {shlex.quote(url)}"
+        return f" --ssh {shlex.quote(url.removeprefix('ssh://'))}"
+    return f" --target {shlex.quote(url)}"
 
 
 def any_host_options(choices: CommandLineChoices) -> str:
     """Return the options that reach one of several hosts of a fleet, with ``HOST`` for its name."""
-    return f"{connection_options(choices)} --ssh HOST"
+    return f"{connection_options(choices)}{ANY_HOST}"
 
 
 def use_target_options(options: str) -> None:
@@ -72,3 +78,13 @@ def complete_commands(text: str, options: str | None = None) -> str:
     """
     found = _in_use.get() if options is None else options
     return _ON_TARGET.sub(lambda match: f"harness{found} ", text) if found else text
+
+
+def complete_commands_on_host(text: str, url: str) -> str:
+    """Return a message of a session on many hosts whose commands reach one of them.
+
+    Args:
+        text: The message.
+        url: The URL of the host's target; empty if it is about several hosts.
+    """
+    return complete_commands(text, f"{_in_use.get()}{_host_option(url) if url else ANY_HOST}")

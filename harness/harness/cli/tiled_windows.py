@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import HarnessError
 
-__all__ = ["MAX_PANES", "TiledPane", "show_tiled"]
+__all__ = ["MAX_PANES", "TiledPane", "client_pane", "show_tiled"]
 
 MAX_PANES = 16
 """Panes of one window."""
@@ -21,6 +21,13 @@ _TITLE_OPTION = "@harness_title"
 """A tmux option of a pane: programs in a pane can change its own title."""
 _NO_SPACE = ("no space", "too small")
 """What tmux says when a window is too small for a further pane."""
+_ATTACHED = """\
+unset TMUX TMUX_PANE  # with them tmux refuses to nest
+name=$1
+shift
+"$@" && exit
+printf '\\n%s: attaching ended with exit code %s; Enter closes this pane\\n' "$name" "$?"
+read -r _"""
 _PLACEHOLDER = ("sh", "-c", "exec cat")
 """Runs in a pane until all have their sizes: a program that starts in a tiny pane loses its first lines."""
 
@@ -31,6 +38,16 @@ class TiledPane:
 
     title: str
     argv: Sequence[str]
+
+
+def client_pane(name: str, argv: Sequence[str]) -> TiledPane:
+    """Return a pane with a client of another tmux server, which shows how it ended.
+
+    Args:
+        name: The title.
+        argv: The command of the client.
+    """
+    return TiledPane(name, ["sh", "-c", _ATTACHED, "sh", name, *argv])
 
 
 def show_tiled(panes: Sequence[TiledPane], name: str) -> None:

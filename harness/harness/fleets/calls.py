@@ -72,6 +72,14 @@ class Fleet:
             raise ContextClosed(f"{name} is not connected", target=host.target, hint="await fleet.connected(name)")
         return context
 
+    def is_connected(self, name: str) -> bool:
+        """Return whether a host is connected now.
+
+        Raises:
+            KeyError: The fleet has no such host.
+        """
+        return self._runner.context(self._by_name[name]) is not None
+
     def choose(self, pattern: str) -> tuple[str, ...]:
         """Return the names of the hosts of this fleet that a pattern means, in the order in which it names them.
 

@@ -22,13 +22,13 @@ from ...toolkit.permissions.remembered_answers import TimedApproval
 from ...toolkit.values import ToolCall
 from ..conversation import ConversationStart, OpenConversation
 from ..runtime import CliSession, logs_shown
-from .commands.base import PromptActions
+from .commands.base import HostSession, PromptActions
 from .commands.table import completions
 from .early_ui import PromptUI
 from .editor import Suggestion
 from .loop import Loop, PromptServices
 from .markdown import LIBRARIES
-from .surface import THEMES, Surface, theme_for
+from .surface import THEMES, Surface, one_line, theme_for
 from .view import EventView
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ class PromptActionsImpl(PromptActions):
     Args:
         loop: The prompt's loop.
         surface: The prompt's surface.
-        execution: The target.
         begun: Returns the parameters of a conversation with a model; None is the configured model.
         opened: Called with each conversation that was opened.
         color: Whether themes may use colors.
@@ -67,7 +66,6 @@ class PromptActionsImpl(PromptActions):
         self,
         loop: Loop,
         surface: Surface,
-        execution: ExecutionContext,
         begun: Callable[[ModelProfile | None], ConversationStart],
         opened: Callable[[OpenConversation], None],
         *,
@@ -75,7 +73,6 @@ class PromptActionsImpl(PromptActions):
     ) -> None:
         self._loop = loop
         self._surface = surface
-        self._execution = execution
         self._begun = begun
         self._opened = opened
         self._color = color
@@ -99,20 +96,19 @@ class PromptActionsImpl(PromptActions):
         self._opened(await self._loop.supplies.conversations.open(begun))
         self._loop.set_model_ready()
 
-    async def attach(self, *, read_only: bool = False) -> None:
+    async def attach(self, sessions: Sequence[HostSession]) -> None:
         """See :class:`PromptActions`."""
-        words = self._execution.attach_command_read_only if read_only else self._execution.attach_command
-        failures: list[OSError] = []
+        failures: list[HarnessError] = []
 
         async def work() -> None:
             try:
-                await _become(words)
-            except OSError as error:
+                await (_become(sessions[0].command) if len(sessions) == 1 else _show_clients(sessions))
+            except HarnessError as error:
                 failures.append(error)
 
         await self._surface.lend(work)
         if failures:
-            raise HarnessError(f"{words[0]}: {(failures[0].strerror or 'cannot start').lower()}")
+            raise failures[0]
 
     @property
     def themes(self) -> tuple[str, ...]:
@@ -130,12 +126,31 @@ class PromptActionsImpl(PromptActions):
         self._surface.restyle(theme_for(name, color=self._color))
 
 
-async def _become(words: list[str]) -> None:
-    """Run a program in this terminal until it exits."""
-    environment = {name: value for name, value in os.environ.items() if name != "TMUX"}  # with it tmux refuses to nest
+async def _become(words: Sequence[str]) -> None:
+    """Run a program in this terminal until it exits.
 
-    async with await anyio.open_process(words, stdin=None, stdout=None, stderr=None, env=environment) as process:
+    Raises:
+        HarnessError: It cannot be started.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "TMUX"}  # with it tmux refuses to nest
+    try:
+        process = await anyio.open_process(words, stdin=None, stdout=None, stderr=None, env=environment)
+    except OSError as error:
+        raise HarnessError(f"{words[0]}: {(error.strerror or 'cannot start').lower()}") from error
+    async with process:
         await process.wait()
+
+
+async def _show_clients(sessions: Sequence[HostSession]) -> None:
+    """Show clients of several hosts side by side until the operator leaves them.
+
+    Raises:
+        HarnessError: tmux is missing on this machine, or cannot use the terminal.
+    """
+    from ..tiled_windows import client_pane, show_tiled
+
+    panes = [client_pane(one_line(session.host), session.command) for session in sessions]
+    await to_thread.run_sync(show_tiled, panes, "harness")
 
 
 # -- Tools of MCP servers, for the agent at the prompt.
@@ -231,7 +246,7 @@ class PromptSession:
 
     def _front(self, loop: Loop) -> PromptActionsImpl:
         return PromptActionsImpl(
-            loop, self._surface, self._execution, self._begun, self._announce_conversation, color=self._facing.color
+            loop, self._surface, self._begun, self._announce_conversation, color=self._facing.color
         )
 
     def _commands(self, text: str) -> Iterable[Suggestion]:

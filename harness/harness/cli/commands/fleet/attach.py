@@ -13,7 +13,7 @@ from ...exits import SIGNALLED
 from ...output import readable
 from ...runtime import CliSession, TargetRequirements
 from ...streams import Interruption
-from ...tiled_windows import TiledPane, show_tiled
+from ...tiled_windows import TiledPane, client_pane, show_tiled
 from .calls import map_on_hosts
 from .options import FleetOptions
 from .report import FleetReport
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["attach_to_fleet"]
 
-_ATTACHED = """\
-unset TMUX TMUX_PANE  # with them tmux refuses to nest
-name=$1
-shift
-"$@" && exit
-printf '\\n%s: attaching ended with exit code %s; Enter closes this pane\\n' "$name" "$?"
-read -r _"""
 _FAILED = """\
 printf '%s\\n\\nEnter closes this pane\\n' "$1"
 read -r _"""
@@ -97,5 +90,5 @@ def _pane(outcome: HostOutcome[Sequence[str]]) -> TiledPane:
 
     name = readable(outcome.host)
     if outcome.error is None:
-        return TiledPane(name, ["sh", "-c", _ATTACHED, "sh", name, *(outcome.result or ())])
+        return client_pane(name, outcome.result or ())
     return TiledPane(f"{name}: error", ["sh", "-c", _FAILED, "sh", readable(error_text(outcome, named=True))])

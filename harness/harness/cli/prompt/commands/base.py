@@ -31,6 +31,7 @@ __all__ = [
     "Choice",
     "Deadline",
     "Deadlines",
+    "HostSession",
     "Output",
     "PromptActions",
     "PromptContext",
@@ -65,6 +66,14 @@ class Output(ABC):
         """Print one line about a problem and its remedy."""
 
 
+@dataclass(frozen=True, slots=True)
+class HostSession:
+    """The command of a client of a tmux session; ``host`` is empty on one target."""
+
+    host: str
+    command: Sequence[str]
+
+
 class PromptActions(ABC):
     """The actions of the prompt's loop for slash commands."""
 
@@ -89,11 +98,11 @@ class PromptActions(ABC):
         """
 
     @abstractmethod
-    async def attach(self, *, read_only: bool = False) -> None:
-        """Give the terminal to a client of the tmux session until it detaches.
+    async def attach(self, sessions: Sequence[HostSession]) -> None:
+        """Give the terminal to a client of a tmux session until it detaches; of several, to tiled panes of clients.
 
         Raises:
-            UnsupportedOperation: There is no tmux session.
+            HarnessError: A program that it needs cannot be started.
         """
 
     @property
@@ -351,10 +360,10 @@ def brief(text: str, limit: int = COMMAND_SHOWN) -> str:
     return first if len(first) <= limit and not more else f"{first[: limit - 3]}..."
 
 
-def job_facts(job: Job) -> tuple[str, ...]:
-    """Return a job's details as lines. Pure, except for the local time zone."""
+def job_facts(job: Job, name: str) -> tuple[str, ...]:
+    """Return a job's details as lines, with its name in the first one. Pure, except for the local time zone."""
     facts = {
-        "job": job.job_id,
+        "job": name,
         "status": job.status.value,
         "exit code": "" if job.exit_code is None else str(job.exit_code),
         "started": moment(job.started),

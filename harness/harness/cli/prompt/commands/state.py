@@ -14,9 +14,11 @@ from ....fleets import FleetContext
 from ....results import Status as JobStatus
 from ....results import without_helpers
 from .base import BadArguments, Choice, SlashCommand, agent_of, duration, no_arguments, one_of
+from .jobs_of_hosts import connected_hosts, fleet_of, list_jobs
 
 if TYPE_CHECKING:
     from ....agent.agent import Agent, AgentState
+    from ....context import ExecutionContext
     from ....toolkit import Tool
     from ....toolkit.assembly import Toolkit
     from ....toolkit.permissions.remembered_answers import TimedApproval
@@ -326,14 +328,27 @@ class Status(SlashCommand):
         """Print the status."""
         no_arguments(args)
         facts = [*_target_facts(context), *_agent_facts(context)]
-        running = [job for job in without_helpers(await context.execution.jobs()) if job.status is JobStatus.RUNNING]
-        facts.append(("jobs", f"{len(running)} running (/ps)" if running else "none running"))
+        facts.append(("jobs", await _jobs_fact(context.execution)))
         facts.append(("cache", _cache_fact(context.toolkit)))
         facts.append(("approvals", approval_state(context.timed)))
         facts.append(("mode", context.toolkit.settings.permissions.mode.value))
         context.output.say(*(f"{name + ':':11}{value}" for name, value in facts if value))
         for problem in context.toolkit.problems:
             context.output.warn(problem)
+
+
+async def _jobs_fact(execution: ExecutionContext) -> str:
+    fleet = fleet_of(execution)
+    if fleet is None:
+        jobs = without_helpers(await execution.jobs())
+        running = sum(job.status is JobStatus.RUNNING for job in jobs)
+        return f"{running} running (/ps)" if running else "none running"
+    connected = connected_hosts(fleet)
+    listed = await list_jobs(fleet, connected, running=True)
+    running = sum(len(row.hosts) for row in listed.rows)
+    unknown = "".join(f"; {text}" for text in listed.errors)
+    where = f"on {len(connected)} connected hosts of {len(fleet)}"
+    return f"{running or 'none'} running {where}{' (/ps)' if running else ''}{unknown}"
 
 
 def _cache_fact(toolkit: Toolkit) -> str:
