@@ -2,6 +2,8 @@
 
 The reader is a callback that blocks, as a write to a slow pipe does: the event loop stops until the target has recorded
 the command's end and the time limit has passed, and it is slow afterwards too.
+
+A new pane's first prompt is not lost either if this process reads it together with the answer that the pane exists.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 from tests.support.desk import Desk, OpenDesk, desk, open_desk
 
-from harness import Status
+from harness import Config, Status
+from harness_backends.tmux.channel.control_client import ControlClient
 
 __all__ = ["desk", "open_desk"]
 
@@ -75,3 +79,19 @@ async def test_an_end_before_the_time_limit_that_is_read_after_it_is_the_command
     assert (job.status, job.exit_code) == (Status.COMPLETED, 3)
     after = await desk.ctx.run_shell("echo after")
     assert (after.status, after.stdout) == (Status.COMPLETED, "after\n")
+
+
+async def test_the_first_prompt_of_a_new_pane_is_seen_that_is_read_with_the_answer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = ControlClient._write
+
+    async def write_and_read_late(client: ControlClient, line: bytes) -> None:
+        await write(client, line)
+        if b"new-window" in line:
+            time.sleep(1)  # noqa: ASYNC251  # the whole event loop, as on a busy machine
+
+    monkeypatch.setattr(ControlClient, "_write", write_and_read_late)
+    with anyio.fail_after(Config().prompt_timeout / 2):
+        result = await desk.ctx.run_shell("echo here", pane=(await desk.ctx.create_pane("late")).name)
+    assert (result.stdout, result.exit_code) == ("here\n", 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from harness.errors import ConnectionLost, HarnessError
@@ -13,10 +13,13 @@ from ...posix.persistent_shell import PersistentShell
 from ..setup import NewPane, Setup, session_refusal, setup_script
 from .control_protocol import Block
 
-__all__ = ["READY_TIMEOUT", "REPLY_TIMEOUT", "CommandChannel", "CommandClient", "ResponseLost", "prepare_session"]
+__all__ = ["READY_TIMEOUT", "REPLY_TIMEOUT", "CommandChannel", "CommandClient", "OnAnswer", "ResponseLost", "prepare_session"]
 
 REPLY_TIMEOUT = 20.0
 READY_TIMEOUT = 30.0
+
+
+OnAnswer = Callable[[Sequence[Block]], None]
 
 
 class ResponseLost(ConnectionLost):
@@ -26,8 +29,15 @@ class ResponseLost(ConnectionLost):
 class CommandClient(Protocol):
     """Something that runs tmux commands."""
 
-    async def request(self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT) -> list[Block]:
+    async def request(
+        self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT, on_answer: OnAnswer | None = None
+    ) -> list[Block]:
         """Run commands in order; the first that fails ends the request.
+
+        Args:
+            commands: tmux commands.
+            timeout: Seconds until the connection counts as lost.
+            on_answer: Called with the answer before the output that follows it; it must not block or raise.
 
         Raises:
             ResponseLost: the connection was lost, or there was no answer in time; the commands may have run.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ import anyio
 from harness.errors import ConnectionLost, TerminalError
 from harness.transport import Process
 
-from .command_channel import REPLY_TIMEOUT, ResponseLost
+from .command_channel import REPLY_TIMEOUT, OnAnswer, ResponseLost
 from .control_protocol import OWN_PID, Block, ControlParser, Notification, Output, control_line
 
 __all__ = ["ControlClient", "Event"]
@@ -30,7 +30,7 @@ class _Waiter:
     blocks: list[Block] = field(default_factory=list)
     done: anyio.Event = field(default_factory=anyio.Event)
     lost: bool = False
-    on_answer: Callable[[Sequence[Block]], None] | None = None
+    on_answer: OnAnswer | None = None
 
 
 class ControlClient:
@@ -78,14 +78,9 @@ class ControlClient:
         self,
         *commands: tuple[str, ...],
         timeout: float = REPLY_TIMEOUT,
-        on_answer: Callable[[Sequence[Block]], None] | None = None,
+        on_answer: OnAnswer | None = None,
     ) -> list[Block]:
-        """Run commands in order; the first that fails ends the line.
-
-        Args:
-            commands: tmux commands.
-            timeout: Seconds until the connection counts as lost.
-            on_answer: Called with the answer before the output that follows it; it must not block or raise.
+        """Run commands in order like :meth:`.CommandClient.request`.
 
         Raises:
             ConnectionLost: the client has exited, and nothing ran.
@@ -107,7 +102,7 @@ class ControlClient:
         return waiter.blocks
 
     async def send(
-        self, *commands: tuple[str, ...], on_answer: Callable[[Sequence[Block]], None] | None = None
+        self, *commands: tuple[str, ...], on_answer: OnAnswer | None = None
     ) -> _Waiter:
         """Send commands like :meth:`request`, without waiting for the answer."""
         token = b"hx-" + secrets.token_hex(4).encode()

@@ -17,7 +17,7 @@ from harness.transport import Transport
 
 from ...posix.persistent_shell import PersistentShell
 from ..setup import TURNS, NewPane, Setup, control_argv, drainer_script, shells_script
-from .command_channel import READY_TIMEOUT, REPLY_TIMEOUT, ResponseLost, prepare_session
+from .command_channel import READY_TIMEOUT, REPLY_TIMEOUT, OnAnswer, ResponseLost, prepare_session
 from .control_client import ControlClient, Event
 from .control_protocol import Block
 
@@ -230,12 +230,14 @@ class ControlConnection:
         why, hint = (f": {self.failed.message}", self.failed.hint) if self.failed else ("", "")
         return ConnectionLost(f"no connection to tmux{why}", target=self.transport.target, hint=hint)
 
-    async def request(self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT) -> list[Block]:
+    async def request(
+        self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT, on_answer: OnAnswer | None = None
+    ) -> list[Block]:
         """Run tmux commands like :meth:`ControlClient.request`; unsent ones wait for the next client."""
         while True:
             client = await self.ready()
             try:
-                return await client.request(*commands, timeout=timeout)
+                return await client.request(*commands, timeout=timeout, on_answer=on_answer)
             except ResponseLost:
                 raise
             except ConnectionLost as error:

@@ -16,7 +16,7 @@ from harness.transport import Transport
 from ...posix.jobs.launch import background_line
 from ...posix.persistent_shell import PersistentShell, ShellReply
 from ..setup import NewPane, Setup
-from .command_channel import READY_TIMEOUT, REPLY_TIMEOUT, ResponseLost, prepare_session
+from .command_channel import READY_TIMEOUT, REPLY_TIMEOUT, OnAnswer, ResponseLost, prepare_session
 from .control_protocol import Block
 
 __all__ = ["SingleCommands", "control_refused", "parse_answers", "plain_script", "until_script"]
@@ -70,12 +70,17 @@ class SingleCommands:
         """Return this channel, as each request waits for the connection itself."""
         return self
 
-    async def request(self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT) -> list[Block]:
+    async def request(
+        self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT, on_answer: OnAnswer | None = None
+    ) -> list[Block]:
         """Run tmux commands like :meth:`.CommandClient.request`."""
         try:
-            return await self.ask(*commands, timeout=timeout)
+            blocks = await self.ask(*commands, timeout=timeout)
         except ConnectionLost as error:
             raise ResponseLost(error.message, target=error.target, hint=error.hint) from None
+        if on_answer is not None:
+            on_answer(blocks)
+        return blocks
 
     async def ask(self, *commands: tuple[str, ...], timeout: float = REPLY_TIMEOUT) -> list[Block]:
         """Run idempotent commands; a lost connection is a plain :class:`ConnectionLost`, as nothing has changed."""

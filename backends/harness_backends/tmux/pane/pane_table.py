@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
@@ -13,6 +13,7 @@ from harness.results import PaneInfo, Status
 
 from ...posix.state_directory import JobRecord, JobStore, parse_record
 from ..channel.command_channel import CommandChannel, CommandClient
+from ..channel.control_protocol import Block
 from ..naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from ..sessions import new_pane
 from ..setup import NewPane, log_files, pane_files, renamed, shell_kind, window_commands, window_removal
@@ -234,16 +235,21 @@ class PaneTable:
         await self._link.shells.call(f"umask 077\n{pane_files(setup, new)}")
         reply = await self._link.shell.call(f'umask 077\n{log_files(setup, new)}echo "$hx_umask"')
         commands = window_commands(setup, new, reply.text.strip(), "#{window_id} #{pane_id}")
+        made: list[Pane] = []
+
+        def add(blocks: Sequence[Block]) -> None:  # before the output of its shell, which may come with the answer
+            if not any(block.error for block in blocks):
+                window, pane_id = blocks[0].text.split()
+                made.append(Pane(pane_id, window, new.name, new.uid, shell_kind(new.shell), new.nonce, setup.scope))
+                self._add(made[0])
+
         try:
-            blocks = await self._link.request(*commands)
+            await self._link.request(*commands, on_answer=add)
         except TerminalError:
             with suppress(HarnessError):
                 await self._link.request(window_removal(setup, new))
             raise
-        window, pane_id = blocks[0].text.split()
-        pane = Pane(pane_id, window, new.name, new.uid, shell_kind(new.shell), new.nonce, setup.scope)
-        self._add(pane)
-        return pane
+        return made[0]
 
     async def end(self, pane: Pane) -> None:
         """Kill a pane and its processes; an operator's panes in the same window stay."""
