@@ -3,7 +3,8 @@
 The reader is a callback that blocks, as a write to a slow pipe does: the event loop stops until the target has recorded
 the command's end and the time limit has passed, and it is slow afterwards too.
 
-A new pane's first prompt is not lost either if this process reads it together with the answer that the pane exists.
+A pane's first prompt is not lost either: if this process reads it together with the answer that the pane exists, or if
+it is written to the log only after another process has read the log.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import anyio
 import pytest
 from tests.support.desk import Desk, OpenDesk, desk, open_desk
 
-from harness import Config, Status
+from harness import Config, Status, connect
 from harness_backends.tmux.channel.control_client import ControlClient
+from harness_backends.tmux.setup import Setup
 
 __all__ = ["desk", "open_desk"]
 
@@ -94,4 +96,22 @@ async def test_the_first_prompt_of_a_new_pane_is_seen_that_is_read_with_the_answ
     monkeypatch.setattr(ControlClient, "_write", write_and_read_late)
     with anyio.fail_after(Config().prompt_timeout / 2):
         result = await desk.ctx.run_shell("echo here", pane=(await desk.ctx.create_pane("late")).name)
+    assert (result.stdout, result.exit_code) == ("here\n", 0)
+
+
+async def test_the_prompt_of_anothers_pane_is_seen_whose_log_is_written_late(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = Setup.log_command
+
+    def late_command(setup: Setup, uid: str, number: int) -> str:
+        limit, _, log = command(setup, uid, number).partition("exec cat")
+        return f"{limit}: {log}; sleep 1.5; exec cat {log}"
+
+    monkeypatch.setattr(Setup, "log_command", late_command)
+    await desk.ctx.create_pane("late")
+    assert (await desk.ctx.run_shell("echo there", pane="late")).stdout == "there\n"
+    async with connect("local:", tmux=True, config=desk.config) as ctx:
+        with anyio.fail_after(Config().prompt_timeout / 2):
+            result = await ctx.run_shell("echo here", pane="late")
     assert (result.stdout, result.exit_code) == ("here\n", 0)

@@ -13,7 +13,15 @@ from ...posix.persistent_shell import PersistentShell
 from ..setup import NewPane, Setup, session_refusal, setup_script
 from .control_protocol import Block
 
-__all__ = ["READY_TIMEOUT", "REPLY_TIMEOUT", "CommandChannel", "CommandClient", "OnAnswer", "ResponseLost", "prepare_session"]
+__all__ = [
+    "READY_TIMEOUT",
+    "REPLY_TIMEOUT",
+    "CommandChannel",
+    "CommandClient",
+    "OnAnswer",
+    "ResponseLost",
+    "prepare_session",
+]
 
 REPLY_TIMEOUT = 20.0
 READY_TIMEOUT = 30.0

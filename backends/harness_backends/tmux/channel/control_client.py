@@ -101,9 +101,7 @@ class ControlClient:
                 raise TerminalError(f"tmux: {block.text}", target=self._target)
         return waiter.blocks
 
-    async def send(
-        self, *commands: tuple[str, ...], on_answer: OnAnswer | None = None
-    ) -> _Waiter:
+    async def send(self, *commands: tuple[str, ...], on_answer: OnAnswer | None = None) -> _Waiter:
         """Send commands like :meth:`request`, without waiting for the answer."""
         token = b"hx-" + secrets.token_hex(4).encode()
         line = control_line(*commands, legacy=self._legacy) + b"display-message -p " + token + b"\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import anyio
@@ -204,20 +205,39 @@ class StreamGaps:
                 await self._reattach(pane)
 
     async def _reattach(self, pane: Pane) -> None:
+        start = pane.log_offset
         while True:
             if pane.pane_id in self._stopped:
                 await self._send_again(pane)
-            size, tail = await self._log_end(pane)
+            size, tail = await self._log_end(pane, start)
             if pane.pane_id not in self._stopped:
                 break
         if pane.job is None:
             pane.settle(tail, size)
+            if pane.phase != "prompt":
+                self._tasks.start_soon(self._read_late, pane, start)
         elif pane.pane_id not in self._catching_up:  # a job was dispatched meanwhile, and its log must be followed
             self._tasks.start_soon(self.catch_up, pane)
 
-    async def _log_end(self, pane: Pane) -> tuple[int, bytes]:
+    async def _read_late(self, pane: Pane, start: int) -> None:
+        """Read the end of the log again if it grows while the stream is silent.
+
+        The program that writes the log may lag behind the stream: what tmux did not send may not have been in it yet.
+        """
+        known = pane.log_offset
+        with anyio.move_on_after(LOG_LAG), suppress(HarnessError):
+            while pane.phase != "prompt":
+                await anyio.sleep(LOG_LAG / 20)
+                size, tail = await self._log_end(pane, start)
+                if pane.paused or pane.gone or pane.jobs or pane.log_offset != known:
+                    return  # what the stream brings decides
+                if size > known:
+                    pane.settle(tail, size)
+                    known = size
+
+    async def _log_end(self, pane: Pane, start: int) -> tuple[int, bytes]:
         """Return the size and the end of the log; the stream has then delivered all that the log contained."""
-        reply = await self._link.shell.call(log_end_script(f"{self._link.setup.root}/{pane.log}", pane.log_offset))
+        reply = await self._link.shell.call(log_end_script(f"{self._link.setup.root}/{pane.log}", start))
         size, _, tail = reply.stdout.partition(b"\n")
         await self._link.client.request(("display-message", "-p", ""))
         return int(size.strip() or 0), tail
