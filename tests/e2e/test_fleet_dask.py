@@ -350,6 +350,29 @@ def test_the_hosts_of_a_worker_that_hangs_go_to_another_one(
     assert lines(named.home / "lines") == ["line"] * 4
 
 
+@pytest.mark.parametrize("early", [False, True], ids=["running", "before"])
+def test_a_stopped_worker_delays_a_run_by_half_a_minute_at_most(
+    ops: Program, named: SshServer, cluster: DaskCluster, early: bool
+) -> None:
+    stopped = cluster.processes["worker0"]
+    if early:
+        stopped.send_signal(signal.SIGSTOP)
+    with ops.start(
+        "--json", "run", "--hosts", "web[1-4]", "--scheduler", cluster.address, "--", blocking(named.home)
+    ) as running:
+        if not early:
+            wait_for_lines(named.home / "lines", 4)
+            stopped.send_signal(signal.SIGSTOP)
+        (named.home / "go").touch()
+        output, said = running.communicate(timeout=60)
+    assert running.returncode == 0, said
+    assert [(item["status"], item["stdout"]) for item in objects(output)] == [("completed", "said\n")] * 4
+    assert b"has not responded for 20 s" in said
+    stopped.send_signal(signal.SIGCONT)  # it still has its tasks, and must run nothing again
+    assert ops.run("run", "--hosts", "web[5-6]", "--scheduler", cluster.address, "--", "echo on").returncode == 0
+    assert lines(named.home / "lines") == ["line"] * 4
+
+
 def test_hosts_wait_for_a_new_worker_while_there_is_none(
     ops: Program, named: SshServer, make_cluster: MakeCluster
 ) -> None:

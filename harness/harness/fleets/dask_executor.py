@@ -24,6 +24,7 @@ from ..context import ExecutionContext
 from ..errors import ConfigError, ConnectError, ContextClosed, HarnessError, UnsupportedOperation
 from ..results import ShellResult, Status
 from .dask_worker import InvalidArguments, WorkerRequest, harness_version, run_on_worker, stop_on_worker
+from .dask_worker_watch import MAX_SILENCE, WorkerHealth, find_silent_workers, watch_workers
 from .executor import ConnectOptions, HostWork
 from .host_commands import CommandCall, HostCommand, host_key
 from .hosts import Host
@@ -73,10 +74,21 @@ class DaskExecutor:
             _check_host(host)
         await self._check_workers()
         runner = _HostsOnWorkers(self._client, _worker_options(options))
+        watching = anyio.CancelScope()
+        tasks.start_soon(self._watch, runner.tasks, watching)
         try:
             yield runner
         finally:
             runner.closed = True
+            watching.cancel()
+
+    async def _watch(self, tasks: set[_Task], watching: anyio.CancelScope) -> None:
+        async def ask() -> WorkerHealth:
+            found = await _of_client(self._client.run_on_scheduler, find_silent_workers, MAX_SILENCE)
+            return cast("WorkerHealth", found)
+
+        with watching:
+            await watch_workers(ask, tasks)
 
     async def _check_workers(self) -> None:
         """Check the versions of all that answer at once; each task checks that of its worker again."""
@@ -211,6 +223,8 @@ class _HostsOnWorkers:
     def __init__(self, client: Client, options: ConnectOptions) -> None:
         self._client = client
         self._options = options
+        self.tasks: set[_Task] = set()
+        """The tasks that have not ended."""
         self.closed = False
 
     def context(self, host: Host) -> ExecutionContext | None:
@@ -232,7 +246,7 @@ class _HostsOnWorkers:
                 "functions do not run on Dask workers: if a worker is lost, they would run twice",
                 hint="use run_shell() or gather()",
             )
-        call = _Call(self._client, self._options, asked, options, starting)
+        call = _Call(self._client, self._options, asked, options, starting, self.tasks)
         return cast("Callable[[Host], Awaitable[HostOutcome[T]]]", call.outcome_of)
 
 
@@ -245,6 +259,7 @@ class _Call:
     asked: CommandCall
     options: StartOptions
     starting: Starting
+    tasks: set[_Task]
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     _told: set[bool] = field(default_factory=set)
     """What the workers know: False that nothing more starts, True that what runs is interrupted."""
@@ -290,6 +305,7 @@ class _Call:
         """
         with self.starting.run(host.name) as run:
             task = _Task(self.client, host, request)
+            self.tasks.add(task)
             try:
                 with run.scope:
                     async with anyio.create_task_group() as watching:
@@ -303,6 +319,7 @@ class _Call:
                     await self._interrupted(task)
                 raise
             finally:
+                self.tasks.discard(task)
                 task.release()
 
     async def _outcome(self, task: _Task) -> HostOutcome[ShellResult]:
@@ -363,16 +380,40 @@ class _Task:
 
         self.host = host
         self.ended = anyio.Event()
+        self.moves = 0
+        """How often it was given to another worker."""
         self._command = request.command.command
+        self._call = request.call
+        self._data = pickle.dumps(request)
         self._client = client
+        self._moved_because = ""
         self.lost = False
         """Whether the scheduler was lost, or has forgotten the task."""
-        loop: Any = current_token().native_token
-        name = f"harness-{request.call}-{secrets.token_hex(8)}"
-        self._future: Future = client.submit(
-            run_on_worker, harness_version(), pickle.dumps(request), key=name, pure=False
-        )
-        self._future.add_done_callback(lambda future: loop.call_soon_threadsafe(self.ended.set))
+        self._loop: Any = current_token().native_token
+        self._future = self._submit()
+
+    @property
+    def key(self) -> str:
+        """Its key in Dask."""
+        return str(self._future.key)
+
+    def move(self, workers: Sequence[str], reason: str) -> None:
+        """Let one of these workers run the command: with its key, it waits for the job that may have started."""
+        self.moves += 1
+        self._moved_because = reason
+        old, self._future = self._future, self._submit(workers)
+        old.release()
+
+    def _submit(self, workers: Sequence[str] | None = None) -> Future:
+        name = f"harness-{self._call}-{secrets.token_hex(8)}"
+        options: dict[str, Any] = {"workers": list(workers), "allow_other_workers": True} if workers else {}
+        future = self._client.submit(run_on_worker, harness_version(), self._data, key=name, pure=False, **options)
+        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._end, done))
+        return future
+
+    def _end(self, future: Future) -> None:
+        if future is self._future:  # not one that was moved
+            self.ended.set()
 
     async def outcome(self) -> HostOutcome[ShellResult]:
         """Return the outcome that the worker reported; ``unknown`` where it may have started the command.
@@ -389,7 +430,9 @@ class _Task:
             return self.unknown(SCHEDULER_LOST)
         try:
             data = await _of_client(self._client.gather, self._future)
-        except HarnessError:
+        except HarnessError as error:
+            if self.moves:
+                return self.unknown(f"{self._moved_because}, and another one reports: {error}")
             raise  # before anything was sent
         except KilledWorker as error:
             number = error.allowed_failures + 1
@@ -401,6 +444,8 @@ class _Task:
         outcome = pickle.loads(data)  # noqa: S301  # workers run code of this program
         if isinstance(outcome, InvalidArguments):
             raise outcome.to_error()
+        if self.moves and not outcome.started:  # by this worker; the other one may have sent the command
+            return self.unknown(f"{self._moved_because}, and another one reports: {outcome.error}")
         return cast("HostOutcome[ShellResult]", outcome)
 
     def unknown(self, reason: str) -> HostOutcome[ShellResult]:
