@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import anyio
 
@@ -94,10 +95,20 @@ class ShellReply:
         return self.stdout.decode("utf-8", "surrogateescape")
 
 
+class Frame(NamedTuple):
+    """The reply to a line on one stream; ``alone``: the other stream has none."""
+
+    number: int
+    exit_code: int
+    body: bytes
+    alone: bool = False
+
+
 class FrameReader:
     """A parser of frames ``\\nNONCE ID\\n`` body ``\\nNONCE ID CODE\\n``. Pure; searches only new bytes.
 
-    In a stream without opening lines (standard error), a frame is what lies between two closing lines.
+    In a stream without opening lines (standard error), a frame is what lies between two closing lines. A third number
+    in the closing line says that the other stream has no frame.
     """
 
     def __init__(self, nonce: str) -> None:
@@ -105,8 +116,8 @@ class FrameReader:
         self._buffer = bytearray()
         self._scanned = 0
 
-    def feed(self, data: bytes) -> list[tuple[int, int, bytes]]:
-        """Add bytes and return the completed frames, as (id, exit code, body)."""
+    def feed(self, data: bytes) -> list[Frame]:
+        """Add bytes and return the completed frames."""
         self._buffer += data
         frames = []
         while (found := self._next_mark()) is not None:
@@ -114,8 +125,8 @@ class FrameReader:
             body = bytes(self._buffer[:start])
             del self._buffer[:end]
             self._scanned = 0
-            if len(fields) == 2:
-                frames.append((fields[0], fields[1], body))
+            if len(fields) > 1:
+                frames.append(Frame(fields[0], fields[1], body, len(fields) > 2))
         return frames
 
     @property
@@ -170,8 +181,8 @@ class _Channel:
         reader = FrameReader(self.nonce)
         with anyio.CancelScope(shield=True):  # other callers still need answers; closing the process ends this
             while data := await receive():
-                for number, code, body in reader.feed(data):
-                    self._deliver(number, code, body, stream)
+                for frame in reader.feed(data):
+                    self._deliver(frame, stream)
                 if reader.size > MAX_REPLY_BYTES:
                     self._words = b"a program on the target prints without end"
                     self.lose()
@@ -199,19 +210,20 @@ class _Channel:
             hint="check the account's shell, start-up files and limits, and the free disk space",
         )
 
-    def _deliver(self, number: int, code: int, body: bytes, stream: str) -> None:
-        if number == 0:
+    def _deliver(self, frame: Frame, stream: str) -> None:
+        if frame.number == 0:
             self.ended.set()
-        entry = self.pending.get(number)
+        entry = self.pending.get(frame.number)
         if entry is None:
             return
-        entry.exit_code = code
-        if stream == "stdout":
-            entry.stdout = body
+        entry.exit_code = frame.exit_code
+        if stream == "stderr":
+            entry.stderr = frame.body
         else:
-            entry.stderr = body
+            entry.stdout = frame.body
+            entry.stderr = b"" if frame.alone else entry.stderr
         if entry.stdout is not None and entry.stderr is not None:
-            del self.pending[number]
+            del self.pending[frame.number]
             entry.done.set()
 
     async def disconnect_after_grace(self) -> None:

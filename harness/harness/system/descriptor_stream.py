@@ -20,14 +20,23 @@ T = TypeVar("T")
 async def read_when_ready(source: int | socket.socket, read: Callable[[], T]) -> T:
     """Return the result of a non-blocking read, which is repeated while there is nothing to read.
 
+    Other tasks run once in any case; waiting for data lets them run, so that it needs no further turn of the event loop.
+
     Raises:
         anyio.ClosedResourceError: the source was closed during the wait.
     """
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    waited = False
     while True:
         try:
-            return read()
+            result = read()
         except BlockingIOError:
             await anyio.wait_readable(source)
+            waited = True
+            continue
+        if not waited:
+            await anyio.lowlevel.cancel_shielded_checkpoint()  # what was read must not be lost
+        return result
 
 
 async def write_when_ready(sink: int | socket.socket, data: bytes, write: Callable[[memoryview], int]) -> None:
@@ -60,7 +69,6 @@ class DescriptorStream:
 
     async def read(self, max_bytes: int = 65536) -> bytes:
         """Read the next bytes; ``b""`` at the end, or once the stream is closed."""
-        await anyio.lowlevel.checkpoint()
         try:
             return await read_when_ready(self._descriptor, lambda: self._read(max_bytes))
         except anyio.ClosedResourceError:

@@ -112,18 +112,21 @@ hx_beside() {
 }
 """
 
-# hx_reply ID CODE LIMIT OUT ERR: one frame with at most LIMIT bytes of each file.
+# hx_reply ID CODE LIMIT OUT ERR: one frame with at most LIMIT bytes of each file. Its last line has a third number, 0,
+# if ERR is empty: then standard error has no frame, which the other side would have to wait for.
 _REPLY = r"""
 hx_reply() {
   hx_take
+  hx_silent=
+  [ -s "$5" ] || hx_silent=' 0'
   if [ -s "$4" ]; then
     echo "$hx_nl$hx_nonce $1"
     head -c "$3" "$4"
-    echo "$hx_nl$hx_nonce $1 $2"
+    echo "$hx_nl$hx_nonce $1 $2$hx_silent"
   else
-    echo "$hx_nl$hx_nonce $1$hx_nl$hx_nl$hx_nonce $1 $2"
+    echo "$hx_nl$hx_nonce $1$hx_nl$hx_nl$hx_nonce $1 $2$hx_silent"
   fi
-  { [ -s "$5" ] && head -c "$3" "$5"; echo "$hx_nl$hx_nonce $1 $2"; } >&6
+  [ -n "$hx_silent" ] || { head -c "$3" "$5"; echo "$hx_nl$hx_nonce $1 $2"; } >&6
   hx_give
 }
 """
@@ -296,8 +299,7 @@ hx_behind() {
   hx_text=$(exec 6>&- 7>&-; LC_ALL=C; export LC_ALL; eval "$2")
   hx_code=$?
   hx_take
-  hx_put "$hx_nl$hx_nonce $1$hx_nl$hx_text$hx_nl$hx_nonce $1 $hx_code$hx_nl"
-  echo "$hx_nl$hx_nonce $1 $hx_code" >&6
+  hx_put "$hx_nl$hx_nonce $1$hx_nl$hx_text$hx_nl$hx_nonce $1 $hx_code 0$hx_nl"
   hx_give
 }
 """
