@@ -12,6 +12,7 @@
 # but not into functions when it is told so: there one line, "+ hxd", is left.
 # hxsp, as many blanks as the pane is wide but one, begins a new line for the prompt unless the cursor is at the beginning
 # of one: what a command wrote last stays on the screen. zsh and fish do so themselves.
+# What is written in a row is one write: each one wakes tmux, its clients and the writer of the log.
 # hxB: n from when a job is taken until its start mark is written, then b. A line that was broken off comes to the prompt,
 # which tells the end with it; hxd tells it without.
 # hxempty, bound to a key that no keyboard has, empties the editor of zsh: its own keys empty one line of several.
@@ -57,8 +58,9 @@ hxlet "$hxx"
 }
 hxend() {
 hxrec "$1"
-case $PWD in *[[:cntrl:]]*) hxm "W;$hxn;" ;; *) hxm "W;$hxn;$PWD" ;; esac
-hxm "D;$hxx;$hxn;$hxi;$hxS${1:+;$1}" && hxl=$hxi hxi=0
+hxo=$PWD
+case $hxo in *[[:cntrl:]]*) hxo= ;; esac
+hxm "W;$hxn;$hxo$hxg$hxe]133;D;$hxx;$hxn;$hxi;$hxS${1:+;$1}" && hxl=$hxi hxi=0
 hxpr
 hxfree
 }

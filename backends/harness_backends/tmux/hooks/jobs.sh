@@ -54,8 +54,7 @@ hxo=
 { hxtry "$1"; } 2>/dev/null
 case $hxo in
 read)
-{ hxh; hxy >/dev/tty; } 2>/dev/null
-hxm "C;$hxn;$hxi${hxX:+;x}"
+{ hxh; hxy "C;$hxn;$hxi${hxX:+;x}" >/dev/tty; } 2>/dev/null || hxm "C;$hxn;$hxi${hxX:+;x}"
 hxB=b
 ;;
 *)
@@ -85,14 +84,15 @@ hxwrite "128 unknown$hxnl" "$hxdir/$hxi.exit"
 fi
 }
 hxy() {
-hxp "${hxe}[A$hxcr${hxe}[2K"
-case $hxt in '') ;; *) hxp "[harness $hxl: $hxx] " ;; esac
 hxyp
+hxyl "${hxe}[A$hxcr${hxe}[2K${hxt:+[harness $hxl: $hxx] }$hxo" "$1"
+}
+hxyl() {
 hxline "$hxdir/$hxi.cmd" || :
 hxo=${hxo#*'#| '}
-hxp "${hxo%' #%%'}$hxnl"
+hxp "$1${hxo%' #%%'}$hxnl$hxe]133;$2$hxg"
 }
-hxyp() { hxp '$ '; }
+hxyp() { hxo='$ '; }
 hx() { { hxr=$? hxX=$-; hxa && :; } 2>/dev/null; hxeval; { hxd && :; } 2>/dev/null; }
 hxal() {
 \command alias hx='{ hxr=$? hxX=$-; hxa && :; } 2>/dev/null; \. "$hxf"; { hxd && :; } 2>/dev/null' hxc='{ hxc && :; } 2>/dev/null'
@@ -119,7 +119,7 @@ hxtry() {
 \builtin eval "\\builtin . \"\$hxread\""
 hxone || hxev="\\builtin . \"\$hxf\""
 }
-hxyp() { \builtin print -Pn -- "${hxu##*$hxnl}"; }
+hxyp() { hxo=${(%%)${hxu##*$hxnl}}; }
 hxal() { \builtin alias hx="{ hxr=\$? hxX=\$-; hxa && :; } >/dev/null 2>&1; { \\builtin eval \"\$hxev\" } always { { hxd && : } >/dev/null 2>&1 }" hxc="{ hxc && :; } 2>/dev/null"; }
 ' ;;
 bash)
@@ -152,7 +152,7 @@ hxx=$?
 \builtin return "$hxx"
 }
 '
-case $BASH_VERSION in [1-3].* | 4.[0-3]*) ;; *) \eval 'hxyp() { hxo=${hxu@P}; hxo=${hxo##*"$hxnl"}; hxp "${hxo//[$'"'"'\001\002'"'"']/}"; }' ;; esac
+case $BASH_VERSION in [1-3].* | 4.[0-3]*) ;; *) \eval 'hxyp() { hxo=${hxu@P}; hxo=${hxo##*"$hxnl"}; hxo="${hxo//[$'"'"'\001\002'"'"']/}"; }' ;; esac
 ;;
 ksh) hxal() { \command alias hx='hxr=$? hxX=$-; hxa && :; \. "$hxf"; hxd && :' hxc='hxc && hxcm'; } ;;
 esac
