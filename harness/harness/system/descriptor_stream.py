@@ -20,7 +20,7 @@ T = TypeVar("T")
 async def read_when_ready(source: int | socket.socket, read: Callable[[], T]) -> T:
     """Return the result of a non-blocking read, which is repeated while there is nothing to read.
 
-    Other tasks run once in any case; waiting for data lets them run, so that it needs no further turn of the event loop.
+    Other tasks run in any case: while it waits, else after the read.
 
     Raises:
         anyio.ClosedResourceError: the source was closed during the wait.

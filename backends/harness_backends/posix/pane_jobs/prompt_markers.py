@@ -37,6 +37,14 @@ _KINDS: dict[bytes, Kind] = {
     b"W": "cwd",
     b"X": "exit",
 }
+_FIELDS = {
+    "job": ("id", "secret"),
+    "end": ("code", "id", "secret", "broken"),
+    "more": (),
+    "told": ("text",),
+    "exit": ("code",),
+}
+"""The groups of each form of a marker, besides its nonce."""
 _HEAD = b"\x1b]133;"
 _PRINTING = re.compile(rb"[^\x00-\x1f]*")
 _MAX_MARKER_BYTES = 4200
@@ -101,19 +109,18 @@ class PromptMarkerScanner:
 
 
 def _mark(match: re.Match[bytes]) -> PromptMarker:
-    groups = match.groupdict()
-    form = next(name for name in ("job", "end", "more", "told", "exit") if groups[name])
-    code, kind = groups.get(f"{form}_code"), _KINDS[groups[form]]
-    last = (groups.get(f"{form}_secret") or b"").decode()
+    form = next(name for name in _FIELDS if match[name])
+    fields = {field: match[f"{form}_{field}"] for field in _FIELDS[form]}
+    code, kind, last = fields.get("code"), _KINDS[match[form]], (fields.get("secret") or b"").decode()
     return PromptMarker(
         kind,
-        job=int(groups.get(f"{form}_id") or 0),
+        job=int(fields.get("id") or 0),
         code=None if code is None else int(code),
-        text=(groups.get(f"{form}_text") or b"").decode("utf-8", "surrogateescape"),
-        nonce=groups[f"{form}_nonce"].decode(),
+        text=(fields.get("text") or b"").decode("utf-8", "surrogateescape"),
+        nonce=match[f"{form}_nonce"].decode(),
         secret="" if kind == "start" else last,
         soon=kind == "start" and last == "x",
-        broken=(groups["end_broken"] or b"").decode(),
+        broken=(fields.get("broken") or b"").decode(),
         raw=match[0],
     )
 

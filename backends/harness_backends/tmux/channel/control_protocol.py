@@ -21,7 +21,7 @@ _BYTES = {b"%03o" % value: bytes([value]) for value in range(256)}
 _BYTE = re.compile("[\udc80-\udcff]")
 _PLAIN = re.compile(r"%[0-9]+|[-A-Za-z0-9_.:=@/,][-A-Za-z0-9_.:=@%/,]*")
 """Words that need no quotes; words like ``%if`` are syntax."""
-_GUARDS = (b"%begin ", b"%end ", b"%error ")
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "$": "\\$", "~": "\\~", "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,7 @@ def quote(argument: str) -> str:
     """
     if "\0" in argument:
         raise ValueError("a tmux argument cannot contain a NUL byte")
-    for plain, escaped in (
-        ("\\", "\\\\"),
-        ('"', '\\"'),
-        ("$", "\\$"),
-        ("~", "\\~"),
-        ("\n", "\\n"),
-        ("\t", "\\t"),
-        ("\r", "\\r"),
-    ):
-        argument = argument.replace(plain, escaped)
-    return f'"{argument}"'
+    return f'"{argument.translate(_ESCAPES)}"'
 
 
 def control_line(*commands: tuple[str, ...], legacy: bool = False) -> bytes:
@@ -91,15 +81,16 @@ def control_line(*commands: tuple[str, ...], legacy: bool = False) -> bytes:
     ``legacy``: before 3.0 a final ``;`` of an argument ends the command even inside quotes, unless a backslash is
     before it.
     """
-    words = (" ".join((name, *(_word(_guard(arg, legacy)) for arg in args))) for name, *args in commands)
-    line = " ; ".join(words)
-    if not legacy:  # its parser takes the byte 0xff for the end of the line
+    if legacy:
+        commands = tuple((name, *map(_guard, args)) for name, *args in commands)
+    line = " ; ".join([" ".join([name, *map(_word, args)]) for name, *args in commands])
+    if not legacy and not line.isascii():  # its parser takes the byte 0xff for the end of the line
         line = _BYTE.sub(lambda byte: f"\\{ord(byte[0]) - 0xDC00:03o}", line)
     return line.encode("utf-8", "surrogateescape") + b"\n"
 
 
-def _guard(argument: str, legacy: bool) -> str:
-    return f"{argument[:-1]}\\;" if legacy and argument.endswith(";") else argument
+def _guard(argument: str) -> str:
+    return f"{argument[:-1]}\\;" if argument.endswith(";") else argument
 
 
 def _word(argument: str) -> str:
@@ -148,13 +139,13 @@ class ControlParser:
 
     def _in_block(self, line: bytes) -> Block | None:
         assert self._block is not None
-        ended = next((guard for guard in _GUARDS[1:] if line == guard + self._guard), None)
-        if ended is None:
+        kind, _, guard = line.partition(b" ")
+        if guard != self._guard or kind not in (b"%end", b"%error"):
             self._block.append(line)
             return None
         lines, self._block = tuple(self._block), None
-        ours = self._guard.endswith(b" 1")
-        return Block(lines, ended == b"%error ") if ours else None
+        ours = guard.endswith(b" 1")
+        return Block(lines, kind == b"%error") if ours else None
 
 
 def _notification(line: bytes) -> Notification | None:

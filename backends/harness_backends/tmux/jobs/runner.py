@@ -207,7 +207,8 @@ class PaneRunner:
         if refusal is None:
             self.tasks.start_soon(self.source.watch, pane, job, action)
             await keep_limit(self.link.shells, job, self.link.setup.config.job_log_max_bytes)
-            self.tasks.start_soon(report_streams, self.link.shells, self.store, job, self.source.poll)
+            if job.reports_streams:
+                self.tasks.start_soon(report_streams, self.link.shells, self.store, job, self.source.poll)
             return None
         pane.held = ""
         if refusal.startswith(OTHER):

@@ -78,8 +78,6 @@ async def report_streams(shell: PersistentShell, store: JobStore, job: PaneJob, 
     Args:
         poll: seconds between reads of the files; None reads them when the pane shows more output.
     """
-    if not job.reports_streams:
-        return
     had = [0, 0]
     try:
         while True:
