@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,10 @@ from tests.support.plain_tmux import plain_tmux
 
 from harness import Config, ExecutionContext, connect
 from harness.errors import TerminalError
+from harness_backends.tmux.naming import PaneRow
+from harness_backends.tmux.pane.pane_state import Pane
+from harness_backends.tmux.pane.pane_table import PaneTable
+from harness_backends.tmux.sources.stream_gaps import StreamGaps
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
 
@@ -97,3 +102,60 @@ async def test_the_session_of_a_harness_with_another_state_directory_is_called_t
         assert (await theirs.run_shell("echo $A")).stdout == "theirs\n"
         async with connect("local:", tmux="mine", config=config) as ours:
             assert (await ours.run_shell("echo beside")).stdout == "beside\n"
+
+
+@pytest.mark.parametrize("control_mode", ["auto", "never"])
+async def test_a_pane_of_another_harness_is_added_once_by_those_who_use_it_at_the_same_moment(
+    config: Config, control_mode: Literal["auto", "never"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(config, control_mode=control_mode)
+    attach, attached = PaneTable._attach, list[str]()
+
+    async def late_for_later_ones(table: PaneTable, row: PaneRow, kind: str) -> None:
+        attached.append(row.name)
+        await anyio.sleep(0.3 * (attached.count(row.name) - 1))
+        await attach(table, row, kind)
+
+    results: list[tuple[str, int | None]] = []
+
+    async def use(ctx: ExecutionContext, word: str) -> None:
+        result = await ctx.run_shell(f"sleep 0.6; echo {word}", pane="theirs")
+        results.append((result.stdout, result.exit_code))
+
+    with anyio.fail_after(60):
+        async with (
+            connect("local:", tmux=True, config=config) as theirs,
+            connect("local:", tmux=True, config=config) as ours,
+        ):
+            monkeypatch.setattr(PaneTable, "_attach", late_for_later_ones)
+            await theirs.create_pane("theirs")
+            async with anyio.create_task_group() as tasks:
+                for word in ("a", "b"):
+                    tasks.start_soon(use, ours, word)
+    assert sorted(results) == [("a\n", 0), ("b\n", 0)]
+
+
+async def test_a_pane_is_added_again_whose_first_user_was_cancelled(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reattach, started = StreamGaps.reattach, anyio.Event()
+
+    async def hang_once(gaps: StreamGaps, pane: Pane) -> None:
+        if pane.name == "theirs" and not started.is_set():
+            started.set()
+            await anyio.sleep_forever()
+        await reattach(gaps, pane)
+
+    monkeypatch.setattr(StreamGaps, "reattach", hang_once)
+    with anyio.fail_after(10):
+        async with (
+            connect("local:", tmux=True, config=config) as theirs,
+            connect("local:", tmux=True, config=config) as ours,
+        ):
+            await theirs.create_pane("theirs")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(ours.capture_pane, pane="theirs"))
+                await started.wait()
+                tasks.cancel_scope.cancel()
+            result = await ours.run_shell("echo here", pane="theirs")
+    assert (result.stdout, result.exit_code) == ("here\n", 0)

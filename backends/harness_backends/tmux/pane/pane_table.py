@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 
 import anyio
 
@@ -45,6 +45,7 @@ class PaneTable:
         self._source = source
         self.login_shell = login_shell
         self._creating = anyio.Lock()
+        self._attaching = anyio.Lock()
         self._notices: dict[str, list[str]] = {}
         self._reserved: set[str] = set()
         self.by_id: dict[str, Pane] = {}
@@ -106,7 +107,27 @@ class PaneTable:
         kind = shell_kind(self.login_shell)
         for row in await self.reconcile(client):
             if row.pane_id not in self.by_id:
-                await self._source.attach(row, kind, self._add)
+                async with self._attaching:
+                    await self._attach(row, kind)
+
+    async def _attach(self, row: PaneRow, kind: str) -> None:
+        """Add a pane of another process, once; no command is typed into it until its state is known."""
+        if row.pane_id in self.by_id:  # another task has added it meanwhile
+            return
+        with ExitStack() as stack:
+
+            def add(pane: Pane) -> None:
+                pane.lock.acquire_nowait()
+                stack.callback(pane.lock.release)
+                self._add(pane)
+
+            try:
+                await self._source.attach(row, kind, add)
+            except BaseException:  # its next user attaches it again
+                pane = self.by_id.pop(row.pane_id, None)
+                if pane is not None:
+                    pane.lose(Status.UNKNOWN, "")
+                raise
 
     def _add(self, pane: Pane) -> None:
         self.by_id[pane.pane_id] = pane
