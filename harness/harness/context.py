@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
@@ -60,8 +60,8 @@ class _Use:
         self.backend = backend
         self.terminal = terminal
         self._closed = False
-        self._scopes: set[anyio.CancelScope] = set()
-        self._left: anyio.Event | None = None  # made when it is waited for: fleets have many idle contexts
+        self._scopes: set[anyio.CancelScope] | None = None  # while operations are pending: fleets have many idle hosts
+        self._left: anyio.Event | None = None  # made when it is waited for
 
     def check(self) -> None:
         if self._closed:
@@ -72,11 +72,13 @@ class _Use:
         """Cancel the operation inside when the context is left."""
         self.check()
         with anyio.CancelScope() as scope:
-            self._scopes.add(scope)
+            scopes = self._scopes = self._scopes or set()
+            scopes.add(scope)
             try:
                 yield
             finally:
-                self._scopes.discard(scope)
+                scopes.discard(scope)
+                self._scopes = scopes or None
                 if self._left is not None:
                     self._left.set()
         if scope.cancelled_caught:
@@ -683,25 +685,27 @@ async def connect(
     variables = _env(settings.env, env)
     if cwd or variables != settings.env:  # else all hosts of a fleet share the settings
         settings = replace(settings, cwd=cwd or settings.cwd, env=variables)
-    async with open_target(Target.parse(target), settings) as backend:
-        if tmux is False:
-            async with _used(ExecutionContext(backend, None, settings)) as context:
-                yield context
-            return
-        session = tmux if isinstance(tmux, str) else settings.session
-        async with backend.open_terminal(session, create=create) as terminal:
-            if pane is not None:
-                await terminal.ensure_pane(pane, create=create)
-            async with _used(ExecutionContext(backend, terminal, settings, pane)) as context:
-                yield context
+    opened = open_target(Target.parse(target), settings)
+    async with opened as backend, _open_terminal(backend, settings, tmux, create=create) as terminal:
+        if terminal is not None and pane is not None:
+            await terminal.ensure_pane(pane, create=create)
+        context = ExecutionContext(backend, terminal, settings, pane if terminal is not None else None)
+        try:
+            yield context
+        finally:
+            await context._use.close()
 
 
-@asynccontextmanager
-async def _used(context: ExecutionContext) -> AsyncIterator[ExecutionContext]:
-    try:
-        yield context
-    finally:
-        await context._use.close()
+def _open_terminal(
+    backend: Backend, settings: Config, tmux: bool | str, *, create: bool
+) -> AbstractAsyncContextManager[Terminal | None]:
+    """Return the terminal to open, with None in its place if there is to be none."""
+    if tmux is False:
+        return _NO_TERMINAL
+    return backend.open_terminal(tmux if isinstance(tmux, str) else settings.session, create=create)
+
+
+_NO_TERMINAL: nullcontext[None] = nullcontext()
 
 
 def _timing(

@@ -6,7 +6,7 @@ import glob
 import importlib
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import cache
 from typing import cast
 
@@ -65,13 +65,19 @@ def find_backend(scheme: str) -> BackendFactory:
     return cast(BackendFactory, getattr(importlib.import_module(module), attribute))
 
 
+def open_target(target: Target, config: Config) -> AbstractAsyncContextManager[Backend]:
+    """Open a target hop by hop; each backend runs on the transport of the previous one.
+
+    Raises:
+        TargetNotFound: No installed backend supports a hop.
+    """
+    if len(target.hops) == 1:  # without a context manager of its own, as fleets have many idle hosts
+        return find_backend(target.last.scheme)(target, config, None)
+    return _open_hops(target, config)
+
+
 @asynccontextmanager
-async def open_target(target: Target, config: Config) -> AsyncIterator[Backend]:
-    """Open a target hop by hop; each backend runs on the transport of the previous one."""
-    if len(target.hops) == 1:  # without the memory of a stack, for fleets of many hosts
-        async with find_backend(target.last.scheme)(target, config, None) as backend:
-            yield backend
-        return
+async def _open_hops(target: Target, config: Config) -> AsyncIterator[Backend]:
     async with AsyncExitStack() as stack:
         transport: Transport | None = None
         for number, hop in enumerate(target.hops, 1):

@@ -16,7 +16,7 @@ NOTE = (
     "command was sent, 2 % fail. Processor time is that of harness with the simulation. Memory is that of a host whose "
     "connection is open and idle, without what ssh itself takes."
 )
-FRAMES = "mostly the task of each connection, with its stack of context managers"
+FRAMES = "each open connection is a task, and an idle task of anyio takes 3.9 KB alone"
 
 
 async def fleet_simulated_row(world: World, size: Size) -> Row:

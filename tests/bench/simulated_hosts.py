@@ -69,7 +69,7 @@ def simulated_hosts(plan: Plan) -> Iterator[None]:
             raise ConnectError(f"connect to host {name} port 22: No route to host", target=target)
         yield _Host(target, plan, source)
 
-    with patch("harness.discovery.find_backend", return_value=factory):
+    with patch("harness.discovery.find_backend", lambda scheme: factory):  # not a mock, which would record each call
         yield
 
 

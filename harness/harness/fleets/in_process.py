@@ -108,7 +108,8 @@ class _Connection:
             return self.context
         if self._settled is None:
             self._settled = anyio.Event()
-            tasks.start_soon(self._keep)
+            with use_prompter(None):  # a question must not stop the other hosts
+                tasks.start_soon(self._keep, name=self.host.name)
         await self._settled.wait()
         if self.context is None:
             raise self._error or ContextClosed("the fleet has been left", target=self.host.target)
@@ -121,7 +122,7 @@ class _Connection:
 
     async def _keep(self) -> None:
         try:
-            with use_prompter(None), anyio.CancelScope() as self._login:  # a question must not stop the other hosts
+            with anyio.CancelScope() as self._login:
                 async with self.open() as self.context:
                     self._settle()
                     await self.closing.wait()
