@@ -49,7 +49,7 @@ MOVED = {
     "harness.toolkit.outputs": "harness.toolkit.session.output_store",
     "harness.toolkit.outputtool": "harness.toolkit.session.output_store",
     "harness.toolkit.permissions.answers": "harness.toolkit.permissions.questions",
-    "harness.toolkit.permissions.keysjudge": "harness.toolkit.permissions.shell.keys",
+    "harness.toolkit.permissions.keysjudge": "harness.toolkit.permissions.shell.typed_keys",
     "harness.toolkit.permissions.settings": "harness.toolkit.permissions.rules.settings",
     "harness.toolkit.permissions.shelljudge": "harness.toolkit.permissions.shell.classification",
     "harness.toolkit.permissions.store": "harness.toolkit.permissions.rules.store",

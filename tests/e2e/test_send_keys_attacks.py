@@ -20,7 +20,7 @@ from harness.toolkit.interfaces import CallEntry
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalScope
-from harness.toolkit.permissions.shell.keys import has_empty_prompt
+from harness.toolkit.permissions.shell.typed_keys import has_empty_prompt
 from harness_tools.core import tools as core_tools
 
 __all__ = ["open_desk"]

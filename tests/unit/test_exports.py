@@ -63,7 +63,7 @@ PUBLIC = [
     "harness.toolkit.session.notebook_stores",
     "harness.toolkit.permissions.questions",
     "harness.toolkit.permissions.approver",
-    "harness.toolkit.permissions.shell.keys",
+    "harness.toolkit.permissions.shell.typed_keys",
     "harness.toolkit.permissions.policy",
     "harness.toolkit.permissions.rules.rule",
     "harness.toolkit.permissions.rules.settings",

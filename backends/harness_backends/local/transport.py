@@ -8,7 +8,7 @@ from harness.errors import ConnectError
 from harness.system.child_process import ChildProcess, start_child
 from harness.target import Target
 from harness.transport import Process, Transport
-from harness.withheld import child_env
+from harness.withheld_environment import child_env
 
 __all__ = ["LocalProcess", "LocalTransport"]
 

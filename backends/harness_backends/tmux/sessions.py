@@ -21,7 +21,7 @@ from harness.results import PaneInfo, SessionInfo
 from harness.target import Target
 from harness.terminal import Sessions
 from harness.transport import Transport
-from harness.withheld import child_env
+from harness.withheld_environment import child_env
 
 from ..posix.persistent_shell import PersistentShell, ShellReply, open_held_shell
 from ..posix.state_directory import JobStore, RemoteLogStore, open_job_store

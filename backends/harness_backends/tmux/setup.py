@@ -81,7 +81,7 @@ HOOKS = {
     "bashrc": "bashrc",
     "shrc": "shrc",
     "load": "load",
-    "apart.sh": "apart.sh",
+    "separate_streams.sh": "separate_streams.sh",
     "fishrc": "fishrc",
     "zsh/.zshenv": "zshenv",
     "zsh/.zprofile": "zprofile",

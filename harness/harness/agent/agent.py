@@ -47,8 +47,8 @@ from .messages.job_exits import job_exit_notice
 from .messages.situation import RunningJobs, situation
 from .models import ModelProfile, OpenModel
 from .settings import AgentSettings
-from .spending import SPENT, note_of
 from .storage import ConversationLog
+from .stored_usage import SPENT, note_of
 from .turn import Gate, Transcript, Turn, TurnContext, TurnResult
 from .usage import Usage, over_limit, spent_on
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ..errors import HarnessError
 from ..settings import CommandLineChoices, SettingsTable, load_tables
-from ..withheld import exclude_from_child_env
+from ..withheld_environment import exclude_from_child_env
 
 __all__ = [
     "COMPATIBLE",

@@ -26,8 +26,8 @@ from .messages.instructions import instructions
 from .messages.situation import situation
 from .models import ModelProfile, ModelTable, OpenModel
 from .settings import AgentSettings
-from .spending import SubagentLog, texts_of
 from .storage import ConversationLog, ConversationNote
+from .stored_usage import SubagentLog, texts_of
 from .turn import Gate, Transcript, Turn, TurnContext, TurnResult
 from .usage import Usage, spent_on
 

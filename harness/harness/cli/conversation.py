@@ -247,8 +247,8 @@ async def open_conversation(
     from ..agent.models import open_model
     from ..agent.opening import ResumedConversation, open_agent
     from ..agent.operators import watched_by_operators
-    from ..agent.spending import spent_in
     from ..agent.storage import MemoryLog
+    from ..agent.stored_usage import spent_in
     from ..agent.trace import observed, watching
 
     async with AsyncExitStack() as stack:
@@ -368,8 +368,8 @@ async def _in_flight(
     stored: StoredConversation, log: ConversationLog, toolkit: Toolkit, agent: Agent
 ) -> tuple[str, Mapping[tuple[str, str], str]]:
     """Return the operator's notice of calls in flight, and the hosts, IDs and commands of jobs that may still run."""
-    from ..agent.spending import is_running
     from ..agent.storage.recovery import in_flight, resume_messages
+    from ..agent.stored_usage import is_running
 
     try:
         redact = toolkit.redactor.text

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from harness import connect, withheld
+from harness import connect, withheld_environment
 from harness.agent.provider_keys import key_names
 from harness.settings import SettingsTable
 
@@ -28,8 +28,8 @@ async def test_no_command_on_this_machine_inherits_what_is_withheld(
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("SOME_MODEL_KEY", "a-key-0123456789")
     monkeypatch.setenv("NO_MODEL_WORD", "a-word")
-    monkeypatch.setattr(withheld, "_names", frozenset())
-    withheld.exclude_from_child_env(["SOME_MODEL_KEY", "NOT_SET"])
+    monkeypatch.setattr(withheld_environment, "_names", frozenset())
+    withheld_environment.exclude_from_child_env(["SOME_MODEL_KEY", "NOT_SET"])
     with anyio.fail_after(60):
         async with connect("local:") as execution:
             found = await execution.run_shell('echo "${SOME_MODEL_KEY-none}" "$NO_MODEL_WORD"')

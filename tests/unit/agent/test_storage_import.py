@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.agent.messages.history import loaded
-from harness.agent.spending import SubagentLog, spent_in
 from harness.agent.storage import ConversationStore, InvalidDocument, NewConversation
 from harness.agent.storage.document import parsed
 from harness.agent.storage.recovery import jobs_left
 from harness.agent.storage.values import IMPORTED
+from harness.agent.stored_usage import SubagentLog, spent_in
 from harness.agent.sub_agents import messages_of
 
 START = NewConversation(

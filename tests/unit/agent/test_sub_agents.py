@@ -36,8 +36,8 @@ from harness.agent.events import AgentPaused, AnswerCompleted, RequestStarted, T
 from harness.agent.models import ModelTable, Price
 from harness.agent.opening import HumanHandlers, open_agent, with_agent_pack
 from harness.agent.settings import AgentSettings
-from harness.agent.spending import SubagentLog, spent_in, texts_of
 from harness.agent.storage import ConversationNote, ConversationSummary, MemoryLog, StoredConversation, StoredTurn
+from harness.agent.stored_usage import SubagentLog, spent_in, texts_of
 from harness.agent.sub_agents import NamedTargets, Subagents, messages_of
 from harness.agent.usage import Usage
 from harness.cli.prompt.line_mode import LineSurface

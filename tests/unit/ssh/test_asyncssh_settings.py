@@ -11,8 +11,7 @@ import pytest
 from harness.config import Config
 from harness.errors import ConfigError
 from harness.target import Target
-from harness_backends.ssh.asyncssh_keys import key_problems, offered_keys, read_identities
-from harness_backends.ssh.asyncssh_login import HostKeys, OfferedKey, judge, refusal
+from harness_backends.ssh.asyncssh_host_keys import HostKeys, OfferedKey, judge, refusal
 from harness_backends.ssh.asyncssh_settings import (
     HostSettings,
     config_file,
@@ -21,6 +20,7 @@ from harness_backends.ssh.asyncssh_settings import (
     read_without_ssh,
     ssh_words,
 )
+from harness_backends.ssh.asyncssh_user_keys import key_problems, offered_keys, read_identities
 from harness_backends.ssh.options import SshSettings
 
 WEB1 = Target.parse("ssh://deploy@web1:2222")

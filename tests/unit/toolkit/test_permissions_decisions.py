@@ -18,8 +18,8 @@ from harness.toolkit.permissions.shell.commands_in_words import commands_in_opti
 from harness.toolkit.permissions.shell.container_files import _may_be_directory, reaches_any_file
 from harness.toolkit.permissions.shell.git_commands import shown_request
 from harness.toolkit.permissions.shell.operand_paths import directory_operands
-from harness.toolkit.permissions.shell.read_only.check import _may_be_response
 from harness.toolkit.permissions.shell.read_only.host_programs import _local_image
+from harness.toolkit.permissions.shell.read_only.program_check import _may_be_response
 from harness.toolkit.permissions.shell.read_only.programs import takes_rights_away
 from harness.toolkit.permissions.shell.read_only.special_programs import awk_program_only_prints
 from harness.toolkit.permissions.shell.words import Options, Word

@@ -11,7 +11,7 @@ from tests.support.toolbox import toolbox
 
 from harness.context import ExecutionContext
 from harness.results import PaneInfo
-from harness.toolkit.permissions.shell.keys import (
+from harness.toolkit.permissions.shell.typed_keys import (
     Key,
     KeysClassification,
     has_empty_prompt,

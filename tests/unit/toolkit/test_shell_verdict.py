@@ -191,7 +191,8 @@ def test_without_the_parser_everything_asks(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("needs_process")
 def test_the_parser_is_loaded_with_the_first_command_only() -> None:
     script = (
-        "import sys, harness.toolkit.permissions.shell.classification as s, harness.toolkit.permissions.shell.keys\n"
+        "import sys, harness.toolkit.permissions.shell.typed_keys\n"
+        "import harness.toolkit.permissions.shell.classification as s\n"
         "assert not [n for n in sys.modules if n.startswith('tree_sitter')]\n"
         "s.classify_command('ls'); assert 'tree_sitter' in sys.modules"
     )

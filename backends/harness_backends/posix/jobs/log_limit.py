@@ -63,7 +63,7 @@ hx_all_from() {
 # So is one whose directory was removed with the state directory. The pipe has no name where that is possible; the
 # limiter's timers open it through the limiter's own descriptor, which they inherit.
 # hx_check: measure, truncate, and remove from hx_watched what has ended and is within the limit.
-# hx_in_pane JOB: the script that runs it in a pane, with separate streams, is running (hooks/apart.sh).
+# hx_in_pane JOB: the script that runs it in a pane, with separate streams, is running (hooks/separate_streams.sh).
 # hx_position PID FILE: sets hx_pos, the process's offset in the file; fails if it does not have the file open.
 # hx_settle FILE: after a truncation: everything before the command's current offset is missing.
 _LIMITER = r"""

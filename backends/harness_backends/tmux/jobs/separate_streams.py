@@ -1,4 +1,4 @@
-"""The separate streams of a command in a pane (``tty=False``): files on the target, written by ``hooks/apart.sh``."""
+"""The separate streams of a command in a pane (``tty=False``): files, written by ``hooks/separate_streams.sh``."""
 
 from __future__ import annotations
 

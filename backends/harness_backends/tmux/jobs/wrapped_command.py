@@ -126,7 +126,7 @@ def _redirections(command: Command, job_id: str, store: JobStore, quote: Callabl
 def _apart(record: str, hooks: str, program: str, kind: str, quote: Callable[[str], str]) -> str:
     """Return text that runs the command in a new ``sh`` with separate streams, unaffected by aliases and functions."""
     run = "command sh" if kind == "fish" else "\\command sh"
-    return f"{run} {quote(f'{hooks}/apart.sh')} {quote(record.removesuffix('.cmd'))} {program}".rstrip()
+    return f"{run} {quote(f'{hooks}/separate_streams.sh')} {quote(record.removesuffix('.cmd'))} {program}".rstrip()
 
 
 def _posix(command: Command, inner: str, redirect: str, kind: str) -> str:

@@ -58,9 +58,9 @@ SHOWN = 60
 _JOB_NOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}(?: [!-~]{1,500})?")
 """The ID of a job, and its host if the conversation works on many."""
 SUBAGENT = "subagent"
-"""The kind of the notes about sub-agents, of :mod:`..spending`."""
+"""The kind of the notes about sub-agents, of :mod:`..stored_usage`."""
 SPENT = "spent"
-"""The kind of the notes about usage, of :mod:`..spending`."""
+"""The kind of the notes about usage, of :mod:`..stored_usage`."""
 
 
 # -- values

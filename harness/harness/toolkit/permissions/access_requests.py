@@ -34,7 +34,7 @@ from .shell.unknown_words import unclear_programs, unknown_words_reason
 if TYPE_CHECKING:
     from ..contract import ToolContext
     from .shell.classification import CommandClassification, SimpleCommand
-    from .shell.keys import KeysClassification
+    from .shell.typed_keys import KeysClassification
 
 __all__ = [
     "TYPED_SECRET",
@@ -74,7 +74,7 @@ async def key_claims(
     Raises:
         HarnessError: the connection was lost.
     """
-    from .shell.keys import judge_keys
+    from .shell.typed_keys import judge_keys
 
     ctx.notes.keys_command = None
     classification = await judge_keys(subject, ctx)

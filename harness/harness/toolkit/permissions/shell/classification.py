@@ -32,8 +32,8 @@ from .paths import (
     renamings,
     substituted,
 )
-from .read_only.check import HARMLESS_NAME, ReadOnlyResult, examine, readable_path
 from .read_only.host_programs import lookup_reason
+from .read_only.program_check import HARMLESS_NAME, ReadOnlyResult, examine, readable_path
 from .read_only.programs import takes_rights_away
 from .shell_state import keeps_lines, shows_values
 from .strict_text import parse_strict

@@ -22,7 +22,6 @@ from harness.agent.models.failures import may_be_billed
 from harness.agent.models.scripted import open_scripted
 from harness.agent.opening import ResumedConversation
 from harness.agent.settings import AgentSettings
-from harness.agent.spending import SPENT, note_of, spent_in
 from harness.agent.storage import (
     ConversationNote,
     ConversationStore,
@@ -31,6 +30,7 @@ from harness.agent.storage import (
     StoredConversation,
     StoredTurn,
 )
+from harness.agent.stored_usage import SPENT, note_of, spent_in
 from harness.agent.usage import Usage, over_limit, spent_on
 
 LIMIT = 60.0

@@ -1,4 +1,4 @@
-"""``hooks/apart.sh``, which runs a command with streams of its own in a pane."""
+"""``hooks/separate_streams.sh``, which runs a command with streams of its own in a pane."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import harness_backends.tmux
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
-APART = Path(harness_backends.tmux.__file__).parent / "hooks/apart.sh"
+APART = Path(harness_backends.tmux.__file__).parent / "hooks/separate_streams.sh"
 SUBREAPER = """
 import ctypes, os, subprocess, sys
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
