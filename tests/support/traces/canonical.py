@@ -16,7 +16,7 @@ from harness.command import Command
 from harness_backends.posix.pane_jobs.prompt_markers import PromptMarker, PromptMarkerScanner
 from harness_backends.tmux.jobs.output_collector import OutputCollector
 from harness_backends.tmux.jobs.pane_job import PaneJob
-from harness_backends.tmux.pane.pane_state import NestedShell, Pane
+from harness_backends.tmux.pane.pane_state import Pane, PaneShell
 
 __all__ = ["TIMES", "WOKEN", "State", "Times", "Watch", "argument", "plain", "text_of"]
 
@@ -64,7 +64,7 @@ FORMS: tuple[tuple[type | UnionType, Callable[[Any], Any]], ...] = (
     (bytes | bytearray, _content),
     (PaneJob, lambda job: job.job_id),
     (OutputCollector, _collector),
-    (NestedShell, lambda shell: [shell.nonce, shell.kind, shell.files, shell.pid, shell.image]),
+    (PaneShell, lambda shell: [shell.nonce, shell.kind, shell.files, shell.pid, shell.image]),
     (PromptMarkerScanner, lambda scanner: text_of(scanner._held)),
     (Command, lambda command: command.command),
     (list | tuple, lambda values: [plain(value) for value in values]),

@@ -17,7 +17,7 @@ from harness.results import Status
 from harness_backends.posix.pane_jobs.prompt_markers import PromptMarker, PromptMarkerScanner
 from harness_backends.tmux.jobs.output_collector import collector_for
 from harness_backends.tmux.jobs.pane_job import PaneJob
-from harness_backends.tmux.pane.pane_state import NestedShell, Pane
+from harness_backends.tmux.pane.pane_state import Pane, PaneShell
 
 from .canonical import TIMES, State, Watch
 
@@ -102,7 +102,7 @@ class Replay:
 
 
 MADE_OF: dict[str, Callable[[Any], Any]] = {
-    "shells": lambda shells: [NestedShell(*shell) for shell in shells],
+    "shells": lambda shells: [PaneShell(*shell) for shell in shells],
     "status": Status,
     "ending": Status,
     "missed": lambda text: bytearray(text, "latin-1"),
@@ -148,7 +148,7 @@ def _call_pane(pane: Pane, name: str, arguments: list[Any]) -> None:
         case "settle":
             pane.settle(arguments[0].encode("latin-1"), arguments[1])
         case "push_shell":
-            pane.push_shell(NestedShell(*arguments[0]))
+            pane.push_shell(PaneShell(*arguments[0]))
         case "lose":
             pane.lose(Status(arguments[0]), arguments[1])
         case "pause" | "restart_scan" | "pop_shell" | "notify" | "found_in":

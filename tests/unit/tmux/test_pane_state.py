@@ -10,8 +10,8 @@ from harness.results import Status
 from harness_backends.posix.pane_jobs.end_proof import TWICE, proof_of
 from harness_backends.posix.pane_jobs.prompt_markers import ANSWERED
 from harness_backends.tmux.jobs.output_collector import OutputCollector
-from harness_backends.tmux.jobs.pane_job import PaneJob, entered
-from harness_backends.tmux.pane.pane_state import MISSED, UNREAD, NestedShell, Pane
+from harness_backends.tmux.jobs.pane_job import UNREAD, PaneJob, entered
+from harness_backends.tmux.pane.pane_state import MISSED, Pane, PaneShell
 
 OWN, INNER, SECRET = "a" * 20, "b" * 20, "5ec2e7"
 
@@ -52,8 +52,8 @@ def pane_with(*jobs: PaneJob) -> Pane:
 
 async def test_a_new_pane_has_one_shell_that_reads_files_and_nothing_has_run_in_it() -> None:
     pane = new_pane()
-    assert pane.shells == [NestedShell(OWN, "bash", files=True, pid=0, image="")]
-    assert NestedShell(INNER, "zsh").files is False, "a nested shell may be another account's"
+    assert pane.shells == [PaneShell(OWN, "bash", files=True, pid=0, image="")]
+    assert PaneShell(INNER, "zsh").files is False, "a nested shell may be another account's"
     assert (pane.phase, pane.running, pane.last_ended, pane.operator_command_count, pane.prompt_time) == (
         "starting",
         0,
@@ -195,7 +195,7 @@ async def test_a_nested_shell_that_exits_while_its_job_is_being_ended_proves_not
     outer, inner = new_job(1), new_job(2, nonce=INNER, secret="")
     pane = pane_with(outer)
     pane.feed(start(1))
-    pane.push_shell(NestedShell(INNER, "bash"))
+    pane.push_shell(PaneShell(INNER, "bash"))
     pane.jobs.append(inner)
     inner.ending = ending
     pane.feed(mark(f"C;{INNER};2") + end(1, 137))
@@ -355,7 +355,7 @@ async def test_a_job_learns_whether_its_directory_was_entered() -> None:
 
 async def test_facts_of_a_shell_are_kept_with_that_shell() -> None:
     pane = new_pane()
-    pane.push_shell(NestedShell(INNER, "zsh", pid=5))
+    pane.push_shell(PaneShell(INNER, "zsh", pid=5))
     pane.feed(fact("kind=zsh", INNER) + fact("pid=12", INNER) + fact("/tmp", INNER))
     assert ([shell.pid for shell in pane.shells], pane.kind, pane.cwd) == ([0, 12], "zsh", "/tmp")
     pane.feed(fact("pid=11"))
@@ -369,7 +369,7 @@ async def test_where_a_prompt_is_shown_is_known() -> None:
     assert (pane.at_prompt, pane.prompt_time > 0) == ("own", True)
     pane.feed(mark(f"P;{OWN}"))
     assert (pane.phase, pane.at_prompt) == ("continuation", "")
-    pane.push_shell(NestedShell(INNER, "zsh"))
+    pane.push_shell(PaneShell(INNER, "zsh"))
     pane.feed(mark(f"A;{INNER};0"))
     assert pane.at_prompt == "inside"
     pane.pause()
@@ -384,7 +384,7 @@ async def test_an_outer_shell_that_speaks_ends_the_inner_ones_and_the_jobs_in_th
     outer, inner = new_job(1, secret=SECRET), new_job(2, nonce=INNER, secret="")
     pane = pane_with(outer)
     pane.feed(start(1))
-    pane.push_shell(NestedShell(INNER, "bash"))
+    pane.push_shell(PaneShell(INNER, "bash"))
     pane.jobs.append(inner)
     assert (pane.job, pane.shell.nonce) == (inner, INNER)
     pane.feed(mark(f"C;{INNER};2") + b"in" + mark(f"D;4;{OWN};1;{SECRET}"))
@@ -397,7 +397,7 @@ async def test_output_of_an_inner_shell_is_not_that_of_the_job_that_started_it()
     outer = new_job(1)
     pane = pane_with(outer)
     pane.feed(start(1) + b"before ")
-    pane.push_shell(NestedShell(INNER, "bash"))
+    pane.push_shell(PaneShell(INNER, "bash"))
     pane.feed(b"of nobody")
     pane.pop_shell(OWN)
     assert len(pane.shells) == 2, "not the innermost"
@@ -412,8 +412,8 @@ async def test_only_the_shells_inside_the_one_that_speaks_are_gone() -> None:
     innermost = "c" * 20
     jobs = [new_job(1), new_job(2, INNER, ""), new_job(3, innermost, "")]
     pane = pane_with(*jobs)
-    pane.push_shell(NestedShell(INNER, "bash"))
-    pane.push_shell(NestedShell(innermost, "sh"))
+    pane.push_shell(PaneShell(INNER, "bash"))
+    pane.push_shell(PaneShell(innermost, "sh"))
     pane.feed(mark(f"A;{INNER};2"))
     assert [shell.nonce for shell in pane.shells] == [OWN, INNER]
     assert [job.status for job in jobs] == [Status.RUNNING, Status.RUNNING, Status.SHELL_EXITED]
@@ -438,7 +438,7 @@ async def test_the_end_of_the_shell_ends_what_ran_in_it_and_keeps_what_waits_for
 
 async def test_the_end_of_an_idle_shell_is_told_to_the_next_caller() -> None:
     pane = new_pane()
-    pane.push_shell(NestedShell(INNER, "bash"))
+    pane.push_shell(PaneShell(INNER, "bash"))
     pane.feed(mark(f"X;3;{OWN}"))
     assert "exit code 3" in pane.news
     assert [shell.nonce for shell in pane.shells] == [OWN]

@@ -26,7 +26,7 @@ from harness_backends.tmux.naming import (
 )
 from harness_backends.tmux.pane.foreground import Foreground, parse
 from harness_backends.tmux.pane.keyboard import type_text
-from harness_backends.tmux.pane.pane_state import NestedShell, Pane
+from harness_backends.tmux.pane.pane_state import Pane, PaneShell
 from harness_backends.tmux.version import TmuxVersion, require
 
 # -- output
@@ -351,7 +351,7 @@ def test_targets_that_read_alike_have_labels_of_their_own() -> None:
 
 async def test_marks_of_a_shell_that_was_left_change_nothing_also_when_they_come_with_the_leaving() -> None:
     pane = Pane("%0", "@0", "main", "u", "bash", "a" * 20)
-    pane.push_shell(NestedShell("b" * 20, "bash"))
+    pane.push_shell(PaneShell("b" * 20, "bash"))
     left, late = f"\x1b]133;D;0;{'a' * 20};0\x07", f"\x1b]133;D;7;{'b' * 20};5\x07\x1b]133;P;{'b' * 20}\x07"
     told = f"\x1b]133;W;{'b' * 20};pid=12\x07"
     pane.feed((left + late + told).encode())

@@ -15,14 +15,19 @@ from harness.command import Command
 from harness.results import ShellResult, Status
 from harness.system.waiting import run_within, wait_within
 
-from ...posix.pane_jobs.end_proof import imitates, proof_of
-from ...posix.pane_jobs.prompt_markers import ANSWERED, PromptMarker, answered
+from ...posix.pane_jobs.end_proof import imitates, proof_of, status_of_broken
+from ...posix.pane_jobs.prompt_markers import ANSWERED, PromptMarker, answered, from_keyboard
 from .output_collector import OutputCollector, collector_for
 
-__all__ = ["PaneJob", "RecentJobs", "entered", "read_buffered_output"]
+__all__ = ["UNREAD", "PaneJob", "RecentJobs", "entered", "read_buffered_output"]
 
 LONGEST_LAG = 60.0
 """Maximum seconds from the record of a command's end until the pane has shown all of its output."""
+UNREAD = (
+    "the command did not run: '.' and 'eval' are redefined or disabled in the pane's shell; run exit in the pane to"
+    " get a new shell"
+)
+NOT_BEGUN = "the shell aborted the line (Ctrl-C, or a shell error) before the command started; it did not run"
 
 
 def entered(text: str) -> int | None:
@@ -188,6 +193,22 @@ class PaneJob:
         self.done.set()
         self._report_change()
         self.touch()
+
+    def finish_by_marker(self, mark: PromptMarker, cwd: str | None) -> None:
+        """Record the end that an end marker of its shell proves."""
+        status = self._status_by_marker(mark)
+        self.finish(status, None if status is Status.UNKNOWN else mark.code, cwd)
+
+    def _status_by_marker(self, mark: PromptMarker) -> Status:
+        told = status_of_broken(mark.code, mark.broken)
+        if not mark.broken and from_keyboard(mark.code, self.collector.data):
+            told = Status.INTERRUPTED
+        if self.announced and self.secret and told is Status.COMPLETED:  # the first line of its file did not run
+            self.notices.append(UNREAD)
+            return Status.UNKNOWN
+        if mark.broken == "n" or (mark.broken and self.announced):
+            self.notices.append(NOT_BEGUN)
+        return self.ending or told
 
     def finish_as_reported(self, reported: Status, exit_code: int | None, cwd: str | None = None) -> None:
         """Record an end that its shell or the target's record reported, unless its termination must prove it.

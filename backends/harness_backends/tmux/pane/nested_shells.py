@@ -11,7 +11,7 @@ from ..channel.command_channel import CommandChannel
 from ..setup import fish_quote, hook_sources
 from .foreground import Foreground
 from .keyboard import CLEAR, type_text, unlock
-from .pane_state import NestedShell, Pane
+from .pane_state import Pane, PaneShell
 from .respawn_check import while_known
 
 __all__ = [
@@ -126,7 +126,7 @@ async def install_markers(link: CommandChannel, pane: Pane, front: Foreground) -
 
 async def _install_markers(link: CommandChannel, pane: Pane, front: Foreground) -> bool:
     nonce, is_sure = secrets.token_hex(10), bool(pane.shell.pid)
-    pane.push_shell(NestedShell(nonce, "?"))
+    pane.push_shell(PaneShell(nonce, "?"))
     kind = await _ask_kind(link, pane, nonce, front)
     if kind is not None and not is_sure:
         kind = await _ask_kind(link, pane, nonce, front)
@@ -135,7 +135,7 @@ async def _install_markers(link: CommandChannel, pane: Pane, front: Foreground) 
     if kind is None:
         pane.pop_shell(nonce)
         return False
-    pane.shells[-1] = NestedShell(nonce, kind, image=front.image)
+    pane.shells[-1] = PaneShell(nonce, kind, image=front.image)
     pane.phase = "starting"  # before the last line is typed: its prompt may come with the answer
     for line in hook_lines(kind, nonce, tag=link.setup.config.prompt_tag):
         await _type_line(link, pane, line)

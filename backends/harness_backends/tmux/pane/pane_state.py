@@ -11,25 +11,20 @@ import anyio
 
 from harness.results import Status
 
-from ...posix.pane_jobs.end_proof import TWICE, proves_end, status_of_broken
-from ...posix.pane_jobs.prompt_markers import PromptMarker, PromptMarkerScanner, from_keyboard
-from ..jobs.pane_job import PaneJob, entered
+from ...posix.pane_jobs.end_proof import TWICE, proves_end
+from ...posix.pane_jobs.prompt_markers import PromptMarker, PromptMarkerScanner
+from ..jobs.pane_job import UNREAD, PaneJob, entered
 from .pane_watchers import JobReport, PaneWatchers, TakePicture, Watcher
 
-__all__ = ["NestedShell", "Pane", "Phase"]
+__all__ = ["Pane", "PaneShell", "Phase"]
 
 Phase = Literal["starting", "prompt", "ended", "running", "continuation"]
 MISSED = 1 << 16
-UNREAD = (
-    "the command did not run: '.' and 'eval' are redefined or disabled in the pane's shell; run exit in the pane to"
-    " get a new shell"
-)
-NOT_BEGUN = "the shell aborted the line (Ctrl-C, or a shell error) before the command started; it did not run"
 
 
 @dataclass(frozen=True, slots=True)
-class NestedShell:
-    """A shell nested in the pane's own, with markers installed; ``files``: it can read job files."""
+class PaneShell:
+    """A pane's own shell, or one nested in it, with markers installed; ``files``: it can read job files."""
 
     nonce: str
     kind: str
@@ -51,7 +46,7 @@ class Pane:
         """The arguments of ``set-option`` that select where its options are stored."""
         self.name = name
         self.uid = uid
-        self.shells = [NestedShell(nonce, kind, files=True)]
+        self.shells = [PaneShell(nonce, kind, files=True)]
         self.lock = anyio.Lock()
         self.phase: Phase = "starting"
         self.running = 0
@@ -95,7 +90,7 @@ class Pane:
         self._is_hidden = False
 
     @property
-    def shell(self) -> NestedShell:
+    def shell(self) -> PaneShell:
         """The innermost shell."""
         return self.shells[-1]
 
@@ -178,7 +173,7 @@ class Pane:
         self._last = None
         self._scanner = PromptMarkerScanner(*(shell.nonce for shell in self.shells))
 
-    def push_shell(self, shell: NestedShell) -> None:
+    def push_shell(self, shell: PaneShell) -> None:
         """Expect the markers of a nested shell too."""
         self.shells.append(shell)
         if self.watchers is not None:
@@ -343,21 +338,7 @@ class Pane:
         if self.job is not None and self.job.number == mark.job:
             job = self.jobs.pop()
             self._last = job if job.secret else None
-            status = self._status(job, mark)
-            job.finish(status, None if status is Status.UNKNOWN else mark.code, self.cwd or None)
-
-    @staticmethod
-    def _status(job: PaneJob, mark: PromptMarker) -> Status:
-        """Return how a job ended, by its end marker."""
-        told = status_of_broken(mark.code, mark.broken)
-        if not mark.broken and from_keyboard(mark.code, job.collector.data):
-            told = Status.INTERRUPTED
-        if job.announced and job.secret and told is Status.COMPLETED:  # the first line of its file did not run
-            job.notices.append(UNREAD)
-            return Status.UNKNOWN
-        if mark.broken == "n" or (mark.broken and job.announced):
-            job.notices.append(NOT_BEGUN)
-        return job.ending or told
+            job.finish_by_marker(mark, self.cwd or None)
 
     def _leave_nested(self, mark: PromptMarker) -> None:
         """Remove the nested shells, with their jobs, when an outer shell is active again."""
