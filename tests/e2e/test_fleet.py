@@ -465,6 +465,8 @@ def test_an_interrupt_at_a_terminal_removes_the_line_with_counts(ops: Program, t
     status, text = ended(child)
     assert status == 130
     assert b"2 hosts: 1 ok, 1 not started" in text
+    assert b"1/2 done, 0 failed, 0 running" in text
+    assert b"1 failed" not in text  # the host that was not started has not failed
 
 
 def test_the_limit_of_failed_hosts_holds_for_the_first_ones(ops: Program) -> None:
@@ -481,6 +483,7 @@ def test_nothing_runs_where_the_operator_cannot_be_asked(ops: Program, words: tu
     assert done.returncode == 125
     assert b"--rolling N --max-fail N" in done.stdout + done.stderr
     assert not (tmp_path / "x").exists()
+    assert ops.run("--json", "fleet", "list").stdout == b"[]\n"  # and nothing is to be resumed
 
 
 @pytest.mark.parametrize("each", [("--each",), ()])

@@ -28,6 +28,7 @@ __all__ = [
     "SCHEDULER",
     "FleetControl",
     "FleetOptions",
+    "check_can_ask",
     "collected_options",
     "fleet_options",
 ]
@@ -127,6 +128,20 @@ def collected_options(*options: Callable[[_Function], _Function]) -> Callable[[_
     return declare
 
 
+def check_can_ask(session: CliSession, options: FleetOptions) -> None:
+    """Refuse ``--first`` where it could not ask.
+
+    Raises:
+        click.UsageError: There is no terminal, or the options forbid questions.
+    """
+    can_ask = not (session.json or session.invocation.batch) and TerminalPrompter().usable()
+    if options.first is not None and not can_ask:
+        raise click.UsageError(
+            "--first asks at the terminal whether to continue: without one, or with --json or --batch, use"
+            " --rolling N --max-fail N"
+        )
+
+
 class FleetControl:
     """The operator's decisions while a command runs on many hosts: ``--first`` and the first Ctrl-C.
 
@@ -145,12 +160,7 @@ class FleetControl:
         self._first = options.first
         self._prompter = TerminalPrompter()
         self._question: anyio.CancelScope | None = None
-        can_ask = not (session.json or session.invocation.batch) and self._prompter.usable()
-        if self._first is not None and not can_ask:
-            raise click.UsageError(
-                "--first asks at the terminal whether to continue: without one, or with --json or --batch, use"
-                " --rolling N --max-fail N"
-            )
+        check_can_ask(session, options)
 
     @contextmanager
     def signals(self, interruption: Interruption, fleet: Fleet, clear: Callable[[], None]) -> Iterator[None]:

@@ -70,7 +70,7 @@ class FleetReport(Generic[T]):
         self.writers = {number: StreamWriter(number, interruption) for number in (1, 2)}
         self.order = {host.name: place for place, host in enumerate(hosts)}
         self._unshown: list[HostOutcome[T]] = []
-        self._failed = 0
+        self._failed = self._not_started = 0
         self._live = live and not session.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
     # -- what depends on the results
@@ -127,7 +127,9 @@ class FleetReport(Generic[T]):
         self.running.discard(outcome.host)
         self.outcomes.append(outcome)
         self._unshown.append(outcome)
-        self._failed += self.kind_of(outcome) != "ok"
+        kind = self.kind_of(outcome)
+        self._not_started += kind == "not_started"
+        self._failed += kind not in {"ok", "not_started"}
         if self.session.json:
             self._write_json(self._outcome_json(outcome))
         else:
@@ -137,8 +139,13 @@ class FleetReport(Generic[T]):
 
     def progress(self) -> HostProgress:
         """Return how far the call is."""
-        ok = len(self.outcomes) - self._failed
+        ok = self._ended - self._failed
         return HostProgress(len(self.hosts), len(self.running), ok, self._failed)
+
+    @property
+    def _ended(self) -> int:
+        """The number of hosts that started and ended."""
+        return len(self.outcomes) - self._not_started
 
     def clear(self) -> None:
         """Remove the line with counts, before another line is printed."""
@@ -284,11 +291,11 @@ class FleetReport(Generic[T]):
         """Show the line with counts, if standard error is a terminal."""
         if not self._live:
             return
-        done = len(self.outcomes)
+        done = self._ended
         text = (
             f"{done}/{len(self.hosts)} done, {self._failed} failed, {len(self.running)} running{self.progress_text()}"
         )
-        if 0 < done < len(self.hosts):
+        if 0 < done < len(self.hosts) and not self._not_started:
             left = (time.monotonic() - self.started_at) / done * (len(self.hosts) - done)
             text += f", about {left:.0f} s left"
         click.echo(f"\r\033[K{text}", nl=False, err=True)

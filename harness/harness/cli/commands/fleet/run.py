@@ -16,7 +16,7 @@ from ...output import note, print_json, readable, result_json, table, warn
 from ...runtime import CliSession, TargetRequirements, session_of
 from ...streams import Interruption
 from .calls import call_on_hosts, hosts_of_options, hosts_of_patterns
-from .options import FleetOptions
+from .options import FleetOptions, check_can_ask
 from .report import FleetReport, MergedText
 from .texts import ending_of, host_label, with_gap
 
@@ -51,6 +51,7 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, how: Map
     """
     from ....fleets.host_commands import HostCommand
 
+    check_can_ask(session, options)  # before the run is stored
     chosen = hosts_of_options(session, options, ignore_become=how.get("user") is not None)
     kept = _keep(session, text, chosen, how)
     if kept is None:
