@@ -289,3 +289,8 @@ async def test_a_secret_is_hidden_that_a_screen_splits_in_an_escape_sequence() -
     begun = Screen(0.0, 20, 6, screen.content + b"\x1b[3")
     seen = text_of(await redacted(PatternRedactor([KNOWN]), begun, Output(0.0, f"1m{KNOWN[4:]}\r\n".encode())))
     assert KNOWN[4:] not in seen
+
+
+async def test_a_value_that_continues_after_a_color_ends_no_stream() -> None:
+    pieces = ("mail.example.com:587 me:pw1x2y\x1b[0m", "z", "\r\nnext\r\n")
+    assert await shown(PatternRedactor(), *pieces) == f"mail.example.com:587 me:{MARK}\x1b[0m\r\nnext\r\n"

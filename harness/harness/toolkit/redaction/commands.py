@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .literals import Literals, SearchedText
 from .patterns import Span, compiled, is_placeholder, is_prose, is_secret_name
 
 __all__ = [
@@ -176,6 +177,7 @@ PROGRAMS: dict[str, tuple[Rule, ...]] = {
     "mkpasswd": (_operand(r"mkpasswd(?:[ \t]+-\S{1,20})*"),),
 }
 """By the name of the program, in lower case."""
+_PROGRAM_NAMES = Literals(PROGRAMS)
 
 
 # -- Finding the secrets.
@@ -221,19 +223,13 @@ _CONFIGURERS = ("config", "configure")
 _DIRECTIVES = ("requirepass", "masterauth", "rootpw", "bindpw", "rootbindpw")
 _FLAGS = r"(?:-{1,2}[\w-]{1,20}[ \t]{1,4}){0,3}"
 _NAME = r"(?P<name>[\w./:@-]{1,200})[ \t]{1,8}"
-_LOOSE = (
-    *((word, rf"{word}(?:(?<![\w./-]{word})|(?<=\\n{word}))[ \t]{{1,8}}{_FLAGS}{_NAME}{TEXT}") for word in _SETTERS),
-    *(
-        (
-            word,
-            rf"{word}(?:(?<![\w./-]{word})|(?<=\\n{word}))[ \t]{{1,8}}(?:(?:set|add)[ \t]{{1,8}})?"
-            rf"{_FLAGS}{_NAME}{TEXT}",
-        )
-        for word in _CONFIGURERS
-    ),
-    *((word, rf"{word}(?:(?<![\w./-]{word})|(?<=\\n{word}))[ \t]{{1,8}}{TEXT}") for word in _DIRECTIVES),
-)
-"""Words that a name and its value follow, or a value."""
+_LOOSE = {
+    **{word: f"{_word(word)}{_FLAGS}{_NAME}{TEXT}" for word in _SETTERS},
+    **{word: rf"{_word(word)}(?:(?:set|add)[ \t]{{1,8}})?{_FLAGS}{_NAME}{TEXT}" for word in _CONFIGURERS},
+    **{word: f"{_word(word)}{TEXT}" for word in _DIRECTIVES},
+}
+"""By a word: the word, and a name and its value, or a value."""
+_LOOSE_WORDS = Literals(_LOOSE)
 TRIGGER = "|".join(
     [
         rf"(?:{'|'.join(sorted(map(re.escape, PROGRAMS), key=len, reverse=True))})(?:\.exe)?[ \t\"'\\]",
@@ -244,18 +240,17 @@ TRIGGER = "|".join(
 """In an unfinished line (in lower case): the next characters may be a secret."""
 
 
-def command_spans(text: str, low: str) -> Iterator[Span]:
-    """Yield the positions of secrets in command lines; ``low`` is the text in lower case."""
-    for program, rules in PROGRAMS.items():
-        if program in low:
-            yield from _of_program(text, low, program, rules)
+def command_spans(searched: SearchedText) -> Iterator[Span]:
+    """Yield the positions of secrets in command lines."""
+    text, low = searched.text, searched.low
+    for program in searched.found_lowered(_PROGRAM_NAMES):
+        yield from _of_program(text, low, program, PROGRAMS[program])
     if "|" in text:
         yield from _piped(text)
     if "<<" in text:
         yield from _here_documents(text)
-    for word, pattern in _LOOSE:
-        if word in low:
-            yield from _named_after(text, low, compiled(pattern))
+    for word in searched.found_lowered(_LOOSE_WORDS):
+        yield from _named_after(text, low, compiled(_LOOSE[word]))
 
 
 def reads_secret(command: str) -> bool:

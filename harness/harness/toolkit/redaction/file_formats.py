@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .literals import Literals, SearchedText
 from .patterns import MARK, Span, compiled, is_literal, is_placeholder, is_prose, is_random, is_word, value_spans
 
 __all__ = [
@@ -284,7 +285,8 @@ class _Directive:
     """A pattern in lower case, all of whose groups are secrets.
 
     ``literal``, ``also``: strings that the text must contain. ``anywhere``: it may match within a line. ``odd``: prose
-    has the same form, so values that are words or literals are not secrets.
+    has the same form, so values that are words or literals are not secrets. ``hint``: a quick pattern that matches in
+    each line in which the pattern, which is slow, can match.
     """
 
     literal: str
@@ -292,6 +294,7 @@ class _Directive:
     anywhere: bool = False
     odd: bool = False
     also: str = ""
+    hint: str = ""
 
 
 _DIRECTIVES = (
@@ -337,7 +340,7 @@ _DIRECTIVES = (
         "encryption key", r"encryption key:[ \t]*(?P<v>(?:[0-9a-f]{2,4}-){2,}[0-9a-f]{2,4}|[0-9a-f]{10,64})\b", True
     ),
     _Directive(":*:", rf"{_LINE}{_HOST}:\*:{_FIELDS}"),
-    _Directive(":54", rf"{_LINE}{_HOST}:54\d\d:{_FIELDS}"),
+    _Directive(":54", rf"{_LINE}{_HOST}:54\d\d:{_FIELDS}", hint=r":54\d\d:"),
     _Directive(":6432:", rf"{_LINE}{_HOST}:6432:{_FIELDS}"),
     *(
         directive
@@ -362,14 +365,26 @@ _DIRECTIVES = (
     ),
     _Directive("]:", rf"\[[\w.-]{{1,200}}\]:\w{{1,12}}[ \t]+{_MAIL_USER}:(?P<v>[^\s:\\\"']+){_END}"),
     _Directive(
-        "@", rf"(?:@|\[|{_STARTS}){_MAIL_HOST}\]?(?::\w{{1,12}})?[ \t]+{_MAIL_USER}:{_ODD_VALUE}{_END}", odd=True
+        "@",
+        rf"(?:@|\[|{_STARTS}){_MAIL_HOST}\]?(?::\w{{1,12}})?[ \t]+{_MAIL_USER}:{_ODD_VALUE}{_END}",
+        odd=True,
+        hint=r"@[\w.-]{3,500}:",
     ),
     *(
-        _Directive(f":{port}", rf"{_STARTS}{_MAIL_HOST}:{port}[ \t]+[^\s:]{{1,200}}:{_ODD_VALUE}{_END}", odd=True)
+        _Directive(
+            f":{port}",
+            rf"{_STARTS}{_MAIL_HOST}:{port}[ \t]+[^\s:]{{1,200}}:{_ODD_VALUE}{_END}",
+            odd=True,
+            hint=rf":{port}[ \t]",
+        )
         for port in (25, 465, 587, 2525)
     ),
     _Directive(":::", rf"{_STARTS}" r"[\w.-]{1,64}:!?(?P<v>[./a-z0-9]{13}):\d{1,6}:\d*:\d*:\d*:"),
-    _Directive(":", rf"{_STARTS}[\w.@-]{{1,64}}:[^:\n]{{0,60}}[a-z][^:\n]{{0,60}}:(?P<v>[0-9a-f]{{32}}){_END}"),
+    _Directive(
+        ":",
+        rf"{_STARTS}[\w.@-]{{1,64}}:[^:\n]{{0,60}}[a-z][^:\n]{{0,60}}:(?P<v>[0-9a-f]{{32}}){_END}",
+        hint=":[0-9a-f]{32}",
+    ),
     _Directive(
         "account",
         rf"account[ \t]{{0,4}}=[ \t]{{0,4}}[^\s\\]{{1,200}}[ \t]*(?:\r?\n|(?:\\r)?\\n)"
@@ -383,6 +398,7 @@ _DIRECTIVES = (
     _Directive("pwd=", rf"{_APART}pwd=(?P<v>[^\s;/\"'][^\s;\"']{{0,300}});[ \t]?{_CONNECTED}[ \t]?=", anywhere=True),
     _Directive("pwd=", rf"{_CONNECTED}=[^\s;]{{0,200}};[ \t]+pwd=(?P<v>[^\s;/\"'][^\s;\"']*)", anywhere=True),
 )
+_DIRECTIVE_LITERALS = Literals(directive.literal for directive in _DIRECTIVES)
 DIRECTIVE_TRIGGER = (
     r"user(?:name)?[ \t]+\S+[ \t]+(?:privilege|password|secret)[ \t]|enable[ \t]+(?:secret|password)[ \t]"
     r"|-server[ \t][^\n]{0,200}?key[ \t]|isakmp[ \t]+key[ \t]"
@@ -393,14 +409,31 @@ DIRECTIVE_TRIGGER = (
 """In an unfinished line (in lower case): the next characters may be a secret; only the end of the line decides."""
 
 
-def directive_spans(text: str, low: str) -> Iterator[Span]:
-    """Yield the positions of secrets in directives; ``low`` is the text in lower case."""
-    for directive in _DIRECTIVES:
-        if directive.literal not in low or directive.also not in low:
+def directive_spans(searched: SearchedText) -> Iterator[Span]:
+    """Yield the positions of secrets in directives."""
+    text, low = searched.text, searched.low
+    literals = set(searched.found_lowered(_DIRECTIVE_LITERALS))
+    for directive in _DIRECTIVES if literals else ():
+        if directive.literal not in literals or directive.also not in low:
             continue
-        for match in compiled(f"(?m){directive.pattern}").finditer(low):
+        for match in _matches(directive, low):
             if directive.anywhere or _begins_line(low, match.start()):
                 yield from (span for span in _groups(match) if _counts(text[slice(*span)], directive.odd))
+
+
+def _matches(directive: _Directive, low: str) -> Iterator[re.Match[str]]:
+    pattern = compiled(f"(?m){directive.pattern}")
+    if not directive.hint:
+        yield from pattern.finditer(low)
+        return
+    hint = compiled(directive.hint)
+    found = hint.search(low)
+    while found is not None:
+        line = low.rfind("\n", 0, found.start()) + 1
+        end = low.find("\n", found.start())
+        end = end if end >= 0 else len(low)
+        yield from pattern.finditer(low, line, end)
+        found = hint.search(low, end)
 
 
 def _begins_line(low: str, at: int) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from . import commands, file_formats
 from .commands import command_spans
 from .file_formats import OPENS_ALONE, WORDS, directive_spans, element_spans, header_spans, is_login, url_spans
+from .literals import Literals, SearchedText
 from .patterns import (
     MARK,
     Span,
@@ -23,7 +24,7 @@ from .patterns import (
     value_spans,
 )
 
-__all__ = ["OPEN_LINE", "TRIGGER", "lowered", "named_spans"]
+__all__ = ["OPEN_LINE", "TRIGGER", "named_spans"]
 
 _STRONG = (
     *(
@@ -78,7 +79,8 @@ _KEY = re.compile(r"[A-Za-z0-9+/]{43}=")
 """A WireGuard key."""
 _CALLED = r"\\{0,7}[\"']?[ \t]{0,4}(?:=>|:=|=|::(?=[ \t])|:)[ \t]{0,4}"
 _WEP = "wep[_-]key[0-3]"
-_NAMED = (*((word, re.escape(word) + _CALLED) for word in (*_STRONG, *_WEAK)), ("wep", _WEP + _CALLED))
+_NAMED = {**{word: re.escape(word) + _CALLED for word in (*_STRONG, *_WEAK)}, "wep": _WEP + _CALLED}
+_NAMES = Literals(_NAMED)
 _VALUE = re.compile(
     r"""\\{1,7}"(?P<inner>(?:[^"\\\n]|\\[^"\n])*)|"(?P<double>(?:[^"\\\n]|\\.)*)|'(?P<single>[^'\n]*)"""
     r"""|\$'(?P<ansi>(?:[^'\\\n]|\\.)*)|(?P<mark>\[redacted\])|(?P<bare>(?:[^\s"'`,;&|<>(){}\[\]\\]|\\(?!["'n\\]))+)"""
@@ -107,7 +109,8 @@ _OPTION_NAMES = (
     ),
     *("authkey", "account-key", "pass", "credential", "storepass", "keypass"),
 )
-_OPTION = tuple((f"-{word}", f"{word}(?<=-{word})[ \t]{{1,4}}") for word in _OPTION_NAMES)
+_OPTION = {f"-{word}": f"{word}(?<=-{word})[ \t]{{1,4}}" for word in _OPTION_NAMES}
+_OPTIONS = Literals(_OPTION)
 _LISTED = re.compile(
     rf"""["']--[A-Za-z0-9-]{{0,40}}(?:{"|".join(_OPTION_NAMES)})\\?["'],[ \t]{{0,4}}\\?["'](?P<value>[^"'\\\n]+)"""
 )
@@ -128,12 +131,14 @@ _DIRECTIVE = re.compile(
     r"""\bauth_pass[ \t]{1,8}(?P<value>[^\s"'{}]+)|\bsecret[ \t]{1,8}"(?P<quoted>[^"\n]+)"[ \t]{0,4};"""
 )
 """Directives of keepalived and BIND."""
-_INDEXED = re.compile(
-    rf"""(?:\bdefine[ \t]{{0,4}}\([ \t]{{0,4}}['"](?:[\w.-]{{0,60}}?{WORDS})['"][ \t]{{0,4}},"""
-    rf"""|\[['"](?:[\w.-]{{0,60}}?{WORDS})['"]\][ \t]{{0,4}}=)"""
-    r"""[ \t]{0,4}(?P<quote>['"])(?P<value>[^'"\s]+)(?P=quote)"""
+_INDEXED_VALUE = r"""[ \t]{0,4}(?P<quote>['"])(?P<value>[^'"\s]+)(?P=quote)"""
+_DEFINED = re.compile(
+    rf"""define(?<=\bdefine)[ \t]{{0,4}}\([ \t]{{0,4}}['"](?:[\w.-]{{0,60}}?{WORDS})['"][ \t]{{0,4}},"""
+    rf"""{_INDEXED_VALUE}"""
 )
-"""``define('DB_PASSWORD', '...')`` and ``$x['password'] = '...'``."""
+"""``define('DB_PASSWORD', '...')``"""
+_INDEXED = re.compile(rf"""\[['"](?:[\w.-]{{0,60}}?{WORDS})['"]\][ \t]{{0,4}}={_INDEXED_VALUE}""")
+"""``$x['password'] = '...'``"""
 _NAMES_IT = rf"""\b(?:name|key)\\?["']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?["']?(?:[\w.-]{{0,60}}?{WORDS})\\?["']?,?"""
 _BEGINS_BLOCK = rf"""{WORDS}["']?:[ \t]{{1,4}}[|>][+-]?[0-9]?"""
 _PAIR = re.compile(
@@ -166,29 +171,21 @@ TRIGGER = "|".join(
 """In an unfinished line (in lower case): a secret may follow; only the end of the line shows where it ends."""
 
 
-def lowered(text: str) -> str:
-    """Return the text in lower case with unchanged positions."""
-    low = text.lower()
-    return low if len(low) == len(text) else text.replace("\u0130", "I").lower()
-
-
-def named_spans(text: str) -> Iterator[Span]:
+def named_spans(searched: SearchedText) -> Iterator[Span]:
     """Yield the positions of secrets that follow a name."""
-    low = lowered(text)
-    for word, pattern in _NAMED:
-        if word in low:
-            yield from _assignments(text, low, compiled(pattern), word)
-    for word, pattern in _OPTION:
-        if word in low:
-            yield from _options(text, low, compiled(pattern))
-    if "--" in low:
+    text, low = searched.text, searched.low
+    for word in searched.found_lowered(_NAMES):
+        yield from _assignments(text, low, compiled(_NAMED[word]), word)
+    for word in searched.found_lowered(_OPTIONS):
+        yield from _options(text, low, compiled(_OPTION[word]))
+    if '"--' in low or "'--" in low:
         yield from (match.span("value") for match in _LISTED.finditer(low) if _is_listed(text, match))
     yield from header_spans(text, low)
     yield from url_spans(text)
     yield from _in_forms(text, low)
     yield from element_spans(text, low)
-    yield from directive_spans(text, low)
-    yield from command_spans(text, low)
+    yield from directive_spans(searched)
+    yield from command_spans(searched)
 
 
 def _is_listed(text: str, match: re.Match[str]) -> bool:
@@ -297,7 +294,9 @@ def _in_forms(text: str, low: str) -> Iterator[Span]:
         yield from value_spans(text, _PAIR.finditer(low))
     if ": |" in text or ": >" in text:
         yield from value_spans(text, _BLOCK.finditer(low))
-    if "define" in low or "]" in low:
+    if "define" in low:
+        yield from value_spans(text, _DEFINED.finditer(low))
+    if "']" in low or '"]' in low:
         yield from value_spans(text, _INDEXED.finditer(low))
     if "auth_pass" in low or "secret" in low:
         yield from value_spans(text, _DIRECTIVE.finditer(low))

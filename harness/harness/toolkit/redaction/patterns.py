@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+
+from .literals import Literals, SearchedText
 
 __all__ = [
     "LITERALS",
@@ -77,39 +79,44 @@ _HASHES = (
     *((f"{{{kind}}}", rf"\{{{kind}\}}[A-Za-z0-9+/]{{20,}}={{0,2}}") for kind in ("SHA256", "SHA512", "SMD5", "MD5")),
 )
 """Password hashes, as in ``/etc/shadow``, ``opasswd``, the files of ``htpasswd``, LDAP and Django."""
-_TOKENS = (
-    *_HASHES,
-    *(_token(prefix, _AWS, "A-Za-z0-9") for prefix in ("AKIA", "ASIA", "ABIA", "ACCA")),
-    *(_token(f"gh{kind}_", "[A-Za-z0-9]{20,}", "A-Za-z0-9") for kind in "pousr"),
-    _token("github_pat_", "[A-Za-z0-9_]{20,}", "A-Za-z0-9"),
-    *(
-        _token(f"gl{kind}-", "[A-Za-z0-9_.-]{16,}", "A-Za-z0-9")
-        for kind in ("pat", "dt", "rt", "cbt", "ptt", "ft", "soat", "oas", "agent", "imt", "ffct")
-    ),
-    *(_token(f"xox{kind}-", "[A-Za-z0-9-]{10,}", "A-Za-z0-9") for kind in "abeoprs"),
-    _token("xapp-", "[A-Za-z0-9-]{10,}", "A-Za-z0-9"),
-    _token("hooks.slack.com/", "(?:services|workflows|triggers)/[A-Za-z0-9/_-]{16,}", "A-Za-z0-9"),
-    _token("sk-", _WITH_DIGIT),
-    *(_token(f"{kind}_{mode}_", "[A-Za-z0-9]{16,}") for kind in ("sk", "rk") for mode in ("live", "test")),
-    _token("AIza", "[A-Za-z0-9_-]{35}"),
-    _token("ya29.", "[A-Za-z0-9_-]{20,}"),
-    _token("npm_", "[A-Za-z0-9]{36}"),
-    _token("pypi-", "AgE[A-Za-z0-9_-]{50,}"),
-    _token("hf_", "[A-Za-z0-9]{30,}"),
-    _token("dop_v1_", "[a-f0-9]{64}"),
-    _token("dckr_pat_", "[A-Za-z0-9_-]{20,}"),
-    _token("hvs.", "[A-Za-z0-9_-]{24,}"),
-    _token("SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-    _token("AGE-SECRET-KEY-1", "[A-Z0-9]{50,}"),
-    _token("AGE-SECRET-KEY-PQ-1", "[A-Z0-9]{50,}"),
-    _token("K00", "[0-9][A-Za-z0-9+/]{27}(?![A-Za-z0-9+/=])", "A-Za-z0-9+/"),  # of Backblaze
-    _token("eyJ", r"[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-    # base64-encoded private keys, as in the files of kubectl
-    _token("LS0tLS1CRUdJTiBSU0EgUFJJVkFURSB", _BASE64, "A-Za-z0-9+/"),
-    _token("LS0tLS1CRUdJTiBQUklWQVRFIEtFWS", _BASE64, "A-Za-z0-9+/"),
-    _token("LS0tLS1CRUdJTiBFQyBQUklWQVRFIE", _BASE64, "A-Za-z0-9+/"),
-    _token("LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg", _BASE64, "A-Za-z0-9+/"),
+_TOKENS = dict(
+    (
+        *_HASHES,
+        *(_token(prefix, _AWS, "A-Za-z0-9") for prefix in ("AKIA", "ASIA", "ABIA", "ACCA")),
+        *(_token(f"gh{kind}_", "[A-Za-z0-9]{20,}", "A-Za-z0-9") for kind in "pousr"),
+        _token("github_pat_", "[A-Za-z0-9_]{20,}", "A-Za-z0-9"),
+        *(
+            _token(f"gl{kind}-", "[A-Za-z0-9_.-]{16,}", "A-Za-z0-9")
+            for kind in ("pat", "dt", "rt", "cbt", "ptt", "ft", "soat", "oas", "agent", "imt", "ffct")
+        ),
+        *(_token(f"xox{kind}-", "[A-Za-z0-9-]{10,}", "A-Za-z0-9") for kind in "abeoprs"),
+        _token("xapp-", "[A-Za-z0-9-]{10,}", "A-Za-z0-9"),
+        _token("hooks.slack.com/", "(?:services|workflows|triggers)/[A-Za-z0-9/_-]{16,}", "A-Za-z0-9"),
+        _token("sk-", _WITH_DIGIT),
+        *(_token(f"{kind}_{mode}_", "[A-Za-z0-9]{16,}") for kind in ("sk", "rk") for mode in ("live", "test")),
+        _token("AIza", "[A-Za-z0-9_-]{35}"),
+        _token("ya29.", "[A-Za-z0-9_-]{20,}"),
+        _token("npm_", "[A-Za-z0-9]{36}"),
+        _token("pypi-", "AgE[A-Za-z0-9_-]{50,}"),
+        _token("hf_", "[A-Za-z0-9]{30,}"),
+        _token("dop_v1_", "[a-f0-9]{64}"),
+        _token("dckr_pat_", "[A-Za-z0-9_-]{20,}"),
+        _token("hvs.", "[A-Za-z0-9_-]{24,}"),
+        _token("SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+        _token("AGE-SECRET-KEY-1", "[A-Z0-9]{50,}"),
+        _token("AGE-SECRET-KEY-PQ-1", "[A-Z0-9]{50,}"),
+        _token("K00", "[0-9][A-Za-z0-9+/]{27}(?![A-Za-z0-9+/=])", "A-Za-z0-9+/"),  # of Backblaze
+        _token("eyJ", r"[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+        # base64-encoded private keys, as in the files of kubectl
+        _token("LS0tLS1CRUdJTiBSU0EgUFJJVkFURSB", _BASE64, "A-Za-z0-9+/"),
+        _token("LS0tLS1CRUdJTiBQUklWQVRFIEtFWS", _BASE64, "A-Za-z0-9+/"),
+        _token("LS0tLS1CRUdJTiBFQyBQUklWQVRFIE", _BASE64, "A-Za-z0-9+/"),
+        _token("LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg", _BASE64, "A-Za-z0-9+/"),
+    )
 )
+"""By their prefix."""
+_PREFIXES = Literals(_TOKENS)
+_ANY_PREFIX = "|".join(map(re.escape, _TOKENS))
 
 
 _OPEN_AWS = re.compile(r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}[ \t,:|\"']{1,8}[A-Za-z0-9/+]{0,40}\Z")
@@ -119,7 +126,7 @@ def open_token(text: str) -> int:
     """Return where the end of the text may be a part of a key or token; the length of the text if it is none. Pure."""
     start = max(0, len(text) - 4200)
     word = max(start, *(text.rfind(blank, start) + 1 for blank in " \t\r\n"))
-    found = [at for prefix, _ in _TOKENS if (at := text.find(prefix, word)) >= 0]
+    found = [match.start()] if (match := compiled(_ANY_PREFIX).search(text, word)) is not None else []
     if (match := _OPEN_AWS.search(text, start)) is not None:
         found.append(match.start())
     if (scheme := text.rfind("://", word)) >= 0:  # a password in a URL, until the sign that shows that it is none
@@ -128,11 +135,10 @@ def open_token(text: str) -> int:
     return min(found, default=len(text))
 
 
-def token_spans(text: str) -> Iterator[Span]:
+def token_spans(searched: SearchedText) -> Iterator[Span]:
     """Yield the positions of keys and tokens."""
-    for prefix, pattern in _TOKENS:
-        if prefix in text:
-            yield from (match.span() for match in compiled(pattern).finditer(text))
+    for prefix in searched.found(_PREFIXES):
+        yield from (match.span() for match in compiled(_TOKENS[prefix]).finditer(searched.text))
 
 
 _BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----")
@@ -181,36 +187,47 @@ def _headless(text: str, floor: int, end: Span) -> Span:
 # -- Texts without terminal escape sequences, which may occur within a secret or its name.
 
 
-_ESCAPE = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|\x1b[()*+][0-9A-Za-z]|\x1b[=>78cDEHM]"
-    r"|[\x0e\x0f]|[^\n\x08]\x08"
+_SEQUENCE = (
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78cDEHM])|\x0e|\x0f"
 )
-"""Colors and the like, titles and links, character sets, and overstruck characters (``p\\bp`` is bold)."""
+"""Colors and the like, titles and links, character sets."""
+_ESCAPE = re.compile(_SEQUENCE)
+_ESCAPE_OR_OVERSTRUCK = re.compile(rf"{_SEQUENCE}|[^\n\x08]\x08")
+"""Also overstruck characters (``p\bp`` is bold)."""
 _TITLE = re.compile(r"\x1b\]([^\x07\x1b\n]{0,4096})(?:\x07|\x1b\\)")
 _OPEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]{0,4096}\x1b?|[()*+])?\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlainText:
     """A text without its escape sequences, with the original positions.
 
     Args:
         text: the text without escape sequences.
-        starts: the start of each piece in ``text``.
-        shifts: the number of characters removed before each piece.
         size: the length of the original text.
+        pieces: yields the original start and end of each piece, and the number of characters added after it.
     """
 
     text: str
-    starts: tuple[int, ...]
-    shifts: tuple[int, ...]
     size: int
+    pieces: Callable[[], Iterator[tuple[int, int, int]]]
+
+    @cached_property
+    def _positions(self) -> tuple[list[int], list[int]]:
+        """Where the pieces start in the text, and how far each was moved; few texts have a secret, so few need it."""
+        starts, shifts, length = [], [], 0
+        for begin, end, added in self.pieces():
+            starts.append(length)
+            shifts.append(begin - length)
+            length += end - begin + added
+        return starts, shifts
 
     def place(self, index: int) -> int:
         """Return the original position of a character; the original end for the end of the text."""
         if index >= len(self.text):
             return self.size
-        return index + self.shifts[bisect_right(self.starts, index) - 1]
+        starts, shifts = self._positions
+        return index + shifts[bisect_right(starts, index) - 1]
 
     def span(self, span: Span) -> Span:
         """Return the original position of a span, including escape sequences inside it."""
@@ -221,36 +238,29 @@ def plain_text(text: str) -> PlainText | None:
     """Return the text without escape sequences; None if it has none. Pure."""
     if not any(sign in text for sign in "\x1b\x08\x0e\x0f"):
         return None
-    pieces: list[str] = []
-    starts, shifts = [], []
-    done = length = 0
-    for match in _ESCAPE.finditer(text):
-        if match.start() > done:
-            pieces.append(text[done : match.start()])
-            starts.append(length)
-            shifts.append(done - length)
-            length += match.start() - done
-        done = match.end()
-    if done < len(text):
-        pieces.append(text[done:])
-        starts.append(length)
-        shifts.append(done - length)
-    plain = "".join(pieces)
-    return PlainText(plain, tuple(starts), tuple(shifts), len(text)) if len(plain) < len(text) else None
+    escape = _ESCAPE_OR_OVERSTRUCK if "\x08" in text else _ESCAPE
+    plain = escape.sub("", text)
+    if len(plain) == len(text):
+        return None
+
+    def pieces() -> Iterator[tuple[int, int, int]]:
+        done = 0
+        for match in escape.finditer(text):
+            if match.start() > done:
+                yield done, match.start(), 0
+            done = match.end()
+        yield done, len(text), 0
+
+    return PlainText(plain, len(text), pieces)
 
 
 def titles_text(text: str) -> PlainText | None:
     """Return what titles and links contain, a line each, which the plain text lacks; None without any. Pure."""
-    found = [match.span(1) for match in _TITLE.finditer(text)] if "\x1b]" in text else []
-    if not found:
+    if "\x1b]" not in text or not (titles := _TITLE.findall(text)):
         return None
-    starts, shifts, length = [], [], 0
-    for begin, end in found:
-        starts.append(length)
-        shifts.append(begin - length)
-        length += end - begin + 1
-    titles = "".join(f"{text[begin:end]}\n" for begin, end in found)
-    return PlainText(titles, tuple(starts), tuple(shifts), len(text))
+    return PlainText(
+        "\n".join([*titles, ""]), len(text), lambda: ((*match.span(1), 1) for match in _TITLE.finditer(text))
+    )
 
 
 def open_escape(text: str) -> int:

@@ -13,7 +13,8 @@ from urllib.parse import quote, quote_plus
 
 from ...errors import ConfigError
 from ..values import Block, Json, JsonObject, Text, ToolResult
-from .named_secrets import OPEN_LINE, TRIGGER, lowered, named_spans
+from .literals import Literals, SearchedText, lowered
+from .named_secrets import OPEN_LINE, TRIGGER, named_spans
 from .patterns import (
     MARK,
     Span,
@@ -51,7 +52,7 @@ SHORTEST = 4
 SHORTEST_FORM = 8
 """Shorter encoded forms are ignored, because they occur in too many other texts."""
 
-_remembered: tuple[str, ...] = ()
+_remembered = Literals(())
 """Replaced as a whole, so that any thread may read it."""
 
 
@@ -59,10 +60,10 @@ def remember(secret: str) -> None:
     """Make every redactor of this process redact a secret that harness has read later."""
     global _remembered  # noqa: PLW0603  # applies to the process, for all redactors
     found = {*_remembered, *forms(secret)}
-    _remembered = tuple(sorted(found, key=lambda form: (-len(form), form)))
+    _remembered = Literals(sorted(found, key=lambda form: (-len(form), form)))
 
 
-def remembered() -> tuple[str, ...]:
+def remembered() -> Literals:
     """Return the forms of the remembered secrets, longest first."""
     return _remembered
 
@@ -92,9 +93,10 @@ def _inner(raw: bytes, offset: int, coded: str) -> str:
     return coded[first:last]
 
 
-def known_spans(text: str, known: Iterable[str]) -> Iterator[Span]:
+def known_spans(searched: SearchedText, known: Literals) -> Iterator[Span]:
     """Yield the positions of exact texts."""
-    for form in known:
+    text = searched.text
+    for form in searched.found(known):
         at = text.find(form)
         while at >= 0:
             yield at, at + len(form)
@@ -207,7 +209,7 @@ class PatternRedactor(Redactor):
 
     def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
         known = {form for secret in secrets for form in forms(secret)}
-        self._known = sorted(known, key=lambda form: (-len(form), form))
+        self._known = Literals(sorted(known, key=lambda form: (-len(form), form)))
         self._broken = [form for form in self._known if not form.isascii() or any(letter.isspace() for letter in form)]
         self._patterns = [_compiled(pattern) for pattern in patterns]
 
@@ -261,30 +263,32 @@ class PatternRedactor(Redactor):
 
     def _complete(self, text: str) -> int:
         end = min([safe_end(text), *(_begun(text, form) for form in self._broken)])
-        return min([end, *(start for start, stop in self._given(text) if start < end < stop)])
+        return min([end, *(start for start, stop in self._given(SearchedText(text)) if start < end < stop)])
 
     def _spans(self, text: str) -> Iterator[Span]:
-        yield from self._by_form(text)  # also overstruck characters, which the plain text lacks
+        searched = SearchedText(text)
+        yield from self._by_form(searched)  # also overstruck characters, which the plain text lacks
         plain = plain_text(text)
         if plain is None:
-            yield from named_spans(text)
+            yield from named_spans(searched)
         else:
+            searched = SearchedText(plain.text)
             for find in (self._by_form, named_spans):
-                yield from map(plain.span, find(plain.text))
+                yield from map(plain.span, find(searched))
             if (titles := titles_text(text)) is not None:
-                yield from map(titles.span, named_spans(titles.text))
+                yield from map(titles.span, named_spans(SearchedText(titles.text)))
 
-    def _by_form(self, text: str) -> Iterator[Span]:
-        yield from self._given(text)
-        yield from private_key_spans(text)
-        yield from token_spans(text)
+    def _by_form(self, searched: SearchedText) -> Iterator[Span]:
+        yield from self._given(searched)
+        yield from private_key_spans(searched.text)
+        yield from token_spans(searched)
 
-    def _given(self, text: str) -> Iterator[Span]:
+    def _given(self, searched: SearchedText) -> Iterator[Span]:
         """Yield the positions of known secrets and of the additional patterns."""
-        yield from known_spans(text, self._known)
-        yield from known_spans(text, remembered())
+        yield from known_spans(searched, self._known)
+        yield from known_spans(searched, remembered())
         for pattern in self._patterns:
-            yield from (match.span(bool(pattern.groups)) for match in pattern.finditer(text))
+            yield from (match.span(bool(pattern.groups)) for match in pattern.finditer(searched.text))
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -300,10 +304,11 @@ SHOWN = 2
 
 def _begun(text: str, form: str, shown: int = 0) -> int:
     """Return where the end of the text may be the start of that secret, of which ``shown`` letters may be shown."""
-    for length in range(min(len(form) - 1, len(text)), min(shown, len(form) // 4), -1):
-        if text.endswith(form[:length]):
-            return len(text) - length
-    return len(text)
+    least = form[: min(shown, len(form) // 4) + 1]
+    at = text.find(least, max(0, len(text) - len(form) + 1))
+    while at >= 0 and not form.startswith(text[at:]):
+        at = text.find(least, at + 1)
+    return at if at >= 0 else len(text)
 
 
 def _without(text: str, spans: Iterable[Span]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from os.path import commonprefix
 
 from .patterns import MARK
 from .redactor import CONTEXT, UNSPACED, Redactor
@@ -138,7 +139,7 @@ def _alike(one: str, other: str) -> int:
     """Return the length of the common prefix."""
     if one.startswith(other):
         return len(other)
-    return next(number for number, pair in enumerate(zip(one, other + "\0", strict=False)) if pair[0] != pair[1])
+    return len(commonprefix((one, other)))
 
 
 # -- Live output for the operator, redacted, also if a part of it was skipped.
