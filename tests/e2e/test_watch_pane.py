@@ -255,6 +255,31 @@ async def test_a_watcher_that_does_not_take_anything_delays_nothing_and_gets_a_n
             assert b"300000" in seen.data
 
 
+async def test_a_watch_that_ends_after_output_was_dropped_ends_with_a_screen(desk: Desk) -> None:
+    with anyio.fail_after(LIMIT):
+        async with desk.ctx.watch_panes(max_bytes=100_000) as watches:
+            watch = await anext(watches)
+            assert isinstance(await anext(watch.events), Screen)
+            await desk.ctx.run_shell("seq 1 300000", timeout=60)
+            watches.end()
+            events = [event async for event in watch.events]
+    assert isinstance(last := events[-1], Screen)
+    assert b"300000" in last.content
+
+
+async def test_output_that_waits_is_joined_and_complete(desk: Desk) -> None:
+    with anyio.fail_after(LIMIT):
+        async with desk.ctx.watch_panes() as watches:
+            watch = await anext(watches)
+            assert isinstance(await anext(watch.events), Screen)
+            await desk.ctx.run_shell("seq 1 20000", timeout=60)
+            watches.end()
+            pieces = [event.data async for event in watch.events if isinstance(event, Output)]
+    assert b"".join(b"%d\r\n" % number for number in range(1, 20_001)) in b"".join(pieces)
+    assert max(map(len, pieces)) <= 64 << 10
+    assert len(pieces) < 40, [len(piece) for piece in pieces]
+
+
 async def test_a_flood_freezes_no_program_while_a_watcher_sleeps(desk: Desk) -> None:
     """The program notes the longest gap between two of its writes."""
     program = desk.home / "flood.py"

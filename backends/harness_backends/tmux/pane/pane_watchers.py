@@ -102,6 +102,8 @@ def _begun(text: bytes, nonce: bytes) -> int:
 
 EVENT_BYTES = 64
 """What an event costs in a queue, beside its bytes."""
+JOINED_BYTES, JOINED_SECONDS = 64 << 10, 0.05
+"""Output that waits is returned in events of up to this size, of up to this time: small ones would cost more time."""
 RETRY = 1.0
 """Seconds until a picture is asked for again, after the connection was lost or the pane was not found."""
 
@@ -134,20 +136,37 @@ class Watcher(AsyncIterator[PaneEvent]):
         self.is_new = True
         """True until the first screen."""
         self._is_ending = False
+        self._has_asked_at_end = False
         self.skip = 0
         """The bytes of the next output that its screen already shows."""
 
     async def __anext__(self) -> PaneEvent:
         while not self._queue:
-            if self._watchers.closed or (self._is_ending and not self.is_new):
+            if self._watchers.closed or (self._is_ending and not self.is_new and not self._needs_last_screen):
                 raise StopAsyncIteration
             if self.is_stale:
+                self._has_asked_at_end = self._is_ending
                 await self._watchers.refresh(self)
             else:
                 await self.wait()
+        event = self._take()
+        return self._joined(event) if isinstance(event, Output) else event
+
+    def _take(self) -> PaneEvent:
         event = self._queue.popleft()
         self._bytes -= _size(event)
         return event
+
+    def _joined(self, first: Output) -> Output:
+        """Return the output with that which waits behind it."""
+        parts, size = [first.data], len(first.data)
+        while self._queue and isinstance(event := self._queue[0], Output):
+            size += len(event.data)
+            if size > JOINED_BYTES or event.time - first.time > JOINED_SECONDS:
+                break
+            self._take()
+            parts.append(event.data)
+        return first if len(parts) == 1 else Output(first.time, b"".join(parts))
 
     async def start(self) -> None:
         """Wait for the first screen."""
@@ -155,9 +174,14 @@ class Watcher(AsyncIterator[PaneEvent]):
             await self._watchers.refresh(self)
 
     def end(self) -> None:
-        """End the iteration after what has arrived, and after the first screen."""
+        """End the iteration after what has arrived, and after a screen if it is the first, or if output was dropped."""
         self._is_ending = True
         self.wake()
+
+    @property
+    def _needs_last_screen(self) -> bool:
+        """Whether the end is delayed for a screen instead of output that was dropped; it is asked for once."""
+        return self.is_stale and not self._watchers.is_hidden and not self._has_asked_at_end
 
     async def wait(self, seconds: float | None = None) -> None:
         """Wait until something has changed for this watcher."""

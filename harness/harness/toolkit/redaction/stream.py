@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from os.path import commonprefix
 
 from .patterns import MARK
 from .redactor import CONTEXT, UNSPACED, Redactor
@@ -139,7 +138,8 @@ def _alike(one: str, other: str) -> int:
     """Return the length of the common prefix."""
     if one.startswith(other):
         return len(other)
-    return len(commonprefix((one, other)))
+    different = (number for number, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
+    return next(different, min(len(one), len(other)))
 
 
 # -- Live output for the operator, redacted, also if a part of it was skipped.
