@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from ...command import parse_duration
 from ...errors import ConfigError
 from ...settings import SettingsTable
 from ...settings_schema import suggest
 from ..provider_keys import COMPATIBLE, PROVIDERS
-from .keys import CommandKey, EnvironmentKey, FileKey, KeyringKey, KeySource
+from .key_table import Duration, KeyTable
 from .model import RETRIES, TIMEOUT, ModelProfile, Price, Reasoning
 
 __all__ = ["profiles_in"]
@@ -24,11 +23,6 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 PLAIN_KEY = 'write where the key is kept: { env = "NAME" }, { file = "PATH" }, { command = [...] } or { keyring = ... }'
 
 
-def _seconds(value: object) -> object:
-    return parse_duration(value) if isinstance(value, str) else value
-
-
-Duration = Annotated[float, BeforeValidator(_seconds), Field(ge=0.1, le=86_400, strict=False, allow_inf_nan=False)]
 Dollars = Annotated[Decimal, BeforeValidator(str), Field(ge=0, le=1_000_000)]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Word = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=500)]
@@ -51,45 +45,13 @@ class _Prices(_Table):
         return Price(self.input, self.output, self.cache_read, self.cache_write)
 
 
-class _Key(_Table):
-    """``key``: one of four sources."""
-
-    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
-    file: Annotated[str, Field(min_length=1)] | None = None
-    command: Annotated[list[str], Field(min_length=1)] | None = None
-    timeout: Duration | None = None
-    keyring: Annotated[str, Field(min_length=1)] | None = None
-    user: Annotated[str, Field(min_length=1)] | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> _Key:
-        places = [one for one in (self.env, self.file, self.command, self.keyring) if one is not None]
-        if len(places) != 1:
-            raise ValueError("give one of env, file, command and keyring")
-        if (self.timeout is not None and self.command is None) or (self.command is not None and not self.command[0]):
-            raise ValueError("timeout goes with a command, which is a list of words")
-        if (self.user is None) != (self.keyring is None):
-            raise ValueError("keyring and user go together")
-        return self
-
-    def source(self) -> KeySource:
-        """Return the validated value."""
-        if self.env is not None:
-            return EnvironmentKey(self.env)
-        if self.file is not None:
-            return FileKey(self.file)
-        if self.command is not None:
-            return CommandKey(tuple(self.command), *([] if self.timeout is None else [self.timeout]))
-        return KeyringKey(self.keyring or "", self.user or "")
-
-
 class _Profile(_Table):
     """``[models.NAME]``."""
 
     provider: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9/-]*$")]
     model: Word
     base_url: str = ""
-    key: _Key | None = None
+    key: KeyTable | None = None
     context_window: Tokens | None = None
     max_output_tokens: Tokens | None = None
     temperature: float | None = Field(None, ge=0, le=2, strict=False)
@@ -177,5 +139,5 @@ def _mistake(where: str, error: ValidationError) -> ConfigError:
 
 
 def _keys_beside(path: tuple[Any, ...]) -> tuple[str, ...]:
-    tables: Mapping[str, type[_Table]] = {"prices": _Prices, "key": _Key}
+    tables: Mapping[str, type[BaseModel]] = {"prices": _Prices, "key": KeyTable}
     return tuple(tables.get(str(path[0]) if len(path) > 1 else "", _Profile).model_fields)
