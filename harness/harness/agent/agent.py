@@ -31,6 +31,7 @@ from ..toolkit.interfaces import Compaction, Compactor
 from .events import (
     AgentPaused,
     AgentResumed,
+    BudgetNearlyUsed,
     ConversationCompacted,
     ModelChanged,
     Notice,
@@ -50,7 +51,7 @@ from .settings import AgentSettings
 from .storage import ConversationLog
 from .stored_usage import SPENT, note_of
 from .turn import Gate, Transcript, Turn, TurnContext, TurnResult
-from .usage import Usage, over_limit, spent_on
+from .usage import Usage, budgets_nearly_used, over_limit, spent_on
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -134,6 +135,7 @@ class Agent:
         self._open_model = open_model
         self._spent = spent or Usage()
         self._of_turn = Usage()
+        self._reported_budgets: set[str] = set()
         self._context = 0
         self._limit = profile.context_window
         self._news: deque[str] = deque(maxlen=NEWS_KEPT)
@@ -253,6 +255,7 @@ class Agent:
                 await self.before_turn()
             turn = self._turn = Turn(uuid.uuid4().hex, self._surroundings())
             self._of_turn = Usage()
+            self._reported_budgets.discard("turn_budget_usd")
             result = TurnResult("cancelled", failure="harness exited")
             started = anyio.current_time()
             try:
@@ -473,6 +476,15 @@ class Agent:
                 cost=self._spent.known_cost,
             )
         )
+        self._report_budgets()
+
+    def _report_budgets(self) -> None:
+        """Report once that most of a budget is used; of several budgets at once, the one that ends first."""
+        uses = budgets_nearly_used(self.settings, self._of_turn, self._spent)
+        new = [use for use in uses if use.setting not in self._reported_budgets]
+        self._reported_budgets.update(use.setting for use in uses)
+        if new:
+            self.events.publish(BudgetNearlyUsed(setting=new[0].setting, used=new[0].used, limit=new[0].limit))
 
     def over(self, settings: AgentSettings, steps: int) -> str:
         """Return why the current turn, or a sub-agent in it, may send no further model request.

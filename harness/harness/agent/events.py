@@ -16,6 +16,7 @@ __all__ = [
     "AgentResumed",
     "AnswerCompleted",
     "AnswerDelta",
+    "BudgetNearlyUsed",
     "ConversationCompacted",
     "ModelChanged",
     "ModelRetry",
@@ -120,6 +121,22 @@ class UsageChanged(Event):
     context: int
     limit: int
     cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetNearlyUsed(Event):
+    """Most of a budget is used: ``used`` of the ``limit`` that the setting sets, in US dollars or tokens."""
+
+    setting: str
+    used: float
+    limit: float
+
+    @property
+    def text(self) -> str:
+        """The event as a sentence."""
+        unit = "$" if self.setting.endswith("_usd") else ""
+        used, limit = (f"{unit}{number:.2f}" if unit else f"{number:.0f}" for number in (self.used, self.limit))
+        return f"{self.used / self.limit:.0%} of {self.setting} is used: {used} of {limit}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

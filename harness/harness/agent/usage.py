@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .models import OpenModel
 
-__all__ = ["Usage", "over_limit", "spent_on"]
+__all__ = ["BudgetUse", "Usage", "budgets_nearly_used", "over_limit", "spent_on"]
 
 MAX_REQUEST_TOKENS = 1 << 40
 """Maximum tokens of one request that are counted; a larger number is a provider's error."""
@@ -133,6 +133,33 @@ def over_limit(settings: AgentSettings, steps: int, turn: Usage, session: Usage)
     if (settings.turn_budget_usd is not None or settings.conversation_budget_usd is not None) and turn.unpriced:
         return "a budget is set, but the model has no known price: set prices in its profile"
     return ""
+
+
+NEARLY_USED = 0.8
+"""The fraction of a budget from which it is nearly used."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """How much of a budget is used, in US dollars or tokens; ``setting`` is the one that sets it."""
+
+    setting: str
+    used: float
+    limit: float
+
+
+def budgets_nearly_used(settings: AgentSettings, turn: Usage, session: Usage) -> list[BudgetUse]:
+    """Return the budgets of which most is used, the most used first. Pure; arguments as for :func:`over_limit`."""
+    uses = [
+        BudgetUse(name, used, limit)
+        for name, used, limit in (
+            ("turn_budget_usd", turn.cost, settings.turn_budget_usd),
+            ("conversation_budget_usd", session.cost - session.estimated_cost, settings.conversation_budget_usd),
+            ("conversation_max_tokens", session.tokens - session.estimated, settings.conversation_max_tokens),
+        )
+        if limit is not None and used >= NEARLY_USED * limit
+    ]
+    return sorted(uses, key=lambda use: -use.used / use.limit)
 
 
 def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> Usage:

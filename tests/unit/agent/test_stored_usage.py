@@ -31,7 +31,7 @@ from harness.agent.storage import (
     StoredTurn,
 )
 from harness.agent.stored_usage import SPENT, note_of, spent_in
-from harness.agent.usage import Usage, over_limit, spent_on
+from harness.agent.usage import Usage, budgets_nearly_used, over_limit, spent_on
 
 LIMIT = 60.0
 PRICE = Price(Decimal(1), Decimal(10))
@@ -305,3 +305,25 @@ def test_an_estimate_ends_a_turn_but_closes_no_conversation(limits: dict[str, fl
     settings = AgentSettings(**limits)  # type: ignore[arg-type]  # numbers of the table
     assert over_limit(settings, 2, spent, spent).startswith(reached)
     assert bool(over_limit(settings, 2, spent, spent)) is bool(reached)
+
+
+@pytest.mark.parametrize(
+    ("settings", "turn", "session", "names"),
+    [
+        (AgentSettings(), 9.0, 9.0, []),
+        (AgentSettings(turn_budget_usd=1.0), 0.79, 5.0, []),
+        (AgentSettings(turn_budget_usd=1.0), 0.8, 5.0, ["turn_budget_usd"]),
+        (
+            AgentSettings(turn_budget_usd=1.0, conversation_budget_usd=5.0),
+            0.8,
+            4.9,
+            ["conversation_budget_usd", "turn_budget_usd"],
+        ),
+        (AgentSettings(conversation_max_tokens=10), 0.0, 0.0, ["conversation_max_tokens"]),
+    ],
+)
+def test_a_budget_is_nearly_used_from_80_percent_on(
+    settings: AgentSettings, turn: float, session: float, names: list[str]
+) -> None:
+    uses = budgets_nearly_used(settings, Usage(cost=turn), Usage(cost=session, input_tokens=4, output_tokens=4))
+    assert [use.setting for use in uses] == names

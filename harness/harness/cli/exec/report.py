@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 
-from ...agent.events import AgentPaused, AgentResumed, ConversationCompacted, ModelRetry, Notice
+from ...agent.events import AgentPaused, AgentResumed, BudgetNearlyUsed, ConversationCompacted, ModelRetry, Notice
 from ...agent.models import ModelFailure
 from ...agent.storage.values import is_session_id
 from ...toolkit.events import Event, InternalFailure, SubagentStarted, ToolCallCompleted, ToolCallRequested
@@ -65,7 +65,7 @@ def news_line(event: Event) -> str:
     match event:
         case ModelRetry():
             text = f"retrying the model request in {event.seconds:.0f} s: {event.reason}"
-        case Notice():
+        case Notice() | BudgetNearlyUsed():
             text = event.text
         case InternalFailure():
             text = event.message

@@ -14,6 +14,7 @@ from ...agent.events import (
     AgentResumed,
     AnswerCompleted,
     AnswerDelta,
+    BudgetNearlyUsed,
     ConversationCompacted,
     ModelChanged,
     ModelRetry,
@@ -306,6 +307,7 @@ class EventView:
             ModelChanged: lambda event: self.note(f"switched to model {event.name} ({event.model})"),
             AgentPaused: self._paused,
             AgentResumed: lambda event: self.note(f"resumed by {event.by}"),
+            BudgetNearlyUsed: lambda event: self.note(event.text, "warn"),
             Notice: lambda event: self.note(event.text, "warn"),
             InternalFailure: self._failed,
         }
