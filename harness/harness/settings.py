@@ -124,7 +124,7 @@ class Settings:
 
 LOCATION_KEYS = frozenset({"url", "ssh", "container", "engine"})
 """The keys of a table ``[targets.NAME]`` that say where the target is."""
-TOOLKIT_TABLES = frozenset({"agent", "audit", "hooks", "mcp", "models", "permissions", "tools", "web"})
+TOOLKIT_TABLES = frozenset({"agent", "audit", "hooks", "mcp", "models", "notifications", "permissions", "tools", "web"})
 """Tables of the same files for the toolkit and the agent, which read them with :func:`load_tables` on start."""
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "RESOURCES",
     "needs_asciinema",
     "needs_browser",
+    "needs_desktop",
     "needs_node",
     "needs_process",
     "needs_root",
@@ -45,6 +46,7 @@ RESOURCES = {
     "node": "starts programs of Node.js",
     "browser": "starts Chromium, with Playwright",
     "asciinema": "starts asciinema's own program",
+    "desktop": "sends notifications over a D-Bus session of its own",
     "dask": "starts a scheduler and workers of Dask",
     "root": "needs to be root: makes accounts, mounts file systems",
     "shells": "needs another shell than bash and dash",
@@ -74,6 +76,7 @@ PROGRAMS = {
     "npx": "node",
     "chromium": "browser",
     "asciinema": "asciinema",
+    "dbus-daemon": "desktop",
 }
 
 
@@ -141,6 +144,12 @@ def needs_asciinema(needs_process: None) -> None:
     """The test starts asciinema."""
     if not ASCIINEMA.exists():
         pytest.skip(f"needs asciinema: there is no {ASCIINEMA}")
+
+
+@pytest.fixture(scope="session")
+def needs_desktop(needs_process: None) -> None:
+    """The test sends notifications to a desktop."""
+    skip_without("desktop", "notify-send", "dbus-daemon")
 
 
 @pytest.fixture(scope="session")

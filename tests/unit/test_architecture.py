@@ -50,6 +50,7 @@ OWNERS = {
         "tools/harness_tools/",
         "harness/harness/mcp/",
         "harness/harness/agent/",
+        "harness/harness/notifications/settings_table.py",
         "harness/harness/inspect_sandbox/",
     ),
     "inspect_ai": ("harness/harness/inspect_sandbox/",),
@@ -77,7 +78,7 @@ LAYERS = (
     ("fleets",),
     ("toolkit",),
     ("recordings",),
-    ("operate", "mcp", "agent", "testing", "inspect_sandbox", "live"),
+    ("operate", "mcp", "agent", "testing", "inspect_sandbox", "live", "notifications"),
     ("web",),
     ("cli",),
 )

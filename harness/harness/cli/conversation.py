@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..live.announcement import Announcement
     from ..live.approvals import SharedApprover
     from ..mcp.client.sources import McpSources
+    from ..notifications.notifier import Notifier
     from ..toolkit.assembly import Toolkit
     from ..toolkit.values import JsonObject
 
@@ -209,6 +210,8 @@ class ConversationStart:
     """The MCP servers whose current tools are offered."""
     announcement: Announcement | None = None
     """Shows the conversation in dashboards, which may then answer its approval requests."""
+    notifier: Notifier | None = None
+    """Notifies of the conversation's events, if it is announced."""
 
 
 @dataclass
@@ -285,7 +288,10 @@ async def open_conversation(
         if begun.announcement is not None:
             from ..live.agent_session import show_agent
 
-            stack.enter_context(show_agent(begun.announcement, agent, shared))
+            session = stack.enter_context(show_agent(begun.announcement, agent, shared))
+            if begun.notifier is not None:
+                redact = toolkit.redactor.text
+                stack.enter_context(begun.notifier.watching(session.state, agent.events, redact))
         await stack.enter_async_context(watched_by_operators(agent))
         if stored is None:
             yield OpenConversation(agent, in_flight=why)

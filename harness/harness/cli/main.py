@@ -82,6 +82,7 @@ class Program(LazyGroup):
             ".commands.trace:trace",
             "Summarize or replay a --trace file, or show its model requests.",
         ),
+        "notify": (".commands.notify:notify", "Show and test the notifications of approvals and ends."),
         "recordings": (
             ".commands.recordings:recordings",
             "List, show, play and export recordings of panes.",

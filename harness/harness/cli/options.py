@@ -79,6 +79,8 @@ class Invocation:
     verbose: int = 0
     color: bool | None = None
     batch: bool = False
+    notify: bool | None = None
+    """Whether to notify of the end of this command, if the command line says so."""
     trace: str = ""
     """The file to which an agent's trace is written; empty for none."""
     passes_codes: bool = False
@@ -286,6 +288,7 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
         option("--no-color", "no_color", is_flag=True, help="Disable colors (as NO_COLOR does)."),
         option("--trace", metavar="FILE", help="Write a trace of the agent to FILE (see 'harness trace')."),
         option("--record", is_flag=True, help="Record the panes of the session (see 'harness recordings')."),
+        option("--notify/--no-notify", default=None, help="Notify you at the end, or never (see 'harness notify')."),
         option("--batch", is_flag=True, help="Never ask for a password, a host key or an approval."),
     ]
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..agent.settings import AgentSettings
     from ..agent.trace import Observer
     from ..live.announcement import Announcement
+    from ..notifications.notifier import Notifier
     from ..toolkit.redaction.redactor import Redactor
     from ..toolkit.values import JsonObject
 
@@ -113,6 +114,8 @@ class CliSession:
         self.settings: Settings = load_settings(invocation.choices)
         self.announcement: Announcement | None = None
         """Shows this process's sessions in dashboards, once it is announced."""
+        self.notifier: Notifier | None = None
+        """Notifies of this process's sessions, once it is open; None if nothing is configured."""
         for warning in self.settings.warnings:
             warn(warning, as_json_document=invocation.json)
 

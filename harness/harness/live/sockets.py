@@ -27,6 +27,7 @@ __all__ = [
     "open_directory",
     "remove_old_directories",
     "remove_socket",
+    "socket_name",
 ]
 
 PREFIX = "at-"
@@ -67,7 +68,8 @@ def _failure(directory: Path, message: str, hint: str) -> HarnessError:
     return ConfigError(f"{directory}: {message}", hint=hint)
 
 
-def _socket_name(process: ProcessId) -> str:
+def socket_name(process: ProcessId) -> str:
+    """Return the name of the socket of a process, by which dashboards know it."""
     return f"{process.pid}-{process.started or '0'}".replace(" ", "_").replace("/", "_")
 
 
@@ -91,7 +93,7 @@ def listening_socket(here: ProcessId) -> Iterator[socket.socket]:
     Raises:
         HarnessError: It cannot be created.
     """
-    path = open_directory(here) / _socket_name(here)
+    path = open_directory(here) / socket_name(here)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.setblocking(False)
         try:

@@ -22,6 +22,7 @@ from typing import Any
 
 from ..errors import ConfigError, HarnessError
 from ..system.private_files import hold_lock, make_private, replace_file, state_home
+from ..system.process_identity import ProcessId, ProcessState, process_state, this_process
 
 __all__ = [
     "INVITATION_LIFETIME",
@@ -89,6 +90,7 @@ class _Entry:
 @dataclass(frozen=True, slots=True)
 class _Content:
     url: str = ""
+    server: str = ""
     invitations: tuple[_Entry, ...] = ()
     logins: tuple[_Entry, ...] = ()
 
@@ -198,10 +200,20 @@ class LoginStore:
         """The URL of the last server; empty before the first one."""
         return self._read().url
 
+    @property
+    def running_url(self) -> str:
+        """The URL of the last server if it still runs on this machine, else empty."""
+        content = self._read()
+        if not content.server:
+            return ""
+        here = this_process()
+        return content.url if process_state(ProcessId.from_text(content.server), here) is ProcessState.ALIVE else ""
+
     def set_url(self, url: str) -> None:
-        """Store the URL of the server."""
+        """Store the URL of the server, which is this process."""
+        server = this_process().to_text()
         with self._changing() as change:
-            change(lambda content: replace(content, url=url))
+            change(lambda content: replace(content, url=url, server=server))
 
     # -- the file
 
@@ -235,7 +247,7 @@ class LoginStore:
 
 def _content_of(document: Mapping[str, Any]) -> _Content:
     lists = {name: tuple(_Entry(**one) for one in document[name]) for name in ("invitations", "logins")}
-    return _Content(str(document["url"]), **lists)
+    return _Content(str(document["url"]), str(document.get("server", "")), **lists)
 
 
 def _find(entries: tuple[_Entry, ...], secret: str) -> _Entry | None:

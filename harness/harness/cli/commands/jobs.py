@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -11,8 +12,11 @@ import click
 from ...context import ExecutionContext
 from ...discovery import open_target
 from ...errors import OutputDropped
+from ...live.command_session import CommandSession
+from ...notifications.command_end import notified_end
 from ...results import Job, Status, without_helpers
 from ..exits import exit_code_of
+from ..notifying import notified
 from ..options import command, group, pause_option, time_limit_option
 from ..output import as_json, note, print_json, readable, result_json, table, with_base64
 from ..runtime import PLAIN, on_target, session_of
@@ -204,14 +208,19 @@ def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
     session.invocation.passes_codes = True
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
-        result = await target.wait(job_id, timeout=timeout, max_output=WHOLE)
-        if session.json:
-            print_json(result_json(result))
-        else:
-            StreamWriter(1, interruption).write(result.stdout_bytes)
-            StreamWriter(2, interruption).write(result.stderr_bytes)
-            explain(result, str(target.target))
-        return exit_code_of(result)
+        shown = CommandSession(str(target.target), f"job {job_id}", interruption.interrupt)
+        async with notified(session, "run") as notifier:
+            with notified_end(notifier, lambda: replace(shown.state(), session=""), "job_ended") as end:
+                result = await target.wait(job_id, timeout=timeout, max_output=WHOLE)
+                if not interruption.tripped:
+                    end.take_result(result)
+            if session.json:
+                print_json(result_json(result))
+            else:
+                StreamWriter(1, interruption).write(result.stdout_bytes)
+                StreamWriter(2, interruption).write(result.stderr_bytes)
+                explain(result, str(target.target))
+            return exit_code_of(result)
 
     return on_target(session, work, PLAIN)
 

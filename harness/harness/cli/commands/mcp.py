@@ -18,6 +18,7 @@ from ...context import ExecutionContext
 from ...errors import ConfigError
 from ...extras import install_extra
 from ..exits import SIGNALLED
+from ..notifying import notified
 from ..options import RenamedOption, command
 from ..output import note, print_json, warn
 from ..runtime import CliSession, announced, session_of
@@ -163,6 +164,7 @@ async def _open(
 
     choices = session.invocation.choices
     settings = server_settings_of(load_tables("mcp", choices))
+    notifier = await stack.enter_async_context(notified(session, "mcp"))
     variables = dict(session.settings.config.env) | dict(secrets or {})
     chosen = load_toolkit_settings(choices)
     if secret_file is not None:
@@ -173,4 +175,4 @@ async def _open(
         warn(problem, as_json_document=session.json)
     sources = await stack.enter_async_context(with_servers(session, servers_of(session), Registry(), wait=False))
     announcement = await stack.enter_async_context(announced(session, "mcp"))
-    return ToolServer(toolkit, execution, settings, version("harness-ops"), sources, announcement)
+    return ToolServer(toolkit, execution, settings, version("harness-ops"), sources, announcement, notifier)

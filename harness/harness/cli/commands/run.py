@@ -16,8 +16,10 @@ from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...live.announcement import announce
 from ...live.command_session import CommandSession
+from ...notifications.command_end import notified_end
 from ...results import ShellResult, Status
 from ..exits import exit_code_of
+from ..notifying import notified
 from ..options import NO_LIMIT, Size, command, time_limit_option
 from ..output import note, print_json, result_json
 from ..runtime import CliSession, TargetRequirements, on_target, session_of
@@ -197,18 +199,21 @@ def run(
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
         # with --no-wait, stdout is the job ID alone
         out, err = (None, None) if no_wait else _writers(session, interruption, limit)
-        async with _shown(target, text, interruption, environment):
-            result = await target.run_shell(
-                text,
-                stdin=given if stdin else None,
-                on_output=out.write if out else None,
-                on_stderr=err.write if err else None,
-                **how,
-            )
-        for writer in (out, err):
-            if writer is not None:
-                writer.finish()
-        return _finish(session, target, result, None if no_wait else limit)
+        async with notified(session, "run") as notifier, _shown(target, text, interruption, environment) as shown:
+            with notified_end(notifier, shown.state, "job_ended") as end:
+                result = await target.run_shell(
+                    text,
+                    stdin=given if stdin else None,
+                    on_output=out.write if out else None,
+                    on_stderr=err.write if err else None,
+                    **how,
+                )
+                if not (no_wait or interruption.tripped):
+                    end.take_result(result)
+            for writer in (out, err):
+                if writer is not None:
+                    writer.finish()
+            return _finish(session, target, result, None if no_wait else limit)
 
     with spool_stdin(read=stdin) as given:
         return on_target(session, work, TargetRequirements(create=True))
@@ -217,13 +222,13 @@ def run(
 @asynccontextmanager
 async def _shown(
     target: ExecutionContext, text: str, interruption: Interruption, variables: Mapping[str, str]
-) -> AsyncIterator[None]:
+) -> AsyncIterator[CommandSession]:
     """Show the command in dashboards while the context is open."""
     attach = tuple(target.attach_command) if target.has_terminal else ()
     session = CommandSession(str(target.target), text, interruption.interrupt, variables=variables, attach=attach)
     async with announce("run") as announcement:
         with announcement.session(session):
-            yield
+            yield session
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -31,6 +31,7 @@ from ...toolkit.values import ToolCall
 from ..commands.servers import servers_of, with_servers
 from ..conversation import ConversationStart, choices_for, has_target, open_conversation, stored_model
 from ..named_commands import any_host_options, host_options
+from ..notifying import notified
 from ..output import note, readable, warn
 from ..prompt.approvals import PromptApprover, PromptQuestioner, change_notice
 from ..prompt.line_mode import asked_text
@@ -333,6 +334,8 @@ async def run_exec(
         redact = toolkit.redactor.text
         choices = session.invocation.choices
         ended = await _Run(agent, request, interruption, out, operator, redact, choices).run_to_completion()
+        if interruption.tripped and session.notifier is not None:
+            session.notifier.discard()
         text, failure = redact(ended.result.text), redact(ended.result.failure)
         if out is not None:
             out.last(result_json(ended, text, failure))
@@ -378,6 +381,7 @@ async def _opened(
     if request.budget is not None:
         await to_thread.run_sync(_check_price, profile)
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(notified(session, "exec"))  # the last to be closed
         servers = await stack.enter_async_context(with_servers(session, servers_of(session), catalogue.registry))
         toolkit = await stack.enter_async_context(
             open_toolkit(request.toolkit, catalogue=catalogue, variables=variables)
@@ -398,6 +402,7 @@ async def _opened(
             observers=await stack.enter_async_context(watching),
             servers=servers,
             announcement=await stack.enter_async_context(announced(session, "exec")),
+            notifier=session.notifier,
         )
         found = await stack.enter_async_context(open_conversation(begun, target, toolkit, store))
         for line in found.in_flight.splitlines():

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ...agent.models import ModelProfile, ModelTable
     from ...agent.settings import AgentSettings
     from ...agent.trace import Observer
+    from ...live.state import SessionState
     from ...mcp.client.sources import McpSources
     from ...settings import CommandLineChoices
     from ...toolkit.assembly import Toolkit
@@ -314,6 +315,9 @@ class PromptSession:
             if self._servers is not None:
                 stack.enter_context(self._servers.attached(operator.executor.registry))
             stack.enter_context(operator.events.listening(self._heard_of_jobs))
+            if (notifier := self._session.notifier) is not None:
+                state = self._operator_state(toolkit.redactor.text)
+                stack.enter_context(notifier.watching(lambda: state, operator.events, toolkit.redactor.text))
             tasks = await stack.enter_async_context(open_background_tasks())
             models = await self._table()
             self._observers = await self._watching(stack, toolkit)
@@ -350,6 +354,12 @@ class PromptSession:
             return ()
         opened = observers_of(self._session, self._settings, toolkit.redactor, self._execution)
         return await stack.enter_async_context(opened)
+
+    def _operator_state(self, redact: Callable[[str], str]) -> SessionState:
+        """Return the state of the operator's own commands, for notifications."""
+        from ...live.state import SessionState
+
+        return SessionState(target=redact(str(self._execution.target)).removesuffix(":"))
 
     def _state(self) -> str:
         return self._execution.describe() if self._execution.has_terminal else ""
@@ -440,6 +450,7 @@ class PromptSession:
             config_file=self._session.invocation.choices.config_file,
             servers=self._servers,
             announcement=self._session.announcement,
+            notifier=self._session.notifier,
         )
 
     def _catch_up(self) -> None:

@@ -14,6 +14,7 @@ from ...errors import ConfigError
 from ...live.announcement import Announcement
 from ...live.approvals import share_approver
 from ...live.call_session import show_calls
+from ...notifications.notifier import Notifier
 from ...settings import SettingsTable
 from ...system.http_server import Address
 from ...toolkit.assembly import Toolkit
@@ -96,6 +97,8 @@ class ToolServer:
     """Other MCP servers, whose tools are offered, too."""
     announcement: Announcement | None = None
     """Shows the sessions of clients in dashboards, which may then answer their approval requests."""
+    notifier: Notifier | None = None
+    """Notifies of the sessions that are announced."""
 
     async def serve_stdio(self, wire: Wire) -> None:
         """Serve one client until it disconnects."""
@@ -134,5 +137,8 @@ class ToolServer:
                 if self.sources is not None:
                     stack.enter_context(self.sources.attached(executor.registry))
                 if shown is not None and shared is not None:
-                    stack.enter_context(show_calls(shown, executor, shared, "mcp"))
+                    session = stack.enter_context(show_calls(shown, executor, shared, "mcp"))
+                    if self.notifier is not None:
+                        redact = executor.services.redactor.text
+                        stack.enter_context(self.notifier.watching(session.state, executor.events, redact))
                 yield replace(executor, handoff=self.settings.job_handoff_seconds)

@@ -14,7 +14,9 @@ import click
 from ....context import ExecutionContext
 from ....live.announcement import announce
 from ....live.command_session import CommandSession
+from ....notifications.command_end import notified_end
 from ...exits import INTERRUPTED
+from ...notifying import notified
 from ...options import Invocation
 from ...runtime import CliSession, TargetRequirements
 from ...streams import Interruption, run_async
@@ -72,7 +74,8 @@ def call_on_hosts(
         report = make_report(hosts, interruption)
         settings = config or session.settings.config
         async with (
-            _shown(report, interruption),
+            notified(session, "fleet") as notifier,
+            _shown(report, interruption) as shown,
             _executor_of(options, settings.connect_timeout) as executor,
             fleet(hosts, tmux=tmux, pane=pane, config=settings, create=needs.create, executor=executor) as opened,
         ):
@@ -80,20 +83,25 @@ def call_on_hosts(
                 "on_start": report.start,
                 "on_wave": lambda names: control.before_wave(opened, report.show),
             }
-            with control.signals(interruption, opened, report.clear):
+            with (
+                notified_end(notifier, shown.state, "fleet_ended") as end,
+                control.signals(interruption, opened, report.clear),
+            ):
                 try:
                     async with aclosing(call(opened, report, **arguments)) as outcomes:
                         async for _, outcome in outcomes:
                             report.add(outcome)
                 finally:  # before the connections are closed, which an unresponsive host delays
                     report.finish()
+                if not control.interrupted:
+                    end.take_counts(report.counts(), report.run)
         return INTERRUPTED if control.interrupted and report.has_left_out else report.exit_code
 
     return run_async(main)
 
 
 @asynccontextmanager
-async def _shown(report: FleetReport[T], interruption: Interruption) -> AsyncIterator[None]:
+async def _shown(report: FleetReport[T], interruption: Interruption) -> AsyncIterator[CommandSession]:
     """Show the call in dashboards while the context is open."""
     from ....fleets.hosts import fold_names
 
@@ -102,7 +110,7 @@ async def _shown(report: FleetReport[T], interruption: Interruption) -> AsyncIte
         report.changed = announcement.changed
         session = CommandSession(names, report.title, interruption.interrupt, hosts=report.progress)
         with announcement.session(session):
-            yield
+            yield session
 
 
 @asynccontextmanager

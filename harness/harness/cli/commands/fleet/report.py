@@ -170,7 +170,7 @@ class FleetReport(Generic[T]):
         self.show()
         if self.session.json:
             run = {} if self.run is None else {"run": self.run}
-            self._write_json({"summary": run | self._counts()})
+            self._write_json({"summary": run | self.counts()})
         else:
             self._print_summary()
 
@@ -271,7 +271,8 @@ class FleetReport(Generic[T]):
         code = failure_code(outcome.error, passes_codes=self.session.invocation.passes_codes)
         return "failed" if code == FAILED else "error"
 
-    def _counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
+        """Return the number of hosts, and of each of :data:`KINDS`."""
         kinds = Counter([self.kind_of(outcome) for outcome in self.outcomes] + ["interrupted"] * len(self.running))
         return {"hosts": len(self.hosts), **{kind: kinds[kind] for kind in KINDS}}
 
@@ -281,7 +282,7 @@ class FleetReport(Generic[T]):
         if self.running:
             names = fold_names(sorted(self.running, key=self.order.__getitem__))
             note(f"{names} ({len(self.running)}): interrupted")
-        counts = self._counts()
+        counts = self.counts()
         shown = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count and kind != "hosts"]
         number = f"{counts['hosts']} {'host' if counts['hosts'] == 1 else 'hosts'}"
         run = "" if self.run is None else f"run {self.run}, "

@@ -1,0 +1,35 @@
+"""The interface of a channel, which delivers notifications."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from ..errors import HarnessError
+from .notification import Notification
+from .settings import EVENTS, EventKind
+
+__all__ = ["Channel", "NotificationError"]
+
+
+class NotificationError(HarnessError):
+    """A notification was not delivered."""
+
+
+class Channel(ABC):
+    """Delivers notifications in one way."""
+
+    name: str
+    """Its name in messages; not a secret."""
+    events: tuple[EventKind, ...] = EVENTS
+    """The events that it delivers."""
+
+    @abstractmethod
+    async def send(self, notification: Notification) -> str:
+        """Deliver a notification; the caller limits the time.
+
+        Returns:
+            What is known of the delivery, in a few words.
+
+        Raises:
+            NotificationError: It was not delivered.
+        """

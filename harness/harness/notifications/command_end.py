@@ -1,0 +1,87 @@
+"""Notifications of the end of a command that this process waits for, on one target or on many hosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..errors import HarnessError
+from ..results import ShellResult, Status
+
+if TYPE_CHECKING:
+    from ..live.state import SessionState
+    from .notifier import Notifier
+    from .settings import EventKind
+
+__all__ = ["CommandEnd", "fleet_summary", "notified_end"]
+
+
+class CommandEnd:
+    """How a command ended; nothing is sent unless one of the methods is called."""
+
+    def __init__(self) -> None:
+        self.summary = ""
+        self.exit_code: int | None = None
+
+    def take_result(self, result: ShellResult) -> None:
+        """Take the result of a command; one that is still running has not ended."""
+        if result.exit_code is not None:
+            self.summary, self.exit_code = f"the command has ended: exit code {result.exit_code}", result.exit_code
+        elif result.status is not Status.RUNNING:
+            self.summary = f"the command has ended: {result.status.value.replace('_', ' ')}"
+
+    def take_counts(self, counts: Mapping[str, int], run: int | None = None) -> None:
+        """Take how many hosts ended how, and the number of the run."""
+        self.summary = fleet_summary(counts, run)
+
+
+def fleet_summary(counts: Mapping[str, int], run: int | None = None) -> str:
+    """Return how a run on many hosts ended. Pure.
+
+    Args:
+        counts: How many ``hosts`` there are, and how many of each kind of outcome.
+        run: The number of the run, if it is kept.
+    """
+    parts = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count and kind != "hosts"]
+    hosts = f"{counts['hosts']} host{'' if counts['hosts'] == 1 else 's'}"
+    return f"{'the run' if run is None else f'run {run}'} on {hosts} has ended: {', '.join(parts)}"
+
+
+@contextmanager
+def notified_end(notifier: Notifier | None, state: Callable[[], SessionState], kind: EventKind) -> Iterator[CommandEnd]:
+    """Notify of the end of the command inside.
+
+    Args:
+        notifier: Sends the notification; None sends nothing.
+        state: Returns the state of the command, as dashboards show it.
+        kind: ``job_ended`` or ``fleet_ended``.
+
+    Yields:
+        Takes how the command ended.
+    """
+    end, started = CommandEnd(), time.monotonic()
+    try:
+        yield end
+    except HarnessError as error:
+        end.summary = f"harness failed: {type(error).__name__}"
+        raise
+    finally:
+        seconds = time.monotonic() - started
+        if notifier is not None and end.summary and seconds >= notifier.settings.min_duration:
+            from .notification import NotificationItem
+            from .session_watch import attach_hint
+
+            shown = state()
+            item = NotificationItem(
+                event=kind,
+                summary=end.summary,
+                target=shown.target,
+                session=shown.session,
+                detail=shown.title if notifier.settings.include_command else "",
+                hint=attach_hint(shown),
+                exit_code=end.exit_code,
+                seconds=seconds,
+            )
+            notifier.add((kind, started), item)

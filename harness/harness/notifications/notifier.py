@@ -1,0 +1,200 @@
+"""Sends notifications in the background: the session that they are about neither waits for them nor fails with them."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from ..errors import HarnessError
+from ..system.background_tasks import BackgroundTasks
+from ..toolkit.events import EventBus
+from .channel import Channel
+from .notification import Notification, NotificationItem
+from .pending import PendingItems, RateLimit
+from .settings import NotificationSettings
+
+if TYPE_CHECKING:
+    from ..live.state import SessionState
+
+__all__ = ["CHANNEL_TIMEOUT", "CLOSE_TIMEOUT", "Notifier"]
+
+CHANNEL_TIMEOUT = 10.0
+"""Seconds of one delivery."""
+CLOSE_TIMEOUT = 3.0
+"""Seconds that the end of the program waits for deliveries."""
+LINK_TIMEOUT = 2.0
+"""Seconds to find out whether a dashboard runs."""
+MAX_QUEUED = 10
+"""Notifications that wait for a slow channel; the oldest are dropped."""
+log = logging.getLogger(__name__)
+
+
+class Notifier:
+    """The notifications of one process; :func:`.opening.open_notifier` opens it.
+
+    Args:
+        settings: What to notify of, and how often.
+        channels: What delivers notifications.
+        link: Returns the URL of the dashboard, with the page of a session; empty while none runs. It may block.
+        is_attended: Whether an operator is at the session, ends it and cancels turns: that needs no notification.
+    """
+
+    def __init__(
+        self,
+        settings: NotificationSettings,
+        channels: Sequence[Channel],
+        link: Callable[[str], str],
+        *,
+        is_attended: bool = False,
+    ) -> None:
+        self.settings = settings
+        self._deliveries = [_Delivery(channel) for channel in channels]
+        self._link = link
+        self.is_attended = is_attended
+        self._pending = PendingItems()
+        self._rate = RateLimit(settings.max_per_minute)
+        self._wakeup = anyio.Event()
+        self._sending = anyio.Lock()
+
+    # -- events
+
+    def add(
+        self, key: Hashable, item: NotificationItem, *, delay: float = 0.0, is_withdrawn_at_end: bool = False
+    ) -> None:
+        """Notify of an event soon; never waits.
+
+        Args:
+            key: Identifies the event for :meth:`withdraw`.
+            item: The event, redacted.
+            delay: Seconds until it is sent at the earliest.
+            is_withdrawn_at_end: Whether it is of no interest once the session has ended.
+        """
+        if item.event in self.settings.events:
+            due = anyio.current_time() + delay
+            self._pending.add(key, item, due, is_withdrawn_at_end=is_withdrawn_at_end)
+            self._wakeup.set()
+
+    def withdraw(self, key: Hashable) -> None:
+        """Do not notify of an event that was answered, if it was not sent yet."""
+        self._pending.withdraw(key)
+
+    @contextmanager
+    def watching(
+        self, state: Callable[[], SessionState], events: EventBus, redact: Callable[[str], str]
+    ) -> Iterator[None]:
+        """Notify of the events of a session while the context is open.
+
+        Args:
+            state: Returns the session's state, as dashboards show it.
+            events: Its events.
+            redact: Replaces its secrets.
+        """
+        from .session_watch import SessionWatch  # imports the events of agents
+
+        with events.listening(SessionWatch(self, state, redact).heard):
+            yield
+
+    def discard(self) -> None:
+        """Do not notify of what was not sent yet: an operator has ended the session."""
+        self._pending = PendingItems()
+
+    # -- sending
+
+    def start(self, tasks: BackgroundTasks) -> None:
+        """Send events until the tasks are cancelled."""
+        tasks.start_soon(self._serve)
+        for delivery in self._deliveries:
+            tasks.start_soon(delivery.serve)
+
+    async def _serve(self) -> None:
+        while True:
+            due = self._pending.due_at()
+            left = None if due is None else max(due, self._rate.allowed_at()) - anyio.current_time()
+            if left is None or left > 0:
+                self._wakeup = anyio.Event()
+                with anyio.move_on_after(left):
+                    await self._wakeup.wait()
+            else:
+                await self._send(lambda: self._pending.take(anyio.current_time()))
+
+    async def _send(self, take: Callable[[], Notification | None]) -> None:
+        async with self._sending:  # the end waits for it
+            notification = take()
+            if notification is not None:
+                await self._hand_over(notification)
+
+    async def _hand_over(self, notification: Notification) -> None:
+        self._rate.note(anyio.current_time())
+        sessions = {item.session for item in notification.items}
+        link = partial(self._link, sessions.pop() if len(sessions) == 1 else "")
+        try:
+            with anyio.move_on_after(LINK_TIMEOUT):
+                notification = replace(notification, url=await to_thread.run_sync(link, abandon_on_cancel=True))
+        except (HarnessError, OSError, ValueError) as error:
+            log.debug("the dashboard is not known: %s", error)
+        for delivery in self._deliveries:
+            if (part := notification.only(delivery.channel.events)) is not None:
+                delivery.put(part)
+
+    async def finish(self) -> None:
+        """Send what is left, and wait for deliveries, for a limited time."""
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+            await self._send(lambda: None if self.is_attended else self._pending.take_last())
+            for delivery in self._deliveries:
+                await delivery.wait_idle()
+
+
+class _Delivery:
+    """The deliveries of one channel, one at a time: a slow channel delays no other one."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self._waiting: deque[Notification] = deque(maxlen=MAX_QUEUED)
+        self._more = anyio.Event()
+        self._idle = anyio.Event()
+        self._idle.set()
+        self._has_failed = False
+
+    def put(self, notification: Notification) -> None:
+        """Deliver a notification soon."""
+        self._waiting.append(notification)
+        self._idle = anyio.Event() if self._idle.is_set() else self._idle
+        self._more.set()
+
+    async def wait_idle(self) -> None:
+        """Wait until everything was delivered, or has failed."""
+        await self._idle.wait()
+
+    async def serve(self) -> None:
+        """Deliver until cancelled."""
+        while True:
+            if not self._waiting:
+                self._idle.set()
+                self._more = anyio.Event()
+                await self._more.wait()
+            await self._deliver(self._waiting.popleft())
+
+    async def _deliver(self, notification: Notification) -> None:
+        try:
+            with anyio.fail_after(CHANNEL_TIMEOUT):
+                await self.channel.send(notification)
+        except TimeoutError:
+            self._failed(f"it took longer than {CHANNEL_TIMEOUT:g} s")
+        except HarnessError as error:
+            self._failed(str(error))
+        except Exception as error:  # a notification must not end the program that it is about
+            self._failed(f"{type(error).__name__}")
+            log.debug("a notification failed", exc_info=True)
+
+    def _failed(self, why: str) -> None:
+        level = logging.DEBUG if self._has_failed else logging.WARNING
+        self._has_failed = True
+        log.log(level, "cannot notify by %s: %s", self.channel.name, why)

@@ -1,0 +1,88 @@
+"""When notifications are sent: after a short delay, in which an answer withdraws them, and at most so many a minute.
+
+Pure: every function gets the time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from .notification import MAX_ITEMS, Notification, NotificationItem
+from .settings import EventKind
+
+__all__ = ["PendingItems", "RateLimit"]
+
+MAX_PENDING = 1_000
+"""Events that wait; more are only counted."""
+MERGE_WINDOW = 1.0
+"""Seconds: events that are due within this time are sent together."""
+MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    item: NotificationItem
+    due: float
+    is_withdrawn_at_end: bool
+
+
+class RateLimit:
+    """At most so many notifications in any minute."""
+
+    def __init__(self, max_per_minute: int) -> None:
+        self._sent: deque[float] = deque(maxlen=max_per_minute)
+
+    def allowed_at(self) -> float:
+        """Return when the next one may be sent."""
+        return self._sent[0] + MINUTE if len(self._sent) == self._sent.maxlen else 0.0
+
+    def note(self, now: float) -> None:
+        """Count one."""
+        self._sent.append(now)
+
+
+class PendingItems:
+    """Events that are not sent yet."""
+
+    def __init__(self) -> None:
+        self._items: dict[Hashable, _Pending] = {}
+        self._more: Counter[EventKind] = Counter()
+
+    def add(self, key: Hashable, item: NotificationItem, due: float, *, is_withdrawn_at_end: bool = False) -> None:
+        """Add an event.
+
+        Args:
+            key: Identifies it for :meth:`withdraw`; an earlier event with this key is replaced.
+            item: The event.
+            due: When it may be sent.
+            is_withdrawn_at_end: Whether it is not sent once the session has ended.
+        """
+        if key not in self._items and len(self._items) >= MAX_PENDING:
+            self._more[item.event] += 1
+        else:
+            self._items[key] = _Pending(item, due, is_withdrawn_at_end)
+
+    def withdraw(self, key: Hashable) -> None:
+        """Drop an event, if it was not sent yet."""
+        self._items.pop(key, None)
+
+    def due_at(self) -> float | None:
+        """Return when the first event is due; None without events."""
+        return min((pending.due for pending in self._items.values()), default=None)
+
+    def take(self, now: float) -> Notification | None:
+        """Remove and return what is due now or shortly after."""
+        return self._taken([key for key, pending in self._items.items() if pending.due <= now + MERGE_WINDOW])
+
+    def take_last(self) -> Notification | None:
+        """Remove everything, and return what is of interest after the end of the session."""
+        self._items = {key: pending for key, pending in self._items.items() if not pending.is_withdrawn_at_end}
+        return self._taken(list(self._items))
+
+    def _taken(self, keys: list[Hashable]) -> Notification | None:
+        items = [self._items.pop(key).item for key in keys]
+        more, self._more = self._more, Counter()
+        more.update(item.event for item in items[MAX_ITEMS * 10 :])
+        return Notification.of(items[: MAX_ITEMS * 10], more) if items else None
