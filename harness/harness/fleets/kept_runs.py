@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from ..errors import ConfigError, ConnectError, ConnectionLost, HarnessError
 from ..results import ShellResult, Status
-from ..system.private_files import make_private, state_home
+from ..system.private_files import is_locked, make_private, state_home
 from ..target import Target
 from .host_commands import HostCommand, RunCancelled, host_key
 from .hosts import Host
@@ -183,14 +183,7 @@ class KeptRun:
     @property
     def controlled(self) -> bool:
         """Whether a process controls the run now."""
-        descriptor = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return is_locked(self.directory / "lock")
 
     @property
     def cancelled(self) -> bool:

@@ -15,7 +15,7 @@ from ..errors import ConnectionLost, HarnessError, JobNotFound
 from ..results import Job, Status
 from ..toolkit.redaction.redactor import Redactor
 from .asciicast import CastEvent, event_line
-from .directory import ENDED, RecordedJob, Recording, read_recording, unfinished_recordings
+from .directory import RecordedJob, Recording, end_marker, read_recording, unfinished_recordings
 
 __all__ = ["complete_recording", "complete_recordings"]
 
@@ -54,7 +54,8 @@ async def complete_recording(path: Path, ctx: ExecutionContext, redactor: Redact
                 if added is None:
                     return False
                 events += added
-        events.append(_marker(recording, f"{ENDED}: completed after harness had stopped"))
+        end = end_marker("completed after harness had stopped", _end(recording), len(recording.jobs))
+        events.append(_marker(recording, end))
         await to_thread.run_sync(_append, descriptor, recording, events)
     return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from ..errors import HarnessError
-from ..system.private_files import make_private, state_home
+from ..system.private_files import is_locked, make_private, state_home
 from .asciicast import CastEvent, CastHeader, read_events, read_header
 
 __all__ = [
@@ -26,6 +25,7 @@ __all__ = [
     "Recording",
     "RecordingSummary",
     "delete_old",
+    "end_marker",
     "find_recording",
     "list_recordings",
     "new_path",
@@ -40,9 +40,17 @@ ENDED = "recording ended"
 JOB_STARTED = re.compile(r"job (\d+): (.*)", re.DOTALL)
 JOB_ENDED = re.compile(r"job (\d+) ended: (\w+)(?:, exit code (-?\d+))?")
 _SUFFIX = ".cast"
-_TAIL_BYTES = 1 << 16
+_SUMMARY = re.compile(rf"{ENDED}\b.*\((\d+(?:\.\d+)?) s, jobs: (\d+)\)", re.DOTALL)
+"""The last marker that :func:`end_marker` returns."""
+_MAX_HEADER_BYTES = 1 << 20
+_TAIL_BYTES = 1 << 12
 """Bytes at the end of a recording in which its last marker is."""
 _JOB_LINE = re.compile(r'\[[^,]*, "m", "job (\d+): ')
+
+
+def end_marker(why: str, seconds: float, jobs: int) -> str:
+    """Return the last marker; a list of recordings reads their length and their number of jobs from it."""
+    return f"{ENDED}{': ' if why else ''}{why} ({round(seconds, 3)} s, jobs: {jobs})"
 
 
 def recordings_directory() -> Path:
@@ -60,7 +68,7 @@ def new_path(pane: str) -> Path:
     directory = recordings_directory()
     make_private(directory, failure=lambda why, hint: HarnessError(f"recordings: {directory}: {why}", hint=hint))
     name = re.sub(r"[^A-Za-z0-9_-]", "", pane)[:48] or "pane"
-    return directory / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{secrets.token_hex(2)}{_SUFFIX}"
+    return directory / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{secrets.token_hex(4)}{_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +173,7 @@ def read_recording(path: Path) -> Recording:
         OSError: It cannot be read.
     """
     with _opened(path) as file:
-        header = read_header(file.readline(1 << 20), path)
+        header = read_header(file.readline(_MAX_HEADER_BYTES), path)
         return Recording(path, header, tuple(read_events(file, header.version)))
 
 
@@ -176,22 +184,15 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 
 def summary_of(path: Path) -> RecordingSummary:
-    """Return what a list shows of a recording, without holding it in memory.
+    """Return what a list shows of a recording, mostly from its first and its last line.
 
     Raises:
         HarnessError: It is not a recording.
         OSError: It cannot be read.
     """
-    jobs: set[str] = set()
-    seconds, last = 0.0, ""
-    with _opened(path) as file:
-        header = read_header(file.readline(1 << 20), path)
-        for line in file:
-            time = _seconds(line)
-            seconds = seconds + time if header.version == 3 else max(seconds, time)
-            last = line
-            if (start := _JOB_LINE.match(line)) is not None:
-                jobs.add(start[1])
+    header, last, size = _read_ends(path)
+    ended = _SUMMARY.match(_marker_text(last))
+    seconds, jobs = (float(ended[1]), int(ended[2])) if ended else _scan(path, header.version)
     known = header.harness
     return RecordingSummary(
         id=path.stem,
@@ -204,9 +205,32 @@ def summary_of(path: Path) -> RecordingSummary:
         seconds=round(seconds, 6),
         columns=header.columns,
         rows=header.rows,
-        jobs=len(jobs),
-        bytes=path.stat().st_size,
+        jobs=jobs,
+        bytes=size,
     )
+
+
+def _read_ends(path: Path) -> tuple[CastHeader, str, int]:
+    """Return the header, the last line, if it is short, and the size."""
+    with path.open("rb") as file:
+        header = read_header(file.readline(_MAX_HEADER_BYTES).decode("utf-8", "replace"), path)
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - _TAIL_BYTES))
+        return header, file.read(_TAIL_BYTES).rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace"), size
+
+
+def _scan(path: Path, version: int) -> tuple[float, int]:
+    """Return the seconds and the number of jobs of a recording whose end does not contain them."""
+    jobs: set[str] = set()
+    seconds = 0.0
+    with _opened(path) as file:
+        file.readline(_MAX_HEADER_BYTES)
+        for line in file:
+            time = _seconds(line)
+            seconds = seconds + time if version == 3 else max(seconds, time)
+            if (start := _JOB_LINE.match(line)) is not None:
+                jobs.add(start[1])
+    return seconds, len(jobs)
 
 
 def _seconds(line: str) -> float:
@@ -217,46 +241,26 @@ def _seconds(line: str) -> float:
         return 0.0
 
 
+def _marker_text(line: str) -> str:
+    """Return the text of a marker's line; an empty text for another line."""
+    return next((event.data for event in read_events([line], 2) if event.code == "m"), "")
+
+
 def _state(path: Path, header: CastHeader, last: str) -> Literal["recording", "finished", "unfinished"]:
-    ends = [event for event in read_events([last], header.version) if event.code == "m"]
-    if not header.harness or any(event.data.startswith(ENDED) for event in ends):
+    if not header.harness or _marker_text(last).startswith(ENDED):
         return "finished"
-    return "recording" if is_being_written(path) else "unfinished"
+    return "recording" if is_locked(path) else "unfinished"
 
 
 def unfinished_recordings(target: str) -> list[Path]:
-    """Return the recordings of a target that no harness writes any more and that have no end.
-
-    It reads only the first and the last line of each, as it delays the start of a command.
-    """
+    """Return the recordings of a target that no harness writes any more and that have no end."""
     found = []
     for path in _paths():
-        with suppress(HarnessError, OSError), _opened(path) as file:
-            header = read_header(file.readline(1 << 20), path)
-            if header.harness.get("target") == target and _state(path, header, _last_line(path)) == "unfinished":
+        with suppress(HarnessError, OSError):
+            header, last, _ = _read_ends(path)
+            if header.harness.get("target") == target and _state(path, header, last) == "unfinished":
                 found.append(path)
     return found
-
-
-def _last_line(path: Path) -> str:
-    with path.open("rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-        return file.read().rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace")
-
-
-def is_being_written(path: Path) -> bool:
-    """Return whether a harness holds the lock of a recording."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def delete_old(max_age: float, max_bytes: int) -> list[Path]:
@@ -273,7 +277,7 @@ def delete_old(max_age: float, max_bytes: int) -> list[Path]:
             aged.append((info.st_mtime, info.st_size, path))
     for changed, size, path in sorted(aged, reverse=True):  # the newest are kept
         total += size
-        if (now - changed > max_age or total > max_bytes) and not is_being_written(path):
+        if (now - changed > max_age or total > max_bytes) and not is_locked(path):
             with suppress(OSError):
                 path.unlink()
                 deleted.append(path)

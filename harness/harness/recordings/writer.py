@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from ..pane_events import Closed, JobEnded, JobStarted, Output, PaneEvent, Resized, Screen, Typed
 from .asciicast import CastEvent, CastHeader, EventCode, event_line, header_line
-from .directory import ENDED
+from .directory import end_marker
 
 __all__ = ["RecordingOptions", "RecordingWriter"]
 
@@ -59,6 +59,7 @@ class RecordingWriter:
         self._begun = 0.0
         self._time = 0.0
         self._bytes = 0
+        self._jobs: set[str] = set()
         self._size: tuple[int, int] | None = None
         self._is_resized = False
         self.is_full = False
@@ -94,6 +95,7 @@ class RecordingWriter:
                 self._is_resized = True
             case JobStarted():
                 first = event.command.strip().split("\n")[0][:COMMAND_CHARS]
+                self._jobs.add(event.job_id)
                 self._add(event.time, "m", f"job {event.job_id}: {first}")
                 self._add_input(event.time, f"{event.command}\r")
             case JobEnded():
@@ -109,8 +111,7 @@ class RecordingWriter:
         if self._size is not None and not self.is_full:
             self._add(time, "o", self._decoder.decode(b"", final=True))
             end = max(self._time, time - self._begun)
-            self._line(CastEvent(end, "m", f"{ENDED}: {why}" if why else ENDED))
-            self.is_full = True
+            self._end(end, why)
 
     def _screen(self, screen: Screen) -> None:
         size, before = (screen.columns, screen.rows), self._size
@@ -144,7 +145,10 @@ class RecordingWriter:
 
     def _finish_full(self) -> None:
         """Add the last marker of a recording that has its maximum size."""
-        self._line(CastEvent(self._time, "m", f"{ENDED}: record_max_bytes"))
+        self._end(self._time, "record_max_bytes")
+
+    def _end(self, time: float, why: str) -> None:
+        self._line(CastEvent(time, "m", end_marker(why, time, len(self._jobs))))
         self.is_full = True
 
     def _line(self, event: CastEvent) -> None:

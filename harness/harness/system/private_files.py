@@ -18,6 +18,7 @@ __all__ = [
     "check_own",
     "check_private",
     "hold_lock",
+    "is_locked",
     "is_open_to_others",
     "make_directories",
     "make_private",
@@ -178,6 +179,21 @@ def hold_lock(path: Path, timeout: float) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock of a file; False if it does not exist or cannot be opened."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -75,7 +75,7 @@ EXPECTED = [
     [4.0, "o", f"{CLEARED}after a gap"],
     [4.0, "m", "job 8: sleep"],
     [5.0, "m", "job 8 ended: unknown"],
-    [6.0, "m", "recording ended: the pane was closed"],
+    [6.0, "m", "recording ended: the pane was closed (6.0 s, jobs: 2)"],
 ]
 
 
@@ -115,7 +115,7 @@ def test_input_is_recorded_only_when_it_is_asked_for() -> None:
 def test_a_recording_ends_at_its_maximum_size() -> None:
     path = written([SCREEN, *[Output(1001.0, b"x" * 1000)] * 100], max_bytes=10_000)
     assert path.stat().st_size < 11_000
-    assert lines(path)[-1][2] == "recording ended: record_max_bytes"
+    assert lines(path)[-1][2] == "recording ended: record_max_bytes (1.0 s, jobs: 0)"
 
 
 def test_nothing_is_left_of_a_pane_without_a_screen(state: Path) -> None:
