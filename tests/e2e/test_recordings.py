@@ -62,7 +62,8 @@ def test_a_run_is_recorded_with_its_job(there: Program) -> None:
     (item,) = recordings(there)
     assert (item["state"], item["pane"], item["session"], item["jobs"]) == ("finished", "main", "harness", 1)
     assert "\x1b[1mbold\x1b[0m\r\n" in output(item["path"])
-    assert markers(item["path"])[-2:] == ["job 1 ended: completed, exit code 3", "recording ended"]
+    assert markers(item["path"])[-2] == "job 1 ended: completed, exit code 3"
+    assert re.fullmatch(r"recording ended \([0-9.]+ s, jobs: 1\)", markers(item["path"])[-1])
     shown = json.loads(there.run("recordings", "show", item["id"], "--json").stdout)
     assert [(job["job_id"], job["status"], job["exit_code"]) for job in shown["jobs"]] == [("1", "completed", 3)]
     assert b"bold" in there.run("recordings", "export", "--text", item["id"]).stdout
@@ -171,7 +172,7 @@ def test_a_full_recording_stops_and_the_command_does_not(here: Program) -> None:
     assert done.stdout.splitlines()[-1] == b"20000"
     (item,) = recordings(here)
     assert item["bytes"] < 22_000
-    assert markers(item["path"])[-1] == "recording ended: record_max_bytes"
+    assert markers(item["path"])[-1].startswith("recording ended: record_max_bytes (")
 
 
 # -- players
