@@ -37,7 +37,7 @@ OWNERS = {
     "prompt_toolkit": ("harness/harness/cli/prompt/",),
     "pydantic_ai": (
         "harness/harness/agent/messages/",
-        "harness/harness/agent/models/opening.py",
+        "harness/harness/agent/models/provider_clients.py",
         "harness/harness/agent/models/request.py",
         "harness/harness/agent/models/scripted.py",
         "harness/harness/agent/sub_agents.py",

@@ -14,8 +14,8 @@ from harness.backend import ANY, AnyVersion, Files, Progress, WriteMode
 from harness.errors import FileError, UnsupportedOperation
 from harness.results import DirEntry, FileContent, FileStat, FileType, WriteResult
 
-from ..posix.files.calls import FileCalls, Hasher, display_path, file_error
 from ..posix.files.download_file import replace_local
+from ..posix.files.file_calls import FileCalls, Hasher, display_path, file_error
 from ..posix.files.search import Search, glob_paths, list_entries, search
 from ..posix.files.shell_library import PATH_LIBRARY, Refusal, call
 from ..posix.files.transfer import Sink

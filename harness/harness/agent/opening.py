@@ -109,7 +109,7 @@ def preload(agent: Agent) -> None:
     Reads no keys and sends nothing.
     """
     from .messages.instructions import definitions
-    from .models.opening import load_libraries
+    from .models.provider_clients import load_libraries
 
     definitions(agent.executor.registry)
     load_libraries(agent.profile)

@@ -12,8 +12,8 @@
 
 from __future__ import annotations
 
-from .calls import Fleet, HostOutcome, fleet
 from .dask_executor import DaskExecutor
+from .fleet_calls import Fleet, HostOutcome, fleet
 from .hosts import Host, NamedTarget, resolve_hosts
 from .inventories.inventory import Inventory
 from .inventories.reading import read_inventory

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from ..errors import ConfigError
-from .host_names import HostName, parse_host_name
-from .hosts import Host, fold_names
+from .host_names import HostName, fold_names, parse_host_name
+from .hosts import Host
 from .inventories.inventory import Inventory
 from .patterns import HostPatterns
 

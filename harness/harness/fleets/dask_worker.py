@@ -16,8 +16,8 @@ from anyio.from_thread import BlockingPortal
 from ..errors import ConfigError, HarnessError
 from ..extras import DISTRIBUTION
 from ..results import ShellResult
-from .calls import Fleet, fleet
 from .executor import ConnectOptions
+from .fleet_calls import Fleet, fleet
 from .host_commands import HostCommand
 from .hosts import Host
 from .outcomes import HostOutcome

@@ -1,18 +1,26 @@
-"""A host's name as written in a pattern or in an inventory: ``h01``, ``root@h01:22``, ``::1``, a target URL."""
+"""Names of hosts: how one is written in a pattern or an inventory, and many of them in short.
+
+A name is ``h01``, ``root@h01:22``, ``::1`` or a target URL; many are ``h[01-40]``.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from ipaddress import IPv6Address
 
 from ..errors import ConfigError, TargetNotFound
 from ..target import Target, mask_password
 
-__all__ = ["HostName", "is_ipv6", "is_url", "parse_host_name"]
+__all__ = ["HostName", "fold_names", "is_ipv6", "is_url", "parse_host_name"]
 
 _NAME = re.compile(r"(?!-)[^\s\[\]{}(),;!&^*?@:/+='\"`$\\|<>#]+")
 _PARTS = re.compile(r"(?:(?P<user>[^@]*)@)?(?:\[(?P<address>[^\]]*)\]|(?P<host>[^@:]*))(?::(?P<port>\d+))?")
+MAX_FOLDED_TOGETHER = 200
+"""Names beyond which only equal texts around the last number are folded together."""
+_LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +99,33 @@ def _ssh_url(text: str) -> str:
         raise TargetNotFound(f"{shown!r} is not a host name: it has a space", hint="separate hosts with ','")
     Target.parse(f"ssh://{text}")  # for its own message, about a password or a port
     raise TargetNotFound(f"{shown!r} is not a host name", hint="write NAME, [USER@]NAME[:PORT] or a target URL")
+
+
+def fold_names(names: Iterable[str]) -> str:
+    """Return names in short: ``web[1-3,5],db1``; of many names, only the last number in each is folded."""
+    known = tuple(names)
+    try:
+        from ClusterShell.NodeSet import NodeSetException
+    except ImportError:  # without the extra, several --ssh work
+        return ",".join(known)
+    try:
+        return _folded(known)
+    except NodeSetException:  # names that are no patterns, such as IPv6 addresses
+        return ",".join(known)
+
+
+@lru_cache(maxsize=16)  # the tools of a session show the same hosts with every request
+def _folded(names: tuple[str, ...]) -> str:
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+
+    return ",".join(str(NodeSet(",".join(part), resolver=RESOLVER_NOGROUP)) for part in _parts_to_fold(names))
+
+
+def _parts_to_fold(names: tuple[str, ...]) -> list[list[str]]:
+    """Return names in parts that ClusterShell folds fast: with several numbers in a name, its time is quadratic."""
+    if len(names) <= MAX_FOLDED_TOGETHER:
+        return [list(names)]
+    parts: dict[str, list[str]] = {}
+    for name in names:
+        parts.setdefault(_LAST_NUMBER.sub("", name), []).append(name)
+    return [parts[key] for key in sorted(parts)]

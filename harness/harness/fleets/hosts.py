@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 from ..errors import ConfigError, TargetNotFound
@@ -16,12 +16,9 @@ from .inventories.connection_variables import read_connection
 from .inventories.inventory import MAX_HOSTS, Inventory
 from .patterns import HostPatterns
 
-__all__ = ["Host", "NamedTarget", "address_of", "fold_names", "names_by_address", "resolve_hosts", "ssh_config_hosts"]
+__all__ = ["Host", "NamedTarget", "address_of", "names_by_address", "resolve_hosts", "ssh_config_hosts"]
 
 MAX_INCLUDES = 100
-MAX_FOLDED_TOGETHER = 200
-"""Names beyond which only equal texts around the last number are folded together."""
-_LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
 SSH_PORT = 22
 
 
@@ -78,36 +75,6 @@ def resolve_hosts(
     if len(names) > MAX_HOSTS:
         raise ConfigError(f"the patterns mean {len(names):,} hosts; a fleet has at most {MAX_HOSTS:,}")
     return tuple(Host(name.text, target(name, ignore_become=ignore_become)) for name in names)
-
-
-def fold_names(names: Iterable[str]) -> str:
-    """Return names in short: ``web[1-3,5],db1``; of many names, only the last number in each is folded."""
-    known = tuple(names)
-    try:
-        from ClusterShell.NodeSet import NodeSetException
-    except ImportError:  # without the extra, several --ssh work
-        return ",".join(known)
-    try:
-        return _folded(known)
-    except NodeSetException:  # names that are no patterns, such as IPv6 addresses
-        return ",".join(known)
-
-
-@lru_cache(maxsize=16)  # the tools of a session show the same hosts with every request
-def _folded(names: tuple[str, ...]) -> str:
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
-
-    return ",".join(str(NodeSet(",".join(part), resolver=RESOLVER_NOGROUP)) for part in _parts_to_fold(names))
-
-
-def _parts_to_fold(names: tuple[str, ...]) -> list[list[str]]:
-    """Return names in parts that ClusterShell folds fast: with several numbers in a name, its time is quadratic."""
-    if len(names) <= MAX_FOLDED_TOGETHER:
-        return [list(names)]
-    parts: dict[str, list[str]] = {}
-    for name in names:
-        parts.setdefault(_LAST_NUMBER.sub("", name), []).append(name)
-    return [parts[key] for key in sorted(parts)]
 
 
 def names_by_address(inventory: Inventory) -> dict[tuple[str, int], list[str]]:

@@ -12,8 +12,8 @@ from ..errors import UnsupportedOperation
 from ..results import Job
 from ..target import FLEET_SCHEME, Hop, Target
 from ..terminal import Terminal
-from .calls import Fleet
-from .hosts import fold_names
+from .fleet_calls import Fleet
+from .host_names import fold_names
 
 __all__ = ["FleetContext", "fleet_target"]
 

@@ -15,7 +15,7 @@ from ..errors import ToolError, UnsupportedOperation
 from .arguments import decode
 from .contract import CallNotes, Services, Tool, ToolContext
 from .events import EventBus, InternalFailure, ToolCallCompleted, ToolCallRequested
-from .hosts.calls import FleetPipeline
+from .hosts.pipeline import FleetPipeline
 from .hosts.session import FleetSession
 from .hosts.tools import HostsTool
 from .interfaces import MAX_AGENT_DEPTH, AgentType, Compactor, ReadVersions, SpawnRequest, SpawnResult

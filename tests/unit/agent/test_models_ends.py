@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart
 
 from harness.agent.models import ModelFailure, ModelProfile, open_model
 from harness.agent.models.failures import unfinished
-from harness.agent.models.opening import StreamEndDetector, may_be_cut
+from harness.agent.models.provider_clients import StreamEndDetector, may_be_cut
 from harness.agent.turn import ModelRequester, ModelRequestOptions
 from harness.toolkit.events import EventBus
 from harness.toolkit.redaction.redactor import PatternRedactor

@@ -11,7 +11,7 @@ NEW_MODULES = """
 import sys
 import anyio
 from harness.agent.models import EnvironmentKey, ModelProfile, open_model
-from harness.agent.models.opening import load_libraries
+from harness.agent.models.provider_clients import load_libraries
 
 profile = ModelProfile("it", sys.argv[1], "some-model", "http://127.0.0.1:9/", EnvironmentKey("K"))
 
@@ -42,6 +42,6 @@ def test_a_model_whose_libraries_are_loaded_opens_without_loading_more(provider:
 
 def test_a_provider_that_nobody_knows_is_no_matter_of_its_libraries() -> None:
     from harness.agent.models import ModelProfile
-    from harness.agent.models.opening import load_libraries
+    from harness.agent.models.provider_clients import load_libraries
 
     load_libraries(ModelProfile("it", "no-such-provider", "m"))

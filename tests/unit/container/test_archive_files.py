@@ -21,7 +21,7 @@ from harness.errors import FileError, HarnessError
 from harness_backends.container.archive_files import builtin_library, find_script, parse_place
 from harness_backends.container.information import hidden_by
 from harness_backends.container.tar_entry import EntryReader, TarError
-from harness_backends.posix.files.calls import FileCalls
+from harness_backends.posix.files.file_calls import FileCalls
 from harness_backends.posix.files.files import PosixFiles
 from harness_backends.posix.files.search import Search, glob_paths, list_entries, search
 from harness_backends.posix.persistent_shell import open_held_shell

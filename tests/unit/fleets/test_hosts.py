@@ -12,7 +12,8 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from harness.errors import ConfigError
 from harness.fleets import NamedTarget, resolve_hosts
-from harness.fleets.hosts import fold_names, ssh_config_hosts
+from harness.fleets.host_names import fold_names
+from harness.fleets.hosts import ssh_config_hosts
 
 
 def names(pattern: str | list[str], **more: object) -> list[str]:

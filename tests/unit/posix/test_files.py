@@ -24,8 +24,8 @@ from harness.errors import (
     PermissionDenied,
     StaleFileError,
 )
-from harness_backends.posix.files.calls import version_of
 from harness_backends.posix.files.content import LARGE
+from harness_backends.posix.files.file_calls import version_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
 NAMES = [

@@ -17,7 +17,7 @@ import pytest
 from tests.support.file_targets import BARE, BUSYBOX, DASH, FileTarget, Flavour, open_file_target
 
 from harness.errors import FileError, FileExists, NoSpace, PermissionDenied, StaleFileError
-from harness_backends.posix.files.calls import version_of
+from harness_backends.posix.files.file_calls import version_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
 

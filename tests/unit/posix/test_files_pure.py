@@ -15,7 +15,7 @@ from tests.support.examples import few_examples
 
 from harness.errors import FileError, FileNotFound, NoSpace, PermissionDenied, StaleFileError
 from harness.results import DirEntry
-from harness_backends.posix.files.calls import (
+from harness_backends.posix.files.file_calls import (
     EntryParser,
     Hasher,
     display_path,

@@ -16,7 +16,7 @@ from harness.errors import FileError, HarnessError
 from harness.results import DirEntry
 from harness.toolkit import ToolCall
 from harness.toolkit.permissions.paths.hard_denials import BelowSearch
-from harness_backends.posix.files.calls import EntryParser
+from harness_backends.posix.files.file_calls import EntryParser
 from harness_tools.search import tools
 
 MANNERS = {

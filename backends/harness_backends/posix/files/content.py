@@ -18,7 +18,7 @@ from harness.results import FileContent, WriteResult
 from harness.system.background_tasks import open_background_tasks
 
 from ..persistent_shell import ShellReply
-from .calls import (
+from .file_calls import (
     FileCalls,
     Hasher,
     Scheme,

@@ -22,7 +22,7 @@ import anyio.to_thread
 
 from harness.errors import FileError
 
-from .calls import file_error, local_error
+from .file_calls import file_error, local_error
 from .shell_library import STAGE_PREFIX, Refusal
 from .upload_source import BLOCK
 

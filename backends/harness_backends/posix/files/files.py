@@ -18,9 +18,9 @@ from harness.results import DirEntry, FileContent, FileStat, WriteResult
 from harness.transport import Transport
 
 from ..persistent_shell import PersistentShell
-from .calls import FileCalls, check_path, fields_of, file_error, parse_stat
 from .content import FileWriter, WriteRequest, copy_content, open_file, read_file
 from .download_file import replace_local
+from .file_calls import FileCalls, check_path, fields_of, file_error, parse_stat
 from .search import Search, glob_paths, list_entries, search
 from .shell_library import Refusal, call
 from .transfer import collect

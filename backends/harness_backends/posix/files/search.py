@@ -12,7 +12,7 @@ from harness.patterns.wildcards import NameMatcher, glob_names, names_match
 from harness.results import DirEntry
 
 from ..persistent_shell import ShellReply
-from .calls import EntryParser, FileCalls, display_path, file_error, tolerable
+from .file_calls import EntryParser, FileCalls, display_path, file_error, tolerable
 from .shell_library import INLINE_READ, call
 from .transfer import drain
 

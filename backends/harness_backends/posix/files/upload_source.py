@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from harness.errors import FileError
 
-from .calls import display_path, local_error
+from .file_calls import display_path, local_error
 
 __all__ = ["BLOCK", "LocalSource", "open_source"]
 

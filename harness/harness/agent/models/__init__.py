@@ -6,8 +6,8 @@ Importing this loads no provider's library; :func:`open_model` does, in a thread
 from .failures import FailureKind, ModelFailure, backoff, model_failure, unfinished
 from .keys import CommandKey, EnvironmentKey, FileKey, KeyringKey, KeySource, hide_keys, known_keys, read_key
 from .model import ModelProfile, OpenModel, Price, Reasoning, context_limit_of, cost_of
+from .model_opening import open_model
 from .profiles import ModelTable, load_models
-from .ready import open_model
 
 __all__ = [
     "CommandKey",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...deprecated_names import renamed_fields
 from .failures import ModelFailure, model_failure, unfinished
 from .model import ModelProfile, OpenModel, cost_of
-from .ready import open_model
+from .model_opening import open_model
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...fleets import HostOutcome, OutcomeGroup, merge_outcomes
-from ...fleets.hosts import fold_names
+from ...fleets.host_names import fold_names
 from ...fleets.merging import difference, hide_names
 from ..contract import OutputLimit
 from ..results import cut

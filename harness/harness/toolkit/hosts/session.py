@@ -10,7 +10,7 @@ import anyio
 from ...context import ExecutionContext
 from ...errors import ContextClosed
 from ...fleets import Fleet
-from ...fleets.calls import DEFAULT_FORKS
+from ...fleets.fleet_calls import DEFAULT_FORKS
 from ..interfaces import ReadVersions
 
 __all__ = ["FleetSession"]

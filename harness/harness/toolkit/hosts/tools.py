@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import ConfigError, ToolError
 from ...fleets import Fleet
-from ...fleets.hosts import fold_names
+from ...fleets.host_names import fold_names
 from ..contract import Tool, Traits
 from ..values import Json, JsonObject, Subject, ToolResult
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ...fleets.hosts import fold_names
+from ...fleets.host_names import fold_names
 from ..values import JsonObject, ToolCall
 from .questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 

@@ -103,7 +103,7 @@ def call_on_hosts(
 @asynccontextmanager
 async def _shown(report: FleetReport[T], interruption: Interruption) -> AsyncIterator[CommandSession]:
     """Show the call in dashboards while the context is open."""
-    from ....fleets.hosts import fold_names
+    from ....fleets.host_names import fold_names
 
     names = fold_names(host.name for host in report.hosts)
     async with announce("fleet") as announcement:

@@ -123,7 +123,7 @@ class _StoredHosts:
 
 
 def _listed(names: Sequence[str]) -> str:
-    from ....fleets.hosts import fold_names
+    from ....fleets.host_names import fold_names
 
     more = f" and {len(names) - MAX_NAMED} more hosts" if len(names) > MAX_NAMED else ""
     return f"{fold_names(names[:MAX_NAMED])}{more}"

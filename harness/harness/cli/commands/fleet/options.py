@@ -59,7 +59,7 @@ class FleetOptions:
 
     def start_arguments(self) -> dict[str, Any]:
         """Return the arguments of a fleet's call that decide which hosts start when."""
-        from ....fleets.calls import DEFAULT_FORKS
+        from ....fleets.fleet_calls import DEFAULT_FORKS
 
         only_first = self.first is not None and self.rolling is None
         return {

@@ -208,7 +208,7 @@ class FleetReport(Generic[T]):
         self.writers[stream].write(b"".join(prefix + line + b"\n" for line in lines))
 
     def _print_merged(self, outcomes: Sequence[HostOutcome[T]]) -> None:
-        from ....fleets.hosts import fold_names
+        from ....fleets.host_names import fold_names
         from ....fleets.merging import difference, merge_outcomes
 
         by_name = {outcome.host: cast("T", outcome.result) for outcome in outcomes}
@@ -231,7 +231,7 @@ class FleetReport(Generic[T]):
             self.write_lines(2, f"{names.removesuffix(':')}: ".encode(), text.stderr)
 
     def _print_problems(self, outcomes: Sequence[HostOutcome[T]]) -> None:
-        from ....fleets.hosts import fold_names
+        from ....fleets.host_names import fold_names
         from ....fleets.merging import merge_outcomes
 
         for group in merge_outcomes(outcome for outcome in outcomes if outcome.error is not None):
@@ -277,7 +277,7 @@ class FleetReport(Generic[T]):
         return {"hosts": len(self.hosts), **{kind: kinds[kind] for kind in KINDS}}
 
     def _print_summary(self) -> None:
-        from ....fleets.hosts import fold_names
+        from ....fleets.host_names import fold_names
 
         if self.running:
             names = fold_names(sorted(self.running, key=self.order.__getitem__))

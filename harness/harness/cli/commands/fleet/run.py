@@ -240,7 +240,7 @@ def hosts(ctx: click.Context, inventory: str | None, fold: bool, patterns: tuple
     if session.json:
         print_json([{"host": host.name, "target": str(host.target)} for host in found])
     elif fold:
-        from ....fleets.hosts import fold_names
+        from ....fleets.host_names import fold_names
 
         click.echo(readable(fold_names(host.name for host in found)))
     else:

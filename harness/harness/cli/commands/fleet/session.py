@@ -46,7 +46,7 @@ class SessionTarget:
     @property
     def shown(self) -> str:
         """The target, or the folded names of the hosts, for messages."""
-        from ....fleets.hosts import fold_names
+        from ....fleets.host_names import fold_names
 
         return fold_names(host.name for host in self.hosts) if self.hosts else self.urls[0]
 

@@ -169,7 +169,7 @@ class _FindingsReport(FleetReport[Sequence[Finding]]):
         return {"ok": self.result_kind(result) == "ok", "findings": result}
 
     def print_results(self, outcomes: Sequence[HostOutcome[Sequence[Finding]]]) -> None:
-        from ....fleets.hosts import fold_names
+        from ....fleets.host_names import fold_names
 
         lines = _merge_ok(_merge_findings(outcomes))
         width = max((len(line.finding.check) for line in lines), default=0)

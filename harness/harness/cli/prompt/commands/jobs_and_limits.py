@@ -15,7 +15,7 @@ from ....command import parse_duration
 from ....context import ExecutionContext
 from ....errors import ConfigError, HarnessError
 from ....fleets import Fleet
-from ....fleets.hosts import fold_names
+from ....fleets.host_names import fold_names
 from ....fleets.merging import merge_outcomes
 from ....results import Job, Status, without_helpers
 from ...named_commands import complete_commands, complete_commands_on_host

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ....context import ExecutionContext
 from ....errors import ConfigError, HarnessError, JobNotFound
 from ....fleets import FleetContext
-from ....fleets.hosts import fold_names
+from ....fleets.host_names import fold_names
 from ....fleets.merging import error_text, merge_outcomes
 from ....results import Job, Status, without_helpers
 from .base import moment

@@ -33,14 +33,14 @@ async def open_model(profile: ModelProfile, *, environ: Mapping[str, str] | None
         ConfigError: there is no key, no such provider, or its library is not installed.
     """
     key = await _key_of(profile, os.environ if environ is None else environ)
-    opening = await anyio.to_thread.run_sync(_library, abandon_on_cancel=True)
-    async with opening.opened(profile, key) as model:
+    library = await anyio.to_thread.run_sync(_library, abandon_on_cancel=True)
+    async with library.opened(profile, key) as model:
         yield model
 
 
 def _library() -> ModuleType:
     try:
-        return import_module(".opening", __package__)
+        return import_module(".provider_clients", __package__)
     except ImportError as error:
         raise ConfigError(f"{MISSING}: {error.name}", hint=install_extra("agent")) from None
 
