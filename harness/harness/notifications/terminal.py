@@ -106,7 +106,7 @@ class TerminalChannel(Channel):
         data = notification_sequence(self._protocol, notification.title, text, in_tmux=in_tmux)
         data += BELL if self._bell else b""
         try:
-            terminal = os.open(os.ttyname(self._descriptor), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+            terminal = self._open()
         except OSError as error:
             raise NotificationError(f"cannot open the terminal: {(error.strerror or str(error)).lower()}") from error
         try:
@@ -119,6 +119,14 @@ class TerminalChannel(Channel):
         finally:
             os.close(terminal)
         return " and ".join([*(["bell"] if self._bell else []), *([self._protocol] if self._protocol != "off" else [])])
+
+    def _open(self) -> int:
+        """Return a non-blocking descriptor of its own; a change of the existing one would concern other processes."""
+        flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            return os.open(os.ttyname(self._descriptor), flags)
+        except OSError:  # after su it belongs to another user; in a container it may have no name
+            return os.open("/dev/tty", flags)
 
 
 def _would_stop(terminal: int) -> bool:

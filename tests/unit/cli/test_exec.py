@@ -260,7 +260,7 @@ def test_every_event_is_one_line_of_json_and_has_at_most_a_line_for_people(kind:
     values: dict[str, object] = {
         "call": CALL,
         "outcome": CallOutcome(CALL, ToolResult.failure("denied", "no\nmore"), CallStatus.DENIED),
-        "seconds": 1.0,
+        **dict.fromkeys(("seconds", "used", "limit"), 1.0),
     }
     given = {field.name: values.get(field.name, "1") for field in fields(kind)}
     event = kind(**given)  # type: ignore[arg-type]  # any text does where nothing computes with it
