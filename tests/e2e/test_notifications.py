@@ -83,6 +83,16 @@ def test_its_text_is_redacted_if_it_is_asked_for(program: Program) -> None:
     assert "hunter2" not in server.asked[0].body
 
 
+def test_the_last_lines_of_its_output_are_redacted_and_plain(program: Program) -> None:
+    command = f"seq 20; printf 'a\\033[31mred\\033]0;evil\\a words\\n'; echo PASSWORD={SECRET}"
+    with web_server({"/hook": Reply()}) as server:
+        settings(program, webhook(server, more="include_output = true"))
+        program.run("run", "--", command)
+    (found,) = sent(server)
+    lines = found["items"][0]["output"].splitlines()
+    assert lines == [*(str(number) for number in range(13, 21)), "ared words", "PASSWORD=[redacted]"]
+
+
 def test_short_commands_and_no_notify_send_nothing_and_notify_sends_all(program: Program) -> None:
     with web_server({"/hook": Reply()}) as server:
         settings(program, webhook(server).replace("min_duration = 0", ""))
@@ -331,13 +341,15 @@ async def test_the_link_is_that_of_the_running_dashboard_without_its_token(seats
 
 async def test_a_background_job_and_a_budget_notify_and_the_prompt_stays_usable(seats: Seats) -> None:
     usage = ReportedUsage(input=900, output=10)
-    job = call("run_shell", {"command": "while ! test -e go; do sleep 0.1; done; exit 7", "wait": False, "why": "w"})
+    waits = f"echo PASSWORD={SECRET}; while ! test -e go; do sleep 0.1; done; echo the end; exit 7"
+    job = call("run_shell", {"command": waits, "wait": False, "why": "w"})
     more = seats.home / "more.toml"
     more.write_text(
         '[agent]\nconversation_max_tokens = 1000\non_job_exit = "next_turn"\n[permissions]\nmode = "auto"\n'
     )
     with web_server({"/hook": Reply(stays_silent=True), "/two": Reply()}) as server:
         hooks = webhook(server) + f'[[notifications.webhooks]]\nurl = "{server.url("/two")}"\n'
+        hooks = f"include_output = true\n{hooks}"
         table = f"[notifications]\nevents = ['job_ended', 'budget_nearly_used']\n{hooks}"
         script = [replace(job, usage=usage), say("started")]
         prompt = seats.take("--config", str(more), script=script, settings=table, size=(100, 40))
@@ -352,7 +364,8 @@ async def test_a_background_job_and_a_budget_notify_and_the_prompt_stays_usable(
             return any(one["event"] == "job_ended" for one in found)
 
         await until(ended, "the end of the job")
-        assert found[-1]["items"][-1]["exit_code"] == 7
+        ended_job = found[-1]["items"][-1]
+        assert (ended_job["exit_code"], ended_job["output"]) == (7, "PASSWORD=[redacted]\nthe end")
         assert found[0]["event"] == "budget_nearly_used"
         prompt.enter("!echo still here")
         await prompt.sees("still here", "exit code 0")
@@ -371,4 +384,4 @@ def test_an_agent_without_a_terminal_notifies_of_its_end_before_it_exits(program
         done = program.run("exec", "hello", SCRIPTED_KEY="a-key-nobody-may-see")
     assert done.returncode == 0, done.stderr
     (found,) = sent(server)
-    assert (found["event"], found["items"][0]["detail"]) == ("agent_stopped", "the answer")
+    assert (found["event"], found["items"][0]["output"]) == ("agent_stopped", "the answer")

@@ -291,7 +291,7 @@ async def open_conversation(
             session = stack.enter_context(show_agent(begun.announcement, agent, shared))
             if begun.notifier is not None:
                 redact = toolkit.redactor.text
-                stack.enter_context(begun.notifier.watching(session.state, agent.events, redact))
+                stack.enter_context(begun.notifier.watching(session.state, agent.events, redact, session.read_end))
         await stack.enter_async_context(watched_by_operators(agent))
         if stored is None:
             yield OpenConversation(agent, in_flight=why)

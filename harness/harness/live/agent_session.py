@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import HarnessError, UnsupportedOperation
+from ..results import OutputPart
 from ..toolkit.values import subject_of
 from .action_records import recorded_action
 from .activity import Activity
@@ -139,6 +140,10 @@ class AgentSession(LiveSession):
     async def query(self, query: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """See :class:`LiveSession`."""
         return await self._access.query(query, arguments)
+
+    async def read_end(self, job_id: str, max_bytes: int) -> OutputPart:
+        """See :meth:`TargetAccess.read_end`."""
+        return await self._access.read_end(job_id, max_bytes)
 
     def open_stream(self, stream: str, arguments: Mapping[str, Any]) -> StreamItems:
         """See :class:`LiveSession`."""

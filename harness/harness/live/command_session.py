@@ -63,18 +63,18 @@ class CommandSession(LiveSession):
         """See :class:`LiveSession`."""
         from .state import RunningCall, SessionState, shorten  # with the first client
 
-        text = shorten(self._redact(self._command))
+        text = shorten(self.redact(self._command))
         return SessionState(
             session=self.session_id,
             kind="run" if self._hosts is None else "fleet",
-            target=self._redact(self._target).removesuffix(":"),
+            target=self.redact(self._target).removesuffix(":"),
             title=text,
             doing="running",
             since=self.started,
             started=self.started,
             running=(RunningCall("", "run", text, self.started),),
             hosts=self._counts(),
-            attach=tuple(map(self._redact, self._attach)),
+            attach=tuple(map(self.redact, self._attach)),
             actions=("cancel",),
         )
 
@@ -86,7 +86,8 @@ class CommandSession(LiveSession):
         found = self._hosts()
         return HostCounts(found.total, found.running, found.ok, found.failed)
 
-    def _redact(self, text: str) -> str:
+    def redact(self, text: str) -> str:
+        """Return a text without secrets."""
         if self._redactor is None:
             import os
 

@@ -144,6 +144,17 @@ class TargetAccess:
             raise HarnessError(f"cannot be typed: {error}") from None
         await self._execution.send_keys([str(key) for key in keys], literal_text=text or None, pane=pane)
 
+    async def read_end(self, job_id: str, max_bytes: int) -> OutputPart:
+        """Return the end of the output of a job, not redacted; that of its standard error if it has one.
+
+        Raises:
+            HarnessError: It cannot be read.
+        """
+        sizes = await self._execution.read_job(job_id, limit=0)
+        stdout, stderr = (max(0, part.size - max_bytes) for part in (sizes.stdout, sizes.stderr))
+        found = await self._execution.read_job(job_id, stdout=stdout, stderr=stderr, limit=max_bytes)
+        return found.stderr if found.stderr.data else found.stdout
+
     # -- streams
 
     def open_stream(self, stream: str, arguments: Mapping[str, Any]) -> StreamItems:

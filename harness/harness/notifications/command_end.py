@@ -24,9 +24,11 @@ class CommandEnd:
     def __init__(self) -> None:
         self.summary = ""
         self.exit_code: int | None = None
+        self.output = b""
 
     def take_result(self, result: ShellResult) -> None:
         """Take the result of a command; one that is still running has not ended."""
+        self.output = result.stderr_bytes or result.stdout_bytes
         if result.exit_code is not None:
             self.summary, self.exit_code = f"the command has ended: exit code {result.exit_code}", result.exit_code
         elif result.status is not Status.RUNNING:
@@ -50,13 +52,19 @@ def fleet_summary(counts: Mapping[str, int], run: int | None = None) -> str:
 
 
 @contextmanager
-def notified_end(notifier: Notifier | None, state: Callable[[], SessionState], kind: EventKind) -> Iterator[CommandEnd]:
+def notified_end(
+    notifier: Notifier | None,
+    state: Callable[[], SessionState],
+    kind: EventKind,
+    redact: Callable[[str], str] = str,
+) -> Iterator[CommandEnd]:
     """Notify of the end of the command inside.
 
     Args:
         notifier: Sends the notification; None sends nothing.
         state: Returns the state of the command, as dashboards show it.
         kind: ``job_ended`` or ``fleet_ended``.
+        redact: Replaces secrets in the output.
 
     Yields:
         Takes how the command ended.
@@ -70,7 +78,7 @@ def notified_end(notifier: Notifier | None, state: Callable[[], SessionState], k
     finally:
         seconds = time.monotonic() - started
         if notifier is not None and end.summary and seconds >= notifier.settings.min_duration:
-            from .notification import NotificationItem
+            from .notification import NotificationItem, last_lines
             from .session_watch import attach_hint
 
             shown = state()
@@ -80,6 +88,7 @@ def notified_end(notifier: Notifier | None, state: Callable[[], SessionState], k
                 target=shown.target,
                 session=shown.session,
                 detail=shown.title if notifier.settings.include_command else "",
+                output=last_lines(end.output, redact) if notifier.settings.include_output else "",
                 hint=attach_hint(shown),
                 exit_code=end.exit_code,
                 seconds=seconds,

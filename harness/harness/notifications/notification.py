@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,7 @@ from .settings import EVENTS, EventKind
 if TYPE_CHECKING:
     from ..toolkit.values import Json
 
-__all__ = ["MAX_ITEMS", "Notification", "NotificationItem", "single_line"]
+__all__ = ["MAX_ITEMS", "MAX_READ_BYTES", "Notification", "NotificationItem", "last_lines", "single_line"]
 
 MAX_ITEMS = 20
 """Events of a notification that it lists; more are only counted."""
@@ -23,7 +24,11 @@ SHOWN_ITEMS = 5
 MAX_LINE_CHARS = 300
 MAX_DETAIL_CHARS = 800
 """Characters of a command or an answer."""
+MAX_OUTPUT_LINES = 10
+MAX_READ_BYTES = 8_000
+"""Bytes of the end of an output from which its last lines are taken."""
 MAX_TEXT_CHARS = 2_500
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z^_])")
 _MANY: Final[Mapping[EventKind, str]] = {
     "approval_waiting": "{} approvals wait",
     "question_waiting": "{} questions wait",
@@ -48,12 +53,27 @@ def single_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
     return line if len(line) <= limit else f"{line[: limit - 2]} …"
 
 
+def last_lines(data: bytes, redact: Callable[[str], str], *, is_cut: bool = False) -> str:
+    """Return the last lines of an output, redacted and without escape sequences.
+
+    Args:
+        data: The end of the output.
+        redact: Replaces secrets.
+        is_cut: Whether there is output before it: then the first line, which may begin within a secret, is dropped.
+    """
+    text = data[-MAX_READ_BYTES:].decode("utf-8", "replace")
+    if is_cut or len(data) > MAX_READ_BYTES:
+        text = text.partition("\n")[2]
+    lines = [single_line(line) for line in _ESCAPE_SEQUENCE.sub("", redact(text)).split("\n")]
+    return "\n".join([line for line in lines if line][-MAX_OUTPUT_LINES:])
+
+
 @dataclass(frozen=True, slots=True)
 class NotificationItem:
     """One event. All texts are redacted before they get here; control characters are removed here.
 
-    ``summary`` is what happened, without the target. ``detail`` is a command, an answer or a reason, only if the
-    settings ask for it. ``session`` names the session in dashboards.
+    ``summary`` is what happened, without the target. ``detail`` is a command or a reason, ``output`` the last lines of
+    an output, both only if the settings ask for it. ``session`` names the session in dashboards.
     """
 
     event: EventKind
@@ -61,6 +81,9 @@ class NotificationItem:
     target: str = ""
     session: str = ""
     detail: str = ""
+    output: str = ""
+    read_output: Callable[[], Awaitable[str]] | None = field(default=None, repr=False, compare=False)
+    """Reads ``output`` before the notification is sent."""
     hint: str = ""
     """How to get there without a dashboard."""
     exit_code: int | None = None
@@ -74,6 +97,7 @@ class NotificationItem:
             target=single_line(self.target),
             session=single_line(self.session),
             detail=single_line(self.detail, MAX_DETAIL_CHARS),
+            output="\n".join(map(single_line, self.output.split("\n")[-MAX_OUTPUT_LINES:])),
             hint=single_line(self.hint),
         )
 
@@ -90,6 +114,7 @@ class NotificationItem:
             "target": self.target,
             "session": self.session,
             "detail": self.detail,
+            "output": self.output,
             "exit_code": self.exit_code,
             "seconds": None if self.seconds is None else round(self.seconds, 1),
         }
@@ -156,7 +181,8 @@ class Notification:
         """The events, a line each, and how to get there: only line feeds separate lines."""
         lines, is_one = [], sum(self.counts.values()) == 1  # whose target is in the title
         for item in self.items[:SHOWN_ITEMS]:
-            lines += [item.summary if is_one else item.line, *([f"  {item.detail}"] if item.detail else [])]
+            lines.append(item.summary if is_one else item.line)
+            lines += [f"  {line}" for line in (item.detail, *item.output.split("\n")) if line]
         if (left := sum(self.counts.values()) - min(len(self.items), SHOWN_ITEMS)) > 0:
             lines.append(f"and {left} more")
         hints = list(dict.fromkeys(item.hint for item in self.items if item.hint))

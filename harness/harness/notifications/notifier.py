@@ -23,6 +23,7 @@ from .settings import NotificationSettings
 
 if TYPE_CHECKING:
     from ..live.state import SessionState
+    from .session_watch import ReadEnd
 
 __all__ = ["CHANNEL_TIMEOUT", "CLOSE_TIMEOUT", "Notifier"]
 
@@ -32,6 +33,8 @@ CLOSE_TIMEOUT = 3.0
 """Seconds that the end of the program waits for deliveries."""
 LINK_TIMEOUT = 2.0
 """Seconds to find out whether a dashboard runs."""
+OUTPUT_TIMEOUT = 2.0
+"""Seconds to read the outputs of the jobs of a notification."""
 MAX_QUEUED = 10
 """Notifications that wait for a slow channel; the oldest are dropped."""
 log = logging.getLogger(__name__)
@@ -88,7 +91,11 @@ class Notifier:
 
     @contextmanager
     def watching(
-        self, state: Callable[[], SessionState], events: EventBus, redact: Callable[[str], str]
+        self,
+        state: Callable[[], SessionState],
+        events: EventBus,
+        redact: Callable[[str], str],
+        read_end: ReadEnd | None = None,
     ) -> Iterator[None]:
         """Notify of the events of a session while the context is open.
 
@@ -96,10 +103,11 @@ class Notifier:
             state: Returns the session's state, as dashboards show it.
             events: Its events.
             redact: Replaces its secrets.
+            read_end: Returns the end of the output of a job.
         """
         from .session_watch import SessionWatch  # imports the events of agents
 
-        with events.listening(SessionWatch(self, state, redact).heard):
+        with events.listening(SessionWatch(self, state, redact, read_end).heard):
             yield
 
     def discard(self) -> None:
@@ -140,6 +148,7 @@ class Notifier:
                 notification = replace(notification, url=await to_thread.run_sync(link, abandon_on_cancel=True))
         except (HarnessError, OSError, ValueError) as error:
             log.debug("the dashboard is not known: %s", error)
+        notification = await _with_outputs(notification)
         for delivery in self._deliveries:
             if (part := notification.only(delivery.channel.events)) is not None:
                 delivery.put(part)
@@ -150,6 +159,19 @@ class Notifier:
             await self._send(lambda: None if self.is_attended else self._pending.take_last())
             for delivery in self._deliveries:
                 await delivery.wait_idle()
+
+
+async def _with_outputs(notification: Notification) -> Notification:
+    """Return the notification with the outputs that can be read in time."""
+    items = list(notification.items)
+    with anyio.move_on_after(OUTPUT_TIMEOUT):
+        for place, item in enumerate(items):
+            if item.read_output is not None:
+                try:
+                    items[place] = replace(item, output=await item.read_output()).cleaned()
+                except HarnessError as error:
+                    log.debug("the output of a job could not be read: %s", error)
+    return replace(notification, items=tuple(items))
 
 
 class _Delivery:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from ..agent.events import BudgetNearlyUsed, TurnCompleted, TurnStarted
 from ..live.state import SessionState
+from ..results import OutputPart
 from ..toolkit.events import (
     Event,
     JobExited,
@@ -19,7 +21,7 @@ from ..toolkit.events import (
     QuestionAnswered,
     QuestionAsked,
 )
-from .notification import NotificationItem
+from .notification import MAX_READ_BYTES, NotificationItem, last_lines
 from .settings import EventKind, NotificationSettings
 
 __all__ = ["ANSWER_DELAY", "SessionWatch", "attach_hint"]
@@ -36,6 +38,14 @@ ANSWER_DELAY = 2.0
 """Seconds in which an answer, or the next turn, makes a notification superfluous."""
 MERGE_DELAY = 1.0
 """Seconds in which jobs that end together are put into one notification."""
+
+
+ReadEnd = Callable[[str, int], Awaitable[OutputPart]]
+"""Returns at most so many bytes of the end of the output of a job.
+
+Raises:
+    HarnessError: They cannot be read.
+"""
 
 
 class ItemReceiver(Protocol):
@@ -66,13 +76,21 @@ class SessionWatch:
         notifier: Sends them.
         state: Returns the session's state, redacted.
         redact: Replaces its secrets.
+        read_end: Returns the end of the output of a job.
     """
 
-    def __init__(self, notifier: ItemReceiver, state: Callable[[], SessionState], redact: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        notifier: ItemReceiver,
+        state: Callable[[], SessionState],
+        redact: Callable[[str], str],
+        read_end: ReadEnd | None = None,
+    ) -> None:
         self._notifier = notifier
         self._settings = notifier.settings
         self._state = state
         self._redact = redact
+        self._read_end = read_end
         self._jobs: dict[tuple[str, str], _RunningJob] = {}
 
     def heard(self, event: Event) -> None:
@@ -121,12 +139,11 @@ class SessionWatch:
         if event.status == "cancelled" and self._notifier.is_attended:
             return
         state = self._state()
-        detail = ""
-        if self._settings.include_output:
-            detail = event.text or event.failure
-        elif event.status == "limit":  # harness's own words
-            detail = event.failure
+        includes = self._settings.include_output
+        detail = event.failure if includes or event.status == "limit" else ""  # a limit is named in harness's words
         item = self._item("agent_stopped", STATUSES[event.status], detail, seconds=event.seconds, state=state)
+        if includes and event.text:
+            item = replace(item, output=last_lines(event.text.encode("utf-8", "replace"), self._redact))
         self._notifier.add(self._key("turn"), item, delay=ANSWER_DELAY)
 
     def _budget_nearly_used(self, event: BudgetNearlyUsed) -> None:
@@ -154,7 +171,13 @@ class SessionWatch:
             exit_code=event.exit_code,
             seconds=seconds,
         )
+        if self._settings.include_output and self._read_end is not None and not event.host:
+            item = replace(item, read_output=partial(self._read_output, self._read_end, event.job_id))
         self._notifier.add(self._key("job", event.host, event.job_id), item, delay=MERGE_DELAY)
+
+    async def _read_output(self, read_end: ReadEnd, job_id: str) -> str:
+        part = await read_end(job_id, MAX_READ_BYTES)
+        return last_lines(part.data, self._redact, is_cut=part.start > 0)
 
     # -- items
 

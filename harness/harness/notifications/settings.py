@@ -70,7 +70,7 @@ class NotificationSettings:
     include_command: bool = False
     """Include commands and prompts, redacted."""
     include_output: bool = False
-    """Include answers of agents and reasons of failures, redacted."""
+    """Include the last lines of outputs, answers of agents and reasons of failures, redacted."""
 
     @property
     def has_channels(self) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.notifications.channel import NotificationError
-from harness.notifications.notification import MAX_ITEMS, Notification, NotificationItem, single_line
+from harness.notifications.notification import MAX_ITEMS, Notification, NotificationItem, last_lines, single_line
 from harness.notifications.programs import notify_send_argv, program_environment
 from harness.notifications.settings import EVENTS, TerminalProtocol
 from harness.notifications.templates import check_body, request_of
@@ -61,6 +61,13 @@ def test_no_text_contains_a_control_character(summary: str, target: str, detail:
     assert all(line.isprintable() for line in (made.title, *made.text.split("\n")))
     assert single_line(summary, 10) == "" or len(single_line(summary, 10)) <= 10
     json.dumps(made.to_json()).encode()
+
+
+def test_the_first_line_of_an_output_that_was_cut_is_dropped() -> None:
+    assert last_lines(b"ter2\none\n\x1b[1mtwo\x1b[0m\n\n", str, is_cut=True) == "one\ntwo"
+    assert last_lines(b"one", str) == "one"
+    assert last_lines(b"x" * 9_000 + b"\nlast", str) == "last"
+    assert last_lines(b"a hunter2 b\xff", lambda text: text.replace("hunter2", "[redacted]")) == "a [redacted] b\ufffd"
 
 
 # -- the terminal

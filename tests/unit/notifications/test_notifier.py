@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from harness.agent.events import BudgetNearlyUsed, TurnCompleted, TurnStarted
+from harness.errors import HarnessError
 from harness.live.state import SessionState
 from harness.notifications import notifier as module
 from harness.notifications.channel import Channel, NotificationError
@@ -118,7 +119,8 @@ def test_answers_are_included_only_if_asked_for_and_limits_always() -> None:
     assert [item.detail for item in Items().hear(turn())] == [""]
     assert [item.detail for item in Items().hear(turn("failed"))] == [""]
     assert [item.detail for item in Items().hear(turn("limit"))] == ["why not"]
-    assert [item.detail for item in Items(include_output=True).hear(turn())] == ["the answer"]
+    assert [item.output for item in Items().hear(turn())] == [""]
+    assert [item.output for item in Items(include_output=True).hear(turn())] == ["the answer"]
 
 
 def test_an_operator_who_cancels_a_turn_knows_it() -> None:
@@ -244,6 +246,30 @@ async def test_a_channel_gets_its_events_and_a_dashboard_that_fails_is_no_failur
 
     await opened(notifier, work)
     assert [(one.counts, one.url) for one in only.sent] == [({"approval_waiting": 1}, "")]
+
+
+async def test_an_output_that_cannot_be_read_in_time_is_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OUTPUT_TIMEOUT", 0.2)
+    recorder = Recorder()
+    notifier = made(recorder)
+
+    async def read() -> str:
+        return f"line\x1b one\n{'x' * 1_000}"
+
+    async def lost() -> str:
+        raise HarnessError("the connection is lost")
+
+    async def never() -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    async def work() -> None:
+        for number, source in enumerate((read, lost, never)):
+            notifier.add(number, NotificationItem("job_ended", "x", read_output=source))
+
+    await opened(notifier, work)
+    first, *others = [item.output for item in recorder.sent[0].items]
+    assert (first[:9], len(first), others) == ("line one\n", 309, ["", ""])
 
 
 async def test_it_listens_only_while_it_is_open() -> None:

@@ -210,7 +210,7 @@ def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
         shown = CommandSession(str(target.target), f"job {job_id}", interruption.interrupt)
         async with notified(session, "run") as notifier:
-            with notified_end(notifier, lambda: replace(shown.state(), session=""), "job_ended") as end:
+            with notified_end(notifier, lambda: replace(shown.state(), session=""), "job_ended", shown.redact) as end:
                 result = await target.wait(job_id, timeout=timeout, max_output=WHOLE)
                 if not interruption.tripped:
                     end.take_result(result)

@@ -85,7 +85,7 @@ async def _test_channel(channel: Channel) -> tuple[bool, str]:
     from ...notifications.notification import Notification, NotificationItem
     from ...notifications.notifier import CHANNEL_TIMEOUT
 
-    item = NotificationItem(channel.events[0], "this is a test of 'harness notify test'", hint="attach: harness top")
+    item = NotificationItem(channel.events[-1], "this is a test of 'harness notify test'")
     notification = replace(Notification.of([item]), url=dashboard_link("", ""), is_test=True)
     try:
         with anyio.fail_after(CHANNEL_TIMEOUT):

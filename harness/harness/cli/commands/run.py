@@ -200,7 +200,7 @@ def run(
         # with --no-wait, stdout is the job ID alone
         out, err = (None, None) if no_wait else _writers(session, interruption, limit)
         async with notified(session, "run") as notifier, _shown(target, text, interruption, environment) as shown:
-            with notified_end(notifier, shown.state, "job_ended") as end:
+            with notified_end(notifier, shown.state, "job_ended", shown.redact) as end:
                 result = await target.run_shell(
                     text,
                     stdin=given if stdin else None,

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from ...agent.models import ModelProfile, ModelTable
     from ...agent.settings import AgentSettings
     from ...agent.trace import Observer
-    from ...live.state import SessionState
     from ...mcp.client.sources import McpSources
+    from ...notifications.notifier import Notifier
     from ...settings import CommandLineChoices
     from ...toolkit.assembly import Toolkit
+    from ...toolkit.events import EventBus
+    from ...toolkit.redaction.redactor import Redactor
     from ...toolkit.registry import Registry
     from ...toolkit.values import JsonObject
 
@@ -316,8 +318,7 @@ class PromptSession:
                 stack.enter_context(self._servers.attached(operator.executor.registry))
             stack.enter_context(operator.events.listening(self._heard_of_jobs))
             if (notifier := self._session.notifier) is not None:
-                state = self._operator_state(toolkit.redactor.text)
-                stack.enter_context(notifier.watching(lambda: state, operator.events, toolkit.redactor.text))
+                stack.enter_context(self._notifying(notifier, operator.events, toolkit.redactor))
             tasks = await stack.enter_async_context(open_background_tasks())
             models = await self._table()
             self._observers = await self._watching(stack, toolkit)
@@ -355,11 +356,14 @@ class PromptSession:
         opened = observers_of(self._session, self._settings, toolkit.redactor, self._execution)
         return await stack.enter_async_context(opened)
 
-    def _operator_state(self, redact: Callable[[str], str]) -> SessionState:
-        """Return the state of the operator's own commands, for notifications."""
+    def _notifying(self, notifier: Notifier, events: EventBus, redactor: Redactor) -> AbstractContextManager[None]:
+        """Notify of the jobs that the operator's own commands left running."""
         from ...live.state import SessionState
+        from ...live.target_access import TargetAccess
 
-        return SessionState(target=redact(str(self._execution.target)).removesuffix(":"))
+        access = TargetAccess(self._execution, redactor, lambda: None)
+        state = SessionState(target=access.target)
+        return notifier.watching(lambda: state, events, redactor.text, access.read_end)
 
     def _state(self) -> str:
         return self._execution.describe() if self._execution.has_terminal else ""

@@ -140,5 +140,6 @@ class ToolServer:
                     session = stack.enter_context(show_calls(shown, executor, shared, "mcp"))
                     if self.notifier is not None:
                         redact = executor.services.redactor.text
-                        stack.enter_context(self.notifier.watching(session.state, executor.events, redact))
+                        read = session.read_end
+                        stack.enter_context(self.notifier.watching(session.state, executor.events, redact, read))
                 yield replace(executor, handoff=self.settings.job_handoff_seconds)
