@@ -486,7 +486,7 @@ def control_argv(setup: Setup) -> list[str]:
 
 def no_space(target: object) -> NoSpace:
     """Return the error about a command that could not be stored."""
-    where = "free disk space in harness's state directory"
+    where = "free disk space in harness's state directory, or run it without tmux, which keeps it in memory"
     return NoSpace("no space for the command, so nothing ran", target=target, hint=where)
 
 
