@@ -8,8 +8,9 @@ command with a key, which must never run twice, is refused from then on, and its
 
 from __future__ import annotations
 
-__all__ = ["FORGET", "IN_MEMORY", "SPILL"]
+__all__ = ["FORGET", "IN_MEMORY", "SPILL", "forget_script", "pane_record_script"]
 
+_LINKED = ("out", "err", "pid", "outgap", "errgap")
 IN_MEMORY = 10_000
 """Added to the codes of reply frames about such a job."""
 
@@ -72,3 +73,20 @@ hx_remove_lost() {
 }
 hx_present() { while IFS= read -r hx_f; do [ ! -e "$hx_f" ] || printf '%s\n' "$hx_f"; done; }
 """
+
+
+def pane_record_script(job_id: str) -> str:
+    """Return a script for the persistent shell that moves the files of a job in a pane to memory, before it is typed.
+
+    The pane's shell and tmux write through the links. The script fails, and moves nothing, if the memory is full, too.
+    """
+    return (
+        f"umask 077\nhx_spill {job_id} '' : 2>/dev/null || exit 1\n"
+        f'for hx_f in exit run; do ln -sf "$hx_m/$hx_f" "$hx_jobs/{job_id}.$hx_f" || exit 1; done\n'
+    )
+
+
+def forget_script(job_id: str) -> str:
+    """Return a script for the persistent shell that removes a job that never ran, also what it has in memory."""
+    files = " ".join(f"{job_id}.{suffix}" for suffix in ("cmd", "sh", "run", "in", "exit", *_LINKED))
+    return f'{FORGET}cd "$hx_jobs" || exit\nhx_forget_memory {job_id}\nrm -f {files}\n'

@@ -18,6 +18,7 @@ from harness.errors import (
     ConnectError,
     ConnectionLost,
     HarnessError,
+    NoSpace,
     PaneBusy,
     TargetGone,
     TerminalError,
@@ -29,6 +30,7 @@ from harness.system.waiting import run_within
 
 from ...posix.jobs.cancellation import JobCanceller
 from ...posix.jobs.launch import INTERRUPTING, cwd_error
+from ...posix.jobs.memory_records import forget_script, pane_record_script
 from ...posix.jobs.standard_input import store_input
 from ...posix.pane_jobs.end_proof import new_secret
 from ...posix.state_directory import JobStore
@@ -58,6 +60,10 @@ FOREGROUND_CHECK_DELAYS = (1.0, 5.0, 30.0)
 NO_PROCESS = ":"
 """The first process of a pane that no longer exists."""
 _CANCELLED = 96
+RECORD_IN_MEMORY = (
+    "the target's disk is full: the job's record is in its memory, and lost when it restarts or its user logs out;"
+    " its output may be stored in part only"
+)
 _FULL = re.compile(r"No space left|Disk quota|Read-only file|I/O error")
 """The shells' messages about failed writes; the last one is dash's for a full disk."""
 
@@ -89,19 +95,31 @@ class PaneRunner:
             pane.lock.release()
 
     async def _run(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> ShellResult:
-        """Run a command, again if it is proved that it was not typed before the connection was lost."""
+        """Run a command, again if it is proved that it was not typed before the connection was lost.
+
+        If the target's disk is full and nothing ran, run it again with its record in the target's memory.
+        """
         deadline = anyio.current_time() + command.timeout
         notices: list[str] = []
+        in_memory = False
         while True:
             notices += [*await self.source.prepare(pane), *_news(pane)]
+            job: PaneJob | None = None
             try:
-                job = await self._dispatch(pane, command, on_job)
+                job = await self._dispatch(pane, command, on_job, in_memory=in_memory)
+                job.notices[:0], notices = [*notices, *_news(pane)], []
+                result = await (self._await(pane, job) if command.wait else self._begun(job))
             except _NotTypedError:  # the preparation waits for a new shell, or raises an error that names the program
                 if command.job_id is not None:
                     raise NotStarted from None
                 continue
-            job.notices[:0], notices = [*notices, *_news(pane)], []
-            result = await (self._await(pane, job) if command.wait else self._begun(job))
+            except NoSpace:
+                if in_memory or command.job_id is not None or not (job is None or job.unstored):
+                    raise
+                in_memory = True
+                if job is not None:
+                    await self._forget(job)
+                continue
             if job.unsent and command.job_id is not None:
                 await self._forget(job)
                 raise NotStarted
@@ -133,7 +151,9 @@ class PaneRunner:
 
     # -- dispatch
 
-    async def _dispatch(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> PaneJob:
+    async def _dispatch(
+        self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None], *, in_memory: bool
+    ) -> PaneJob:
         if command.key is not None and not pane.shell.files:
             raise UnsupportedOperation(
                 "a command with a key cannot run in a nested shell, which cannot check whether it may start",
@@ -153,10 +173,7 @@ class PaneRunner:
         )
         if command.user:
             await check_user(self.link.shells, command.user)
-        body = wrap_command(command, job_id, self.store, pane.shell.kind, self._target, self.link.setup.hooks)
-        if body.stdin is not None:
-            await store_input(self.link.shells.transport, self.store.path(job_id, "in"), body.stdin)
-        action, files = plan(self.link.setup, self.store, self.owner, pane, job, body, self._target)
+        action, files = await self._prepare(pane, job, in_memory=in_memory)
         pane.jobs.append(job)
         command.announce(job_id)
         on_job(pane, job)
@@ -178,6 +195,28 @@ class PaneRunner:
                 await self._forget(job)
             raise
 
+    async def _prepare(self, pane: Pane, job: PaneJob, *, in_memory: bool) -> tuple[Dispatch, list[SavedFile]]:
+        """Store a job's input and return the keys to type, and the files that must exist first."""
+        if in_memory:
+            await self._move_to_memory(job)
+        hooks, target = self.link.setup.hooks, self._target
+        body = wrap_command(job.command, job.job_id, self.store, pane.shell.kind, target, hooks)
+        if body.stdin is not None:
+            await store_input(self.link.shells.transport, self.store.path(job.job_id, "in"), body.stdin)
+        return plan(self.link.setup, self.store, self.owner, pane, job, body, target)
+
+    async def _move_to_memory(self, job: PaneJob) -> None:
+        """Let a job's files be in the target's memory.
+
+        Raises:
+            NoSpace: They do not fit there either, and nothing ran.
+        """
+        reply = await self.link.shells.call(pane_record_script(job.job_id))
+        if reply.exit_code != 0:
+            await self._forget(job)
+            raise no_space(self._target)
+        job.notices.append(RECORD_IN_MEMORY)
+
     async def _unrecord(self, job: PaneJob) -> None:
         """Empty the record of a job that waits, as others would take it for one that was started and has ended."""
         record, run, code = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "run", "exit"))
@@ -185,11 +224,8 @@ class PaneRunner:
 
     async def _forget(self, job: PaneJob) -> None:
         """Delete the record of a job that was never typed, as it would count as running forever."""
-        files = " ".join(
-            shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "sh", "run", "in", "exit")
-        )
         with anyio.CancelScope(shield=True), anyio.move_on_after(REPORT_TIMEOUT), suppress(HarnessError):
-            await self.link.shells.call(f"rm -f {files}")
+            await self.link.shells.call(forget_script(job.job_id))
 
     async def _send(self, pane: Pane, job: PaneJob, files: list[SavedFile], action: Dispatch) -> str | None:
         """Type a job's input, and return the holder of the pane if it was not typed."""
