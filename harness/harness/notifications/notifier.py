@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio import to_thread
 
 from ..errors import HarnessError
 from ..system.background_tasks import BackgroundTasks
+from ..system.daemon_thread import run_in_daemon_thread
 from ..toolkit.events import EventBus
 from .channel import Channel
 from .notification import Notification, NotificationItem
@@ -145,7 +145,7 @@ class Notifier:
         link = partial(self._link, sessions.pop() if len(sessions) == 1 else "")
         try:
             with anyio.move_on_after(LINK_TIMEOUT):
-                notification = replace(notification, url=await to_thread.run_sync(link, abandon_on_cancel=True))
+                notification = replace(notification, url=await run_in_daemon_thread(link))
         except (HarnessError, OSError, ValueError) as error:
             log.debug("the dashboard is not known: %s", error)
         notification = await _with_outputs(notification)

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import anyio
 from anyio import to_thread
@@ -17,21 +16,19 @@ from ..errors import ConfigError
 from ..extras import install_extra
 from ..toolkit.redaction.redactor import remember
 from .channel import Channel, NotificationError
-from .notification import Notification, single_line
+from .notification import Notification
 from .settings import WebhookSettings
 from .templates import request_of
 
 if TYPE_CHECKING:
-    import httpx
-
     from ..agent.models.keys import KeySource
+    from .http_post import PostAnswer
 
 __all__ = ["WebhookChannel", "check_url", "is_loopback"]
 
 RETRIED = (429, 502, 503, 504)
 """Status codes of requests that are sent once more."""
 RETRY_PAUSE = 1.0
-MAX_ANSWER_BYTES = 2_000
 MAX_URL_CHARS = 4_000
 ReadSecret = Callable[["KeySource"], Awaitable[str]]
 
@@ -126,52 +123,23 @@ class WebhookChannel(Channel):
             raise NotificationError(error.message, hint=hint) from None
 
     async def _post(self, url: str, content: bytes, headers: dict[str, str]) -> int:
-        """Send the request, once more if no connection was made, and return a status that may be retried or is good.
+        """Send the request, and return a status that is good or may be retried.
 
-        The transport is used without its client, which would follow redirects and log the URL.
+        Raises:
+            NotificationError: There was no answer, or it refuses the request.
         """
         try:
-            library = await to_thread.run_sync(import_module, "httpx")
+            library = await to_thread.run_sync(import_module, ".http_post", __package__)
         except ImportError:
             raise NotificationError("webhooks need the library httpx", hint=install_extra("web")) from None
-        host = urlsplit(url).hostname or ""
-        request = library.Request("POST", url, content=content, headers=headers)
-        proxy = None if is_loopback(host) else await to_thread.run_sync(_proxy_for, urlsplit(url).scheme, host)
         if self._context is None:
-            self._context = await to_thread.run_sync(library.create_ssl_context)
-        transport: httpx.AsyncHTTPTransport = library.AsyncHTTPTransport(verify=self._context, proxy=proxy, retries=1)
-        try:
-            async with transport:
-                response = await transport.handle_async_request(request)
-                try:
-                    return await _checked_status(response, host)
-                finally:
-                    await response.aclose()
-        except (library.HTTPError, library.InvalidURL, ssl.SSLError, OSError) as error:
-            why = single_line(str(error).replace(url, "the URL")) or type(error).__name__
-            raise NotificationError(f"{host}: {why}") from None
-
-
-async def _checked_status(response: httpx.Response, host: str) -> int:
-    """Return a status that is good or may be retried.
-
-    Raises:
-        NotificationError: The request was refused or redirected.
-    """
-    status = response.status_code
-    if 200 <= status < 300 or status in RETRIED:
-        return status
-    if 300 <= status < 400:
-        raise NotificationError(f"{host} redirects elsewhere (HTTP {status})", hint="set url to the final address")
-    said = bytearray()
-    async for chunk in response.aiter_bytes():
-        said += chunk
-        if len(said) >= MAX_ANSWER_BYTES:
-            break
-    text = single_line(said[:MAX_ANSWER_BYTES].decode("utf-8", "replace"), 200)
-    raise NotificationError(f"{host} refused it: HTTP {status}{f': {text}' if text else ''}")
-
-
-def _proxy_for(scheme: str, host: str) -> str | None:
-    """Return the proxy of the environment for a host."""
-    return None if proxy_bypass(host) else getproxies().get(scheme)
+            self._context = await to_thread.run_sync(library.ssl_context)
+        host = urlsplit(url).hostname or ""
+        answer: PostAnswer = await library.post(url, content, headers, self._context, is_local=is_loopback(host))
+        if 200 <= answer.status < 300 or answer.status in RETRIED:
+            return answer.status
+        if 300 <= answer.status < 400:
+            hint = "set url to the final address"
+            raise NotificationError(f"{host} redirects elsewhere (HTTP {answer.status})", hint=hint)
+        said = f": {answer.text}" if answer.text else ""
+        raise NotificationError(f"{host} refused it: HTTP {answer.status}{said}")

@@ -1,0 +1,142 @@
+"""One POST request: verified, without redirects, and bounded, also if the lookup of the host name is not answered."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import anyio
+import httpcore
+import httpx
+
+from ..system.daemon_thread import run_in_daemon_thread
+from .channel import NotificationError
+from .notification import single_line
+
+__all__ = ["PostAnswer", "post", "ssl_context"]
+
+MAX_ANSWER_BYTES = 2_000
+MAX_ADDRESSES = 4
+CONNECT_TIMEOUT = 3.0
+"""Seconds for each address of a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostAnswer:
+    """The status of an answer, and the start of its text."""
+
+    status: int
+    text: str
+
+
+class _Network(httpcore.AsyncNetworkBackend):
+    """Connects to the addresses of a host, one after the other."""
+
+    def __init__(self) -> None:
+        self._inner = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to one of the addresses of a host.
+
+        Raises:
+            httpcore.ConnectError: None of them answers, or the name is not known.
+        """
+        try:
+            found = await run_in_daemon_thread(partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            raise httpcore.ConnectError(f"unknown host: {error.strerror or error}") from error
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))[:MAX_ADDRESSES]
+        failure: Exception = httpcore.ConnectError("the host has no address")
+        for address in addresses:
+            try:
+                return await self._inner.connect_tcp(address, port, CONNECT_TIMEOUT, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        """Refuse the connection.
+
+        Raises:
+            httpcore.UnsupportedProtocol: Always.
+        """
+        raise httpcore.UnsupportedProtocol("sockets of this machine are not used")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await anyio.sleep(seconds)
+
+
+def ssl_context() -> ssl.SSLContext:
+    """Return a context that verifies certificates. Blocks."""
+    return httpx.create_ssl_context()
+
+
+async def post(
+    url: str, content: bytes, headers: Mapping[str, str], context: ssl.SSLContext, *, is_local: bool
+) -> PostAnswer:
+    """Send a request, once; nothing logs its URL or its headers.
+
+    Args:
+        url: The URL.
+        content: The body.
+        headers: The headers.
+        context: Verifies the certificate of the host.
+        is_local: Whether the host is this machine, which is not reached through a proxy.
+
+    Raises:
+        NotificationError: There was no answer.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    sent = [(name.encode(), value.encode()) for name, value in headers.items()]
+    proxy = None if is_local else _proxy_for(parts.scheme, host)
+    try:
+        async with (
+            _pool(context, proxy) as pool,
+            pool.stream("POST", url, headers=sent, content=content) as answer,
+        ):
+            said = bytearray()
+            async for chunk in answer.aiter_stream():
+                said += chunk
+                if len(said) >= MAX_ANSWER_BYTES:
+                    break
+            return PostAnswer(answer.status, single_line(said[:MAX_ANSWER_BYTES].decode("utf-8", "replace"), 200))
+    except (
+        *(httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, httpcore.ProxyError),
+        *(httpcore.UnsupportedProtocol, ssl.SSLError, OSError),
+    ) as error:
+        why = single_line(str(error).replace(url, "the URL")) or type(error).__name__
+        raise NotificationError(f"{host}: {why}") from None
+
+
+def _pool(context: ssl.SSLContext, proxy: str | None) -> httpcore.AsyncConnectionPool:
+    if proxy is None:
+        return httpcore.AsyncConnectionPool(ssl_context=context, max_connections=1, network_backend=_Network())
+    found = httpx.Proxy(proxy)
+    return httpcore.AsyncHTTPProxy(
+        proxy_url=str(found.url),
+        proxy_auth=found.raw_auth,
+        ssl_context=context,
+        max_connections=1,
+        network_backend=_Network(),
+    )
+
+
+def _proxy_for(scheme: str, host: str) -> str | None:
+    """Return the proxy of the environment for a host."""
+    return None if proxy_bypass(host) else getproxies().get(scheme)
