@@ -175,6 +175,37 @@ def test_a_full_recording_stops_and_the_command_does_not(here: Program) -> None:
     assert markers(item["path"])[-1].startswith("recording ended: record_max_bytes (")
 
 
+# -- many hosts
+
+
+@pytest.mark.usefixtures("needs_ssh", "needs_tmux")
+def test_each_host_has_recordings_with_its_name(fleet_program: Program) -> None:
+    fleet_program.environ["DEPLOY_TOKEN"] = SECRET
+    command = ("--", f"cd; basename $PWD; echo {SECRET}")
+    done = fleet_program.run("run", "--hosts", "web[1-3],down", "--tmux", "--record", *command)
+    assert b"web1" in done.stdout
+    found = {item["host"]: item for item in recordings(fleet_program)}
+    assert sorted(found) == ["web1", "web2", "web3"]
+    for name, item in found.items():
+        assert (item["state"], item["pane"], item["target"], item["jobs"]) == ("finished", "main", f"ssh://{name}", 1)
+        assert f"\r\n{name}\r\n[redacted]\r\n" in f"\r\n{output(item['path'])}"
+        assert json.loads(Path(item["path"]).read_text().splitlines()[0])["title"] == f"main on {name}"
+        assert f"-{name}-main-" in item["id"]
+    shown = fleet_program.run("recordings", "list").stdout.decode()
+    assert re.search(r"finished +web2 +main", shown)
+    assert fleet_program.run("--ssh", "web2", "jobs", "replay", "1").stdout.count(b"web2\r\n") == 1
+
+
+@pytest.mark.usefixtures("needs_ssh", "needs_tmux")
+def test_too_many_hosts_are_not_recorded(fleet_program: Program) -> None:
+    done = fleet_program.run(
+        "run", "--hosts", "web1,x[1-32]", "--tmux", "--record", "--connect-timeout", "1", "--", "echo out"
+    )
+    assert b"out" in done.stdout
+    assert b"nothing is recorded: 33 hosts, and at most 32 are recorded at once" in done.stderr
+    assert recordings(fleet_program) == []
+
+
 # -- players
 
 

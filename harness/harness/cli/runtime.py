@@ -28,6 +28,7 @@ from .streams import Interruption, run_async
 if TYPE_CHECKING:
     from ..agent.settings import AgentSettings
     from ..agent.trace import Observer
+    from ..fleets.in_process import UseContext
     from ..live.announcement import Announcement
     from ..notifications.notifier import Notifier
     from ..toolkit.redaction.redactor import Redactor
@@ -140,6 +141,23 @@ class CliSession:
                 choices, show_warning = self.invocation.choices, partial(warn, as_json_document=self.json)
                 async with record_session(ctx, self.settings, choices, tmux, show_warning):
                     yield ctx
+
+    def host_recording(
+        self, needs: TargetRequirements, tmux: bool | str, hosts: int, *, by_workers: bool = False
+    ) -> UseContext | None:
+        """Return what records the panes of each of so many hosts; None if nothing is recorded.
+
+        With ``by_workers``, the workers of a scheduler connect to them.
+        """
+        if not (self.settings.config.record and needs.create):
+            return None
+        from .recording import host_recording  # seldom needed
+
+        show_warning = partial(warn, as_json_document=self.json)
+        if by_workers:
+            show_warning("nothing is recorded: the workers of the scheduler connect to the hosts")
+            return None
+        return host_recording(self.settings, self.invocation.choices, tmux, hosts, show_warning)
 
     def terminal_of(self, needs: TargetRequirements) -> tuple[bool | str, str | None]:
         """Return the arguments ``tmux`` and ``pane`` of :func:`harness.connect` for a command."""

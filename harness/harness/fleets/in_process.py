@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -29,7 +29,7 @@ from .hosts import Host
 from .outcomes import HostOutcome
 from .starting import HostInterrupted, HostNotStarted, Starting, StartOptions
 
-__all__ = ["InProcess"]
+__all__ = ["InProcess", "UseContext"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -39,8 +39,19 @@ NOT_SENT = (ConnectError, ConnectionLost, HostNotStarted)
 """The errors of a command that was not sent."""
 
 
+UseContext = Callable[[str, ExecutionContext], AbstractAsyncContextManager[None]]
+"""Gets a host's name and its context; entered once it is connected, and left before it is closed."""
+
+
 class InProcess:
-    """Connects the hosts in this process."""
+    """Connects the hosts in this process.
+
+    Args:
+        use_context: What surrounds the use of each host's context, such as a recording of it.
+    """
+
+    def __init__(self, use_context: UseContext | None = None) -> None:
+        self._use_context = use_context
 
     @asynccontextmanager
     async def open(
@@ -48,13 +59,22 @@ class InProcess:
     ) -> AsyncIterator[_ConnectedHosts]:
         """As :meth:`FleetExecutor.open`."""
         closing = anyio.Event()
-        connections = {host.name: _Connection(host, partial(_connect, host, options), closing) for host in hosts}
+        connections = {host.name: _Connection(host, partial(self._connect, host, options), closing) for host in hosts}
         try:
             yield _ConnectedHosts(connections, closing, tasks)
         finally:
             closing.set()
             for connection in connections.values():
                 connection.end_login()
+
+    @asynccontextmanager
+    async def _connect(self, host: Host, options: ConnectOptions) -> AsyncIterator[ExecutionContext]:
+        tmux, pane, config, create = options.tmux, options.pane, options.config, options.create
+        async with (
+            connect(host.target, tmux=tmux, pane=pane, config=config, create=create) as context,
+            nullcontext() if self._use_context is None else self._use_context(host.name, context),
+        ):
+            yield context
 
 
 class _ConnectedHosts:
@@ -77,10 +97,6 @@ class _ConnectedHosts:
         if self._closing.is_set():
             raise ContextClosed("the fleet has been left")
         return _Call(work, options, starting, self.connected).outcome_of
-
-
-def _connect(host: Host, options: ConnectOptions) -> AbstractAsyncContextManager[ExecutionContext]:
-    return connect(host.target, tmux=options.tmux, pane=options.pane, config=options.config, create=options.create)
 
 
 @dataclass(slots=True)

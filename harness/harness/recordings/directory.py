@@ -58,8 +58,8 @@ def recordings_directory() -> Path:
     return state_home() / "recordings"
 
 
-def new_path(pane: str) -> Path:
-    """Return the path of a new recording, in the private directory, which is created.
+def new_path(name: str) -> Path:
+    """Return the path of a new recording of a pane with this name, in the private directory, which is created.
 
     Raises:
         HarnessError: Other users may read the directory.
@@ -67,7 +67,7 @@ def new_path(pane: str) -> Path:
     """
     directory = recordings_directory()
     make_private(directory, failure=lambda why, hint: HarnessError(f"recordings: {directory}: {why}", hint=hint))
-    name = re.sub(r"[^A-Za-z0-9_-]", "", pane)[:48] or "pane"
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:48] or "pane"
     return directory / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{secrets.token_hex(4)}{_SUFFIX}"
 
 
@@ -115,6 +115,8 @@ class RecordingSummary:
     path: str
     state: Literal["recording", "finished", "unfinished"]
     target: str
+    host: str
+    """The host of a fleet, by its name there; empty otherwise."""
     session: str
     pane: str
     started: float
@@ -199,6 +201,7 @@ def summary_of(path: Path) -> RecordingSummary:
         path=str(path),
         state=_state(path, header, last),
         target=str(known.get("target", "")),
+        host=str(known.get("host", "")),
         session=str(known.get("session", "")),
         pane=str(known.get("pane", "")),
         started=float(header.timestamp),

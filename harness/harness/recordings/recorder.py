@@ -23,8 +23,6 @@ __all__ = ["record_panes"]
 log = logging.getLogger("harness.recordings")
 FINISH_TIMEOUT = 5.0
 """Seconds at the end for what has arrived to be redacted and written."""
-WATCH_BYTES = 8 << 20
-"""Bytes that may wait to be redacted; a longer flood leaves a gap in the recording."""
 
 
 @asynccontextmanager
@@ -36,7 +34,7 @@ async def record_panes(ctx: ExecutionContext, redactor: Redactor, options: Recor
     Raises:
         UnsupportedOperation: The context has no terminal, or one that cannot be watched.
     """
-    async with ctx.watch_panes(max_bytes=WATCH_BYTES) as panes, open_background_tasks() as tasks:
+    async with ctx.watch_panes(max_bytes=options.watch_bytes) as panes, open_background_tasks() as tasks:
         written = anyio.Event()
         tasks.start_soon(_record_all, panes, redactor, options, written)
         try:
@@ -58,9 +56,10 @@ async def _record_all(panes: PaneWatches, redactor: Redactor, options: Recording
 
 async def _record_pane(watch: PaneWatch, redactor: Redactor, options: RecordingOptions) -> None:
     try:
-        path = await to_thread.run_sync(new_path, watch.name)
         about = {**options.about, "pane": watch.name}
-        title = f"{watch.name} on {options.about.get('target', '')}".removesuffix(" on ")
+        host = str(about.get("host", ""))
+        path = await to_thread.run_sync(new_path, f"{host}-{watch.name}" if host else watch.name)
+        title = f"{watch.name} on {host or about.get('target', '')}".removesuffix(" on ")
         with RecordingWriter(path, about, title, options) as writer:
             await _write_events(watch, redactor, writer)
     except OSError as error:

@@ -34,7 +34,9 @@ class RecordingOptions:
     with_input: bool = False
     """Whether what harness types is recorded, too."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """For the headers: ``target``, ``session``, ``owner``."""
+    """For the headers: ``target``, ``session``, ``owner``, and the ``host`` of a fleet."""
+    watch_bytes: int = 8 << 20
+    """Bytes of a pane that may wait to be redacted; a longer flood leaves a gap in the recording."""
 
 
 class RecordingWriter:

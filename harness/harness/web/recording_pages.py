@@ -42,6 +42,6 @@ def played_recording(name: str) -> dict[str, Any] | None:
 
 
 def _summary(one: RecordingSummary) -> dict[str, Any]:
-    title = " · ".join(part for part in (one.target.removesuffix(":"), one.pane) if part) or one.id
+    title = " · ".join(part for part in (one.host or one.target.removesuffix(":"), one.pane) if part) or one.id
     names = ("id", "state", "session", "started", "seconds", "columns", "rows", "jobs", "bytes")
     return {"title": title, **{name: getattr(one, name) for name in names}}

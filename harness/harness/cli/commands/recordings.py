@@ -69,7 +69,7 @@ def _complete_local(session: CliSession) -> None:
 def _row(item: RecordingSummary) -> tuple[str, ...]:
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(item.started))
     seconds = f"{int(item.seconds) // 60}:{int(item.seconds) % 60:02}"
-    return (item.id, item.state, item.target, item.pane, started, seconds, str(item.jobs), str(item.bytes))
+    return (item.id, item.state, item.host or item.target, item.pane, started, seconds, str(item.jobs), str(item.bytes))
 
 
 @command("show")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ....config import Config
     from ....fleets import Fleet, Host, HostOutcome, Inventory
     from ....fleets.executor import FleetExecutor
+    from ....fleets.in_process import UseContext
 
 __all__ = ["call_on_hosts", "hosts_of_options", "hosts_of_patterns", "map_on_hosts"]
 
@@ -69,6 +70,7 @@ def call_on_hosts(
     hosts = hosts_of_options(session, options) if chosen is None else chosen
     control = FleetControl(session, options)
     tmux, pane = session.terminal_of(needs) if terminal is None else terminal
+    recording = session.host_recording(needs, tmux, len(hosts), by_workers=options.scheduler is not None)
 
     async def main(interruption: Interruption) -> int:
         report = make_report(hosts, interruption)
@@ -76,7 +78,7 @@ def call_on_hosts(
         async with (
             notified(session, "fleet") as notifier,
             _shown(report, interruption) as shown,
-            _executor_of(options, settings.connect_timeout) as executor,
+            _executor_of(options, settings.connect_timeout, recording) as executor,
             fleet(hosts, tmux=tmux, pane=pane, config=settings, create=needs.create, executor=executor) as opened,
         ):
             arguments = options.start_arguments() | {
@@ -114,10 +116,14 @@ async def _shown(report: FleetReport[T], interruption: Interruption) -> AsyncIte
 
 
 @asynccontextmanager
-async def _executor_of(options: FleetOptions, timeout: float) -> AsyncIterator[FleetExecutor | None]:
+async def _executor_of(
+    options: FleetOptions, timeout: float, recording: UseContext | None
+) -> AsyncIterator[FleetExecutor | None]:
     """Connect to the scheduler of a command's options, if they have one."""
     if options.scheduler is None:
-        yield None
+        from ....fleets.in_process import InProcess
+
+        yield InProcess(recording)
         return
     from ....fleets.dask_executor import connect_scheduler
 

@@ -58,10 +58,14 @@ class SessionTarget:
                 yield context
             return
         from ....fleets import FleetContext, fleet
+        from ....fleets.in_process import InProcess
 
         tmux, pane = self.session.terminal_of(RUNS_COMMANDS)
         config = self.session.settings.config
-        async with fleet(self.hosts, tmux=tmux, pane=pane, config=config, inventory=self.inventory) as opened:
+        executor = InProcess(self.session.host_recording(RUNS_COMMANDS, tmux, len(self.hosts)))
+        async with fleet(
+            self.hosts, tmux=tmux, pane=pane, config=config, inventory=self.inventory, executor=executor
+        ) as opened:
             context = FleetContext(opened)
             logging.getLogger("harness").info("working on %s", context.describe())
             yield context
