@@ -30,6 +30,8 @@ from .toolkit_ledger import toolkit_ledger_row
 from .toolkit_permissions import toolkit_permissions_row
 from .toolkit_pipeline import toolkit_pipeline_row
 from .transfer import files_row
+from .ttyd import TTYD
+from .view import view_row
 from .world import Size, World, a_world
 
 ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
@@ -53,10 +55,10 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "agent": agent_row,
     "fleet-simulated": fleet_simulated_row,
 }
-LOCAL, FLEET = "local", "fleet"
+LOCAL, FLEET, VIEW = "local", "fleet", "view"
 PEERS_OF = {LOCAL: PEERS, FLEET: FLEET_PEERS}
 """The other projects that a row installs."""
-NAMES = (LOCAL, *ROWS, FLEET)
+NAMES = (LOCAL, *ROWS, VIEW, FLEET)
 ROW_LIMIT = 600
 """Seconds that one row may take; the row ``fleet`` may take as many for each of its sizes."""
 
@@ -106,6 +108,8 @@ async def _row(name: str, world: World, size: Size, peers: Peers, fleet_sizes: l
         return await local_row(world, size, peers)
     if name == FLEET:
         return await fleet_row(world, size, peers, fleet_sizes)
+    if name == VIEW:
+        return await view_row(world, size, peers.ttyd, peers.failures.get(TTYD, "not asked for"))
     return await ROWS[name](world, size)
 
 
@@ -126,6 +130,8 @@ def main(words: list[str]) -> int:
     chosen = parse(words)
     wanted = [peer for row in chosen.rows for peer in PEERS_OF.get(row, ())]
     peers = Peers() if chosen.no_peers else Peers.prepare(peers_home(), wanted)
+    if VIEW in chosen.rows and not chosen.no_peers:
+        peers.add_ttyd(peers_home())
     where, before = machine(), os.getloadavg()[0]
     rows = anyio.run(measure, chosen.rows, Size(chosen.quick), peers, chosen.fleet_sizes)
     where = replace(where, loads=(before, os.getloadavg()[0]))

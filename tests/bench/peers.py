@@ -24,6 +24,7 @@ import anyio
 
 from .model import Line
 from .timing import Action
+from .ttyd import TTYD, prepare_ttyd
 from .world import World
 
 __all__ = ["DRIVERS", "PEERS", "Peer", "Peers", "libtmux_pane"]
@@ -66,6 +67,8 @@ class Peers:
 
     pythons: dict[str, Path] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    ttyd: Path | None = None
+    """The program ttyd, which is no package of Python."""
 
     @classmethod
     def prepare(cls, home: Path, peers: Sequence[Peer]) -> Peers:
@@ -77,6 +80,13 @@ class Peers:
             except (OSError, subprocess.SubprocessError, LookupError) as error:
                 found.failures[peer.name] = f"could not be installed: {_why(error)}"
         return found
+
+    def add_ttyd(self, home: Path) -> None:
+        """Install ttyd as well."""
+        try:
+            self.ttyd = prepare_ttyd(home)
+        except (OSError, LookupError) as error:
+            self.failures[TTYD] = f"could not be installed: {_why(error)}"
 
     def lines(self, rounds: int) -> list[Line]:
         """Measure each of them."""

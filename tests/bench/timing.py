@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from .model import Line
 
-__all__ = ["Action", "program", "run_program", "take_turns", "time_once"]
+__all__ = ["WARM_UP", "Action", "program", "run_program", "take_turns", "time_once"]
 
 Action = Callable[[], Awaitable[object]]
 WARM_UP = 3

@@ -96,6 +96,17 @@ def test_the_row_of_simulated_hosts_checks_every_outcome(tmp_path: Path) -> None
     assert [check["met"] for check in checks if "every outcome is right" in check["promise"]] == [True]
 
 
+@pytest.mark.usefixtures("needs_browser", "needs_tmux")
+@pytest.mark.timeout(200)
+def test_the_row_of_a_pane_in_a_browser_measures_keys_viewers_and_a_flood(tmp_path: Path) -> None:
+    row = measure_quickly("view", tmp_path)
+    measured = {(line["group"], line["what"]) for line in row["lines"]}
+    for group in ("key to screen", "20 viewers, processor", "20 viewers, memory"):
+        assert {(group, "harness web"), (group, "tmux alone")} <= measured
+    assert {line["what"] for line in row["not_measured"]} == {"ttyd 1.7.7"}
+    assert len(row["checks"]) == 2
+
+
 def measure_quickly(row: str, directory: Path) -> dict[str, Any]:
     samples = directory / "samples.json"
     words = ["--quick", "--no-peers", "--rows", row, "--json", str(samples)]
