@@ -103,9 +103,16 @@ _job_observer: ContextVar[Callable[[str], None] | None] = ContextVar("job_observ
 def observe_jobs(observer: Callable[[str], None]) -> Iterator[None]:
     """Call a function with the job ID of every command inside, before the command is sent.
 
-    A caller that is cancelled gets no result, and finds the command by this ID.
+    A caller that is cancelled gets no result, and finds the command by this ID. Observers outside are called, too.
     """
-    token = _job_observer.set(observer)
+    outer = _job_observer.get()
+
+    def observe(job_id: str) -> None:
+        if outer is not None:
+            outer(job_id)
+        observer(job_id)
+
+    token = _job_observer.set(observe)
     try:
         yield
     finally:

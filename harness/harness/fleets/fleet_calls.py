@@ -17,7 +17,7 @@ from ..errors import ContextClosed
 from ..results import ShellResult
 from .chosen_hosts import choose_hosts
 from .executor import ConnectOptions, FleetExecutor, HostRunner, HostWork
-from .host_commands import CommandCall, HostCommand, OnOutput
+from .host_commands import CommandCall, HostCommand, OnJob, OnOutput
 from .hosts import Host, resolve_hosts
 from .in_process import InProcess
 from .inventories.inventory import Inventory
@@ -231,6 +231,7 @@ class Fleet:
         *,
         on_output: OnOutput | None = None,
         on_stderr: OnOutput | None = None,
+        on_job: OnJob | None = None,
         **arguments: Any,
     ) -> AsyncGenerator[tuple[str, HostOutcome[ShellResult]], None]:
         """Ask each host for the result of a command and yield ``(host, outcome)`` as they end.
@@ -238,9 +239,10 @@ class Fleet:
         Args:
             command_for: Returns what is asked of a host, by its name.
             on_output: As for :meth:`run_shell`, like ``on_stderr``.
+            on_job: Called with a host's name, its context and the ID of its job before the command is sent.
             arguments: As for :meth:`map`.
         """
-        call = CommandCall(command_for, on_output, on_stderr)
+        call = CommandCall(command_for, on_output, on_stderr, on_job)
         return self.map_named(call, salvage=call.result_of_interrupted, **arguments)
 
     async def gather(self, command: str, **options: Any) -> dict[str, HostOutcome[ShellResult]]:

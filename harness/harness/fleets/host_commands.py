@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from ..command import DEFAULT_MAX_OUTPUT
+from ..command import DEFAULT_MAX_OUTPUT, observe_jobs
 from ..context import ExecutionContext
 from ..errors import HarnessError, KeyInUse
 from ..keyed_commands import MAX_KEY_BYTES, is_same_command
@@ -17,12 +18,14 @@ from ..results import Job, ShellResult, Status
 from .interrupted import result_of_interrupted
 from .starting import HostNotStarted
 
-__all__ = ["CommandCall", "HostCommand", "OnOutput", "RunCancelled", "host_key"]
+__all__ = ["CommandCall", "HostCommand", "OnJob", "OnOutput", "RunCancelled", "host_key"]
 
 CANCELLED = ": cancelled by harness fleet cancel"
 """The command that takes the key of a host that must not start any more."""
 OnOutput = Callable[[str, bytes], None]
 """Called with a host's name and a chunk of its output."""
+OnJob = Callable[[str, ExecutionContext, str], None]
+"""Called with a host's name, its context and the ID of the job that its command is about to get."""
 
 
 def host_key(token: str, host: str) -> str:
@@ -132,20 +135,23 @@ class HostCommand:
 class CommandCall:
     """A call that asks each host for the result of a command.
 
-    ``command_for`` returns what is asked of a host, by its name; ``on_output`` and ``on_stderr`` get the output.
+    ``command_for`` returns what is asked of a host, by its name; ``on_output`` and ``on_stderr`` get the output, and
+    ``on_job`` the job, where the command is started by this process.
     """
 
     command_for: Callable[[str], HostCommand]
     on_output: OnOutput | None = None
     on_stderr: OnOutput | None = None
+    on_job: OnJob | None = None
 
     async def __call__(self, name: str, context: ExecutionContext) -> ShellResult:
         """Return the result of a host's command."""
-        return await self.command_for(name).ask(
-            context,
-            on_output=self.on_output and partial(self.on_output, name),
-            on_stderr=self.on_stderr and partial(self.on_stderr, name),
-        )
+        with nullcontext() if self.on_job is None else observe_jobs(partial(self.on_job, name, context)):
+            return await self.command_for(name).ask(
+                context,
+                on_output=self.on_output and partial(self.on_output, name),
+                on_stderr=self.on_stderr and partial(self.on_stderr, name),
+            )
 
     async def result_of_interrupted(self, name: str, context: ExecutionContext, job_id: str | None) -> ShellResult:
         """Return the result so far of a host's command that was cancelled, as :func:`result_of_interrupted`."""

@@ -7,11 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from ..errors import HarnessError
-from .session import LiveSession
+from .session import LiveSession, StreamItems
 
 if TYPE_CHECKING:
+    from ..context import ExecutionContext
     from ..toolkit.redaction.redactor import Redactor
+    from .host_groups import HostsOfCommand
     from .state import HostCounts, SessionState
 
 __all__ = ["CommandSession", "HostProgress"]
@@ -35,7 +39,8 @@ class CommandSession(LiveSession):
         command: Shell text, or what is done.
         cancel: Interrupts the command, as Ctrl-C does.
         variables: The environment of the command, whose secrets are not shown.
-        hosts: Returns how far it is on many hosts; None on a single target.
+        hosts: The hosts of a command on many; None on a single target.
+        execution: The single target, whose job dashboards may follow.
         attach: The command that attaches to its session.
     """
 
@@ -46,7 +51,8 @@ class CommandSession(LiveSession):
         cancel: Callable[[], None],
         *,
         variables: Mapping[str, str] | None = None,
-        hosts: Callable[[], HostProgress] | None = None,
+        hosts: HostsOfCommand | None = None,
+        execution: ExecutionContext | None = None,
         attach: tuple[str, ...] = (),
     ) -> None:
         self.started = time.time()
@@ -56,8 +62,20 @@ class CommandSession(LiveSession):
         self._cancel = cancel
         self._variables = variables or {}
         self._hosts = hosts
+        self._execution = execution
+        self._job_id = ""
         self._attach = attach
         self._redactor: Redactor | None = None
+        self._change = anyio.Event()
+
+    def set_job(self, job_id: str) -> None:
+        """Note the job of the command, whose output dashboards may follow."""
+        self._job_id = job_id
+
+    def hosts_changed(self) -> None:
+        """Report the hosts to the dashboards that show them. Never waits."""
+        self._change.set()
+        self._change = anyio.Event()
 
     def state(self) -> SessionState:
         """See :class:`LiveSession`."""
@@ -83,18 +101,21 @@ class CommandSession(LiveSession):
 
         if self._hosts is None:
             return None
-        found = self._hosts()
+        found = self._hosts.progress()
         return HostCounts(found.total, found.running, found.ok, found.failed)
 
     def redact(self, text: str) -> str:
         """Return a text without secrets."""
+        return self._redaction().text(text)
+
+    def _redaction(self) -> Redactor:
         if self._redactor is None:
             import os
 
             from ..toolkit.redaction.redactor import PatternRedactor
 
             self._redactor = PatternRedactor.with_environment({**os.environ, **self._variables})
-        return self._redactor.text(text)
+        return self._redactor
 
     async def act(self, action: str, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:
         """See :class:`LiveSession`."""
@@ -102,3 +123,24 @@ class CommandSession(LiveSession):
             raise HarnessError(f"a command does not support: {action}", hint="it can be cancelled")
         self._cancel()
         return {}
+
+    def open_stream(self, stream: str, arguments: Mapping[str, Any]) -> StreamItems:
+        """Return the output of the command, or that of one host, or the state of all hosts."""
+        if stream == "hosts" and self._hosts is not None:
+            from .host_groups import host_items
+
+            return host_items(self._hosts, self.redact, lambda: self._change)
+        if stream == "tail":
+            return self._open_output(arguments)
+        return super().open_stream(stream, arguments)
+
+    def _open_output(self, arguments: Mapping[str, Any]) -> StreamItems:
+        from .job_output import job_items
+
+        if self._hosts is not None:
+            from .host_groups import output_items
+
+            return output_items(self._hosts, str(arguments.get("host") or ""), self._redaction())
+        if self._execution is None or not self._job_id:
+            raise HarnessError("the command has no output that can be followed yet", hint="try again")
+        return job_items(self._execution, self._job_id, self._redaction())

@@ -29,7 +29,7 @@ MAX_TYPED_CHARS: Final = 10_000
 """Maximum characters, and maximum keys, of one action ``type``."""
 QUERIES: Final = frozenset({"jobs", "panes"})
 """What only asks the target."""
-STREAMS: Final = frozenset({"tail", "events", "pane"})
+STREAMS: Final = frozenset({"tail", "events", "pane", "hosts"})
 """What is sent until it ends, or the client stops it."""
 
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..command import check_text
 from ..context import ExecutionContext
 from ..errors import HarnessError
-from ..results import Job, OutputPart, PaneInfo, Status
+from ..results import Job, PaneInfo
 from ..toolkit.redaction.redactor import Redactor
-from ..toolkit.redaction.stream import StreamRedactor
+from .job_output import job_items
 from .pane_streams import pane_items
 from .session import MAX_TYPED_CHARS, StreamItems
 from .state import MAX_LISTED, shorten
 
 __all__ = ["TargetAccess"]
-
-READ_BYTES = 48 << 10
-"""Bytes of each stream of a job in one item."""
-READ_WAIT = 30.0
-"""Seconds of one wait for a job's output; the target reports it, so that a longer wait costs nothing."""
 
 
 class TargetAccess:
@@ -164,38 +158,8 @@ class TargetAccess:
             HarnessError: It is not possible.
         """
         if stream == "tail":
-            return self._tail(_text(arguments, "job_id"))
+            return job_items(self._execution, _text(arguments, "job_id"), self._redactor)
         return pane_items(self._execution, str(arguments.get("pane") or "") or None, self._redactor)
-
-    async def _tail(self, job_id: str) -> AsyncGenerator[Mapping[str, Any]]:
-        """Yield the output of a job, from its start to its end."""
-        streams = {name: _Tail(self._redactor) for name in ("stdout", "stderr")}
-        ended = False
-        while not ended:
-            output = await self._execution.read_job(
-                job_id, stdout=streams["stdout"].end, stderr=streams["stderr"].end, limit=READ_BYTES, wait=READ_WAIT
-            )
-            parts = {"stdout": output.stdout, "stderr": output.stderr}
-            ended = output.job.status is not Status.RUNNING and all(part.end >= part.size for part in parts.values())
-            for name, part in parts.items():
-                if text := streams[name].feed(part, last=ended):
-                    yield {"stream": name, "text": text}
-
-
-class _Tail:
-    """One stream of a job, as redacted text; ``end`` is the byte up to which it was read."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        self.end = 0
-        self._stream = StreamRedactor(redactor)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def feed(self, part: OutputPart, *, last: bool) -> str:
-        """Add what was read, and return what can be shown now."""
-        self.end = part.end
-        gap = f"\n[{part.lost} bytes were not kept]\n" if part.lost else ""
-        text = self._stream.feed(gap + self._decoder.decode(part.data, final=last))
-        return text + self._stream.flush() if last else text
 
 
 def _text(arguments: Mapping[str, Any], name: str) -> str:

@@ -23,7 +23,7 @@ from ..errors import HarnessError
 from ..live.client import open_stream
 from ..live.session import ACTIONS, MAX_TYPED_CHARS, QUERIES
 from ..system.background_tasks import BackgroundTasks, open_background_tasks
-from .frames import conversation_frames, json_frame, pane_frames
+from .frames import conversation_frames, host_frames, json_frame, pane_frames
 from .guard import TokenBucket
 from .logins import Login, Role
 from .shared_streams import Frame, FrameSource, StreamViewer
@@ -238,6 +238,7 @@ class Browser:
             return
         sources: dict[str, FrameSource] = {
             "pane": partial(pane_frames, process.path, session, about),
+            "hosts": partial(host_frames, process.path, session),
             "events": partial(conversation_frames, process.path, session, self._dashboard.history_of(session)),
         }
         if kind not in sources:
@@ -246,13 +247,12 @@ class Browser:
         self._viewers[number] = self._dashboard.streams.view(key, sources[kind], self._wake)
 
     async def _tail(self, number: int, opened: Any, about: str) -> None:
-        """Send the output of a job or a call from its start, as fast as the browser reads."""
-        name = "job_id" if about.startswith("job:") else "call_id"
+        """Send the output of a job, a call, a command or a host of it from its start, as fast as the browser reads."""
         frames = self._tail_frames[number] = deque()
         reason = ""
         try:
             with self._tails[number]:
-                async with aclosing(opened({name: about.partition(":")[2]})) as items:
+                async with aclosing(opened(_tail_arguments(about))) as items:
                     async for item in items:
                         frames.append(json_frame(item))
                         self._wake()
@@ -336,3 +336,9 @@ class Browser:
             self._fail(number, error)
         finally:
             self._typing.discard(place)
+
+
+def _tail_arguments(about: str) -> dict[str, str]:
+    """Return the arguments of the stream ``tail``: ``job:ID``, ``call:ID`` or ``host:NAME``; empty for the command."""
+    kind, _, value = about.partition(":")
+    return {"host": value} if kind == "host" else {f"{kind}_id": value} if kind in ("job", "call") else {}

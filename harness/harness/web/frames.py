@@ -19,7 +19,16 @@ from ..live.client import open_stream
 from ..system.background_tasks import open_background_tasks
 from .shared_streams import Frame
 
-__all__ = ["JSON", "OUTPUT", "SCREEN", "conversation_frames", "frame_of_item", "json_frame", "pane_frames"]
+__all__ = [
+    "JSON",
+    "OUTPUT",
+    "SCREEN",
+    "conversation_frames",
+    "frame_of_item",
+    "host_frames",
+    "json_frame",
+    "pane_frames",
+]
 
 OUTPUT, SCREEN, JSON = 0, 1, 2
 """The first byte of a frame. A screen continues with its columns and rows, each two bytes, the high one first."""
@@ -60,6 +69,17 @@ async def pane_frames(path: Path, session: str, pane: str) -> AsyncGenerator[Fra
     async with aclosing(open_stream(path, session, "pane", {"pane": pane})) as items:
         async for item in items:
             yield frame_of_item(item)
+
+
+async def host_frames(path: Path, session: str) -> AsyncGenerator[Frame]:
+    """Yield the hosts of a command on many, whole each time.
+
+    Raises:
+        HarnessError: They cannot be followed, or no longer.
+    """
+    async with aclosing(open_stream(path, session, "hosts")) as items:
+        async for item in items:
+            yield json_frame(item, is_fresh=True)
 
 
 History = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]

@@ -78,4 +78,4 @@ def test_cells_and_details_are_printable_and_the_waiting_call_is_complete() -> N
 def test_a_fleet_shows_how_far_it_is() -> None:
     session = SessionState(session="c", kind="fleet", title="uptime", doing="running", hosts=HostCounts(9, 2, 3, 1))
     (row,) = rows_of([(PROCESS, session)])[0]
-    assert cells_of(row, 0.0)[3] == "uptime (4/9 hosts, 1 failed)"
+    assert cells_of(row, 0.0)[3] == "4/9 hosts, 1 failed: uptime"

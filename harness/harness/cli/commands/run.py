@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from ...command import OnTimeout
+from ...command import OnTimeout, observe_jobs
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...live.announcement import announce
@@ -225,9 +225,10 @@ async def _shown(
 ) -> AsyncIterator[CommandSession]:
     """Show the command in dashboards while the context is open."""
     attach = tuple(target.attach_command) if target.has_terminal else ()
-    session = CommandSession(str(target.target), text, interruption.interrupt, variables=variables, attach=attach)
+    name, cancel = str(target.target), interruption.interrupt
+    session = CommandSession(name, text, cancel, variables=variables, execution=target, attach=attach)
     async with announce("run") as announcement:
-        with announcement.session(session):
+        with announcement.session(session), observe_jobs(session.set_job):
             yield session
 
 

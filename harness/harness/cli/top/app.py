@@ -19,7 +19,9 @@ from textual.widgets import DataTable, Footer, Input, Static
 from ...errors import HarnessError
 from ...live.client import open_stream
 from ...live.overview import Overview, open_overview
+from ..output import readable
 from .dialogs import ChangeDialog, ConfirmDialog, OutputScreen, ReasonDialog, TextDialog
+from .hosts import HostsScreen
 from .rows import (
     COLUMNS,
     MAX_TARGET,
@@ -32,6 +34,7 @@ from .rows import (
     rows_of,
     sessions_of,
     summary_of,
+    tail_arguments,
 )
 
 __all__ = ["Dashboard", "run_dashboard"]
@@ -40,12 +43,16 @@ DRAW_INTERVAL = 0.1
 """Minimum seconds between two drawings."""
 WIDE, NARROW = 100, (8, 6, 14, 6, 7)
 MIN_WHAT = 10
+MAX_TITLE = 200
 ATTACHES = frozenset({"tmux", "ssh", "docker", "podman", "mosh"})
 """Programs that may attach to a session: what a process announces is not run unseen."""
 HELP = (
     *("Enter  attach to the session's tmux", "a      approve the waiting call, once", "d      deny it"),
     *("e      change it, then approve", "p      pause the agent, or resume it", "i      interrupt the turn or the job"),
-    *("k      kill the job, or cancel what the session does", "t      follow the output of a job or a running call"),
+    *(
+        "k      kill the job, or cancel what the session does",
+        "t      follow the output of a job, a call or a command; list hosts",
+    ),
     *("/      filter: words in any column", "s, S   next order; reverse it", "x      show dead processes no longer"),
     "q      leave; nothing else ends",
 )
@@ -312,22 +319,21 @@ class Dashboard(App[int]):
             await self._ask(row, action, {} if job is None else {"job_id": job.job_id}, f"asked to {about}")
 
     def action_tail(self) -> None:
-        """Follow the output of the job, or of the running call."""
+        """Follow the output of the job, the running call or the command; of a fleet, show the hosts first."""
         row = self._selected()
         if row is None:
             return
-        arguments: dict[str, str] = {}
-        if row.job is not None:
-            arguments = {"job_id": row.job.job_id}
-        elif row.session.running and row.session.running[-1].call_id:
-            arguments = {"call_id": row.session.running[-1].call_id}
-        elif row.session.jobs:
-            arguments = {"job_id": row.session.jobs[-1].job_id}
-        if not arguments:
-            self.notify("no job or call here whose output can be followed")
-            return
-        stream = partial(open_stream, row.process.path, row.session.session, "tail", arguments)
-        self.push_screen(OutputScreen(" ".join(arguments.values()), stream))
+        opened = partial(open_stream, row.process.path, row.session.session)
+        if row.session.hosts is not None:
+            hosts = HostsScreen(
+                row.session.title, partial(opened, "hosts"), lambda host: opened("tail", {"host": host})
+            )
+            self.push_screen(hosts)
+        elif (arguments := tail_arguments(row)) is not None:
+            title = " ".join(arguments.values()) or row.session.title
+            self.push_screen(OutputScreen(readable(title)[:MAX_TITLE], partial(opened, "tail", arguments)))
+        else:
+            self.notify("no job, call or command here whose output can be followed")
 
     def on_data_table_row_selected(self, event: Any) -> None:
         """Attach to the session of the row."""

@@ -24,6 +24,7 @@ __all__ = [
     "sessions_of",
     "snapshot",
     "summary_of",
+    "tail_arguments",
 ]
 
 COLUMNS: Final = ("STATE", "KIND", "TARGET", "WHAT", "FOR", "COST")
@@ -131,7 +132,7 @@ def what_of(row: Row) -> str:
     if session.hosts is not None:
         hosts = session.hosts
         counts = f"{hosts.ok + hosts.failed}/{hosts.total} hosts, {hosts.failed} failed"
-        return f"{session.title} ({counts})"
+        return f"{counts}: {session.title}"
     if session.doing == "running" and session.running:
         return session.running[-1].text or session.running[-1].tool
     return session.title or session.note
@@ -150,6 +151,18 @@ def cells_of(row: Row, now: float) -> tuple[str, ...]:
         elapsed(now - row.since),
         cost,
     )
+
+
+def tail_arguments(row: Row) -> dict[str, str] | None:
+    """Return the arguments of the stream with a row's output; None if it has none."""
+    session = row.session
+    if row.job is not None:
+        return {"job_id": row.job.job_id}
+    if session.running and session.running[-1].call_id:
+        return {"call_id": session.running[-1].call_id}
+    if session.jobs:
+        return {"job_id": session.jobs[-1].job_id}
+    return {} if session.kind == "run" and session.running else None
 
 
 # -- filter and order

@@ -3,6 +3,8 @@
 import { actionButton, approval } from "./actions.js";
 import { conversation } from "./conversation.js";
 import { button, element, reconcile, since } from "./dom.js";
+import { commandOutput, hosts } from "./hosts.js";
+import { outputOf } from "./output.js";
 import { stateBadge } from "./overview.js";
 import { PaneTerminal } from "./terminal.js";
 
@@ -12,17 +14,24 @@ export function sessionPage(content, connection, key) {
   const problem = element("p", { class: "problem", role: "alert" });
   const paneColumn = element("div", { class: "column" });
   const side = element("div", { class: "column" });
-  content.append(element("h1", {}, connection.sessions.get(key)?.target || "Session"), head, approvals, problem,
-    element("div", { class: "columns" }, paneColumn, side));
+  const columns = element("div", { class: "columns" }, paneColumn, side);
+  content.append(element("h1", {}, connection.sessions.get(key)?.target || "Session"), head, approvals, problem, columns);
 
-  const parts = [];
-  const row = connection.sessions.get(key);
-  if (!row || row.panes.length) parts.push(panes(paneColumn, connection, key));
-  if (!row || row.kind === "agent") parts.push(conversation(side, connection, key));
-  parts.push(jobs(row && row.panes.length ? side : paneColumn, connection, key));
+  let parts = null; // built when the kind of the session is known
+
+  function build(row) {
+    if (row.kind === "fleet") return [hosts(columns, connection, key)];
+    if (row.kind === "run") return [commandOutput(columns, connection, key)];
+    return [
+      row.panes.length ? panes(paneColumn, connection, key) : null,
+      row.kind === "agent" ? conversation(side, connection, key) : null,
+      jobs(row.panes.length ? side : paneColumn, connection, key),
+    ].filter(Boolean);
+  }
 
   function draw() {
     const now = connection.sessions.get(key);
+    if (now) parts ??= build(now);
     if (!now) {
       head.replaceChildren(element("p", { class: "muted" }, connection.isComplete ? "This session has ended." : "Asking …"));
       approvals.replaceChildren();
@@ -43,7 +52,7 @@ export function sessionPage(content, connection, key) {
   return () => {
     clearInterval(clock);
     connection.removeEventListener("sessions", draw);
-    for (const part of parts) part.close();
+    for (const part of parts || []) part.close();
   };
 }
 
@@ -62,7 +71,7 @@ function header(connection, key, row) {
     row.title ? element("p", { class: "command" }, row.title) : null,
     element("div", { class: "buttons" },
       row.doing === "paused" ? act("Resume", "resume", { class: "primary" }) : act("Pause", "pause"),
-      ["thinking", "running", "waiting"].includes(row.doing) ? act("Cancel the turn", "cancel", { class: "danger" }) : null),
+      ["thinking", "running", "waiting"].includes(row.doing) ? act(row.kind === "agent" ? "Cancel the turn" : "Cancel", "cancel", { class: "danger" }) : null),
     row.attach.length ? element("p", { class: "muted" }, "Attach: ", element("code", {}, row.attach.join(" "))) : null);
 }
 
@@ -155,12 +164,11 @@ function panes(column, connection, key) {
 
 function jobs(column, connection, key) {
   const list = element("div", { class: "jobs" });
-  const output = element("div");
+  const output = outputOf(connection, key);
   const status = element("p", { class: "muted" });
-  let stop = () => {};
   let stored = [];
   const section = element("section", { "aria-label": "Jobs" },
-    element("h2", {}, "Jobs "), element("div", { class: "buttons" }, button("List all", refresh)), list, status, output);
+    element("h2", {}, "Jobs "), element("div", { class: "buttons" }, button("List all", refresh)), list, status, output.node);
   column.append(section);
 
   async function refresh() {
@@ -185,30 +193,10 @@ function jobs(column, connection, key) {
     const ending = job.running ? "runs" : `ended: ${job.exit_code ?? job.status ?? "unknown"}`;
     return element("div", { class: "job" },
       element("code", {}, job.command), element("span", { class: "muted" }, ` ${id} · ${ending} `),
-      button("Output", () => tail(`job:${id}`, `Output of job ${id}`), { "data-focus": `tail-${id}`, "aria-label": `Output of job ${id}` }),
+      button("Output", () => output.show(`job:${id}`, `Output of job ${id}`), { "data-focus": `tail-${id}`, "aria-label": `Output of job ${id}` }),
       may("interrupt_job") ? actionButton("Interrupt", () => connection.act(key, "interrupt_job", { job_id: id })) : null,
       may("kill_job") ? actionButton("Kill", () => connection.act(key, "kill_job", { job_id: id }), { class: "danger" }) : null);
   }
 
-  function tail(about, title) {
-    stop();
-    const text = element("pre", { class: "output", tabindex: "0", "aria-label": title });
-    const end = element("p", { class: "muted", role: "status" }, "…");
-    output.replaceChildren(element("h3", {}, title), text, end);
-    stop = connection.open(key, "tail", about, {
-      item: (item) => append(text, item),
-      ended: (reason) => (end.textContent = reason || "complete"),
-    });
-  }
-
-  return { draw, close: () => stop() };
-}
-
-const MOST_OUTPUT = 1_000_000;
-
-function append(node, item) {
-  const atEnd = node.scrollTop + node.clientHeight >= node.scrollHeight - 8;
-  node.append(element("span", { class: item.stream === "stderr" ? "stderr" : "" }, item.text ?? ""));
-  while (node.textContent.length > MOST_OUTPUT) node.firstChild.remove();
-  if (atEnd) node.scrollTop = node.scrollHeight;
+  return { draw, close: output.close };
 }

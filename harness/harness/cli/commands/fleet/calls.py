@@ -22,6 +22,7 @@ from ...runtime import CliSession, TargetRequirements
 from ...streams import Interruption, run_async
 from .options import FleetControl, FleetOptions
 from .report import FleetReport
+from .shown_hosts import ShownHosts
 
 if TYPE_CHECKING:
     from ....config import Config
@@ -109,8 +110,13 @@ async def _shown(report: FleetReport[T], interruption: Interruption) -> AsyncIte
 
     names = fold_names(host.name for host in report.hosts)
     async with announce("fleet") as announcement:
-        report.changed = announcement.changed
-        session = CommandSession(names, report.title, interruption.interrupt, hosts=report.progress)
+        session = CommandSession(names, report.title, interruption.interrupt, hosts=ShownHosts(report))
+
+        def changed() -> None:
+            session.hosts_changed()
+            announcement.changed()
+
+        report.changed = changed
         with announcement.session(session):
             yield session
 

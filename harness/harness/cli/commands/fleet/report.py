@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 import click
 
 from ....errors import ConnectError, ConnectionLost
-from ....live.command_session import HostProgress
 from ...exits import FAILED, HARNESS_FAILED, failure_code
 from ...named_commands import any_host_options, complete_commands, host_options
 from ...output import as_json, error_json, escape_line, note, readable
@@ -22,6 +21,7 @@ from ...streams import Interruption, StreamWriter
 from .texts import HostNotices
 
 if TYPE_CHECKING:
+    from ....context import ExecutionContext
     from ....fleets import Host, HostOutcome, OutcomeGroup
 
 __all__ = ["FleetReport", "MergedText"]
@@ -63,9 +63,11 @@ class FleetReport(Generic[T]):
         self.title = context.command_path if context is not None else ""
         """What is done, for dashboards."""
         self.changed: Callable[[], None] = lambda: None
-        """Called after each change of :attr:`progress`."""
+        """Called after each change of a host."""
         self.outcomes: list[HostOutcome[T]] = []
         self.running: set[str] = set()
+        self.jobs: dict[str, tuple[ExecutionContext, str]] = {}
+        """The contexts and the job IDs of running hosts, for dashboards."""
         self.started_at = time.monotonic()
         self.writers = {number: StreamWriter(number, interruption) for number in (1, 2)}
         self.order = {host.name: place for place, host in enumerate(hosts)}
@@ -122,9 +124,14 @@ class FleetReport(Generic[T]):
         self.show_counts()
         self.changed()
 
+    def set_job(self, name: str, context: ExecutionContext, job_id: str) -> None:
+        """Note the job of a host's command."""
+        self.jobs[name] = (context, job_id)
+
     def add(self, outcome: HostOutcome[T]) -> None:
         """Take a host's outcome."""
         self.running.discard(outcome.host)
+        self.jobs.pop(outcome.host, None)
         self.outcomes.append(outcome)
         self._unshown.append(outcome)
         kind = self.kind_of(outcome)
@@ -137,10 +144,15 @@ class FleetReport(Generic[T]):
         self.show_counts()
         self.changed()
 
-    def progress(self) -> HostProgress:
-        """Return how far the call is."""
-        ok = self._ended - self._failed
-        return HostProgress(len(self.hosts), len(self.running), ok, self._failed)
+    @property
+    def failed(self) -> int:
+        """The number of hosts that started, and are not ok."""
+        return self._failed
+
+    @property
+    def ok(self) -> int:
+        """The number of hosts that are ok."""
+        return self._ended - self._failed
 
     @property
     def _ended(self) -> int:

@@ -92,7 +92,7 @@ def ask_hosts(
                 opened.stop_starting("the run was cancelled")
 
         outputs = {"on_output": report.output, "on_stderr": report.stderr} if options.each else {}
-        return opened.ask(command_for, on_start=start, **outputs, **arguments)
+        return opened.ask(command_for, on_start=start, on_job=report.set_job, **outputs, **arguments)
 
     terminal = None if kept is None else (kept.tmux, kept.pane)
     return call_on_hosts(session, options, needs, make_report, call, chosen=chosen, terminal=terminal)
