@@ -132,7 +132,7 @@ def _groups_json(groups: Iterable[HostGroup], redact: Callable[[str], str]) -> l
 
 
 def _group_json(group: HostGroup, redact: Callable[[str], str]) -> dict[str, Any]:
-    from ..fleets.hosts import fold_names
+    from ..fleets.host_names import fold_names
 
     return {
         "state": group.state,
