@@ -8,7 +8,7 @@ from typing import Any
 from ..command import check_text
 from ..context import ExecutionContext
 from ..errors import HarnessError
-from ..results import Job, PaneInfo
+from ..results import Job, OutputPart, PaneInfo
 from ..toolkit.redaction.redactor import Redactor
 from .job_output import job_items
 from .pane_streams import pane_items
