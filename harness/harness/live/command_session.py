@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,17 +17,7 @@ if TYPE_CHECKING:
     from .host_groups import HostsOfCommand
     from .state import HostCounts, SessionState
 
-__all__ = ["CommandSession", "HostProgress"]
-
-
-@dataclass(frozen=True, slots=True)
-class HostProgress:
-    """How far a command on many hosts is."""
-
-    total: int
-    running: int
-    ok: int
-    failed: int
+__all__ = ["CommandSession"]
 
 
 class CommandSession(LiveSession):

@@ -16,10 +16,9 @@ from .state import shorten
 if TYPE_CHECKING:
     from ..context import ExecutionContext
     from ..toolkit.redaction.redactor import Redactor
-    from .command_session import HostProgress
     from .job_output import StoredOutput
 
-__all__ = ["HostGroup", "HostsOfCommand", "RunningJob", "host_items", "limited_groups", "output_items"]
+__all__ = ["HostGroup", "HostProgress", "HostsOfCommand", "RunningJob", "host_items", "limited_groups", "output_items"]
 
 MAX_GROUPS = 200
 """Groups that are sent; further ones of the same state are combined."""
@@ -31,6 +30,16 @@ MIN_INTERVAL = 0.3
 """Seconds between two reports."""
 MAX_SHARE = 20
 """Seconds of pause for each second that a report takes: thousands of hosts must not slow down their command."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgress:
+    """How far a command on many hosts is."""
+
+    total: int
+    running: int
+    ok: int
+    failed: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,15 @@ import anyio
 import pytest
 
 from harness.errors import HarnessError
-from harness.live.command_session import HostProgress
-from harness.live.host_groups import MAX_GROUPS, MAX_NAMED, HostGroup, RunningJob, host_items, limited_groups
+from harness.live.host_groups import (
+    MAX_GROUPS,
+    MAX_NAMED,
+    HostGroup,
+    HostProgress,
+    RunningJob,
+    host_items,
+    limited_groups,
+)
 from harness.live.job_output import StoredOutput, stored_items
 from harness.live.protocol import StreamItem, encode
 from harness.toolkit.redaction.redactor import PatternRedactor

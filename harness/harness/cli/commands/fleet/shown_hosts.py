@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from ....errors import HarnessError
-from ....live.command_session import HostProgress
-from ....live.host_groups import HostGroup, RunningJob
+from ....live.host_groups import HostGroup, HostProgress, RunningJob
 from .report import FleetReport
 
 if TYPE_CHECKING:
