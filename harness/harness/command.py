@@ -28,6 +28,8 @@ OutputCallback = Callable[[bytes], None]
 
 DEFAULT_TIMEOUT = 120.0
 DEFAULT_MAX_OUTPUT = 1 << 20
+DEFAULT_WATCH_BYTES = 1 << 20
+"""Bytes that a watcher of a pane may leave untaken before they are dropped and replaced by a new screen."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h|d)?")

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 import anyio
 
@@ -15,6 +15,7 @@ from .backend import ANY, AnyVersion, Backend, Capabilities, Files, Progress, Wr
 from .command import (
     DEFAULT_MAX_OUTPUT,
     DEFAULT_TIMEOUT,
+    DEFAULT_WATCH_BYTES,
     Capture,
     Command,
     Keys,
@@ -28,7 +29,6 @@ from .deprecated_names import renamed_method
 from .discovery import open_target
 from .errors import ContextClosed, UnsupportedOperation
 from .keyed_commands import check_key, run_once
-from .pane_events import DEFAULT_WATCH_BYTES, PaneEvent, PaneWatches
 from .results import (
     DirEntry,
     FileContent,
@@ -42,6 +42,9 @@ from .results import (
 )
 from .target import Target
 from .terminal import Listener, Operators, Terminal
+
+if TYPE_CHECKING:
+    from .pane_events import PaneEvent, PaneWatches
 
 __all__ = ["ExecutionContext", "backend_of", "connect"]
 

@@ -6,6 +6,8 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from .command import DEFAULT_WATCH_BYTES
+
 __all__ = [
     "DEFAULT_WATCH_BYTES",
     "Closed",
@@ -19,9 +21,6 @@ __all__ = [
     "Screen",
     "Typed",
 ]
-
-DEFAULT_WATCH_BYTES = 1 << 20
-"""Bytes that a watcher may leave untaken before they are dropped and replaced by a :class:`Screen`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .command import Capture, Command, Keys
 from .deprecated_names import renamed_method
 from .errors import UnsupportedOperation
-from .pane_events import PaneEvent, PaneWatches
 from .results import PaneInfo, SessionInfo, ShellResult
+
+if TYPE_CHECKING:
+    from .pane_events import PaneEvent, PaneWatches
 
 __all__ = [
     "Listener",
