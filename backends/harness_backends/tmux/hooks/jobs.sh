@@ -110,6 +110,7 @@ hxeval() { \builtin eval "$hxev"; }
 esac
 case ${BASH_VERSION:+bash}${ZSH_VERSION:+zsh}${KSH_VERSION:+ksh} in
 zsh) \eval '
+hxline() { hxo=$(<"$1") && hxo=${hxo%%$hxnl*}; }
 hxone() {
 [[ -r $hxf && ! -o xtrace ]] || \builtin return 1
 hxev=$(<"$hxf")
