@@ -13,7 +13,9 @@ from typing import Any
 
 import anyio
 import trustme
+from mcp import types
 from tests.support.desktop import Desktop, desktop
+from tests.support.mcp_program import Home, stdio_client_of
 from tests.support.model_server import Answer, ReportedUsage, call, say
 from tests.support.program import Program, program
 from tests.support.seats import Seats, seats
@@ -385,3 +387,17 @@ def test_an_agent_without_a_terminal_notifies_of_its_end_before_it_exits(program
     assert done.returncode == 0, done.stderr
     (found,) = sent(server)
     assert (found["event"], found["items"][0]["output"]) == ("agent_stopped", "the answer")
+
+
+async def test_an_approval_of_an_mcp_client_that_waits_is_sent(needs_process: None, tmp_path: Path) -> None:
+    with web_server({"/hook": Reply()}) as server:
+        home = Home.make(tmp_path / "home", f"[notifications]\n{webhook(server)}")
+
+        async def allow(context: object, request: types.ElicitRequestParams) -> types.ElicitResult:
+            await until(lambda: server.asked, "the notification")
+            return types.ElicitResult(action="accept", content={"decision": "once"})
+
+        async with stdio_client_of(home, elicitation_callback=allow) as client:
+            await client.call_tool("run_shell", {"command": "touch made", "why": "w"})
+    (found,) = sent(server)
+    assert (found["event"], found["items"][0]["summary"]) == ("approval_waiting", "run_shell waits for approval")

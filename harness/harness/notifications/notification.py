@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from .settings import EVENTS, EventKind
+from .settings import EVENTS, WAITING_EVENTS, EventKind
 
 if TYPE_CHECKING:
     from ..toolkit.values import Json
@@ -162,7 +162,7 @@ class Notification:
     @property
     def is_urgent(self) -> bool:
         """Whether something waits for an operator."""
-        return self.event in ("approval_waiting", "question_waiting", "budget_nearly_used")
+        return self.event in WAITING_EVENTS
 
     @property
     def title(self) -> str:

@@ -124,8 +124,8 @@ class Notifier:
 
     async def _serve(self) -> None:
         while True:
-            due = self._pending.due_at()
-            left = None if due is None else max(due, self._rate.allowed_at()) - anyio.current_time()
+            due = self._pending.due_at(self._rate)
+            left = None if due is None else due - anyio.current_time()
             if left is None or left > 0:
                 self._wakeup = anyio.Event()
                 with anyio.move_on_after(left):
@@ -140,7 +140,7 @@ class Notifier:
                 await self._hand_over(notification)
 
     async def _hand_over(self, notification: Notification) -> None:
-        self._rate.note(anyio.current_time())
+        self._rate.note(notification, anyio.current_time())
         sessions = {item.session for item in notification.items}
         link = partial(self._link, sessions.pop() if len(sessions) == 1 else "")
         try:

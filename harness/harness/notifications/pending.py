@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from .notification import MAX_ITEMS, Notification, NotificationItem
-from .settings import EventKind
+from .settings import WAITING_EVENTS, EventKind
 
 __all__ = ["PendingItems", "RateLimit"]
 
@@ -29,18 +29,19 @@ class _Pending:
 
 
 class RateLimit:
-    """At most so many notifications in any minute."""
+    """At most so many notifications of ends in any minute, and as many of what waits: ends do not hold that back."""
 
     def __init__(self, max_per_minute: int) -> None:
-        self._sent: deque[float] = deque(maxlen=max_per_minute)
+        self._sent: dict[bool, deque[float]] = {waits: deque(maxlen=max_per_minute) for waits in (False, True)}
 
-    def allowed_at(self) -> float:
-        """Return when the next one may be sent."""
-        return self._sent[0] + MINUTE if len(self._sent) == self._sent.maxlen else 0.0
+    def allowed_at(self, event: EventKind) -> float:
+        """Return when an event may be sent."""
+        sent = self._sent[event in WAITING_EVENTS]
+        return sent[0] + MINUTE if len(sent) == sent.maxlen else 0.0
 
-    def note(self, now: float) -> None:
-        """Count one."""
-        self._sent.append(now)
+    def note(self, notification: Notification, now: float) -> None:
+        """Count a notification."""
+        self._sent[notification.is_urgent].append(now)
 
 
 class PendingItems:
@@ -68,9 +69,10 @@ class PendingItems:
         """Drop an event, if it was not sent yet."""
         self._items.pop(key, None)
 
-    def due_at(self) -> float | None:
-        """Return when the first event is due; None without events."""
-        return min((pending.due for pending in self._items.values()), default=None)
+    def due_at(self, rate: RateLimit) -> float | None:
+        """Return when the first event is to be sent; None without events."""
+        times = (max(pending.due, rate.allowed_at(pending.item.event)) for pending in self._items.values())
+        return min(times, default=None)
 
     def take(self, now: float) -> Notification | None:
         """Remove and return what is due now or shortly after."""

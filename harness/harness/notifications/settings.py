@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVENTS",
+    "WAITING_EVENTS",
     "EventKind",
     "NotificationSettings",
     "TemplateName",
@@ -23,6 +24,8 @@ EventKind = Literal[
 ]
 EVENTS: Final[tuple[EventKind, ...]] = get_args(EventKind)
 """What can be notified of, the most urgent first."""
+WAITING_EVENTS: Final[frozenset[EventKind]] = frozenset({"approval_waiting", "question_waiting", "budget_nearly_used"})
+"""Those that wait for an operator, or soon will."""
 TerminalProtocol = Literal["off", "auto", "osc9", "osc99", "osc777"]
 TemplateName = Literal["json", "ntfy", "slack", "teams"]
 
@@ -66,7 +69,7 @@ class NotificationSettings:
     min_duration: float = 30.0
     """Seconds that a job, a command, a run or a turn of an agent must have taken for a notification of its end."""
     max_per_minute: int = 6
-    """Maximum notifications in a minute; further events are put into the next one."""
+    """Maximum notifications of ends in a minute, and of what waits; further events are put into the next one."""
     include_command: bool = False
     """Include commands and prompts, redacted."""
     include_output: bool = False

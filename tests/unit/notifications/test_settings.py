@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,3 +94,11 @@ def test_only_this_machine_may_be_reached_without_encryption(url: str) -> None:
 def test_a_directory_that_is_not_trusted_may_set_nothing(values: Mapping[str, Any]) -> None:
     with pytest.raises(ConfigError, match="only be set by files that are trusted"):
         settings(values, trusted=False)
+
+
+def test_the_documented_tables_are_valid() -> None:
+    page = (Path(__file__).parents[3] / "docs/notifications.md").read_text()
+    blocks = [tomllib.loads(text)["notifications"] for text in re.findall(r"^```toml\n(.*?)^```", page, re.M | re.S)]
+    found = [settings(block) for block in blocks]
+    assert len(found) == 4
+    assert [hook.template for one in found for hook in one.webhooks] == ["ntfy", "slack", "teams", "json"]
