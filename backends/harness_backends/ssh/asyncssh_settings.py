@@ -306,7 +306,7 @@ async def read_without_ssh(target: Target, config: Config) -> SshSettings:
         pairs["identityfile"] = [f"~/.ssh/{name}" for name in DEFAULT_IDENTITIES]
     if config.identity:
         pairs["identityfile"].insert(0, config.identity)
-    return SshSettings(tuple((name, value) for name, values in pairs.items() for value in values))
+    return SshSettings({name: tuple(values) for name, values in pairs.items() if values})
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def unfollowed_settings(settings: SshSettings, defaults: SshSettings, *, kerbero
     Args:
         settings: As for :func:`reasons_for_openssh`, like all arguments.
     """
-    names = sorted({name for name, _ in (*settings.pairs, *defaults.pairs)})
+    names = sorted({*settings.values, *defaults.values})
     changed = [name for name in names if not _is_followed(name, settings, defaults, kerberos=kerberos)]
     return [(name, " ".join(settings.all(name))) for name in changed]
 

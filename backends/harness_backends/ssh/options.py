@@ -11,8 +11,10 @@ import math
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from harness.config import Config
 from harness.errors import ConfigError
@@ -81,25 +83,37 @@ _INTERACTIVE = (
 )
 
 
+@lru_cache(maxsize=1000)
+def _shared(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return one object for equal values: nearly all are the same for all hosts of a fleet."""
+    return values
+
+
 @dataclass(frozen=True, slots=True)
 class SshSettings:
-    """The output of ``ssh -G``: the settings of a host, with names in lower case."""
+    """The output of ``ssh -G``: the values of each setting of a host, with names in lower case."""
 
-    pairs: tuple[tuple[str, str], ...] = ()
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @classmethod
     def parse(cls, text: str) -> SshSettings:
         """Parse the output of ``ssh -G``."""
-        lines = (line.partition(" ") for line in text.splitlines() if line.strip())
-        return cls(tuple((name.lower(), value.strip()) for name, _, value in lines))
+        values: dict[str, tuple[str, ...]] = {}
+        for line in text.splitlines():
+            name, _, value = line.partition(" ")
+            if name:
+                name = sys.intern(name.lower())
+                values[name] = _shared((*values.get(name, ()), value.strip()))
+        return cls(values)
 
-    def all(self, name: str) -> list[str]:
+    def all(self, name: str) -> tuple[str, ...]:
         """Return every value of a setting."""
-        return [value for key, value in self.pairs if key == name]
+        return self.values.get(name, ())
 
     def get(self, name: str, default: str = "") -> str:
         """Return the first value of a setting."""
-        return next(iter(self.all(name)), default)
+        found = self.values.get(name)
+        return found[0] if found else default
 
     @property
     def forwards_agent(self) -> bool:
@@ -193,7 +207,8 @@ def interactive_argv(hop: Hop, config: Config, path: str, settings: SshSettings,
 
 def master_key(settings: SshSettings, config: Config) -> str:
     """Return a hash of all settings that a master depends on, so that changed settings use a new master."""
-    text = repr((settings.pairs, config.control_persist, config.keepalive_interval, config.keepalive_count))
+    pairs = tuple((name, value) for name, values in settings.values.items() for value in values)
+    text = repr((pairs, config.control_persist, config.keepalive_interval, config.keepalive_count))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:NAME_LENGTH]
 
 

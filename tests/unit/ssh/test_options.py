@@ -104,7 +104,7 @@ def test_files_of_the_user_are_absolute() -> None:
 
 
 def test_the_key_changes_with_everything_that_matters() -> None:
-    settings = [SshSettings((("hostname", "a"),)), SshSettings((("hostname", "b"),))]
+    settings = [SshSettings.parse("hostname a"), SshSettings.parse("hostname b")]
     configs = [Config(), Config(control_persist=1.0), Config(keepalive_interval=1)]
     assert len({master_key(value, config) for value in settings for config in configs}) == 6
     assert len(master_key(settings[0], Config())) == 16
@@ -200,14 +200,22 @@ def test_questions_are_told_apart(text: str, secret: bool, kind: str) -> None:
 
 def test_the_last_jump_host_gets_the_ones_before_it_and_no_option_of_the_target() -> None:
     config = Config(identity="/k", ssh_options=("A=b",), ssh_config="/c")
-    jump = jump_config(SshSettings((("proxyjump", "a,me@b:2"),)), config)
+    jump = jump_config(SshSettings.parse("proxyjump a,me@b:2"), config)
     assert jump == ("me@b:2", Config(ssh_options=("ProxyJump=a",), ssh_config="/c"))
-    assert jump_config(SshSettings((("proxyjump", "b"),)), config) == ("b", Config(ssh_config="/c"))
+    assert jump_config(SshSettings.parse("proxyjump b"), config) == ("b", Config(ssh_config="/c"))
 
 
-@pytest.mark.parametrize("pairs", [(), (("proxyjump", "none"),), (("proxyjump", "%h-jump"),)])
-def test_a_host_without_a_known_jump_host_has_none(pairs: tuple[tuple[str, str], ...]) -> None:
-    assert jump_config(SshSettings(pairs), Config()) is None
+@pytest.mark.parametrize("line", ["", "proxyjump none", "proxyjump %h-jump"])
+def test_a_host_without_a_known_jump_host_has_none(line: str) -> None:
+    assert jump_config(SshSettings.parse(line), Config()) is None
+
+
+def test_equal_values_of_hosts_are_one_object_and_a_setting_may_have_several() -> None:
+    first, second = (SshSettings.parse(f"HostName {name}\nsendenv A\nsendenv B\nport 22\n") for name in "ab")
+    assert (first.get("hostname"), second.get("hostname"), first.all("sendenv")) == ("a", "b", ("A", "B"))
+    assert first.all("sendenv") is second.all("sendenv")
+    assert (first.get("user", "me"), first.all("user")) == ("me", ())
+    assert first == SshSettings.parse("hostname a\nsendenv A\nsendenv B\nport 22")
 
 
 def test_the_path_of_a_jump_hosts_master_is_quoted_for_the_shell_and_for_ssh() -> None:
