@@ -12,12 +12,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pexpect
 import pytest
+from tests.support.disks import small_disk
 from tests.support.program import Program, over_ssh, program, there
 from tests.support.resources import ASCIINEMA
+
+from harness.pane_events import Closed, JobEnded, JobStarted, Output, Resized, Screen
+from harness.recordings.export import PLAYER
+from harness.recordings.writer import RecordingOptions, RecordingWriter
 
 __all__ = ["over_ssh", "program", "there"]
 
@@ -175,6 +180,39 @@ def test_a_full_recording_stops_and_the_command_does_not(here: Program) -> None:
     assert markers(item["path"])[-1].startswith("recording ended: record_max_bytes (")
 
 
+# -- a full disk
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_a_full_disk_ends_the_recording_and_not_the_command(here: Program, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as full:
+        here.environ["XDG_STATE_HOME"] = str(tmp_path / "disk")
+        here.run("run", "--tmux", "--record", "--", "true")
+        (kept,) = recordings(here)
+        with full():
+            done = here.run("run", "--tmux", "--record", "--", "echo out")
+        assert (done.returncode, done.stdout) == (0, b"out\n")
+        assert b"pane main: the recording stopped: no space left on device" in done.stderr
+        assert list((tmp_path / "disk/harness/recordings").iterdir()) == [Path(kept["path"])]
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_a_recording_is_completed_as_a_whole_or_not_at_all(here: Program, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as full:
+        here.environ["XDG_STATE_HOME"] = str(tmp_path / "disk")
+        item = kill_during_a_job(here, "echo one; until [ -e go ]; do sleep 0.05; done; exit 4", "one\r\n")
+        path = Path(item["path"])
+        before = path.read_bytes()
+        before += b"#" * ((-len(before) - 31) % 4096) + b"\n"  # the disk's last page has 30 bytes for a part of the end
+        path.write_bytes(before)
+        (here.home / "go").touch()
+        with full():
+            wait_until(lambda: b"no space left" in here.run("recordings", "list").stderr)
+            assert path.read_bytes() == before
+        wait_until(lambda: recordings(here)[0]["state"] == "finished")
+        assert path.read_text().count("gap: harness stopped here") == 1
+
+
 # -- many hosts
 
 
@@ -301,6 +339,15 @@ def test_asciinemas_own_program_plays_both_versions(
     assert child.exitstatus == 0
 
 
+def dumped_dom(page: Path, profile: Path) -> str:
+    """What a page becomes in Chromium without a network, some seconds after it was opened."""
+    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
+    browser += ["--virtual-time-budget=8000", "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}"]
+    done = subprocess.run([*browser, "--dump-dom", page.as_uri()], capture_output=True, timeout=60)
+    assert b"Content Security Policy" not in done.stderr
+    return done.stdout.decode()
+
+
 @pytest.mark.parametrize("version", ["v2", "v3"])
 def test_the_exported_page_plays_in_a_browser(here: Program, version: str, needs_browser: None) -> None:
     here.environ["HARNESS_RECORD_FORMAT"] = version
@@ -310,19 +357,43 @@ def test_the_exported_page_plays_in_a_browser(here: Program, version: str, needs
     assert here.run("recordings", "export", item["id"], "--output", str(page)).returncode == 0
     again = here.run("recordings", "export", item["id"], "--output", str(page))
     assert (again.returncode, b"exists" in again.stderr) == (125, True)
-    browser = [
-        "chromium",
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--enable-logging=stderr",
-        "--virtual-time-budget=8000",
-    ]
-    browser += ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={here.home / 'browser'}", "--dump-dom"]
-    done = subprocess.run([*browser, page.as_uri()], capture_output=True, timeout=60, env=here.environ)
-    dom = done.stdout.decode()
+    dom = dumped_dom(page, here.home / "browser")
     assert "shown in the page" in re.sub(r"<[^>]*>", "", dom.partition('id="player"')[2].partition("<script>")[0])
-    assert b"Content Security Policy" not in done.stderr
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_asciinemas_player_shows_sizes_and_markers_of_a_file(
+    tmp_path: Path, version: Literal[2, 3], needs_browser: None
+) -> None:
+    """The file itself, without the changes of an export."""
+    path = tmp_path / "name.cast"
+    events = [
+        Screen(1000.0, 40, 5, b"\x1b[1;1H$ "),
+        JobStarted(1001.0, "7", "make"),
+        Output(1001.5, b"first\r\n"),
+        JobEnded(1002.0, "7", 0, "completed"),
+        Resized(1003.0, 90, 7),
+        Screen(1003.0, 90, 7, b"\x1b[1;1H" + b"x" * 85 + b"\x1b[2;1Hlast"),
+        Closed(1004.0),
+    ]
+    with RecordingWriter(path, {}, "title", RecordingOptions(version=version)) as writer:
+        for event in events:
+            writer.write(event)
+    scripts = (PLAYER / name for name in ("asciinema-player.css", "asciinema-player.min.js"))
+    style, script = (file.read_text("utf-8").replace("</script", r"<\/script") for file in scripts)
+    data = json.dumps(path.read_text("utf-8")).replace("<", "\\u003c")
+    page = tmp_path / "page.html"
+    page.write_text(
+        f'<style>{style}</style><div id="player"></div><script>{script}</script>'
+        f"<script>AsciinemaPlayer.create({{data: {data}}}, document.getElementById('player'),"
+        "{poster: 'npt:3.9', preload: true, controls: true})</script>",
+        "utf-8",
+    )
+    dom = dumped_dom(page, tmp_path / "browser")
+    text = re.sub(r"<[^>]*>", "", dom.partition('id="player"')[2].partition("<script>")[0])
+    assert "x" * 85 in text
+    assert "last" in text
+    assert len(re.findall(r'class="ap-marker-container', dom)) == 3
 
 
 def test_a_flood_at_the_end_delays_the_exit_for_seconds_at_most_and_what_is_missing_is_marked(here: Program) -> None:

@@ -108,8 +108,11 @@ async def _recorded(
             warn(f"nothing is recorded: {error.message} ({error.hint})")
         try:
             await complete_recordings(ctx, redactor)
-        except (HarnessError, OSError) as error:
+        except HarnessError as error:
             warn(f"cannot complete the recordings of an earlier harness: {error}")
+        except OSError as error:
+            reason = (error.strerror or "error").lower()
+            warn(f"cannot complete the recordings of an earlier harness: {reason}")
         yield
 
 

@@ -147,11 +147,19 @@ def _marker(recording: Recording, text: str) -> CastEvent:
 
 
 def _append(descriptor: int, recording: Recording, events: list[CastEvent]) -> None:
-    """Append events, after the last whole line."""
+    """Append events, after the last whole line; all of them or none, as a later attempt would add them again."""
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, 1 << 24, max(0, size - (1 << 24)))
     size -= len(tail) - (tail.rfind(b"\n") + 1)
     os.ftruncate(descriptor, size)
+    try:
+        _write_at(descriptor, size, recording, events)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def _write_at(descriptor: int, size: int, recording: Recording, events: list[CastEvent]) -> None:
     last = _end(recording)
     data = "".join(event_line(event, last, recording.header.version) for event in events).encode("utf-8", "replace")
     while data:

@@ -76,8 +76,9 @@ class RecordingWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        is_empty = os.fstat(self._descriptor).st_size == 0  # no screen arrived, or the disk is full
         os.close(self._descriptor)
-        if self._size is None:  # nothing was recorded
+        if is_empty:
             self.path.unlink(missing_ok=True)
 
     def write(self, event: PaneEvent) -> None:

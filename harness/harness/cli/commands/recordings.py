@@ -59,8 +59,10 @@ def _complete_local(session: CliSession) -> None:
         try:
             async with connect(LOCAL) as target:
                 await complete_recordings(target, session_redactor(session.settings, session.invocation.choices))
-        except (HarnessError, OSError) as error:
+        except HarnessError as error:
             note(f"cannot complete a recording: {error}")
+        except OSError as error:
+            note(f"cannot complete a recording: {(error.strerror or 'error').lower()}")
         return 0
 
     run_async(work)
