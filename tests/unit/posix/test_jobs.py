@@ -102,6 +102,14 @@ async def test_a_command_gets_its_directory_environment_and_input(target: JobTar
     assert (await target.run('echo "${VALUE-unset}"; pwd')).stdout.startswith("unset\n")
 
 
+async def test_a_command_has_the_locale_of_the_login_or_its_own(target: JobTarget) -> None:
+    login = os.environ.get("LC_ALL", "unset")
+    for own in (None, "C.UTF-8", None, ""):  # in new shells and in prestarted ones
+        for _ in range(3):
+            result = await target.run("echo ${LC_ALL-unset}", env=() if own is None else (("LC_ALL", own),))
+            assert result.stdout == f"{login if own is None else own}\n"
+
+
 async def test_a_large_binary_input_arrives_whole(target: JobTarget) -> None:
     data = os.urandom(1 << 20)
     assert (await target.run("cat", stdin=data, max_output=1 << 21)).stdout_bytes == data

@@ -51,7 +51,8 @@ set --
 _PERL = '$SIG{INT}=$SIG{QUIT}="DEFAULT"; setpgrp; exec @ARGV or exit 127'
 
 # A background list of a shell without job control ignores INT and QUIT, and a shell that it starts cannot undo that.
-# GNU env and perl can; without them (busybox only), commands run with the two signals ignored.
+# GNU env and perl can; without them (busybox only), commands run with the two signals ignored. setsid and env would
+# each read a dozen files of the locale, which they do not need.
 _LAUNCHERS = r"""
 case $hx_launcher in
   env | setsid) [ -n "$hx_setsid" ] || hx_launcher= ;;
@@ -67,7 +68,11 @@ if [ -z "$hx_launcher" ]; then
 fi
 hx_group() {
   case $hx_launcher in
-    env) exec "$hx_setsid" "$hx_env" --default-signal=INT,QUIT "$@" ;;
+    env)
+      [ -z "${LC_ALL+x}" ] || exec "$hx_setsid" "$hx_env" --default-signal=INT,QUIT "$@"
+      LC_ALL=C; export LC_ALL
+      exec "$hx_setsid" "$hx_env" --default-signal=INT,QUIT -u LC_ALL "$@"
+      ;;
     setsid) exec "$hx_setsid" "$@" ;;
     perl) exec "$hx_perl" -e "$hx_reset" "$@" ;;
   esac
