@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import AsyncIterator
 
 import anyio
@@ -14,6 +16,7 @@ from tests.support.slash import Desk, slash_desk
 
 import harness
 from harness.cli.named_commands import use_target_options
+from harness.cli.prompt.commands import jobs_of_hosts
 from harness.cli.prompt.commands.jobs_of_hosts import merge_jobs
 from harness.cli.prompt.commands.table import completions
 from harness.config import Config
@@ -99,6 +102,25 @@ async def test_jobs_are_shown_and_killed_by_host_and_id(desk: Desk) -> None:
         use_target_options("")
 
 
+async def test_an_unresponsive_host_delays_the_current_state_by_seconds_only(
+    desk: Desk, fleet_hosts: FleetHosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_of_hosts, "ANSWER_TIMEOUT", 1.0)
+    await start(desk, "sleep 600", "web1", "web2")
+    stopped = fleet_hosts.servers["web2"].session_pids()
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        with anyio.fail_after(20):
+            said = await desk.type("/ps")
+            assert "web2: no answer within 1 s" in await desk.type("/status")
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    assert "web1:1 | running" in said
+    assert "! web2: no answer within 1 s" in said
+
+
 async def test_a_job_on_a_host_gets_a_deadline(desk: Desk) -> None:
     await start(desk, "sleep 600", "web1", "web2")
     assert await desk.type("/timeout 1h web[1-2]:1") == "job web[1-2]:1 will be ended in 1 h"
@@ -142,10 +164,10 @@ async def test_attach_shows_the_sessions_of_hosts_side_by_side(
     seat.enter("/attach web2")
     await seat.on_screen("on web2", "0:main")
     seat.press("C-b", "d")
-    await seat.on_screen("»")
+    await seat.on_screen("»", "fleet://web[1-2] · ")  # the line of the state is removed while another program runs
     seat.enter("/attach")
     await seat.on_screen("on web1", "on web2", "0:harness")
     seat.press("C-b", "d")
-    await seat.on_screen("»")
+    await seat.on_screen("»", "fleet://web[1-2] · ")  # the line of the state is removed while another program runs
     seat.press("C-d")
     assert await seat.ended() == 0

@@ -171,6 +171,10 @@ class Kill(SlashCommand):
         if failures:
             raise HarnessError("; ".join(failures))
 
+    def may_wait(self, args: str) -> bool:
+        """Return whether it ends jobs on hosts, one of which may be unresponsive."""
+        return ":" in args
+
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
         """Return the turn and the queued prompts; jobs are known only to the target."""
         rows = _turn_rows(context)

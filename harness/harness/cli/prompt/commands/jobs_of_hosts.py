@@ -7,6 +7,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+import anyio
+
 from ....context import ExecutionContext
 from ....errors import ConfigError, HarnessError, JobNotFound
 from ....fleets import FleetContext
@@ -37,6 +39,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+ANSWER_TIMEOUT = 5.0
+"""Seconds: commands that show the current state must not wait for one unresponsive host."""
 MAX_NAMES_SHOWN = 40
 """Characters of folded names in a table."""
 SAME_START = 60.0
@@ -140,11 +144,15 @@ async def list_jobs(fleet: Fleet, names: Sequence[str], *, helpers: bool = False
         fleet: The hosts of the session.
         names: The hosts to ask; those without a connection are connected.
         helpers: Include the helper commands of tools.
-        running: Only running jobs.
+        running: Only running jobs; a host that does not answer within :data:`ANSWER_TIMEOUT` is an error.
     """
 
     async def work(execution: ExecutionContext) -> list[Job]:
-        jobs = without_helpers(await execution.jobs(), helpers=helpers)
+        try:
+            with anyio.fail_after(ANSWER_TIMEOUT if running else None):
+                jobs = without_helpers(await execution.jobs(), helpers=helpers)
+        except TimeoutError:
+            raise HarnessError(f"no answer within {ANSWER_TIMEOUT:.0f} s") from None
         return [job for job in jobs if job.status is Status.RUNNING or not running]
 
     outcomes = await ask_hosts(fleet, names, work)
