@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from ..errors import HarnessError
 from ..system.background_tasks import BackgroundTasks, open_background_tasks
 from ..system.descriptor_stream import read_when_ready
 from ..system.process_identity import ProcessId, this_process
+from .pane_leases import Lease, PaneLeases
 from .sockets import listening_socket
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class Announcement:
         self.kind = kind
         self.started = time.time()
         self.sessions: dict[str, LiveSession] = {}
+        self.leases = PaneLeases()
         self._tasks = tasks
         self._connections: set[Connection] = set()
 
@@ -77,6 +80,20 @@ class Announcement:
     def start_soon(self, work: Callable[[], Awaitable[object]]) -> None:
         """Run a function that does not raise, until the announcement is closed."""
         self._tasks.start_soon(work)
+
+    def release_panes_of(self, connection: object) -> None:
+        """Release the panes that a closed connection holds, unless their operator connects again soon."""
+        if self.leases.is_held_by(connection):
+            self.start_soon(partial(self.leases.release_left, connection, self._release))
+
+    async def _release(self, lease: Lease) -> None:
+        session_id, pane, by = lease
+        if (session := self.sessions.get(session_id)) is None:
+            return
+        try:
+            await session.act("release_pane", {"pane": pane, "reason": "the operator has disconnected"}, by)
+        except HarnessError as error:
+            log.info("pane %s is not released: %s", pane, error)
 
     async def serve(self, listener: socket.socket) -> None:
         """Accept clients until cancelled."""
@@ -115,6 +132,7 @@ class Announcement:
             await connection.serve()
         finally:
             self._connections.discard(connection)
+            self.release_panes_of(connection)
 
 
 @asynccontextmanager

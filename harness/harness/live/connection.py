@@ -87,6 +87,7 @@ class Connection:
         self._sent: dict[str, dict[str, Any]] = {}
         self._pending: dict[int, anyio.CancelScope] = {}
         self._is_leaving = False
+        self._is_closed = False
         self._left = anyio.Event()
 
     # -- the connection
@@ -107,12 +108,19 @@ class Connection:
         facts = ProcessFacts(
             self._announcement.here.pid, self._announcement.kind, self._announcement.started, _version()
         )
-        with suppress(OSError):
-            await self._send(encode(Hello(PROTOCOL_VERSION, facts.to_json(), self._challenge)))
-            async with open_background_tasks() as tasks:
-                tasks.start_soon(self._write)
-                if reason := await self._read(tasks):
-                    await self._leave(reason)
+        try:
+            await self._serve(facts)
+        except OSError:
+            log.debug("a dashboard has closed its connection", exc_info=True)
+        finally:
+            self._is_closed = True
+
+    async def _serve(self, facts: ProcessFacts) -> None:
+        await self._send(encode(Hello(PROTOCOL_VERSION, facts.to_json(), self._challenge)))
+        async with open_background_tasks() as tasks:
+            tasks.start_soon(self._write)
+            if reason := await self._read(tasks):
+                await self._leave(reason)
 
     async def _leave(self, reason: str) -> None:
         """Send the reason after the message that is being sent, if the client reads it in time."""
@@ -267,7 +275,14 @@ class Connection:
             raise HarnessError("this client may not act: it has not proved that it has the token of this user")
         by = _clean_name(message.name) or self._name
         log.info("%s: %s", by, message.action)
-        return await session.act(message.action, message.arguments, f"dashboard: {by}")
+        result = await session.act(message.action, message.arguments, f"dashboard: {by}")
+        if "pane" in result:
+            self._announcement.leases.note(
+                (message.session, str(result["pane"]), f"dashboard: {by}"), message.action, self
+            )
+        if self._is_closed:
+            self._announcement.release_panes_of(self)
+        return result
 
     def _session_of(self, message: Request) -> LiveSession:
         session = self._announcement.sessions.get(message.session)

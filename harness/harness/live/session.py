@@ -10,6 +10,7 @@ from ..errors import UnsupportedOperation
 
 if TYPE_CHECKING:
     from ..system.process_identity import ProcessId
+    from .pane_leases import PaneLeases
     from .state import SessionState
 
 __all__ = ["ACTIONS", "MAX_TYPED_CHARS", "QUERIES", "STREAMS", "AnnouncedSessions", "LiveSession", "StreamItems"]
@@ -40,6 +41,7 @@ class AnnouncedSessions(Protocol):
     kind: str
     started: float
     sessions: dict[str, LiveSession]
+    leases: PaneLeases
 
     @property
     def has_operators(self) -> bool:
@@ -47,6 +49,9 @@ class AnnouncedSessions(Protocol):
 
     def changed(self) -> None:
         """Let connected clients know that the state of a session may have changed. Never waits."""
+
+    def release_panes_of(self, connection: object) -> None:
+        """Release the panes that a closed connection holds, unless their operator connects again soon."""
 
     def start_soon(self, work: Callable[[], Awaitable[object]]) -> None:
         """Run a function that does not raise, even if the client that asked for it disconnects."""

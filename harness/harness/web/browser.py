@@ -105,6 +105,7 @@ class Browser:
         finally:
             for viewer in self._viewers.values():
                 viewer.close()
+            self._dashboard.release_panes_of(self)
 
     async def _check_login(self) -> None:
         while True:
@@ -300,12 +301,19 @@ class Browser:
         try:
             arguments = document.get("arguments")
             given = arguments if isinstance(arguments, dict) else {}
-            result = await self._dashboard.ask(str(document.get("session")), action, given, self.login.name)
+            result = await self._ask(str(document.get("session")), action, given)
             self._post({"type": "reply", "request": number, "ok": True, "result": dict(result)})
         except HarnessError as error:
             self._fail(number, error)
         finally:
             self._requests -= 1
+
+    async def _ask(self, session: str, action: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask a session in the name of the login, and note the panes that this browser holds then."""
+        result = await self._dashboard.ask(session, action, arguments, self.login.name)
+        if "pane" in result:
+            self._dashboard.leases.note((session, str(result["pane"]), self.login.name), action, self)
+        return result
 
     def _type(self, number: int, document: Mapping[str, Any], tasks: BackgroundTasks) -> None:
         """Type into a pane, in order: what is typed while a part is being sent is sent together."""
@@ -326,11 +334,11 @@ class Browser:
     async def _type_waiting(self, number: int, place: tuple[str, str]) -> None:
         session, pane = place
         try:
-            while waiting := self._typed.pop(place, ""):
+            while (waiting := self._typed.pop(place, None)) is not None:
                 if rest := waiting[MAX_TYPED_CHARS:]:
                     self._typed[place] = rest
                 arguments = {"pane": pane, "text": waiting[:MAX_TYPED_CHARS]}
-                await self._dashboard.ask(session, "type", arguments, self.login.name)
+                await self._ask(session, "type", arguments)
         except HarnessError as error:
             self._typed.pop(place, None)
             self._fail(number, error)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from ..errors import HarnessError
 from ..live.overview import LiveProcess, Overview, open_overview
+from ..live.pane_leases import Lease, PaneLeases
 from ..live.state import SessionState
-from ..system.background_tasks import open_background_tasks
+from ..system.background_tasks import BackgroundTasks, open_background_tasks
 from .conversation import stored_items
 from .logins import LoginStore
 from .shared_streams import SharedStreams
@@ -19,6 +22,7 @@ __all__ = ["MAX_BROWSERS", "Dashboard", "Row", "open_dashboard"]
 
 MAX_BROWSERS = 64
 """Maximum browser pages at the same time."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +50,15 @@ class Dashboard:
     Args:
         logins: Who may see it.
         redact: Replaces secrets in texts that do not come from a harness process.
+        tasks: Run what continues when a browser leaves.
     """
 
-    def __init__(self, logins: LoginStore, redact: Callable[[str], str], streams: SharedStreams) -> None:
+    def __init__(self, logins: LoginStore, redact: Callable[[str], str], tasks: BackgroundTasks) -> None:
         self.logins = logins
         self.redact = redact
-        self.streams = streams
+        self._tasks = tasks
+        self.streams = SharedStreams(tasks)
+        self.leases = PaneLeases()
         self.browsers: set[Viewer] = set()
         self.overview: Overview | None = None
 
@@ -93,6 +100,19 @@ class Dashboard:
             raise HarnessError("the process of this session does not answer", hint=process.problem)
         return await process.client.request(session, action, arguments, name=name)
 
+    def release_panes_of(self, browser: object) -> None:
+        """Release the panes that a browser holds which has left, unless its operator connects again soon."""
+        if self.leases.is_held_by(browser):
+            self._tasks.start_soon(partial(self.leases.release_left, browser, self._release))
+
+    async def _release(self, lease: Lease) -> None:
+        session, pane, name = lease
+        arguments = {"pane": pane, "reason": "the operator has disconnected"}
+        try:
+            await self.ask(session, "release_pane", arguments, name)
+        except HarnessError as error:
+            log.info("pane %s is not released: %s", pane, error)
+
     def history_of(self, session: str) -> Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]:
         """Return a function that reads the stored items of a session's conversation."""
         return lambda: stored_items(session, self.redact)
@@ -119,7 +139,7 @@ async def open_dashboard(logins: LoginStore, redact: Callable[[str], str], name:
         name: Who runs the server.
     """
     async with open_background_tasks() as tasks:
-        dashboard = Dashboard(logins, redact, SharedStreams(tasks))
+        dashboard = Dashboard(logins, redact, tasks)
         async with open_overview(dashboard.changed, name=name) as overview:
             dashboard.overview = overview
             yield dashboard

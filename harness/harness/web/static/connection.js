@@ -162,14 +162,14 @@ export class Connection extends EventTarget {
     return this.request("query", session, action);
   }
 
-  // Types into a pane, in pieces that fit into a message: a paste may be long.
+  // Types into a pane, in pieces that fit into a message: a paste may be long. An empty text shows that one is there.
   type(session, pane, text) {
     if (!this.ready) return;
     if (text.length > MOST_PASTED) {
       this.dispatchEvent(new CustomEvent("problem", { detail: `nothing was typed: the text has more than ${MOST_PASTED} characters` }));
       return;
     }
-    for (const piece of text.match(TYPED_PIECES) || []) {
+    for (const piece of text.match(TYPED_PIECES) || [""]) {
       this.send({ type: "act", request: 0, session, action: "type", arguments: { pane, text: piece } });
     }
   }

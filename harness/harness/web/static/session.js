@@ -88,6 +88,7 @@ function panes(column, connection, key) {
   let terminal = null;
   let stop = () => {};
   let holds = false;
+  let renews = false; // whether the page has connected again, and its operator holds the pane
 
   function show(pane) {
     stop();
@@ -133,6 +134,8 @@ function panes(column, connection, key) {
       holds = mine;
       terminal?.allowTyping(mine);
     }
+    if (mine && renews) connection.type(key, name, "");
+    renews = false;
     host.classList.toggle("taken", mine);
     const possible = connection.isOperator && row.actions.includes("take_pane");
     reconcile(controls, [["lease", { holder, mine, possible }]], () => leaseControls(holder, mine, possible));
@@ -149,11 +152,14 @@ function panes(column, connection, key) {
   }
 
   const problem = (event) => (note.textContent = event.detail);
+  const connected = (event) => (renews = holds && event.detail === "connected");
   connection.addEventListener("problem", problem);
+  connection.addEventListener("state", connected);
   return {
     draw,
     close: () => {
       connection.removeEventListener("problem", problem);
+      connection.removeEventListener("state", connected);
       stop();
       terminal?.close();
     },
