@@ -84,6 +84,10 @@ class Config:
     jobs_max_bytes: int = 2 << 30
     jobs_max_age: float = 14 * 86400.0
 
+    # dashboards
+    announce: bool = True
+    """Let the dashboards of this user show the process; see :mod:`harness.live`."""
+
     # recordings
     record: bool = False
     """Record the panes of commands that run something; see :mod:`harness.recordings`."""

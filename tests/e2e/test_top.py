@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -275,6 +276,22 @@ async def test_one_snapshot_as_a_table_and_as_json(program: Program) -> None:
             assert found["sessions"] == []
         finally:
             process.kill()
+
+
+def test_with_announce_false_no_dashboard_shows_a_process(program: Program) -> None:
+    hidden_environment = program.environ | {"HARNESS_ANNOUNCE": "false"}
+    argv = [program.path, "run", "--", "echo started; sleep 600"]
+    hidden = subprocess.Popen(argv, cwd=program.home, env=hidden_environment, stdout=subprocess.PIPE)
+    with hidden, program.start("run", "--", "echo started; sleep 500") as shown:
+        try:
+            for process in (hidden, shown):
+                assert process.stdout is not None
+                assert process.stdout.readline() == b"started\n"
+            (found,) = json.loads(program.run("top", "--json").stdout)["processes"]
+            assert found["pid"] == shown.pid
+        finally:
+            for process in (hidden, shown):
+                process.kill()
 
 
 def test_without_a_terminal_or_the_extra_it_says_what_to_do(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,7 +194,7 @@ async def announced(session: CliSession, kind: str) -> AsyncIterator[Announcemen
     """
     from ..live.announcement import announce
 
-    async with announce(kind) as announcement:
+    async with announce(kind, is_shown=session.settings.config.announce) as announcement:
         session.announcement = announcement
         try:
             yield announcement

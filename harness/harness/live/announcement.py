@@ -136,23 +136,28 @@ class Announcement:
 
 
 @asynccontextmanager
-async def announce(kind: str) -> AsyncIterator[Announcement]:
+async def announce(kind: str, *, is_shown: bool = True) -> AsyncIterator[Announcement]:
     """Announce this process to dashboards while the context is open.
 
     A process that cannot announce itself works as usual: dashboards do not show it.
 
     Args:
         kind: The command: ``prompt``, ``exec``, ``run``, ``mcp``, ``fleet``, or ``python``.
+        is_shown: False opens no socket, as with the setting ``announce = false``: no dashboard shows the process.
     """
     here = this_process()
     async with open_background_tasks() as tasks:
         announcement = Announcement(here, kind, tasks)
         with ExitStack() as stack:
-            try:
-                listener = stack.enter_context(listening_socket(here))
-            except HarnessError as error:
-                log.info("this process is not shown by dashboards: %s", error)
-            else:
+            if is_shown and (listener := _listener(stack, here)) is not None:
                 stack.callback(anyio.notify_closing, listener)
                 tasks.start_soon(announcement.serve, listener)
             yield announcement
+
+
+def _listener(stack: ExitStack, here: ProcessId) -> socket.socket | None:
+    try:
+        return stack.enter_context(listening_socket(here))
+    except HarnessError as error:
+        log.info("this process is not shown by dashboards: %s", error)
+        return None

@@ -49,6 +49,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "job_log_max_bytes": "How much of one command's output is kept on the target.",
     "jobs_max_bytes": "How much all ended jobs may take on the target.",
     "jobs_max_age": "How long ended jobs are kept on the target.",
+    "announce": "Let 'harness top' and 'harness web' show the processes of harness, and act on them.",
     "record": "Record the panes of commands that run something, as --record.",
     "record_format": 'The asciicast version of recordings: "v2", which every player reads, or "v3".',
     "record_input": "Also record what harness types, which may be a secret that the screen does not show.",

@@ -199,7 +199,10 @@ def run(
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
         # with --no-wait, stdout is the job ID alone
         out, err = (None, None) if no_wait else _writers(session, interruption, limit)
-        async with notified(session, "run") as notifier, _shown(target, text, interruption, environment) as shown:
+        async with (
+            notified(session, "run") as notifier,
+            _shown(session, target, text, interruption, environment) as shown,
+        ):
             with notified_end(notifier, shown.state, "job_ended", shown.redact) as end:
                 result = await target.run_shell(
                     text,
@@ -221,15 +224,19 @@ def run(
 
 @asynccontextmanager
 async def _shown(
-    target: ExecutionContext, text: str, interruption: Interruption, variables: Mapping[str, str]
+    session: CliSession,
+    target: ExecutionContext,
+    text: str,
+    interruption: Interruption,
+    variables: Mapping[str, str],
 ) -> AsyncIterator[CommandSession]:
     """Show the command in dashboards while the context is open."""
     attach = tuple(target.attach_command) if target.has_terminal else ()
     name, cancel = str(target.target), interruption.interrupt
-    session = CommandSession(name, text, cancel, variables=variables, execution=target, attach=attach)
-    async with announce("run") as announcement:
-        with announcement.session(session), observe_jobs(session.set_job):
-            yield session
+    shown = CommandSession(name, text, cancel, variables=variables, execution=target, attach=attach)
+    async with announce("run", is_shown=session.settings.config.announce) as announcement:
+        with announcement.session(shown), observe_jobs(shown.set_job):
+            yield shown
 
 
 def _variable(text: str) -> tuple[str, str]:

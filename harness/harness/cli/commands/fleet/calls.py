@@ -109,7 +109,7 @@ async def _shown(report: FleetReport[T], interruption: Interruption) -> AsyncIte
     from ....fleets.host_names import fold_names
 
     names = fold_names(host.name for host in report.hosts)
-    async with announce("fleet") as announcement:
+    async with announce("fleet", is_shown=report.session.settings.config.announce) as announcement:
         session = CommandSession(names, report.title, interruption.interrupt, hosts=ShownHosts(report))
 
         def changed() -> None:
