@@ -197,8 +197,7 @@ def run(
             return run_on_fleet(session, fleet, text, how | {"stdin": given if stdin else None})
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
-        # with --no-wait, stdout is the job ID alone
-        out, err = (None, None) if no_wait else _writers(session, interruption, limit)
+        out, err = (None, None) if no_wait else _writers(session, interruption, limit)  # else only the job ID
         async with (
             notified(session, "run") as notifier,
             _shown(session, target, text, interruption, environment) as shown,
@@ -213,9 +212,7 @@ def run(
                 )
                 if not (no_wait or interruption.tripped):
                     end.take_result(result)
-            for writer in (out, err):
-                if writer is not None:
-                    writer.finish()
+            _finish_writers(out, err)
             return _finish(session, target, result, None if no_wait else limit)
 
     with spool_stdin(read=stdin) as given:
@@ -267,6 +264,12 @@ def _writers(session: CliSession, interruption: Interruption, limit: float) -> _
     if session.json:
         return None, None
     return StreamWriter(1, interruption, limit), StreamWriter(2, interruption, limit)
+
+
+def _finish_writers(*writers: StreamWriter | None) -> None:
+    for writer in writers:
+        if writer is not None:
+            writer.finish()
 
 
 def _finish(session: CliSession, target: ExecutionContext, result: ShellResult, limit: float | None) -> int:
