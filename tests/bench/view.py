@@ -31,6 +31,7 @@ HARNESS, TMUX = "harness web", "tmux alone"
 VIEWERS = (1, 5, 20)
 KEY_LIMIT, GAP_LIMIT = 30, 500
 """Milliseconds from a key to the screen, and of the longest gap of a flooding program."""
+LINE_START, ROUNDS_IN_A_LINE = "line-", 12
 KEY_TIMEOUT, FLOOD_TIMEOUT = 30, 240
 BUSY = "while :; do seq 1 50; sleep 0.1; done"
 SETTLE = 1.0
@@ -180,12 +181,18 @@ class Keys:
 
     def __init__(self) -> None:
         self._random = random.Random(7)  # the same keys in each run
-        self._typed = ""
+        self._line = ""
+
+    def start_line(self, shown: Shown) -> None:
+        """Clear the pane, whose lines ttyd would break elsewhere, and start a line that is nowhere else."""
+        _tmux(shown.socket, "send-keys", "-t", shown.pane, "Enter")
+        _tmux(shown.socket, "send-keys", "-t", shown.pane, "-l", LINE_START)
+        self._line = LINE_START
 
     def next(self) -> tuple[str, str]:
-        """Return a key, and the end of the line once it is on the screen."""
-        self._typed += self._random.choice(self.LETTERS)
-        return self._typed[-1], self._typed[-10:]
+        """Return a key, and the line once it is on the screen."""
+        self._line += self._random.choice(self.LETTERS)
+        return self._line[-1], self._line
 
 
 Timed = Callable[[], Awaitable[float]]
@@ -200,7 +207,7 @@ async def _keys(world: World, size: Size, ttyd: Path | None) -> list[Line]:
         page = await stack.enter_async_context(visit(chromium, shown.where))
         await page.page.click("table a")
         await page.sees_in_pane("[harness 0: 0]")
-        shown.type("clear; exec cat")
+        shown.type("while :; do clear; read line; done")
         await page.page.click("text=Take over")
         await page.sees("You type into this pane")
         sides = {HARNESS: await _typing(page.page, keys)}
@@ -210,13 +217,15 @@ async def _keys(world: World, size: Size, ttyd: Path | None) -> list[Line]:
             await other.page.wait_for_selector(".xterm-rows")
             sides[TTYD] = await _typing(other.page, keys)
         sides[TMUX] = stack.enter_context(_typing_at_a_terminal(shown.socket, keys))
-        return await _time_turns(sides, size.pick(100, 5))
+        return await _time_turns(sides, size.pick(100, 5), lambda: keys.start_line(shown))
 
 
-async def _time_turns(sides: Mapping[str, Timed], rounds: int) -> list[Line]:
+async def _time_turns(sides: Mapping[str, Timed], rounds: int, start_line: Callable[[], None]) -> list[Line]:
     """Let the sides take turns; they time themselves."""
     values: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(WARM_UP + rounds):
+        if number % ROUNDS_IN_A_LINE == 0:
+            start_line()
         for name, press in sides.items():
             elapsed = await press()
             if number >= WARM_UP:
