@@ -21,7 +21,7 @@ from ..system.background_tasks import BackgroundTasks, open_background_tasks
 from ..system.directory_watch import DirectoryWatch, watch_directory
 from ..system.process_identity import ProcessId, ProcessState, process_state, this_process
 from .client import ProcessClient, open_client
-from .sockets import listed_processes, open_directory, remove_old_directories, remove_socket
+from .sockets import directory_of, listed_processes, open_directory, remove_old_directories, remove_socket
 from .state import ProcessFacts, SessionState
 
 __all__ = ["LiveProcess", "Overview", "open_overview"]
@@ -115,7 +115,8 @@ class Overview:
 
     def _list_processes(self, watch: DirectoryWatch) -> dict[Path, ProcessId]:
         """Return the sockets of living processes; another machine may have removed the directory while it was empty."""
-        open_directory(self._here)
+        if not directory_of(self._here).is_dir():
+            open_directory(self._here)
         watch.renew()
         return listed_processes(self._here)
 
