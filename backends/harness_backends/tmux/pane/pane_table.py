@@ -147,8 +147,23 @@ class PaneTable:
             if row is not None and row.uid == pane.uid:
                 self._source.found(pane, row)
             elif self.by_id.get(pane.pane_id) is pane:
-                self._drop(pane)
+                await self._withdraw_unsent(pane)
+                if self.by_id.get(pane.pane_id) is pane:
+                    self._drop(pane)
         return list(rows.values())
+
+    async def _withdraw_unsent(self, pane: Pane) -> None:
+        """Withdraw the commands that did not reach a closed pane before the connection was lost.
+
+        Their records are empty: they are written before a command is typed, and the lost client sends nothing more.
+        """
+        for job in [job for job in pane.jobs if job.doubtful and not job.started and len(pane.shells) == 1]:
+            record = shlex.quote(self._store.path(job.job_id, "cmd"))
+            with suppress(HarnessError):
+                reply = await self._link.shells.call(f"[ -e {record} ] && [ ! -s {record} ] && echo unsent")
+                if reply.stdout and job in pane.jobs:
+                    pane.jobs.remove(job)
+                    job.withdraw()
 
     async def find(self, name: str) -> Pane:
         """Find a managed pane by name or id; create it if it is missing and its name is in ``kept``.
