@@ -62,8 +62,8 @@ def fleet_hosts(make_sshd: MakeSshd) -> Iterator[FleetHosts]:
     (directory / "ssh_config").write_text("".join(entries) + common)
     hosts = FleetHosts(servers, directory)
     yield hosts
-    for name in servers:
-        hosts.tmux(name, "kill-server")
+    for socket in directory.glob("*/tmux-*/*"):
+        subprocess.run(["tmux", "-S", str(socket), "kill-server"], capture_output=True)
     shutil.rmtree(directory, ignore_errors=True)
 
 
