@@ -10,7 +10,7 @@ from tests.support.model_server import say
 from tests.support.seats import Seats, seats
 from tests.support.web_dashboard import Visit, browser, visit, web_program
 
-from harness.live.pane_leases import LEASE_GRACE
+from harness.live.sessions.pane_leases import LEASE_GRACE
 
 __all__ = ["seats"]
 

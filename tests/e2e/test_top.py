@@ -25,7 +25,7 @@ from harness.cli.top.app import Dashboard
 from harness.cli.top.dialogs import OutputScreen
 from harness.errors import ConfigError
 from harness.live.announcement import Announcement, announce
-from harness.live.command_session import CommandSession
+from harness.live.sessions.command_session import CommandSession
 
 __all__ = ["program", "seats"]
 

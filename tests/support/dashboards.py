@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from harness.live.overview import LiveProcess, Overview, open_overview
-from harness.live.state import SessionState, WaitingApproval
+from harness.live.sessions.state import SessionState, WaitingApproval
 
 __all__ = ["Dashboard", "dashboard"]
 

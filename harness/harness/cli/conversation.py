@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..agent.sub_agents import Subagents
     from ..agent.trace import Observer
     from ..live.announcement import Announcement
-    from ..live.approvals import SharedApprover
+    from ..live.sessions.approvals import SharedApprover
     from ..mcp.client.sources import McpSources
     from ..notifications.notifier import Notifier
     from ..toolkit.assembly import Toolkit
@@ -286,7 +286,7 @@ async def open_conversation(
             stack.enter_context(begun.servers.attached(agent.executor.registry))
         stack.enter_context(watching(agent.events, begun.observers))
         if begun.announcement is not None:
-            from ..live.agent_session import show_agent
+            from ..live.sessions.agent_session import show_agent
 
             session = stack.enter_context(show_agent(begun.announcement, agent, shared))
             if begun.notifier is not None:
@@ -304,7 +304,7 @@ def _shared_approver(begun: ConversationStart) -> SharedApprover | None:
     """Return the conversation's approver as dashboards share it; None without dashboards."""
     if begun.announcement is None or begun.handlers.approver is None:
         return None
-    from ..live.approvals import share_approver
+    from ..live.sessions.approvals import share_approver
 
     return share_approver(begun.announcement, begun.handlers.approver)
 

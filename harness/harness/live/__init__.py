@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .agent_session import show_agent
     from .announcement import Announcement, announce
-    from .approvals import SharedApprover, share_approver
-    from .call_session import show_calls
+    from .sessions.agent_session import show_agent
+    from .sessions.approvals import SharedApprover, share_approver
+    from .sessions.call_session import show_calls
 
 __all__ = ["Announcement", "SharedApprover", "announce", "share_approver", "show_agent", "show_calls"]
 
 _NAMES = {
-    "agent_session": ("show_agent",),
+    "sessions.agent_session": ("show_agent",),
     "announcement": ("Announcement", "announce"),
-    "approvals": ("SharedApprover", "share_approver"),
-    "call_session": ("show_calls",),
+    "sessions.approvals": ("SharedApprover", "share_approver"),
+    "sessions.call_session": ("show_calls",),
 }
 
 if not TYPE_CHECKING:  # a type checker would accept any name

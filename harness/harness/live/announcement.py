@@ -21,12 +21,12 @@ from ..errors import HarnessError
 from ..system.background_tasks import BackgroundTasks, open_background_tasks
 from ..system.descriptor_stream import read_when_ready
 from ..system.process_identity import ProcessId, this_process
-from .pane_leases import Lease, PaneLeases
+from .sessions.pane_leases import Lease, PaneLeases
 from .sockets import listening_socket
 
 if TYPE_CHECKING:
     from .connection import Connection
-    from .session import LiveSession
+    from .sessions.session import LiveSession
 
 __all__ = ["Announcement", "announce"]
 

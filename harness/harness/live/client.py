@@ -37,8 +37,8 @@ from .protocol import (
     decode,
     encode,
 )
+from .sessions.state import ProcessFacts, SessionState
 from .sockets import connect_to
-from .state import ProcessFacts, SessionState
 
 __all__ = ["ProcessClient", "ProcessLeft", "open_client", "open_stream"]
 

@@ -43,9 +43,9 @@ from .protocol import (
     decode,
     encode,
 )
-from .session import ACTIONS, QUERIES, STREAMS, AnnouncedSessions, LiveSession
+from .sessions.session import ACTIONS, QUERIES, STREAMS, AnnouncedSessions, LiveSession
+from .sessions.state import ProcessFacts
 from .sockets import listed_processes
-from .state import ProcessFacts
 
 __all__ = ["Connection"]
 

@@ -21,8 +21,8 @@ from ..system.background_tasks import BackgroundTasks, open_background_tasks
 from ..system.directory_watch import DirectoryWatch, watch_directory
 from ..system.process_identity import ProcessId, ProcessState, process_state, this_process
 from .client import ProcessClient, open_client
+from .sessions.state import ProcessFacts, SessionState
 from .sockets import directory_of, listed_processes, open_directory, remove_old_directories, remove_socket
-from .state import ProcessFacts, SessionState
 
 __all__ = ["LiveProcess", "Overview", "open_overview"]
 

@@ -11,7 +11,7 @@ from ..errors import HarnessError
 from ..results import ShellResult, Status
 
 if TYPE_CHECKING:
-    from ..live.state import SessionState
+    from ..live.sessions.state import SessionState
     from .notifier import Notifier
     from .settings import EventKind
 

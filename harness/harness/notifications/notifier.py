@@ -22,7 +22,7 @@ from .pending import PendingItems, RateLimit
 from .settings import NotificationSettings
 
 if TYPE_CHECKING:
-    from ..live.state import SessionState
+    from ..live.sessions.state import SessionState
     from .session_watch import ReadEnd
 
 __all__ = ["CHANNEL_TIMEOUT", "CLOSE_TIMEOUT", "Notifier"]

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from ..agent.events import BudgetNearlyUsed, TurnCompleted, TurnStarted
-from ..live.state import SessionState
+from ..live.sessions.state import SessionState
 from ..results import OutputPart
 from ..toolkit.events import (
     Event,

@@ -17,8 +17,8 @@ import anyio
 from anyio import to_thread
 
 from ..errors import HarnessError
-from ..live.agent_session import show_agent
-from ..live.approvals import share_approver
+from ..live.sessions.agent_session import show_agent
+from ..live.sessions.approvals import share_approver
 from ..system.private_files import state_home
 from ..toolkit.assembly import Toolkit, ToolkitSettings
 from ..toolkit.audit import open_audit_log

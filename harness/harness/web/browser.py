@@ -21,7 +21,7 @@ from anyio import to_thread
 
 from ..errors import HarnessError
 from ..live.client import open_stream
-from ..live.session import ACTIONS, MAX_TYPED_CHARS, QUERIES
+from ..live.sessions.session import ACTIONS, MAX_TYPED_CHARS, QUERIES
 from ..system.background_tasks import BackgroundTasks, open_background_tasks
 from .frames import conversation_frames, host_frames, json_frame, pane_frames
 from .guard import TokenBucket

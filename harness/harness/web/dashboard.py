@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from ..errors import HarnessError
 from ..live.overview import LiveProcess, Overview, open_overview
-from ..live.pane_leases import Lease, PaneLeases
-from ..live.state import SessionState
+from ..live.sessions.pane_leases import Lease, PaneLeases
+from ..live.sessions.state import SessionState
 from ..system.background_tasks import BackgroundTasks, open_background_tasks
 from .conversation import stored_items
 from .logins import LoginStore

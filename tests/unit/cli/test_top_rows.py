@@ -8,7 +8,7 @@ import pytest
 
 from harness.cli.top.rows import ORDERS, cells_of, details_of, elapsed, filtered, ordered, rows_of, summary_of
 from harness.live.overview import LiveProcess
-from harness.live.state import HostCounts, JobState, ProcessFacts, SessionState, SubAgentState, WaitingApproval
+from harness.live.sessions.state import HostCounts, JobState, ProcessFacts, SessionState, SubAgentState, WaitingApproval
 from harness.system.process_identity import ProcessId
 
 PROCESS = LiveProcess(Path("/x/7-1"), ProcessId("u", "h", "b", "s", 7, "1"), ProcessFacts(7, "prompt"))

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from harness.errors import HarnessError
-from harness.live.approvals import MAX_SHOWN_CHARS, SharedApprover
+from harness.live.sessions.approvals import MAX_SHOWN_CHARS, SharedApprover
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.deny_all import DenyAllApprover
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope

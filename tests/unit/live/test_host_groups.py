@@ -10,7 +10,8 @@ import anyio
 import pytest
 
 from harness.errors import HarnessError
-from harness.live.host_groups import (
+from harness.live.protocol import StreamItem, encode
+from harness.live.sessions.host_groups import (
     MAX_GROUPS,
     MAX_NAMED,
     HostGroup,
@@ -19,8 +20,7 @@ from harness.live.host_groups import (
     host_items,
     limited_groups,
 )
-from harness.live.job_output import StoredOutput, stored_items
-from harness.live.protocol import StreamItem, encode
+from harness.live.sessions.job_output import StoredOutput, stored_items
 from harness.toolkit.redaction.redactor import PatternRedactor
 
 SECRET = "ghp_" + "Zx9" * 12

@@ -12,11 +12,11 @@ import pytest
 from harness.errors import HarnessError
 from harness.live.announcement import announce
 from harness.live.client import open_client
-from harness.live.event_streams import _item
 from harness.live.protocol import StreamItem, encode
-from harness.live.session import LiveSession
+from harness.live.sessions.event_streams import _item
+from harness.live.sessions.session import LiveSession
+from harness.live.sessions.state import JobState, SessionState, WaitingApproval
 from harness.live.sockets import listed_processes
-from harness.live.state import JobState, SessionState, WaitingApproval
 from harness.system.process_identity import this_process
 
 LONG = "\N{GRINNING FACE}" * 2_000

@@ -6,8 +6,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from harness.live import pane_leases
-from harness.live.pane_leases import Lease, PaneLeases
+from harness.live.sessions import pane_leases
+from harness.live.sessions.pane_leases import Lease, PaneLeases
 
 ANNA: Lease = ("session", "main", "dashboard: anna")
 

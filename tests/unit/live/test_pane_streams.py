@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any, get_args
 
-from harness.live.pane_streams import PIECE_BYTES, TYPES, _item, _pieces
+from harness.live.sessions.pane_streams import PIECE_BYTES, TYPES, _item, _pieces
 from harness.pane_events import Output, PaneEvent, Screen, Typed
 
 

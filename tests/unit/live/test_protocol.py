@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.live.protocol import KINDS, MAX_LINE_BYTES, LineBuffer, Message, ProtocolError, Reply, decode, encode
-from harness.live.state import HostCounts, JobState, RunningCall, SessionState, WaitingApproval, shorten
+from harness.live.sessions.state import HostCounts, JobState, RunningCall, SessionState, WaitingApproval, shorten
 
 VALUES = {
     "int": st.integers(0, 1 << 40),

@@ -12,8 +12,8 @@ from harness.errors import HarnessError
 from harness.live import client
 from harness.live.announcement import announce
 from harness.live.client import ProcessLeft, open_stream
-from harness.live.command_session import CommandSession
 from harness.live.protocol import PROTOCOL_VERSION, Goodbye, Hello, encode
+from harness.live.sessions.command_session import CommandSession
 from harness.live.sockets import listed_processes
 from harness.system.process_identity import this_process
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness.agent.events import BudgetNearlyUsed, TurnCompleted, TurnStarted
 from harness.errors import HarnessError
-from harness.live.state import SessionState
+from harness.live.sessions.state import SessionState
 from harness.notifications import notifier as module
 from harness.notifications.channel import Channel, NotificationError
 from harness.notifications.notification import Notification, NotificationItem

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from harness.errors import HarnessError
-from harness.live.session import MAX_TYPED_CHARS
+from harness.live.sessions.session import MAX_TYPED_CHARS
 from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.web.browser import MAX_REQUESTS, MAX_WAITING_CHARS, Browser
 from harness.web.logins import Login, Role

@@ -12,7 +12,7 @@ import click
 from ...context import ExecutionContext
 from ...discovery import open_target
 from ...errors import OutputDropped
-from ...live.command_session import CommandSession
+from ...live.sessions.command_session import CommandSession
 from ...notifications.command_end import notified_end
 from ...results import Job, Status, without_helpers
 from ..exits import exit_code_of

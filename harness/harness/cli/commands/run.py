@@ -15,7 +15,7 @@ from ...command import OnTimeout, observe_jobs
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...live.announcement import announce
-from ...live.command_session import CommandSession
+from ...live.sessions.command_session import CommandSession
 from ...notifications.command_end import notified_end
 from ...results import ShellResult, Status
 from ..exits import exit_code_of

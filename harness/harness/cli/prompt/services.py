@@ -358,8 +358,8 @@ class PromptSession:
 
     def _notifying(self, notifier: Notifier, events: EventBus, redactor: Redactor) -> AbstractContextManager[None]:
         """Notify of the jobs that the operator's own commands left running."""
-        from ...live.state import SessionState
-        from ...live.target_access import TargetAccess
+        from ...live.sessions.state import SessionState
+        from ...live.sessions.target_access import TargetAccess
 
         access = TargetAccess(self._execution, redactor, lambda: None)
         state = SessionState(target=access.target)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...live.overview import LiveProcess
-from ...live.state import JobState, SessionState, SubAgentState, WaitingApproval
+from ...live.sessions.state import JobState, SessionState, SubAgentState, WaitingApproval
 from ..output import readable
 
 __all__ = [

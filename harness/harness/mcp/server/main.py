@@ -12,8 +12,8 @@ from ...context import ExecutionContext
 from ...deprecated_names import renamed_fields
 from ...errors import ConfigError
 from ...live.announcement import Announcement
-from ...live.approvals import share_approver
-from ...live.call_session import show_calls
+from ...live.sessions.approvals import share_approver
+from ...live.sessions.call_session import show_calls
 from ...notifications.notifier import Notifier
 from ...settings import SettingsTable
 from ...system.http_server import Address

@@ -13,7 +13,7 @@ import click
 
 from ....context import ExecutionContext
 from ....live.announcement import announce
-from ....live.command_session import CommandSession
+from ....live.sessions.command_session import CommandSession
 from ....notifications.command_end import notified_end
 from ...exits import INTERRUPTED
 from ...notifying import notified

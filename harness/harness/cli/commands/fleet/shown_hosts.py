@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from ....errors import HarnessError
-from ....live.host_groups import HostGroup, HostProgress, RunningJob
+from ....live.sessions.host_groups import HostGroup, HostProgress, RunningJob
 from .report import FleetReport
 
 if TYPE_CHECKING:
     from ....fleets import HostOutcome
-    from ....live.job_output import StoredOutput
+    from ....live.sessions.job_output import StoredOutput
 
 __all__ = ["ShownHosts"]
 
@@ -82,7 +82,7 @@ class ShownHosts(Generic[T]):
         return self._stored(outcome)
 
     def _stored(self, outcome: HostOutcome[T]) -> StoredOutput:
-        from ....live.job_output import StoredOutput
+        from ....live.sessions.job_output import StoredOutput
 
         text = self._report.merged_text(cast("T", outcome.result)) if outcome.error is None else None
         ending = self._ending(outcome)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import HarnessError, UnsupportedOperation
-from ..results import OutputPart
-from ..toolkit.values import subject_of
+from ...errors import HarnessError, UnsupportedOperation
+from ...results import OutputPart
+from ...toolkit.values import subject_of
 from .action_records import recorded_action
 from .activity import Activity
 from .approvals import SharedApprover
@@ -19,8 +19,8 @@ from .state import SessionState
 from .target_access import TargetAccess
 
 if TYPE_CHECKING:
-    from ..agent.agent import Agent
-    from .announcement import Announcement
+    from ...agent.agent import Agent
+    from ..announcement import Announcement
 
 __all__ = ["AgentSession", "show_agent"]
 

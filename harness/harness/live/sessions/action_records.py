@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from ..toolkit.executor import Executor
-from ..toolkit.interfaces import CallEntry, Verdict
-from ..toolkit.values import CallStatus, Json, ToolCall
+from ...toolkit.executor import Executor
+from ...toolkit.interfaces import CallEntry, Verdict
+from ...toolkit.values import CallStatus, Json, ToolCall
 
 __all__ = ["recorded_action"]
 

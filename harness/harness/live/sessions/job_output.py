@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..context import ExecutionContext
-from ..results import OutputPart, Status
-from ..toolkit.redaction.redactor import Redactor
-from ..toolkit.redaction.stream import StreamRedactor
+from ...context import ExecutionContext
+from ...results import OutputPart, Status
+from ...toolkit.redaction.redactor import Redactor
+from ...toolkit.redaction.stream import StreamRedactor
 
 __all__ = ["StoredOutput", "job_items", "stored_items"]
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import anyio
 from anyio import to_thread
 
-from ..errors import HarnessError
+from ...errors import HarnessError
 from .state import shorten
 
 if TYPE_CHECKING:
-    from ..context import ExecutionContext
-    from ..toolkit.redaction.redactor import Redactor
+    from ...context import ExecutionContext
+    from ...toolkit.redaction.redactor import Redactor
     from .job_output import StoredOutput
 
 __all__ = ["HostGroup", "HostProgress", "HostsOfCommand", "RunningJob", "host_items", "limited_groups", "output_items"]
@@ -141,7 +141,7 @@ def _groups_json(groups: Iterable[HostGroup], redact: Callable[[str], str]) -> l
 
 
 def _group_json(group: HostGroup, redact: Callable[[str], str]) -> dict[str, Any]:
-    from ..fleets.host_names import fold_names
+    from ...fleets.host_names import fold_names
 
     return {
         "state": group.state,

@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 
-from ..errors import HarnessError
-from ..toolkit.events import Event, EventBus, event_json
+from ...errors import HarnessError
+from ...toolkit.events import Event, EventBus, event_json
 
 __all__ = ["event_items", "progress_items"]
 

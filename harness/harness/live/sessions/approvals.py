@@ -9,12 +9,12 @@ from typing import Any
 
 import anyio
 
-from ..errors import HarnessError
-from ..system.background_tasks import open_background_tasks
-from ..toolkit.permissions.approver import Approver, EventApprover
-from ..toolkit.permissions.changed_calls import changed_call, editable
-from ..toolkit.permissions.deny_all import DenyAllApprover
-from ..toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
+from ...errors import HarnessError
+from ...system.background_tasks import open_background_tasks
+from ...toolkit.permissions.approver import Approver, EventApprover
+from ...toolkit.permissions.changed_calls import changed_call, editable
+from ...toolkit.permissions.deny_all import DenyAllApprover
+from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from .session import AnnouncedSessions
 from .state import WaitingApproval, shorten
 

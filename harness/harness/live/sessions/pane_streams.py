@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from ..context import ExecutionContext
-from ..pane_events import Closed, JobEnded, JobStarted, Output, PaneEvent, Resized, Screen, Typed
-from ..toolkit.redaction.pane_stream import RedactedPaneEvents
-from ..toolkit.redaction.redactor import Redactor
+from ...context import ExecutionContext
+from ...pane_events import Closed, JobEnded, JobStarted, Output, PaneEvent, Resized, Screen, Typed
+from ...toolkit.redaction.pane_stream import RedactedPaneEvents
+from ...toolkit.redaction.redactor import Redactor
 
 __all__ = ["pane_items"]
 

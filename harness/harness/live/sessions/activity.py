@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..agent.events import AnswerDelta, ReasoningDelta, TurnStarted
-from ..toolkit.events import (
+from ...agent.events import AnswerDelta, ReasoningDelta, TurnStarted
+from ...toolkit.events import (
     Event,
     JobExited,
     JobStarted,
@@ -17,8 +17,8 @@ from ..toolkit.events import (
     ToolCallProgress,
     ToolCallRequested,
 )
-from ..toolkit.redaction.redactor import Redactor
-from ..toolkit.values import subject_of
+from ...toolkit.redaction.redactor import Redactor
+from ...toolkit.values import subject_of
 from .state import MAX_LISTED, JobState, RunningCall, SubAgentState, shorten
 
 __all__ = ["Activity"]

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..errors import UnsupportedOperation
+from ...errors import UnsupportedOperation
 
 if TYPE_CHECKING:
-    from ..system.process_identity import ProcessId
+    from ...system.process_identity import ProcessId
     from .pane_leases import PaneLeases
     from .state import SessionState
 

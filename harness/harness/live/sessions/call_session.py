@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..errors import HarnessError
-from ..results import OutputPart
-from ..toolkit.executor import Executor
+from ...errors import HarnessError
+from ...results import OutputPart
+from ...toolkit.executor import Executor
 from .action_records import recorded_action
 from .activity import Activity
 from .approvals import SharedApprover
@@ -19,7 +19,7 @@ from .state import SessionKind, SessionState
 from .target_access import TargetAccess
 
 if TYPE_CHECKING:
-    from .announcement import Announcement
+    from ..announcement import Announcement
 
 __all__ = ["CallSession", "show_calls"]
 

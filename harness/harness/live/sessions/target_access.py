@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..command import check_text
-from ..context import ExecutionContext
-from ..errors import HarnessError
-from ..results import Job, OutputPart, PaneInfo
-from ..toolkit.redaction.redactor import Redactor
+from ...command import check_text
+from ...context import ExecutionContext
+from ...errors import HarnessError
+from ...results import Job, OutputPart, PaneInfo
+from ...toolkit.redaction.redactor import Redactor
 from .job_output import job_items
 from .pane_streams import pane_items
 from .session import MAX_TYPED_CHARS, StreamItems

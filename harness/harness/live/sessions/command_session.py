@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from ..errors import HarnessError
+from ...errors import HarnessError
 from .session import LiveSession, StreamItems
 
 if TYPE_CHECKING:
-    from ..context import ExecutionContext
-    from ..toolkit.redaction.redactor import Redactor
+    from ...context import ExecutionContext
+    from ...toolkit.redaction.redactor import Redactor
     from .host_groups import HostsOfCommand
     from .state import HostCounts, SessionState
 
@@ -101,7 +101,7 @@ class CommandSession(LiveSession):
         if self._redactor is None:
             import os
 
-            from ..toolkit.redaction.redactor import PatternRedactor
+            from ...toolkit.redaction.redactor import PatternRedactor
 
             self._redactor = PatternRedactor.with_environment({**os.environ, **self._variables})
         return self._redactor
