@@ -10,18 +10,22 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+import anyio
+
 from ..command import DEFAULT_MAX_OUTPUT, observe_jobs
 from ..context import ExecutionContext
-from ..errors import HarnessError, KeyInUse
+from ..errors import HarnessError, JobNotFound, KeyInUse
 from ..keyed_commands import MAX_KEY_BYTES, is_same_command
 from ..results import Job, ShellResult, Status
-from .interrupted import result_of_interrupted
 from .starting import HostNotStarted
 
 __all__ = ["CommandCall", "HostCommand", "OnJob", "OnOutput", "RunCancelled", "host_key"]
 
 CANCELLED = ": cancelled by harness fleet cancel"
 """The command that takes the key of a host that must not start any more."""
+ANSWER_TIMEOUT = 2.0
+"""Seconds for an interrupted host to report its result; an unresponsive one must not delay the end for long."""
+NOTICE = "interrupted, but the end of the command is not confirmed; check it with: harness jobs show {}"
 OnOutput = Callable[[str, bytes], None]
 """Called with a host's name and a chunk of its output."""
 OnJob = Callable[[str, ExecutionContext, str], None]
@@ -156,4 +160,34 @@ class CommandCall:
     async def result_of_interrupted(self, name: str, context: ExecutionContext, job_id: str | None) -> ShellResult:
         """Return the result so far of a host's command that was cancelled, as :func:`result_of_interrupted`."""
         asked = self.command_for(name)
-        return await result_of_interrupted(context, job_id, command=asked.command, max_output=asked.max_output)
+        return await _result_of_interrupted(context, job_id, command=asked.command, max_output=asked.max_output)
+
+
+async def _result_of_interrupted(
+    context: ExecutionContext, job_id: str | None, *, command: str, max_output: int
+) -> ShellResult:
+    """Return the result so far of a command that was cancelled.
+
+    Args:
+        context: The host.
+        job_id: The command's job; None if it was not sent.
+        command: The command.
+        max_output: Maximum bytes of the output.
+
+    Returns:
+        The result, mostly ``interrupted``; ``unknown`` if the host does not answer, ``running`` if it was not ended.
+
+    Raises:
+        HostNotStarted: The command was not sent.
+    """
+    found: ShellResult | None = None
+    if job_id is None:
+        raise HostNotStarted("not started: interrupted")
+    try:
+        with anyio.move_on_after(ANSWER_TIMEOUT):
+            found = await context.wait(job_id, timeout=0, max_output=max_output)
+    except JobNotFound:
+        raise HostNotStarted("not started: interrupted") from None
+    except HarnessError:
+        pass
+    return found or ShellResult(command, Status.UNKNOWN, job_id=job_id, notices=(NOTICE.format(job_id),))

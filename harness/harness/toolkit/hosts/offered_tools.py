@@ -1,17 +1,17 @@
-"""The tools that a session on a fleet offers."""
+"""The tools that a session on a fleet offers; those of a profile keep its names and arguments, and get ``hosts``."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from ...errors import ConfigError
+from ...errors import ConfigError, ToolError
 from ...fleets import Fleet
 from ..contract import Tool
 from ..registry import TMUX, Registry, is_builtin
-from ..tool_profiles import AdaptedTool
-from ..values import Category
-from .adapted_tools import AdaptedHostsTool
-from .tools import HOSTS, HostsTool, has_hosts_property
+from ..tool_profiles import AdaptedTool, RenderedResult
+from ..values import Category, Json, JsonObject, ToolResult
+from .tools import ABOUT_HOSTS, HOSTS, HostsTool, has_hosts_property, with_hosts_property
 
 __all__ = ["fleet_registry"]
 
@@ -51,5 +51,43 @@ def _with_hosts(tool: Tool[Any], fleet: Fleet, source: str) -> Tool[Any]:
             hint=f"exclude it ([tools] exclude = [{tool.name!r}]), or rename the argument",
         )
     if isinstance(tool, AdaptedTool):
-        return AdaptedHostsTool(tool, HostsTool(tool.own, fleet))
+        return _AdaptedHostsTool(tool, HostsTool(tool.own, fleet))
     return HostsTool(tool, fleet)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arguments:
+    """The hosts as the model named them, and the profile's arguments."""
+
+    hosts: Json
+    own: Any
+
+
+class _AdaptedHostsTool(AdaptedTool[Any]):
+    """A tool as a profile presents it, with the required argument ``hosts``; results have the merged form of hosts."""
+
+    def __init__(self, adapted: AdaptedTool[Any], own: HostsTool) -> None:
+        super().__init__(own, adapted.face, adapted.failed, adapted.tools)
+        self.description = f"{adapted.description} {ABOUT_HOSTS}"
+        self._adapted = adapted
+        self._hosts_tool = own
+
+    @property
+    def schema(self) -> JsonObject:
+        return with_hosts_property(self._adapted.schema, self._hosts_tool.fleet)
+
+    def parse(self, raw: JsonObject) -> _Arguments:
+        values = {name: value for name, value in raw.items() if name != HOSTS}
+        return _Arguments(raw.get(HOSTS), self._adapted.parse(values))
+
+    def translated(self, args: _Arguments) -> tuple[JsonObject, Any]:
+        values, _ = self._adapted.translated(args.own)  # its errors have the profile's names
+        found = {HOSTS: args.hosts, **values}
+        try:
+            return found, self._hosts_tool.parse(found)
+        except ToolError as error:
+            message = error.message.removeprefix(f"{self._hosts_tool.name}: ")
+            raise ToolError(f"{self.name}: {message}", code=error.code, hint=error.hint) from error
+
+    def _rendered(self, args: Any, result: ToolResult) -> RenderedResult | None:
+        return None
