@@ -110,8 +110,9 @@ async def test_the_prompt_of_anothers_pane_is_seen_whose_log_is_written_late(
 
     monkeypatch.setattr(Setup, "log_command", late_command)
     await desk.ctx.create_pane("late")
+    await desk.ctx.run_shell("exit 3", pane="late")
     assert (await desk.ctx.run_shell("echo there", pane="late")).stdout == "there\n"
     async with connect("local:", tmux=True, config=desk.config) as ctx:
         with anyio.fail_after(Config().prompt_timeout / 2):
             result = await ctx.run_shell("echo here", pane="late")
-    assert (result.stdout, result.exit_code) == ("here\n", 0)
+    assert (result.stdout, result.exit_code, result.notices) == ("here\n", 0, ())

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -16,6 +17,9 @@ import harness
 from harness.config import Config
 from harness.errors import NoSpace
 from harness.results import Status
+from harness_backends.tmux.jobs.pane_job import PaneJob
+from harness_backends.tmux.jobs.runner import PaneRunner
+from harness_backends.tmux.pane.pane_state import Pane
 
 pytestmark = pytest.mark.usefixtures("needs_root", "needs_tmux")
 
@@ -89,3 +93,23 @@ async def test_a_command_with_a_key_is_refused_and_its_key_is_free(full: Full, t
         assert not (tmp_path / "ran").exists()
         assert (await context.run_shell(f"echo x >> {tmp_path}/ran", key="once")).ok
         assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_a_command_in_memory_waits_for_another_harness_and_keeps_its_files(
+    full: Full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, held = PaneRunner._send, list[str]()
+
+    async def hold_once(runner: PaneRunner, pane: Pane, job: PaneJob, *rest: Any) -> str | None:
+        if in_memory(tmp_path, job.job_id) and not held:
+            held.append(job.job_id)
+            return "1"  # as if the job of another harness had come first
+        return await send(runner, pane, job, *rest)
+
+    async with pane() as context:
+        await context.run_shell("echo before")
+        with full():
+            monkeypatch.setattr(PaneRunner, "_send", hold_once)
+            result = await context.run_shell("pwd; (exit 4)", cwd="/usr", timeout=30)
+    assert held == [result.job_id]
+    assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 4, "/usr\n"), result

@@ -182,14 +182,16 @@ def hold_lock(path: Path, timeout: float) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock of a file; False if it does not exist or cannot be opened."""
+    """Return whether a process holds the lock of a file, or may hold it; False if it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except FileNotFoundError:
         return False
+    except OSError:
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError:  # held, or a file system without locks
         return True
     finally:
         os.close(descriptor)

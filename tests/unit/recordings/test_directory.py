@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from harness.recordings import directory
 from harness.recordings.asciicast import CastEvent, CastHeader, event_line, header_line
 from harness.recordings.directory import delete_old, list_recordings, new_path, summary_of
 from harness.recordings.writer import RecordingOptions, RecordingWriter
+from harness.system.private_files import is_locked
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +56,19 @@ def test_a_recording_that_is_not_finished_is_counted() -> None:
             writer.write(event)
     found = summary_of(path)
     assert (found.state, found.seconds, found.jobs) == ("unfinished", 1.0, 1)
+
+
+def test_a_lock_that_cannot_be_tried_may_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    assert not is_locked(path)
+    path.touch()
+    assert not is_locked(path)
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert is_locked(path)
+
+    def without_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", without_locks)
+    assert is_locked(path)

@@ -220,7 +220,8 @@ class PaneRunner:
     async def _unrecord(self, job: PaneJob) -> None:
         """Empty the record of a job that waits, as others would take it for one that was started and has ended."""
         record, run, code = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "run", "exit"))
-        await self.link.shells.call(f": >{record}; rm -f {run} {code}")
+        remove = f'for hx_f in {run} {code}; do if [ -L "$hx_f" ]; then : >"$hx_f"; else rm -f "$hx_f"; fi; done'
+        await self.link.shells.call(f": >{record}; {remove}")  # links lead to the memory of the target
 
     async def _forget(self, job: PaneJob) -> None:
         """Delete the record of a job that was never typed, as it would count as running forever."""

@@ -232,8 +232,9 @@ class StreamGaps:
                 if pane.paused or pane.gone or pane.jobs or pane.log_offset != known:
                     return  # what the stream brings decides
                 if size > known:
+                    news = pane.news  # the tail repeats what was reported
                     pane.settle(tail, size)
-                    known = size
+                    pane.news, known = news, size
 
     async def _log_end(self, pane: Pane, start: int) -> tuple[int, bytes]:
         """Return the size and the end of the log; the stream has then delivered all that the log contained."""
