@@ -95,6 +95,26 @@ def test_the_last_lines_of_its_output_are_redacted_and_plain(program: Program) -
     assert lines == [*(str(number) for number in range(13, 21)), "ared words", "PASSWORD=[redacted]"]
 
 
+def test_no_output_shows_what_the_settings_make_secret(program: Program) -> None:
+    more = "include_output = true"
+    with web_server({"/hook": Reply()}) as server:
+        settings(program, webhook(server, more=more) + '[tools]\nredact_patterns = ["emp-[0-9]+"]\n')
+        path = program.home / "config/harness/config.toml"
+        path.write_text(f'env = {{ DB_PASSWORD = "{SECRET}" }}\n{path.read_text()}')
+        program.run("run", "--", "echo $DB_PASSWORD emp-4711")
+        job = program.run("run", "--no-wait", "--", "echo $DB_PASSWORD emp-4712").stdout.decode().strip()
+        assert program.run("jobs", "wait", job).returncode == 0
+    assert [found["items"][0]["output"] for found in sent(server)] == ["[redacted] [redacted]"] * 2
+
+
+def test_a_wrong_pattern_of_the_redaction_is_an_error_before_the_command(program: Program) -> None:
+    with web_server({"/hook": Reply()}) as server:
+        settings(program, webhook(server) + '[tools]\nredact_patterns = ["("]\n')
+        done = program.run("run", "--", "touch made")
+    assert (done.returncode, (program.home / "made").exists(), server.asked) == (125, False, [])
+    assert b"not a regular expression" in done.stderr
+
+
 def test_short_commands_and_no_notify_send_nothing_and_notify_sends_all(program: Program) -> None:
     with web_server({"/hook": Reply()}) as server:
         settings(program, webhook(server).replace("min_duration = 0", ""))

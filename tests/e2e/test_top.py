@@ -26,6 +26,7 @@ from harness.cli.top.dialogs import OutputScreen
 from harness.errors import ConfigError
 from harness.live.announcement import Announcement, announce
 from harness.live.sessions.command_session import CommandSession
+from harness.toolkit.redaction.redactor import PatternRedactor
 
 __all__ = ["program", "seats"]
 
@@ -157,6 +158,10 @@ async def test_read_only_takes_no_action(seats: Seats) -> None:
 # -- through the pilot, with many sessions
 
 
+def command_session(target: str, command: str) -> CommandSession:
+    return CommandSession(target, command, lambda: None, make_redactor=PatternRedactor)
+
+
 @asynccontextmanager
 async def many_sessions(
     count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -167,7 +172,7 @@ async def many_sessions(
     async with announce("python") as announcement:
         with ExitStack() as stack:
             for number in range(count):
-                session = CommandSession(f"ssh://web{number:03}", f"command {number:03}", lambda: None)
+                session = command_session(f"ssh://web{number:03}", f"command {number:03}")
                 session.session_id = f"s{number:03}"
                 stack.enter_context(announcement.session(session))
             async with Dashboard("anna").run_test(size=(80, 24)) as pilot:
@@ -206,7 +211,7 @@ async def test_five_hundred_sessions_are_filtered_sorted_and_kept_under_the_curs
         await pilot.press("escape")
         await shown(pilot, 500)
         assert "command 032" in str(pilot.app.query_one("#text").render())  # the cursor is still there
-        session = CommandSession("ssh://web999", "the last one", lambda: None)
+        session = command_session("ssh://web999", "the last one")
         session.started = 1.0
         stack.enter_context(announcement.session(session))
         await shown(pilot, 501)
@@ -230,9 +235,7 @@ async def test_texts_of_processes_are_neither_markup_nor_escape_sequences(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with many_sessions(0, tmp_path, monkeypatch) as (announcement, pilot, stack):
-        stack.enter_context(
-            announcement.session(CommandSession("[red]x[/]", "\x1b]0;evil\a[link=x]\n[/]", lambda: None))
-        )
+        stack.enter_context(announcement.session(command_session("[red]x[/]", "\x1b]0;evil\a[link=x]\n[/]")))
         table = await shown(pilot, 1)
         with anyio.fail_after(30):
             while first_rows(table, 2, 1) == [""]:  # of the process without a session

@@ -13,29 +13,19 @@ from ..context import ExecutionContext
 from ..errors import HarnessError, UnsupportedOperation
 from ..settings import CommandLineChoices, Settings
 from ..system.account import account_name
+from .redaction import session_redactor
 
 if TYPE_CHECKING:
     from ..fleets.in_process import UseContext
     from ..recordings.writer import RecordingOptions
     from ..toolkit.redaction.redactor import Redactor
 
-__all__ = ["MAX_RECORDED_HOSTS", "host_recording", "record_session", "session_redactor"]
+__all__ = ["MAX_RECORDED_HOSTS", "host_recording", "record_session"]
 
 MAX_RECORDED_HOSTS = 32
 """Maximum hosts that one command records: each costs memory, and one thread redacts them all."""
 HOSTS_WATCH_BYTES = 64 << 20
 """Bytes of all hosts together that may wait to be redacted."""
-
-
-def session_redactor(settings: Settings, choices: CommandLineChoices) -> Redactor:
-    """Return a redactor that knows the secrets of the environment and of the settings."""
-    from ..settings import load_tables
-    from ..toolkit.catalog import tool_settings_of
-    from ..toolkit.redaction.redactor import PatternRedactor
-
-    patterns = tool_settings_of(load_tables("tools", choices)).redact_patterns
-    variables = {**os.environ, **dict(settings.config.env)}
-    return PatternRedactor.with_environment(variables, patterns=patterns)
 
 
 @asynccontextmanager

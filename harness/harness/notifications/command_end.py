@@ -66,10 +66,15 @@ def notified_end(
         kind: ``job_ended`` or ``fleet_ended``.
         redact: Replaces secrets in the output.
 
+    Raises:
+        ConfigError: The settings of the redaction are wrong.
+
     Yields:
         Takes how the command ended.
     """
     end, started = CommandEnd(), time.monotonic()
+    if notifier is not None:
+        state()  # a wrong pattern of the redaction is an error before the command, and not after it
     try:
         yield end
     except HarnessError as error:

@@ -16,6 +16,7 @@ from harness.live.protocol import PROTOCOL_VERSION, Goodbye, Hello, encode
 from harness.live.sessions.command_session import CommandSession
 from harness.live.sockets import listed_processes
 from harness.system.process_identity import this_process
+from harness.toolkit.redaction.redactor import PatternRedactor
 
 
 async def all_items(path: Path, session: str, stream: str) -> list[object]:
@@ -57,7 +58,7 @@ async def test_a_stream_that_the_process_does_not_know_is_refused(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     async with announce("python") as announcement:
-        session = CommandSession("local", "sleep 1", lambda: None)
+        session = CommandSession("local", "sleep 1", lambda: None, make_redactor=PatternRedactor)
         with announcement.session(session):
             (path,) = listed_processes(this_process())
             with pytest.raises(HarnessError, match="unknown action"):

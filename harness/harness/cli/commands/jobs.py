@@ -19,6 +19,7 @@ from ..exits import exit_code_of
 from ..notifying import notified
 from ..options import command, group, pause_option, time_limit_option
 from ..output import as_json, note, print_json, readable, result_json, table, with_base64
+from ..redaction import session_redactor
 from ..runtime import PLAIN, on_target, session_of
 from ..streams import Interruption, StreamWriter, run_async
 from .fleet.options import FleetOptions, fleet_options
@@ -208,7 +209,9 @@ def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
     session.invocation.passes_codes = True
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
-        shown = CommandSession(str(target.target), f"job {job_id}", interruption.interrupt)
+        make_redactor = partial(session_redactor, session.settings, session.invocation.choices)
+        name, cancel = str(target.target), interruption.interrupt
+        shown = CommandSession(name, f"job {job_id}", cancel, make_redactor=make_redactor)
         async with notified(session, "run") as notifier:
             with notified_end(notifier, lambda: replace(shown.state(), session=""), "job_ended", shown.redact) as end:
                 result = await target.wait(job_id, timeout=timeout, max_output=WHOLE)

@@ -12,7 +12,7 @@ from ...context import ExecutionContext
 from ...errors import HarnessError
 from ..options import command, group
 from ..output import note, print_json, readable, table
-from ..recording import session_redactor
+from ..redaction import session_redactor
 from ..runtime import PLAIN, CliSession, on_target, session_of
 from ..streams import Interruption, run_async
 

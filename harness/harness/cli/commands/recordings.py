@@ -13,7 +13,7 @@ from ...errors import HarnessError, JobNotFound
 from ...target import Target
 from ..options import command, group, time_limit_option
 from ..output import note, print_json, readable, table
-from ..recording import session_redactor
+from ..redaction import session_redactor
 from ..runtime import CliSession, session_of
 from ..streams import Interruption, run_async
 

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +23,7 @@ from ..exits import exit_code_of
 from ..notifying import notified
 from ..options import NO_LIMIT, Size, command, time_limit_option
 from ..output import note, print_json, result_json
+from ..redaction import session_redactor
 from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter
 from .fleet.options import FleetOptions, fleet_options
@@ -230,7 +232,8 @@ async def _shown(
     """Show the command in dashboards while the context is open."""
     attach = tuple(target.attach_command) if target.has_terminal else ()
     name, cancel = str(target.target), interruption.interrupt
-    shown = CommandSession(name, text, cancel, variables=variables, execution=target, attach=attach)
+    make_redactor = partial(session_redactor, session.settings, session.invocation.choices, variables)
+    shown = CommandSession(name, text, cancel, make_redactor=make_redactor, execution=target, attach=attach)
     async with announce("run", is_shown=session.settings.config.announce) as announcement:
         with announcement.session(shown), observe_jobs(shown.set_job):
             yield shown

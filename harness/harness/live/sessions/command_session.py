@@ -27,7 +27,7 @@ class CommandSession(LiveSession):
         target: The target, or the folded names of the hosts.
         command: Shell text, or what is done.
         cancel: Interrupts the command, as Ctrl-C does.
-        variables: The environment of the command, whose secrets are not shown.
+        make_redactor: Returns the redactor of what is shown, once something is; an error of it shows nothing.
         hosts: The hosts of a command on many; None on a single target.
         execution: The single target, whose job dashboards may follow.
         attach: The command that attaches to its session.
@@ -39,7 +39,7 @@ class CommandSession(LiveSession):
         command: str,
         cancel: Callable[[], None],
         *,
-        variables: Mapping[str, str] | None = None,
+        make_redactor: Callable[[], Redactor],
         hosts: HostsOfCommand | None = None,
         execution: ExecutionContext | None = None,
         attach: tuple[str, ...] = (),
@@ -49,7 +49,7 @@ class CommandSession(LiveSession):
         self._target = target
         self._command = command
         self._cancel = cancel
-        self._variables = variables or {}
+        self._make_redactor = make_redactor
         self._hosts = hosts
         self._execution = execution
         self._job_id = ""
@@ -99,11 +99,7 @@ class CommandSession(LiveSession):
 
     def _redaction(self) -> Redactor:
         if self._redactor is None:
-            import os
-
-            from ...toolkit.redaction.redactor import PatternRedactor
-
-            self._redactor = PatternRedactor.with_environment({**os.environ, **self._variables})
+            self._redactor = self._make_redactor()
         return self._redactor
 
     async def act(self, action: str, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from ....notifications.command_end import notified_end
 from ...exits import INTERRUPTED
 from ...notifying import notified
 from ...options import Invocation
+from ...redaction import session_redactor
 from ...runtime import CliSession, TargetRequirements
 from ...streams import Interruption, run_async
 from .options import FleetControl, FleetOptions
@@ -109,8 +110,12 @@ async def _shown(report: FleetReport[T], interruption: Interruption) -> AsyncIte
     from ....fleets.host_names import fold_names
 
     names = fold_names(host.name for host in report.hosts)
-    async with announce("fleet", is_shown=report.session.settings.config.announce) as announcement:
-        session = CommandSession(names, report.title, interruption.interrupt, hosts=ShownHosts(report))
+    settings, choices = report.session.settings, report.session.invocation.choices
+    make_redactor = partial(session_redactor, settings, choices, report.variables)
+    async with announce("fleet", is_shown=settings.config.announce) as announcement:
+        session = CommandSession(
+            names, report.title, interruption.interrupt, make_redactor=make_redactor, hosts=ShownHosts(report)
+        )
 
         def changed() -> None:
             session.hosts_changed()

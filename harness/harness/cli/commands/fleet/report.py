@@ -62,6 +62,8 @@ class FleetReport(Generic[T]):
         context = click.get_current_context(silent=True)
         self.title = context.command_path if context is not None else ""
         """What is done, for dashboards."""
+        self.variables: Mapping[str, str] = {}
+        """The environment of the commands, whose secrets are not shown."""
         self.changed: Callable[[], None] = lambda: None
         """Called after each change of a host."""
         self.outcomes: list[HostOutcome[T]] = []

@@ -81,7 +81,8 @@ def ask_hosts(
         starts: Whether it starts commands, which a cancelled run must not.
     """
     needs = TargetRequirements(create=True)
-    make_report = partial(_CommandReport, session, each=options.each, kept=kept)
+    variables = command_for(chosen[0].name).options.get("env") if chosen else None
+    make_report = partial(_CommandReport, session, each=options.each, kept=kept, variables=variables or {})
 
     def call(
         opened: Fleet, report: _CommandReport, on_start: Callable[[str], None], **arguments: Any
@@ -127,10 +128,12 @@ class _CommandReport(FleetReport[ShellResult]):
         *,
         each: bool,
         kept: KeptRun | None,
+        variables: Mapping[str, str],
     ) -> None:
         super().__init__(session, hosts, interruption, live=not each)
         self.run = None if kept is None else kept.number
         self.title = self.title if kept is None else kept.command
+        self.variables = variables
         self._kept = kept
         self._store_failed = False
         self._each = each
