@@ -116,6 +116,8 @@ async def post(
                 if len(said) >= MAX_ANSWER_BYTES:
                     break
             return PostAnswer(answer.status, single_line(said[:MAX_ANSWER_BYTES].decode("utf-8", "replace"), 200))
+    except httpcore.LocalProtocolError:  # its text contains the value of the header
+        raise NotificationError(f"{host}: the URL or a header contains a character that HTTP does not allow") from None
     except (
         *(httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, httpcore.ProxyError),
         *(httpcore.UnsupportedProtocol, ssl.SSLError, OSError),
@@ -127,7 +129,7 @@ async def post(
 def _pool(context: ssl.SSLContext, proxy: str | None) -> httpcore.AsyncConnectionPool:
     if proxy is None:
         return httpcore.AsyncConnectionPool(ssl_context=context, max_connections=1, network_backend=_Network())
-    found = httpx.Proxy(proxy)
+    found = _parse_proxy(proxy)
     return httpcore.AsyncHTTPProxy(
         proxy_url=str(found.url),
         proxy_auth=found.raw_auth,
@@ -140,3 +142,20 @@ def _pool(context: ssl.SSLContext, proxy: str | None) -> httpcore.AsyncConnectio
 def _proxy_for(scheme: str, host: str) -> str | None:
     """Return the proxy of the environment for a host."""
     return None if proxy_bypass(host) else getproxies().get(scheme)
+
+
+def _parse_proxy(proxy: str) -> httpx.Proxy:
+    """Return a proxy of the environment; ``HOST:PORT`` without a scheme is one for HTTP, as for curl.
+
+    Raises:
+        NotificationError: It is not the URL of an HTTP proxy. The message does not contain it: it may have a password.
+    """
+    try:
+        found = httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}")
+        if found.url.scheme in ("http", "https") and found.url.host:
+            return found
+    except (ValueError, httpx.InvalidURL):
+        pass
+    raise NotificationError(
+        "the proxy of the environment is not the URL of an HTTP proxy", hint="set HTTPS_PROXY to http://HOST:PORT"
+    )

@@ -73,7 +73,16 @@ class _Webhook(_Table):
                 raise ValueError(f"{name!r} is not a header that can be set")
             if isinstance(value, str) and not (value.isascii() and value.isprintable()):
                 raise ValueError(f"the value of {name} must be printable ASCII characters")
+            if isinstance(value, str) and value != value.strip():
+                raise ValueError(f"the value of {name} must not start or end with a blank")
         return headers
+
+    @field_validator("events")
+    @classmethod
+    def _are_some(cls, events: list[EventKind] | None) -> list[EventKind] | None:
+        if events is not None and not events:
+            raise ValueError("name at least one event, or remove the webhook")
+        return events
 
     @model_validator(mode="after")
     def _check(self) -> _Webhook:
