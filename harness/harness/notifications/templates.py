@@ -19,6 +19,8 @@ PLACEHOLDERS = ("title", "text", "event", "target", "session", "url", "host", "c
 CARD_SCHEMA = "http://adaptivecards.io/schemas/adaptive-card.json"
 LINK = "Open the dashboard"
 MAX_NESTED = 20
+MAX_SLACK_CHARS = 3_000
+"""Slack refuses a section with a longer text."""
 
 
 def request_of(
@@ -62,7 +64,7 @@ def _ntfy(notification: Notification, topic: str) -> dict[str, Any]:
 
 def _slack(notification: Notification) -> dict[str, Any]:
     text = f"*{_slack_text(notification.title)}*\n{_slack_text(notification.text)}"
-    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": text}}]
+    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": _cut_slack_text(text)}}]
     if notification.url:
         link = f"<{_slack_text(notification.url)}|{LINK}>"
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": link}})
@@ -72,6 +74,15 @@ def _slack(notification: Notification) -> dict[str, Any]:
 def _slack_text(text: str) -> str:
     """Return a text that mentions no one and contains no link: these are written between angle brackets."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _cut_slack_text(text: str) -> str:
+    """Return an escaped text, cut to the limit of a section, and not within one of its entities."""
+    if len(text) <= MAX_SLACK_CHARS:
+        return text
+    head = text[: MAX_SLACK_CHARS - 2]
+    entity = head.rfind("&")
+    return f"{head if ';' in head[entity:] else head[:entity]} …"
 
 
 # -- Teams: a workflow that posts the adaptive cards of "When a Teams webhook request is received"

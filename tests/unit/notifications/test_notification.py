@@ -174,6 +174,22 @@ def test_slack_gets_no_mention_and_no_link_of_a_text() -> None:
     assert all("&lt;!channel&gt;" in text for text in texts[:2])
 
 
+@pytest.mark.parametrize("shift", range(6))
+def test_slack_gets_no_section_that_it_refuses_and_no_part_of_an_entity(shift: int) -> None:
+    item = NotificationItem("job_ended", "x", detail="y" * shift + "&" * 790, output="\n".join(["<" * 290] * 10))
+    _, found = document("slack", Notification.of([item]))
+    shown = found["blocks"][0]["text"]["text"]
+    assert 2_990 < len(shown) <= 3_000
+    assert re.fullmatch(r"(?:[^&<>]|&amp;|&lt;|&gt;)*", shown)
+
+
+def test_slack_gets_a_text_of_the_longest_length_whole() -> None:
+    item = NotificationItem("job_ended", "x", output="\n".join(["y" * 240] * 10))
+    made = Notification.of([item])
+    _, found = document("slack", made)
+    assert found["blocks"][0]["text"]["text"] == f"*{made.title}*\n{made.text}"
+
+
 def test_teams_gets_an_adaptive_card_without_markup() -> None:
     _, found = document("teams", linked(NotificationItem("job_ended", EVIL, EVIL)))
     (attachment,) = found["attachments"]
