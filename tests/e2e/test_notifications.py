@@ -227,6 +227,19 @@ def test_each_channel_is_tested_and_failures_say_why(program: Program) -> None:
     assert "abcdefghijkl" not in done.stdout.decode()
 
 
+def test_a_damaged_file_of_the_dashboard_fails_no_channel(program: Program) -> None:
+    directory = program.home / "state/harness/web"
+    directory.mkdir(parents=True, mode=0o700)
+    for content in ("{", '{"url": "http://localhost:1", "server": "[1]", "invitations": [], "logins": []}'):
+        (directory / "logins.json").write_text(content)
+        with web_server({"/hook": Reply()}) as server:
+            settings(program, webhook(server))
+            done = program.run("notify", "test")
+            assert (done.returncode, done.stdout) == (0, b"webhook 1 (127.0.0.1): sent: HTTP 200\n")
+            assert program.run("run", "--", "exit 6").returncode == 6
+            assert len(server.asked) == 2
+
+
 def test_without_a_channel_it_says_how_to_set_one(program: Program) -> None:
     done = program.run("notify", "test")
     assert (done.returncode, b"add a [notifications] table" in done.stderr) == (125, True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..live.sessions.state import SessionState
     from .session_watch import ReadEnd
 
-__all__ = ["CHANNEL_TIMEOUT", "CLOSE_TIMEOUT", "Notifier"]
+__all__ = ["CHANNEL_TIMEOUT", "CLOSE_TIMEOUT", "Notifier", "find_dashboard"]
 
 CHANNEL_TIMEOUT = 10.0
 """Seconds of one delivery."""
@@ -143,12 +143,7 @@ class Notifier:
         self._rate.note(notification, anyio.current_time())
         sessions = {item.session for item in notification.items}
         link = partial(self._link, sessions.pop() if len(sessions) == 1 else "")
-        try:
-            with anyio.move_on_after(LINK_TIMEOUT):
-                notification = replace(notification, url=await run_in_daemon_thread(link))
-        except (HarnessError, OSError, ValueError) as error:
-            log.debug("the dashboard is not known: %s", error)
-        notification = await _with_outputs(notification)
+        notification = await _with_outputs(replace(notification, url=await find_dashboard(link)))
         for delivery in self._deliveries:
             if (part := notification.only(delivery.channel.events)) is not None:
                 delivery.put(part)
@@ -161,6 +156,20 @@ class Notifier:
                 await delivery.wait_idle()
 
 
+async def find_dashboard(link: Callable[[], str]) -> str:
+    """Return the URL of the dashboard; empty if it cannot be found in time: a notification is sent without it.
+
+    Args:
+        link: Returns the URL. It may block.
+    """
+    try:
+        with anyio.move_on_after(LINK_TIMEOUT):
+            return await run_in_daemon_thread(link)
+    except Exception as error:  # the file may be damaged in any way
+        log.debug("the dashboard is not known: %s", error, exc_info=not isinstance(error, HarnessError))
+    return ""
+
+
 async def _with_outputs(notification: Notification) -> Notification:
     """Return the notification with the outputs that can be read in time."""
     items = list(notification.items)
@@ -169,8 +178,8 @@ async def _with_outputs(notification: Notification) -> Notification:
             if item.read_output is not None:
                 try:
                     items[place] = replace(item, output=await item.read_output()).cleaned()
-                except HarnessError as error:
-                    log.debug("the output of a job could not be read: %s", error)
+                except Exception as error:  # a notification must not end the program that it is about
+                    log.debug("the output of a job could not be read: %s", type(error).__name__, exc_info=True)
     return replace(notification, items=tuple(items))
 
 

@@ -50,10 +50,17 @@ class ProcessId:
 
     @classmethod
     def from_text(cls, text: str) -> ProcessId:
-        """Return the identity from its stored form."""
+        """Return the identity from its stored form.
+
+        Raises:
+            ValueError: The text is not a stored identity.
+        """
         import json
 
-        return cls(*json.loads(text))
+        match json.loads(text):
+            case [str(user), str(host), str(boot), str(space), int(pid), str(started)]:
+                return cls(user, host, boot, space, pid, started)
+        raise ValueError("not the identity of a process")
 
 
 def this_process() -> ProcessId:

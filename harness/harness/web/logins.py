@@ -206,8 +206,11 @@ class LoginStore:
         content = self._read()
         if not content.server:
             return ""
-        here = this_process()
-        return content.url if process_state(ProcessId.from_text(content.server), here) is ProcessState.ALIVE else ""
+        try:
+            server = ProcessId.from_text(content.server)
+        except ValueError as error:
+            raise self._unreadable(error) from error
+        return content.url if process_state(server, this_process()) is ProcessState.ALIVE else ""
 
     def set_url(self, url: str) -> None:
         """Store the URL of the server, which is this process."""
@@ -228,9 +231,12 @@ class LoginStore:
         except FileNotFoundError:
             return _Content()
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise HarnessError(f"{self._file}: cannot be read: {error}", hint="remove it; logins end") from error
+            raise self._unreadable(error) from error
         self._cached = version, content
         return content
+
+    def _unreadable(self, error: Exception) -> HarnessError:
+        return HarnessError(f"{self._file}: cannot be read: {error}", hint="remove it; logins end")
 
     @contextmanager
     def _changing(self) -> Iterator[Callable[[Callable[[_Content], _Content]], None]]:

@@ -248,6 +248,27 @@ async def test_a_channel_gets_its_events_and_a_dashboard_that_fails_is_no_failur
     assert [(one.counts, one.url) for one in only.sent] == [({"approval_waiting": 1}, "")]
 
 
+@pytest.mark.parametrize("error", [TypeError("damaged"), RecursionError(), HarnessError("cannot be read")])
+async def test_no_failure_of_the_dashboard_or_an_output_ends_the_command(error: Exception) -> None:
+    recorder = Recorder()
+
+    def fail(session: str) -> str:
+        raise error
+
+    async def unreadable() -> str:
+        raise error
+
+    notifier = Notifier(NotificationSettings(bell=True), (recorder,), fail)
+
+    async def work() -> None:
+        notifier.add(1, NotificationItem("job_ended", "first", read_output=unreadable))
+        await until(lambda: recorder.sent)
+        notifier.add(2, NotificationItem("job_ended", "last", read_output=unreadable), delay=5.0)
+
+    await opened(notifier, work)
+    assert [(one.url, one.items[0].summary) for one in recorder.sent] == [("", "first"), ("", "last")]
+
+
 async def test_an_output_that_cannot_be_read_in_time_is_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OUTPUT_TIMEOUT", 0.2)
     recorder = Recorder()

@@ -110,6 +110,16 @@ def test_a_directory_that_others_can_read_is_refused(tmp_path: Path) -> None:
         LoginStore(tmp_path / "web")
 
 
+@pytest.mark.parametrize(
+    "server", ["not JSON", "[]", "{}", "5", '["u", "h", "b", "s", "1", "t"]', "[1, 2, 3, 4, 5, 6]"]
+)
+def test_a_damaged_server_is_a_damaged_file(tmp_path: Path, server: str) -> None:
+    document = {"url": "http://localhost:1", "server": server, "invitations": [], "logins": []}
+    (tmp_path / "logins.json").write_text(json.dumps(document))
+    with pytest.raises(HarnessError, match="cannot be read"):
+        _ = LoginStore(tmp_path).running_url
+
+
 def test_a_damaged_file_logs_nobody_in(tmp_path: Path) -> None:
     store = LoginStore(tmp_path / "web")
     found = exchanged(store)

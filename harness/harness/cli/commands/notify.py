@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -66,8 +67,11 @@ def test(ctx: click.Context) -> int:
     results: dict[str, tuple[bool, str]] = {}
 
     async def work(interruption: Interruption) -> int:
+        from ...notifications.notifier import find_dashboard
+
+        url = await find_dashboard(partial(dashboard_link, "", ""))
         for channel in channels:
-            results[channel.name] = await _test_channel(channel)
+            results[channel.name] = await _test_channel(channel, url)
             if not session.json:
                 is_sent, what = results[channel.name]
                 click.echo(f"{readable(channel.name)}: {'sent' if is_sent else 'FAILED'}: {readable(what)}")
@@ -79,14 +83,14 @@ def test(ctx: click.Context) -> int:
     return code
 
 
-async def _test_channel(channel: Channel) -> tuple[bool, str]:
+async def _test_channel(channel: Channel, url: str) -> tuple[bool, str]:
     from dataclasses import replace
 
     from ...notifications.notification import Notification, NotificationItem
     from ...notifications.notifier import CHANNEL_TIMEOUT
 
     item = NotificationItem(channel.events[-1], "this is a test of 'harness notify test'")
-    notification = replace(Notification.of([item]), url=dashboard_link("", ""), is_test=True)
+    notification = replace(Notification.of([item]), url=url, is_test=True)
     try:
         with anyio.fail_after(CHANNEL_TIMEOUT):
             return True, await channel.send(notification)
