@@ -25,14 +25,22 @@ class CommandEnd:
         self.summary = ""
         self.exit_code: int | None = None
         self.output = b""
+        self.is_output_cut = False
 
     def take_result(self, result: ShellResult) -> None:
         """Take the result of a command; one that is still running has not ended."""
-        self.output = result.stderr_bytes or result.stdout_bytes
+        if result.stderr_bytes:
+            self._take_output(result.stderr_bytes, result.stderr_gap)
+        else:
+            self._take_output(result.stdout_bytes, result.stdout_gap)
         if result.exit_code is not None:
             self.summary, self.exit_code = f"the command has ended: exit code {result.exit_code}", result.exit_code
         elif result.status is not Status.RUNNING:
             self.summary = f"the command has ended: {result.status.value.replace('_', ' ')}"
+
+    def _take_output(self, data: bytes, gap: tuple[int, int] | None) -> None:
+        self.output = data if gap is None else data[gap[0] :]  # the omitted bytes may have cut a secret
+        self.is_output_cut = gap is not None
 
     def take_counts(self, counts: Mapping[str, int], run: int | None = None) -> None:
         """Take how many hosts ended how, and the number of the run."""
@@ -86,14 +94,14 @@ def notified_end(
             from .notification import NotificationItem, last_lines
             from .session_watch import attach_hint
 
-            shown = state()
+            shown, includes_output = state(), notifier.settings.include_output
             item = NotificationItem(
                 event=kind,
                 summary=end.summary,
                 target=shown.target,
                 session=shown.session,
                 detail=shown.title if notifier.settings.include_command else "",
-                output=last_lines(end.output, redact) if notifier.settings.include_output else "",
+                output=last_lines(end.output, redact, is_cut=end.is_output_cut) if includes_output else "",
                 hint=attach_hint(shown),
                 exit_code=end.exit_code,
                 seconds=seconds,

@@ -54,7 +54,7 @@ def single_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
 
 
 def last_lines(data: bytes, redact: Callable[[str], str], *, is_cut: bool = False) -> str:
-    """Return the last lines of an output, redacted and without escape sequences.
+    """Return the last lines of an output, without escape sequences, and then redacted: they may have split a secret.
 
     Args:
         data: The end of the output.
@@ -64,7 +64,7 @@ def last_lines(data: bytes, redact: Callable[[str], str], *, is_cut: bool = Fals
     text = data[-MAX_READ_BYTES:].decode("utf-8", "replace")
     if is_cut or len(data) > MAX_READ_BYTES:
         text = text.partition("\n")[2]
-    lines = [single_line(line) for line in _ESCAPE_SEQUENCE.sub("", redact(text)).split("\n")]
+    lines = [single_line(line) for line in redact(_ESCAPE_SEQUENCE.sub("", text)).split("\n")]
     return "\n".join([line for line in lines if line][-MAX_OUTPUT_LINES:])
 
 

@@ -21,6 +21,7 @@ from ..toolkit.events import (
     QuestionAnswered,
     QuestionAsked,
 )
+from ..toolkit.redaction.redactor import redact_head
 from .notification import MAX_READ_BYTES, NotificationItem, last_lines
 from .settings import EventKind, NotificationSettings
 
@@ -32,6 +33,8 @@ STATUSES = {
     "limit": "the agent has reached a limit",
     "cancelled": "the agent's turn was cancelled",
 }
+MAX_COMMAND_CHARS = 2_000
+"""Characters of the command of a running job that are kept."""
 MAX_JOBS = 10_000
 """Running jobs whose start is kept; the duration of further ones is not known."""
 ANSWER_DELAY = 2.0
@@ -154,7 +157,8 @@ class SessionWatch:
 
     def _job_started(self, event: JobStarted) -> None:
         if len(self._jobs) < MAX_JOBS:
-            command = event.command[:2_000] if self._settings.include_command else ""
+            includes = self._settings.include_command
+            command = redact_head(self._redact, event.command, MAX_COMMAND_CHARS) if includes else ""
             self._jobs[event.host, event.job_id] = _RunningJob(command, time.monotonic())
 
     def _job_exited(self, event: JobExited) -> None:

@@ -17,6 +17,7 @@ from harness.notifications.programs import notify_send_argv, program_environment
 from harness.notifications.settings import EVENTS, TerminalProtocol
 from harness.notifications.templates import check_body, request_of
 from harness.notifications.terminal import choose_protocol, notification_sequence
+from harness.toolkit.redaction.redactor import PatternRedactor
 
 EVIL = "\x1b]0;evil\x07\x9d9;x\x9c\x1b\\<!channel> `x` & <b>\u202e\ud800\x00\n[a](https://evil)"
 URL = "http://127.0.0.1:8642/#/session/1-2%2Fs"
@@ -68,6 +69,13 @@ def test_the_first_line_of_an_output_that_was_cut_is_dropped() -> None:
     assert last_lines(b"one", str) == "one"
     assert last_lines(b"x" * 9_000 + b"\nlast", str) == "last"
     assert last_lines(b"a hunter2 b\xff", lambda text: text.replace("hunter2", "[redacted]")) == "a [redacted] b\ufffd"
+
+
+@pytest.mark.parametrize("sequence", ["\x1bA", "\x1bZ", "\x1b^", "\x1b[1m", "\x1b]0;title\x07", "\x1b]0;\ntitle\x07"])
+def test_a_secret_that_escape_sequences_split_is_redacted(sequence: str) -> None:
+    redactor = PatternRedactor(["hunter2-battery"])
+    found = last_lines(f"one hunter2{sequence}-battery two".encode(), redactor.text)
+    assert found == "one [redacted] two"
 
 
 # -- the terminal

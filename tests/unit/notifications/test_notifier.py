@@ -15,10 +15,12 @@ from harness.errors import HarnessError
 from harness.live.sessions.state import SessionState
 from harness.notifications import notifier as module
 from harness.notifications.channel import Channel, NotificationError
+from harness.notifications.command_end import notified_end
 from harness.notifications.notification import Notification, NotificationItem
 from harness.notifications.notifier import Notifier
 from harness.notifications.session_watch import SessionWatch
 from harness.notifications.settings import NotificationSettings
+from harness.results import ShellResult, Status
 from harness.system.background_tasks import open_background_tasks
 from harness.toolkit.events import (
     Event,
@@ -134,6 +136,26 @@ def test_jobs_notify_of_their_end_from_a_duration_on() -> None:
     assert (found.summary, found.exit_code, found.detail) == ("job 7 has ended: exit code 3", 3, "sleep [redacted]")
     (unknown,) = Items().hear(JobExited(job_id="8", exit_code=None, host="web2"))
     assert unknown.summary == "job 8 on web2 has ended: its exit code is unknown"
+
+
+def test_a_long_command_is_redacted_before_it_is_cut() -> None:
+    started = JobStarted(job_id="7", command=f"{' ' * 1_996}{SECRET}")
+    (found,) = Items(min_duration=0.0, include_command=True).hear(started, JobExited(job_id="7", exit_code=0))
+    assert "hunt" not in found.detail
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+async def test_a_secret_that_the_omitted_bytes_cut_is_not_sent(stream: str) -> None:
+    cut: dict[str, Any] = {f"{stream}_bytes": b"start hun" + b"er2 cut\nthe end", f"{stream}_gap": (9, 1_000)}
+    recorder = Recorder()
+    notifier = made(recorder, min_duration=0.0, include_output=True)
+
+    async def work() -> None:
+        with notified_end(notifier, SessionState, "job_ended", lambda text: text.replace(SECRET, "")) as end:
+            end.take_result(ShellResult("x", Status.COMPLETED, exit_code=0, **cut))
+
+    await opened(notifier, work)
+    assert [one.items[0].output for one in recorder.sent] == ["the end"]
 
 
 def test_a_budget_is_reported_with_its_use() -> None:
