@@ -38,7 +38,7 @@ async def open_http(
     """Prepare a connection to the server; nothing is sent yet.
 
     Raises:
-        ConfigError: the URL, a header's value or the CA file is unavailable or invalid.
+        ConfigError: the URL, a header's value, the CA file or the proxy is unavailable or invalid.
     """
     url, headers = await anyio.to_thread.run_sync(_resolve, config, endpoint, environ)
     transport = _LimitedTransport(
@@ -75,6 +75,8 @@ def _resolve(config: ServerConfig, endpoint: HttpEndpoint, environ: Mapping[str,
     for name, value in headers.items():
         if not value.isprintable() or not value.isascii():
             raise ConfigError(f"{where}: headers.{name} contains an invalid character")
+        if value != value.strip():  # the library would refuse and print it
+            raise ConfigError(f"{where}: headers.{name} starts or ends with a blank")
     return url, {**headers, "accept-encoding": "identity"}  # the size limit would not apply to decompressed data
 
 
@@ -86,7 +88,13 @@ def _transport(config: ServerConfig, endpoint: HttpEndpoint, url: str) -> httpx2
     parts = httpx2.URL(url)
     direct = urllib.request.proxy_bypass(parts.host)
     proxy = None if direct else urllib.request.getproxies().get(parts.scheme)
-    return httpx2.AsyncHTTPTransport(verify=verify, proxy=proxy)
+    if proxy is not None and "://" not in proxy:
+        proxy = f"http://{proxy}"
+    try:
+        return httpx2.AsyncHTTPTransport(verify=verify, proxy=proxy)
+    except (ValueError, httpx2.InvalidURL, ImportError):  # the message may contain the password
+        failure = f"server {config.name!r}: the proxy of the environment is not the URL of an HTTP proxy"
+    raise ConfigError(failure, hint="set HTTPS_PROXY to http://HOST:PORT")
 
 
 class _LimitedTransport(httpx2.AsyncBaseTransport):
