@@ -15,7 +15,7 @@ from ..errors import ConnectionLost, HarnessError, JobNotFound
 from ..results import Job, Status
 from ..toolkit.redaction.redactor import Redactor
 from .asciicast import CastEvent, event_line
-from .directory import RecordedJob, Recording, end_marker, read_recording, unfinished_recordings
+from .directory import ENDED, RecordedJob, Recording, end_marker, read_recording, unfinished_recordings
 
 __all__ = ["complete_recording", "complete_recordings"]
 
@@ -41,12 +41,14 @@ async def complete_recording(path: Path, ctx: ExecutionContext, redactor: Redact
     What the target does not have is a gap with a marker.
 
     Returns:
-        False if such a job is still running, or another process completes the recording.
+        False if such a job is still running, or another process completes the recording or has completed it.
     """
     with _locked(path) as descriptor:
         if descriptor is None:
             return False
         recording = await to_thread.run_sync(read_recording, path)
+        if _is_ended(recording):
+            return False
         events: list[CastEvent] = [_marker(recording, STOPPED)]
         for job in recording.jobs:
             if job.ended is None:
@@ -140,6 +142,10 @@ def _ended(job: Job) -> str:
 
 def _end(recording: Recording) -> float:
     return recording.events[-1].time if recording.events else 0.0
+
+
+def _is_ended(recording: Recording) -> bool:
+    return bool(recording.events) and recording.events[-1].code == "m" and recording.events[-1].data.startswith(ENDED)
 
 
 def _marker(recording: Recording, text: str) -> CastEvent:
