@@ -21,6 +21,7 @@ from anyio import to_thread
 
 from ..errors import HarnessError
 from ..live.client import open_stream
+from ..live.sessions.pane_leases import HOLDING_ACTIONS
 from ..live.sessions.session import ACTIONS, MAX_TYPED_CHARS, QUERIES
 from ..system.background_tasks import BackgroundTasks, open_background_tasks
 from .frames import conversation_frames, host_frames, json_frame, pane_frames
@@ -310,9 +311,15 @@ class Browser:
 
     async def _ask(self, session: str, action: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask a session in the name of the login, and note the panes that this browser holds then."""
-        result = await self._dashboard.ask(session, action, arguments, self.login.name)
+        leases, name = self._dashboard.leases, self.login.name
+        try:
+            result = await self._dashboard.ask(session, action, arguments, name)
+        except anyio.get_cancelled_exc_class():  # the browser leaves, and the session may do it all the same
+            if action in HOLDING_ACTIONS and (pane := arguments.get("pane")):
+                leases.note((session, str(pane), name), action, self)
+            raise
         if "pane" in result:
-            self._dashboard.leases.note((session, str(result["pane"]), self.login.name), action, self)
+            leases.note((session, str(result["pane"]), name), action, self)
         return result
 
     def _type(self, number: int, document: Mapping[str, Any], tasks: BackgroundTasks) -> None:

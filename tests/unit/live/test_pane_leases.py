@@ -39,3 +39,21 @@ async def test_what_a_closed_connection_holds(
             leases.note(ANNA, action, holder)
     assert found == released
     assert leases.is_held_by("second") is (not released and later[0][1] == "second")
+
+
+async def test_a_pane_is_kept_as_long_as_a_connection_that_took_it_or_typed_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pane_leases, "LEASE_GRACE", 0.0)
+    leases, found = PaneLeases(), []
+
+    async def release(lease: Lease) -> None:
+        found.append(lease)
+
+    leases.note(ANNA, "take_pane", "first")
+    leases.note(ANNA, "type", "second")
+    await leases.release_left("second", release)
+    assert (found, leases.is_held_by("first"), leases.is_held_by("second")) == ([], True, False)
+    await leases.release_left("first", release)
+    assert found == [ANNA]
+    assert not leases.is_held_by("first")

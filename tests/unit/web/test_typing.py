@@ -11,6 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from harness.errors import HarnessError
+from harness.live.sessions.pane_leases import PaneLeases
 from harness.live.sessions.session import MAX_TYPED_CHARS
 from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.web.browser import MAX_REQUESTS, MAX_WAITING_CHARS, Browser
@@ -23,6 +24,7 @@ class Process:
     def __init__(self) -> None:
         self.typed: list[str] = []
         self.may_answer = anyio.Event()
+        self.leases = PaneLeases()
 
     async def ask(self, key: str, action: str, arguments: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         await self.may_answer.wait()
