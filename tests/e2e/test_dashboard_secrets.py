@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import anyio
@@ -79,5 +80,23 @@ async def test_nothing_is_shown_while_the_settings_of_the_redaction_are_wrong(
                 assert (session.title, session.note) == ("", "internal error: ConfigError")
                 with pytest.raises(HarnessError, match="not a regular expression"):
                     await tail_of(found.path, session.session, {})
+            finally:
+                process.kill()
+
+
+async def test_a_secret_that_is_cut_where_an_output_is_shortened_is_not_shown(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_settings(program)
+    command = f"cd {program.home}; mkdir turn || sleep 600; yes $DB_PASSWORD | head -n 1000; echo over; exit 3"
+    async with dashboard(program.environ, monkeypatch) as seen:
+        with program.start(
+            "run", "--hosts", "one,two", "--forks", "1", "--max-output", "2000", "--", command
+        ) as process:
+            try:
+                found, session = await seen.until(lambda one: one.hosts is not None and one.hosts.failed == 1)
+                text = await tail_of(found.path, session.session, {"host": "one"})
+                assert "bytes are not shown" in text
+                assert re.search("opens|same|sett|ings", text) is None, text
             finally:
                 process.kill()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -20,9 +22,11 @@ from harness.live.sessions.host_groups import (
     host_items,
     limited_groups,
 )
-from harness.live.sessions.job_output import StoredOutput, stored_items
+from harness.live.sessions.job_output import StoredOutput, job_items, stored_items
+from harness.results import OutputPart, Status
 from harness.toolkit.redaction.redactor import PatternRedactor
 
+KNOWN = "opensesame-1-orca-battery"
 SECRET = "ghp_" + "Zx9" * 12
 
 
@@ -98,3 +102,41 @@ async def test_a_stored_output_is_redacted_whole_and_ends_with_how_it_ended(size
     assert text["stdout"].startswith("x" * size)
     assert text["stdout"].endswith("\nlast é")
     assert text["stderr"] == "problem\n[exit code 3]\n"
+
+
+KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\n" * 20 + "-----END PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("cut_at", range(len("see "), len(f"see {KNOWN} and then"), 3))
+async def test_a_secret_that_a_gap_cuts_is_shown_in_no_part(cut_at: int) -> None:
+    line = f"see {KNOWN} and then"
+    data = f"first\n{line}\nlast\n".encode()
+    head = len("first\n") + cut_at
+    for position, rest in ((head, b"plain start\nlast\n"), (0, data[head:])):
+        output = StoredOutput(data[:position] + rest, stdout_gap=(position, 4711))
+        items = [item async for item in stored_items(output, PatternRedactor([KNOWN]))]
+        text = "".join(item["text"] for item in items)
+        assert "[... 4,711 bytes are not shown ...]\n" in text
+        assert text.endswith("last\n")
+        assert not any(KNOWN[start : start + 4] in text for start in range(len(KNOWN) - 3)), text
+
+
+async def test_a_private_key_that_a_gap_cuts_is_not_shown() -> None:
+    data = f"{KEY[300:]}\nshown\n".encode()
+    for output in (StoredOutput(data, stdout_gap=(0, 300)), StoredOutput(KEY[:300].encode(), stdout_gap=(300, 900))):
+        text = "".join([item["text"] async for item in stored_items(output, PatternRedactor())])
+        assert "MII" not in text
+        assert ("shown\n" in text) is (output.stdout == data)
+
+
+async def test_output_that_a_job_did_not_keep_is_a_gap_as_well() -> None:
+    job = SimpleNamespace(status=Status.COMPLETED)
+    data = f"{KNOWN[8:]} tail of a line\nlast\n".encode()
+    part = OutputPart(data, 4711, 4711 + len(data), 4711)
+
+    class Execution:
+        async def read_job(self, job_id: str, **arguments: Any) -> Any:
+            return SimpleNamespace(job=job, stdout=part, stderr=OutputPart())
+
+    items = [item async for item in job_items(cast(Any, Execution()), "7", PatternRedactor([KNOWN]))]
+    assert "".join(item["text"] for item in items) == "\n[4711 bytes were not kept]\nlast\n"

@@ -23,6 +23,7 @@ from .texts import HostNotices
 if TYPE_CHECKING:
     from ....context import ExecutionContext
     from ....fleets import Host, HostOutcome, OutcomeGroup
+    from ....live.sessions.job_output import StoredOutput
 
 __all__ = ["FleetReport", "MergedText"]
 
@@ -90,6 +91,13 @@ class FleetReport(Generic[T]):
     def merged_text(self, result: T) -> MergedText | None:
         """Return what is printed once for equal results; None prints nothing."""
         return None
+
+    def stored_output(self, result: T) -> StoredOutput:
+        """Return the output of a result for dashboards, without how it ended."""
+        from ....live.sessions.job_output import StoredOutput
+
+        text = self.merged_text(result)
+        return StoredOutput() if text is None else StoredOutput(text.output, text.stderr)
 
     def ending_text(self, results: Mapping[str, T]) -> str:
         """Return how the equal results of these hosts ended; empty for a success."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ....fleets import Fleet, Host, HostOutcome
     from ....fleets.host_commands import HostCommand
     from ....fleets.kept_runs import KeptRun
+    from ....live.sessions.job_output import StoredOutput
 
 __all__ = ["ask_hosts", "hosts", "run_on_fleet"]
 
@@ -178,6 +179,12 @@ class _CommandReport(FleetReport[ShellResult]):
             with_gap(result.stderr_bytes, result.stderr_gap),
         )
         return MergedText(output, stderr, truncated=bool(result.truncated))
+
+    def stored_output(self, result: ShellResult) -> StoredOutput:
+        from ....live.sessions.job_output import StoredOutput
+
+        stdout, stderr = result.stdout_bytes, result.stderr_bytes
+        return StoredOutput(stdout, stderr, stdout_gap=result.stdout_gap, stderr_gap=result.stderr_gap)
 
     def ending_text(self, results: Mapping[str, ShellResult]) -> str:
         return ending_of(results)

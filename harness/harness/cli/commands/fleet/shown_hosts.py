@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from ....errors import HarnessError
@@ -84,6 +85,6 @@ class ShownHosts(Generic[T]):
     def _stored(self, outcome: HostOutcome[T]) -> StoredOutput:
         from ....live.sessions.job_output import StoredOutput
 
-        text = self._report.merged_text(cast("T", outcome.result)) if outcome.error is None else None
-        ending = self._ending(outcome)
-        return StoredOutput(ending=ending) if text is None else StoredOutput(text.output, text.stderr, ending)
+        has_result = outcome.error is None
+        output = self._report.stored_output(cast("T", outcome.result)) if has_result else StoredOutput()
+        return replace(output, ending=self._ending(outcome))
