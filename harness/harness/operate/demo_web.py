@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
+from threading import Thread
 
 import anyio
 from anyio.abc import Process
@@ -22,11 +25,14 @@ from anyio.streams.text import TextReceiveStream
 from ..errors import HarnessError
 from .demo import Say, wait_for_a_signal
 
-__all__ = ["SESSION_OPTION", "run_web_demo"]
+__all__ = ["SESSION_OPTION", "end_with_input", "run_web_demo"]
 
 SESSION_OPTION = "--web-session"
 """The hidden option of ``harness demo`` that runs the agent of this demo."""
-START = "import sys; from harness.cli.start import main; sys.exit(main())"
+START = (
+    "import sys; from harness.operate.demo_web import end_with_input; end_with_input(); "
+    "from harness.cli.start import main; sys.exit(main())"
+)
 START_TIMEOUT = 60.0
 """Seconds for the dashboard to print its link."""
 CLOSE_TIMEOUT = 20.0
@@ -89,6 +95,23 @@ async def _read_link(dashboard: Process) -> str:
     raise HarnessError("the dashboard did not start", hint="its message is above")
 
 
+def end_with_input() -> None:
+    """End this process, as by a SIGTERM, at the end of its standard input, which is empty from now on."""
+    parent = os.dup(0)  # which no process started from here inherits
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(descriptor: int) -> None:
+    while os.read(descriptor, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(CLOSE_TIMEOUT)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @asynccontextmanager
 async def _program(
     words: Sequence[str], environment: Mapping[str, str], *, stdout: int | None = None
@@ -96,10 +119,11 @@ async def _program(
     """Run this program with other arguments, and end it with the context.
 
     It has a session of its own: a key pressed in this terminal reaches this process alone, which then ends it once.
+    Its standard input is a pipe from this process, so that it also ends if this process is killed.
     """
     argv = [sys.executable, "-c", START, *words]
     process = await anyio.open_process(
-        argv, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=None, start_new_session=True
+        argv, env=environment, stdin=subprocess.PIPE, stdout=stdout, stderr=None, start_new_session=True
     )
     try:
         yield process
