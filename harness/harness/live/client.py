@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -184,9 +184,20 @@ class ProcessClient:
     async def _send(self, message: Message) -> None:
         try:
             async with self._sending:
-                await write_when_ready(self._socket, encode(message), self._socket.send)
+                with self._closing_if_cancelled():
+                    await write_when_ready(self._socket, encode(message), self._socket.send)
         except OSError:
             raise ProcessLeft(self.goodbye or "the process has closed the connection") from None
+
+    @contextmanager
+    def _closing_if_cancelled(self) -> Iterator[None]:
+        """Close the connection if the caller is cancelled inside: the rest of its line would be part of the next."""
+        try:
+            yield
+        except anyio.get_cancelled_exc_class():
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            raise
 
     async def wait_closed(self) -> None:
         """Wait until the process has closed the connection."""

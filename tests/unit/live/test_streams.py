@@ -11,7 +11,7 @@ import pytest
 from harness.errors import HarnessError
 from harness.live import client
 from harness.live.announcement import announce
-from harness.live.client import ProcessLeft, open_stream
+from harness.live.client import ProcessLeft, open_client, open_stream
 from harness.live.protocol import PROTOCOL_VERSION, Goodbye, Hello, encode
 from harness.live.sessions.command_session import CommandSession
 from harness.live.sockets import listed_processes
@@ -50,6 +50,23 @@ async def test_a_process_that_closes_the_connection_at_once_is_an_error_of_the_s
     monkeypatch.setattr(client, "connect_to", lambda path: ours)
     with pytest.raises(ProcessLeft, match="closed"):
         await all_items(tmp_path, "session", "tail")
+
+
+async def test_a_request_that_is_cancelled_in_the_middle_of_its_line_closes_the_connection(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    monkeypatch.setattr(client, "connect_to", lambda path: ours)
+    with theirs, anyio.fail_after(30):
+        theirs.sendall(encode(Hello(PROTOCOL_VERSION, {}, "challenge")))
+        async with open_client(tmp_path) as seen:
+            with anyio.move_on_after(0.1):
+                await seen.request("session", "type", {"text": "x" * 1_000_000})
+            await seen.wait_closed()
+            with pytest.raises(ProcessLeft):
+                await seen.request("session", "type", {"text": "y"})
 
 
 @pytest.mark.usefixtures("needs_process")
