@@ -73,9 +73,11 @@ async def test_a_number_that_was_asked_for_too_early_costs_no_command(far: Place
     options = ways.get(where) or {"shell": shutil.which(where)}
     async with used(far, **options) as ctx, far.connect(tmux=False) as other:
         last = int((await ctx.run_shell("true")).job_id or "0")
+        ran = {job.job_id for job in await ctx.jobs()}  # a command may have a lower number than one before it
         for number in range(last + 1, last + 40):  # also those that this harness has taken for its next commands
-            with pytest.raises(JobNotFound):
-                await other.job(str(number))
+            if str(number) not in ran:
+                with pytest.raises(JobNotFound):
+                    await other.job(str(number))
         for number in range(3):
             ran = await ctx.run_shell(f"echo {number}; sh -c 'exit {number}'")
             assert (ran.status, ran.exit_code, ran.stdout) == (Status.COMPLETED, number, f"{number}\n")

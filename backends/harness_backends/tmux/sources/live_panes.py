@@ -36,6 +36,8 @@ __all__ = ["LivePanes"]
 
 BUSY_PANE_TIMEOUT = 5.0
 """Seconds to wait for another harness's or an operator's command before the pane counts as busy."""
+GAP_TIMEOUT = 5.0
+"""Seconds to wait until the output of a gap of the stream has been read."""
 SETTLE_TIME = 1.5
 SETTLE_STEP = 0.2
 REPORT_TIMEOUT = 5.0
@@ -95,6 +97,8 @@ class LivePanes:
             await self._first_prompt(pane)
         if pane.phase == "running":
             await self._free(pane)
+        if pane.paused and not pane.jobs:
+            await _until_read(pane)
         self.inspector.check_open(pane)
         if pane.ended_twice:
             await EndCheck(self.link, self.store).check_again(pane)
@@ -390,3 +394,10 @@ async def _until_started(job: PaneJob, timeout: float) -> None:
 def _pipe_question(pane: Pane) -> tuple[str, ...]:
     """Return the tmux command whose answer is 1 if a program receives the pane's output."""
     return "display-message", "-p", "-t", pane.pane_id, "#{pane_pipe}"
+
+
+async def _until_read(pane: Pane) -> None:
+    """Wait until a gap of the stream has been read: the log may be full, so that a command must not depend on it."""
+    with anyio.move_on_after(GAP_TIMEOUT):
+        while pane.paused and not pane.gone:
+            await pane.changed.wait()
