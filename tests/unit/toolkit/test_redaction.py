@@ -407,9 +407,9 @@ ADVERSARIAL = {
 def test_a_megabyte_meant_to_be_slow_is_not() -> None:
     for text in ADVERSARIAL.values():
         taken = [_seconds(text)]
-        while min(taken) >= 1.0 and len(taken) < 3:  # once may be another program's fault
+        while min(taken) >= 2.0 and len(taken) < 3:  # once may be another program's fault
             taken.append(_seconds(text))
-        assert min(taken) < 1.0, f"{min(taken):.3f} s for {len(text)} characters"
+        assert min(taken) < 2.0, f"{min(taken):.3f} s for {len(text)} characters"
 
 
 def _seconds(text: str) -> float:
