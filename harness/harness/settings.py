@@ -136,6 +136,18 @@ class SettingsTable:
     values: Mapping[str, Any]
     trusted: bool = True
 
+    def check_trusted(self, what: str) -> None:
+        """Refuse what only trusted files may set.
+
+        Raises:
+            ConfigError: The file is not trusted.
+        """
+        if not self.trusted:
+            raise ConfigError(
+                f"{self.origin}: {what} may only be set by files that are trusted",
+                hint="add the directory to trusted_dirs in your own settings, or set it there",
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class _Layer:

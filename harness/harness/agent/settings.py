@@ -102,11 +102,7 @@ def agent_settings_of(tables: Iterable[SettingsTable]) -> AgentSettings:
     """
     settings = AgentSettings()
     for table in tables:
-        if not table.trusted:
-            raise ConfigError(
-                f"{table.origin}: [agent] may only be set by files that are trusted",
-                hint="add the directory to trusted_dirs in your own settings, or set it there",
-            )
+        table.check_trusted("[agent]")
         settings = replace(settings, **_checked(table))
     return settings
 

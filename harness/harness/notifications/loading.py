@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..errors import ConfigError
 from ..settings import CommandLineChoices, SettingsTable, load_tables
 from .settings import NotificationSettings
 
@@ -34,10 +33,6 @@ def notification_settings_of(tables: Iterable[SettingsTable]) -> NotificationSet
     for table in tables:
         from .settings_table import checked  # loaded on demand: few settings files have this table
 
-        if not table.trusted:
-            raise ConfigError(
-                f"{table.origin}: [notifications] may only be set by files that are trusted",
-                hint="add the directory to trusted_dirs in your own settings, or set it there",
-            )
+        table.check_trusted("[notifications]")
         settings = replace(settings, **checked(table))
     return settings

@@ -168,11 +168,8 @@ def _checked(table: SettingsTable) -> dict[str, Any]:
         where = ".".join(["tools", *(str(part) for part in first["loc"])])
         raise ConfigError(f"{table.origin}: {where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
     loosened = sorted(set(found) - STRICTER) + (["read_only"] if found.get("read_only") is False else [])
-    if loosened and not table.trusted:
-        raise ConfigError(
-            f"{table.origin}: tools.{loosened[0]} may only be set by files that are trusted",
-            hint="add the directory to trusted_dirs in your own settings, or set it there",
-        )
+    if loosened:
+        table.check_trusted(f"tools.{loosened[0]}")
     return found
 
 

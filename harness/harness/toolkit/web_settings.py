@@ -80,11 +80,7 @@ def web_settings_of(tables: Iterable[SettingsTable], environ: Mapping[str, str] 
 
     settings = WebSettings()
     for table in tables:
-        if not table.trusted:
-            raise ConfigError(
-                f"{table.origin}: [web] may only be set by files that are trusted",
-                hint="add the directory to trusted_dirs in your own settings, or set it there",
-            )
+        table.check_trusted("[web]")
         settings = _with(settings, checked(table), table.origin, os.environ if environ is None else environ)
     return settings
 

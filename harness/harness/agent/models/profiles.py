@@ -86,7 +86,7 @@ def models_of(tables: Iterable[SettingsTable], agent: Iterable[SettingsTable] = 
     for table in tables:
         from .table import profiles_in  # imports pydantic, which most programs do not need
 
-        _check_trust(table, "models")
+        table.check_trusted("[models]")
         profiles.update({profile.name: profile for profile in profiles_in(table)})
     default = chosen or _model_of(agent) or (next(iter(profiles)) if len(profiles) == 1 else "")
     found = ModelTable(tuple(profiles.values()), default)
@@ -98,20 +98,12 @@ def models_of(tables: Iterable[SettingsTable], agent: Iterable[SettingsTable] = 
 def _model_of(tables: Iterable[SettingsTable]) -> str:
     model = ""
     for table in tables:
-        _check_trust(table, "agent")
+        table.check_trusted("[agent]")
         value = table.values.get("model", model)
         if not isinstance(value, str):
             raise ConfigError(f"{table.origin}: agent.model: must be the name of a model")
         model = value
     return model
-
-
-def _check_trust(table: SettingsTable, name: str) -> None:
-    if not table.trusted:
-        raise ConfigError(
-            f"{table.origin}: [{name}] may only be set by files that are trusted",
-            hint="add the directory to trusted_dirs in your own settings, or set it there",
-        )
 
 
 def _profile_of_text(text: str) -> ModelProfile:

@@ -137,11 +137,7 @@ def retention_of(tables: Iterable[SettingsTable]) -> Retention:
     """
     limits = Retention()
     for table in tables:
-        if not table.trusted:
-            raise ConfigError(
-                f"{table.origin}: [audit] may only be set by files that are trusted",
-                hint="add the directory to trusted_dirs in your own settings, or set it there",
-            )
+        table.check_trusted("[audit]")
         changes = {name: _value(name, value, table.origin) for name, value in table.values.items()}
         limits = replace(limits, **changes)  # type: ignore[arg-type]  # each reader returns its field's type
     return limits
