@@ -37,7 +37,7 @@ from ..posix.state_directory import JobStore
 from .channel.command_channel import READY_TIMEOUT, CommandChannel
 from .channel.control_connection import ControlConnection
 from .jobs.job_killing import END_TIMEOUT
-from .jobs.pane_job import PaneJob, RecentJobs
+from .jobs.pane_job import PaneJob, forget_jobs
 from .jobs.runner import PaneRunner
 from .libtmux_access import open_libtmux
 from .naming import DEFAULT_PANE, check_name
@@ -79,7 +79,7 @@ class TmuxTerminal(Terminal):
         self._source = source
         self._stream = stream
         self._sessions = SessionTable(link.setup, link.shell, link.shells, table.login_shell, link.target)
-        self._jobs = RecentJobs()
+        self._jobs: dict[str, tuple[Pane, PaneJob]] = {}
 
     # -- commands
 
@@ -111,7 +111,8 @@ class TmuxTerminal(Terminal):
 
     def _remember(self, pane: Pane, job: PaneJob) -> None:
         job.on_change = pane.report_job
-        self._jobs.add(pane, job)
+        self._jobs[job.job_id] = (pane, job)
+        forget_jobs(self._jobs)
 
     async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult | None:
         known = self._jobs.get(job_id)

@@ -14,7 +14,7 @@ from harness.results import Status
 from harness.target import Target
 from harness_backends.posix.state_directory import JobRecord, parse_record, render_record
 from harness_backends.tmux.jobs.output_collector import OutputCollector, clip
-from harness_backends.tmux.jobs.pane_job import MAX_HELD_BYTES, MAX_HELD_JOBS, PaneJob, RecentJobs
+from harness_backends.tmux.jobs.pane_job import MAX_HELD_BYTES, MAX_HELD_JOBS, PaneJob, forget_jobs
 from harness_backends.tmux.jobs.wrapped_command import WrappedCommand, slot_text
 from harness_backends.tmux.naming import (
     PANE_FIELDS,
@@ -361,19 +361,19 @@ async def test_marks_of_a_shell_that_was_left_change_nothing_also_when_they_come
 
 
 def test_the_output_of_ended_commands_takes_a_bounded_amount_of_memory() -> None:
-    recent, jobs = RecentJobs(), []
+    jobs: dict[str, tuple[None, PaneJob]] = {}
     for number in range(1, 101):
         job = PaneJob(str(number), Command("true"), "main", "log", 0, "nonce", OutputCollector(1 << 20))
         job.start()
         job.feed(bytes(1 << 20))
         if number != 3:
             job.finish(Status.COMPLETED, 0)
-        recent.add(None, job)
-        jobs.append(job)
-    held = [job for job in jobs if recent.get(job.job_id) and job.done.is_set()]
-    assert sum(job.collector.held for job in held[:-1]) <= MAX_HELD_BYTES, "the last one is measured at the next call"
-    assert recent.get("3"), "it still runs"
-    assert recent.get("100")
+        jobs[str(number)] = None, job
+        forget_jobs(jobs)
+    assert sum(job.collector.held for _, job in jobs.values()) <= MAX_HELD_BYTES
+    assert "3" in jobs, "it still runs"
+    assert "100" in jobs
     for number in range(101, 400):
-        recent.add(None, PaneJob(str(number), Command("true"), "main", "log", 0, "n", OutputCollector(9)))
-    assert [number for number in range(400) if recent.get(str(number))] == list(range(400 - MAX_HELD_JOBS, 400))
+        jobs[str(number)] = None, PaneJob(str(number), Command("true"), "main", "log", 0, "n", OutputCollector(9))
+        forget_jobs(jobs)
+    assert len(jobs) == MAX_HELD_JOBS

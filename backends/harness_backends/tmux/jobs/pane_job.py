@@ -19,7 +19,7 @@ from ...posix.pane_jobs.end_proof import imitates, proof_of, status_of_broken
 from ...posix.pane_jobs.prompt_markers import ANSWERED, PromptMarker, answered, from_keyboard
 from .output_collector import OutputCollector, collector_for
 
-__all__ = ["UNREAD", "PaneJob", "RecentJobs", "entered", "read_buffered_output"]
+__all__ = ["UNREAD", "PaneJob", "entered", "forget_jobs", "read_buffered_output"]
 
 LONGEST_LAG = 60.0
 """Maximum seconds from the record of a command's end until the pane has shown all of its output."""
@@ -271,36 +271,18 @@ START_MARKER_WINDOW = 1.0
 """Seconds after its dispatch in which a second start marker may restart a job's output."""
 
 
-class RecentJobs:
-    """The latest jobs of this process with their panes; the oldest ended ones beyond the limits are dropped."""
-
-    def __init__(self) -> None:
-        self._jobs: dict[str, tuple[Any, PaneJob]] = {}
-        self._running: set[str] = set()
-        self._ended_sizes: dict[str, int] = {}
-        self._ended_bytes = 0
-
-    def get(self, job_id: str) -> tuple[Any, PaneJob] | None:
-        """Return a job and its pane, if they are still known."""
-        return self._jobs.get(job_id)
-
-    def add(self, pane: Any, job: PaneJob) -> None:
-        """Add a job that is about to start; only jobs that have ended since the last call are measured."""
-        for job_id in [job_id for job_id in self._running if self._jobs[job_id][1].done.is_set()]:
-            self._running.discard(job_id)
-            size = self._ended_sizes[job_id] = self._jobs[job_id][1].collector.held
-            self._ended_bytes += size
-        self._jobs[job.job_id] = pane, job
-        self._running.add(job.job_id)
-        while len(self._jobs) > MAX_HELD_JOBS:
-            self._drop(next(iter(self._jobs)))
-        while self._ended_bytes > MAX_HELD_BYTES:
-            self._drop(next(iter(self._ended_sizes)))
-
-    def _drop(self, job_id: str) -> None:
-        del self._jobs[job_id]
-        self._running.discard(job_id)
-        self._ended_bytes -= self._ended_sizes.pop(job_id, 0)
+def forget_jobs(jobs: dict[str, tuple[Any, PaneJob]]) -> None:
+    """Drop the oldest ended jobs beyond the limits."""
+    while len(jobs) > MAX_HELD_JOBS:
+        del jobs[next(iter(jobs))]
+    held = {job_id: job.collector.held for job_id, (_, job) in jobs.items()}
+    total = sum(held.values())
+    for job_id, size in held.items():
+        if total <= MAX_HELD_BYTES:
+            return
+        if jobs[job_id][1].done.is_set():
+            del jobs[job_id]
+            total -= size
 
 
 async def read_buffered_output(job: PaneJob, offset: int, seconds: float) -> ShellResult | None:
