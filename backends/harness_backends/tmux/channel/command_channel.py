@@ -25,9 +25,8 @@ __all__ = [
 
 REPLY_TIMEOUT = 20.0
 READY_TIMEOUT = 30.0
-
-
 OnAnswer = Callable[[Sequence[Block]], None]
+"""Called with the answer of a request before the output that follows it; it must not block or raise."""
 
 
 class ResponseLost(ConnectionLost):
