@@ -24,9 +24,9 @@ State = dict[str, Any]
 Times = Callable[[object, str, float], float]
 
 TIMES = frozenset({"prompt_time", "typed", "began", "ended_at", "seconds", "unanswered"})
-APART = frozenset({"lock", "changed", "active", "stop_waiting", "on_change", "watchers", "_is_hidden"})
-"""A lock is the runner's, as what ends its waiting is; the two events are replaced whenever somebody is woken, which
-``woken`` tells. Watchers decide nothing."""
+APART = frozenset({"lock", "reattaching", "changed", "active", "stop_waiting", "on_change", "watchers", "_is_hidden"})
+"""Locks belong to those who hold them, and what ends its waiting to the runner; the two events are replaced whenever
+somebody is woken, which ``woken`` tells. Watchers decide nothing."""
 WOKEN = ".woken"
 """Behind a job's id: whoever waits for activity of the job was woken."""
 BYTES_SHOWN = 100

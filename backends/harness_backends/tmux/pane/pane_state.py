@@ -48,6 +48,8 @@ class Pane:
         self.uid = uid
         self.shells = [PaneShell(nonce, kind, files=True)]
         self.lock = anyio.Lock()
+        self.reattaching = anyio.Lock()
+        """Held while its state is set from the end of its log."""
         self.phase: Phase = "starting"
         self.running = 0
         """The id of the running job, also of another harness process; 0 is an operator's command."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -49,7 +48,6 @@ class StreamGaps:
         self._store = store
         self._tasks = tasks
         self._catching_up: dict[str, anyio.CancelScope] = {}
-        self._reattaching: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._stopped: set[str] = set()
         """The ids of the panes, also of unknown ones, whose output tmux does not send, as this process fell behind."""
 
@@ -175,6 +173,8 @@ class StreamGaps:
                     await anyio.sleep(RETRY)
         if self._catching_up.get(pane.pane_id) is scope:
             del self._catching_up[pane.pane_id]
+        if pane.gone:
+            self._stopped.discard(pane.pane_id)
 
     async def _follow_log(self, pane: Pane, job: PaneJob) -> None:
         """Read a job's part of the log again from its start, and as it grows, until the job has ended."""
@@ -200,7 +200,7 @@ class StreamGaps:
 
     async def reattach(self, pane: Pane) -> None:
         """Set the state of a pane without a job of this process from the end of the log, and then the stream."""
-        async with self._reattaching[pane.pane_id]:
+        async with pane.reattaching:
             if pane.paused:  # else another task has done it
                 await self._reattach(pane)
 
