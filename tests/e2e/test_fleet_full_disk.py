@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,9 +25,6 @@ def full_disk(hosts: FleetHosts, name: str) -> Iterator[None]:
         (state / "harness").chmod(0o700)
         with full():
             yield
-        for link in (state / "harness/jobs").glob("*.cmd"):
-            if link.is_symlink():
-                shutil.rmtree(link.readlink().parent, ignore_errors=True)
 
 
 @pytest.mark.parametrize("engine", ["asyncssh", "openssh"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import anyio
@@ -24,15 +24,9 @@ MEMORY = Path(f"/dev/shm/harness-{os.getuid()}")
 NOTICE = "the target's disk is full: the job's record and output are in its memory"
 
 
-@contextmanager
-def state_disk(directory: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """A small disk with the state directory; what its jobs have in memory is removed at the end."""
-    state = directory / "home/state"
-    with small_disk(state) as full:
-        yield full
-        for link in (state / "harness/jobs").glob("*.cmd"):
-            if link.is_symlink():
-                shutil.rmtree(link.readlink().parent, ignore_errors=True)
+def state_disk(directory: Path) -> AbstractContextManager[Callable[[], AbstractContextManager[None]]]:
+    """A small disk with the state directory."""
+    return small_disk(directory / "home/state")
 
 
 def in_memory(target: JobTarget, job_id: str | None) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -30,16 +29,13 @@ Full = Callable[[], AbstractContextManager[None]]
 
 @pytest.fixture
 def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Full]:
-    """A small disk with the state directory; what its jobs have in memory is removed at the end."""
+    """A small disk with the state directory."""
     state = tmp_path / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path))
     with small_disk(state) as fill:
         yield fill
         subprocess.run(["tmux", "-L", SOCKET, "kill-server"], capture_output=True)
-        for link in (state / "harness/jobs").glob("*.cmd"):
-            if link.is_symlink():
-                shutil.rmtree(link.readlink().parent, ignore_errors=True)
 
 
 @asynccontextmanager

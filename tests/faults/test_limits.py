@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from tests.faults.rig import Place, feed, opened, private_place, usable, within
+from tests.support.disks import small_disk
 from tests.support.sshd import MakeSshd
 
 from harness import ExecutionContext, Status
 from harness.errors import HarnessError, NoSpace
 
 
-@contextmanager
-def small_disk(path: Path) -> Iterator[None]:
-    """A file system of 4 MiB; needs root. What its jobs have in memory is removed at the end."""
-    path.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(path)], check=True)
-    try:
-        yield
-    finally:
-        for link in path.rglob("jobs/*.cmd"):
-            if link.is_symlink():
-                shutil.rmtree(link.readlink().parent, ignore_errors=True)
-        subprocess.run(["umount", "-l", str(path)], check=True)
-
-
 @pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "plain"])
 async def test_a_full_disk_is_a_clear_error_or_a_right_result(here: Place, tmux: bool) -> None:
-    with small_disk(here.state):
+    with small_disk(here.state, size="4m"):
         async with opened(here, tmux=tmux) as ctx:
             await usable(ctx)
             filler = fill(here.state)
@@ -65,7 +49,7 @@ def fill(directory: Path) -> Path:
 async def test_a_job_whose_exit_code_found_no_space_is_unknown_and_not_waited_for(here: Place) -> None:
     go = here.path("go")
     os.mkfifo(go)
-    with small_disk(here.state):
+    with small_disk(here.state, size="4m"):
         async with opened(here) as ctx, opened(here) as other:
             job = await ctx.run_shell(f"read x <{go}; (exit 4)", wait=False)
             filler = fill(here.state)

@@ -14,8 +14,8 @@ import anyio
 import pytest
 from tests.faults.outcomes import ENDINGS, Trial, row
 from tests.faults.rig import Place
-from tests.faults.test_limits import small_disk
 from tests.support.berths import entered
+from tests.support.disks import small_disk
 from tests.support.engines import Engines, container
 
 from harness.config import Config
@@ -44,7 +44,7 @@ async def outcome_of(place: Place, carrier: str, where: str, ending: str, stop: 
     trial = Trial(place, carrier, stop)
     with ExitStack() as stack:
         if ending.startswith("disk full"):
-            stack.enter_context(small_disk(place.state))
+            stack.enter_context(small_disk(place.state, size="4m"))
         with anyio.fail_after(110):
             with trial.outlived():
                 async with trial.connect() as ctx:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,25 +16,31 @@ __all__ = ["DISKS", "file_limit", "small_disk"]
 
 
 @contextmanager
-def small_disk(directory: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """A file system of 1 MB; what is given fills it, for as long as it lasts."""
-    directory.mkdir(parents=True, mode=0o700)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "harness-test", directory], check=True)
+def small_disk(directory: Path, *, size: str = "1m") -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """A file system of this size; what is given fills it, for as long as it lasts.
+
+    What jobs of state directories on it have in memory is removed at the end.
+    """
+    directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "harness-test", directory], check=True)
 
     @contextmanager
     def full() -> Iterator[None]:
         path = directory / "filler"
         with path.open("wb", buffering=0) as file:
-            for size in (4096, 1):
+            for length in (4096, 1):
                 with contextlib.suppress(OSError):
                     while True:
-                        file.write(b"x" * size)
+                        file.write(b"x" * length)
         yield
         path.unlink()
 
     try:
         yield full
     finally:
+        for link in directory.rglob("jobs/*.cmd"):
+            if link.is_symlink():
+                shutil.rmtree(link.readlink().parent, ignore_errors=True)
         subprocess.run(["umount", "-l", directory], check=True)
 
 
