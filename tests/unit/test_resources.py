@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.slow import slow_of
+from tests.support.slow import FILE, slow_of
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
@@ -88,3 +88,9 @@ def test_a_resource_that_is_not_there_leaves_the_test_out_with_the_reason(
 def test_slow_is_what_took_long_but_for_the_quickest_test_of_each_file() -> None:
     took = {"a.py::one": 0.1, "a.py::two": 9.0, "b.py::one[x::y]": 7.0, "b.py::two": 3.0, "c.py::one": 0.9}
     assert slow_of(took) == {"a.py::two", "b.py::one[x::y]"}
+
+
+def test_the_table_of_slow_tests_names_tests_that_exist() -> None:
+    names = {name.partition("[")[0] for name in FILE.read_text().splitlines()}
+    texts = {path: (ROOT / path).read_text() for path in {name.split("::")[0] for name in names}}
+    assert [name for name in sorted(names) if f"def {name.split('::')[-1]}(" not in texts[name.split("::")[0]]] == []
