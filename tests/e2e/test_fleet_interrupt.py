@@ -117,6 +117,7 @@ def test_results_are_printed_after_an_interrupt(ops: Program, tmp_path: Path, si
     )
     assert b"harness: silent (1): not started: interrupted\n" in stderr
     assert b" 5 hosts: 3 ok, 1 not started, 1 interrupted, " in stderr
+    assert b"3 ok, 1 interrupted, 1 not started" in ops.run("fleet").stdout
 
 
 @pytest.mark.parametrize("signals", SIGNALS)

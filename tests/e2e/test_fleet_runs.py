@@ -165,7 +165,7 @@ def test_cancel_ends_what_runs_and_lets_nothing_more_start(fleet_program: Progra
     states = {
         item["outcome"] for item in json.loads(fleet_program.run("--json", "fleet", "show", "1").stdout)["outcomes"]
     }
-    assert states == {"failed", "cancelled"}
+    assert states == {"interrupted", "cancelled"}
 
 
 def test_a_key_of_another_command_is_said_to_be_one_and_its_job_is_not_cancelled(

@@ -44,7 +44,7 @@ def _kind(answer: Answer | None) -> str:
         return "cancelled"
     if answer.error is not None:
         return "unreachable" if answer.unreachable else "error"
-    if answer.status in ("running", "unknown"):
+    if answer.status in ("running", "unknown", "interrupted"):
         return answer.status
     return "ok" if answer.ok else "failed"
 
@@ -69,7 +69,7 @@ def _exit_code(run: KeptRun) -> int:
     kinds = {_kind(answers.get(host.name)) for host in run.hosts}
     if kinds & {"unreachable", "error", "unknown", "running", "not started", "cancelled"}:
         return HARNESS_FAILED
-    return FAILED if "failed" in kinds else 0
+    return FAILED if kinds & {"failed", "interrupted"} else 0
 
 
 @command("list")
