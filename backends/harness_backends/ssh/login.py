@@ -189,7 +189,7 @@ _KINDS = (
         "",
         "the name server did not answer: check this machine's network",
     ),
-    (_NAME, TargetNotFound, "", "check the name, or the Host entry in ~/.ssh/config"),
+    (_NAME, TargetNotFound, "", "check the name, or its Host entry in the ssh configuration"),
 )
 
 

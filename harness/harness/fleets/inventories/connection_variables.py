@@ -76,7 +76,7 @@ def read_connection(name: str, variables: Mapping[str, Variable], *, ignore_beco
         if variable in ARGUMENTS:
             _check_arguments(name, variable, value, where)
         elif "proxy" in variable and value:
-            raise _unsupported(name, variable, where, "name the proxy in ~/.ssh/config: ProxyJump or ProxyCommand")
+            raise _unsupported(name, variable, where, "set ProxyJump or ProxyCommand in the ssh configuration")
         elif variable == "ansible_ssh_executable" and str(value).rpartition("/")[2] != "ssh":
             raise _unsupported(name, variable, where, "harness uses the ssh program of PATH")
     host, user, port = (_value(name, variables, key) for key in HONORED)
@@ -123,7 +123,7 @@ def _check_arguments(name: str, variable: str, value: object, where: str) -> Non
                 name,
                 f"{variable} with {word!r}",
                 where,
-                "write it into ~/.ssh/config, or give it with -o for all hosts",
+                "write it into the ssh configuration, or give it with -o for all hosts",
             )
 
 
