@@ -27,6 +27,9 @@ __all__ = [
 MOVED = {
     "harness.toolkit.compaction": "harness.toolkit.interfaces",
     "harness_backends.posix.backend": "harness_backends.composition",
+    "harness.live.agent_session": "harness.live.sessions.agent_session",
+    "harness.live.approvals": "harness.live.sessions.approvals",
+    "harness.live.call_session": "harness.live.sessions.call_session",
     "harness.mcp.client_config": "harness.mcp.client.configuration",
     "harness.mcp.client_files": "harness.mcp.client.configuration",
     "harness.mcp.elicitation": "harness.mcp.server.elicitation",
@@ -51,6 +54,7 @@ MOVED = {
     "harness.toolkit.permissions.answers": "harness.toolkit.permissions.questions",
     "harness.toolkit.permissions.keysjudge": "harness.toolkit.permissions.shell.typed_keys",
     "harness.toolkit.permissions.settings": "harness.toolkit.permissions.rules.settings",
+    "harness.toolkit.permissions.shell.keys": "harness.toolkit.permissions.shell.typed_keys",
     "harness.toolkit.permissions.shelljudge": "harness.toolkit.permissions.shell.classification",
     "harness.toolkit.permissions.store": "harness.toolkit.permissions.rules.store",
     "harness.toolkit.permissions.timed": "harness.toolkit.permissions.remembered_answers",
