@@ -28,13 +28,13 @@ OPTIONS = ("-W", "-i", "127.0.0.1", "-p", "0", "-t", "rendererType=dom", "-t", "
 
 
 def prepare_ttyd(home: Path) -> Path:
-    """Return the program: one of PATH, or the pinned release, which is downloaded once.
+    """Return the program: one of PATH that has the pinned version, or the release, which is downloaded once.
 
     Raises:
         OSError: It cannot be downloaded.
-        LookupError: There is none for this machine, or it is not the pinned one.
+        LookupError: There is none for this machine, or the download is not the pinned one.
     """
-    if (found := shutil.which("ttyd")) is not None:
+    if (found := shutil.which("ttyd")) is not None and _has_pinned_version(found):
         return Path(found)
     machine = platform.machine()
     if machine not in SHA256:
@@ -50,6 +50,11 @@ def prepare_ttyd(home: Path) -> Path:
         path.with_suffix(".new").chmod(0o755)
         path.with_suffix(".new").replace(path)
     return path
+
+
+def _has_pinned_version(program: str) -> bool:
+    shown = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=TIMEOUT).stdout
+    return re.search(rf"\bversion {re.escape(VERSION)}\b", shown) is not None
 
 
 @contextmanager
