@@ -19,18 +19,16 @@ from typing import TYPE_CHECKING
 from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .loading import load_notification_settings
-    from .notifier import Notifier
-    from .opening import open_notifier
+    from .notifier import Notifier, open_notifier
     from .settings import NotificationSettings, WebhookSettings
+    from .settings_loader import load_notification_settings
 
 __all__ = ["NotificationSettings", "Notifier", "WebhookSettings", "load_notification_settings", "open_notifier"]
 
 _NAMES = {
-    "loading": ("load_notification_settings",),
-    "notifier": ("Notifier",),
-    "opening": ("open_notifier",),
+    "notifier": ("Notifier", "open_notifier"),
     "settings": ("NotificationSettings", "WebhookSettings"),
+    "settings_loader": ("load_notification_settings",),
 }
 
 if not TYPE_CHECKING:  # a type checker would accept any name

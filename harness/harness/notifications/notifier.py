@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ..errors import HarnessError
-from ..system.background_tasks import BackgroundTasks
+from ..system.background_tasks import BackgroundTasks, open_background_tasks
 from ..system.daemon_thread import run_in_daemon_thread
 from ..toolkit.events import EventBus
 from .channel import Channel
@@ -22,10 +22,11 @@ from .pending import PendingItems, RateLimit
 from .settings import NotificationSettings
 
 if TYPE_CHECKING:
+    from ..agent.models.keys import KeySource
     from ..live.sessions.state import SessionState
     from .session_watch import ReadEnd
 
-__all__ = ["CHANNEL_TIMEOUT", "CLOSE_TIMEOUT", "Notifier", "find_dashboard"]
+__all__ = ["CHANNEL_TIMEOUT", "CLOSE_TIMEOUT", "Notifier", "build_channels", "find_dashboard", "open_notifier"]
 
 CHANNEL_TIMEOUT = 10.0
 """Seconds of one delivery."""
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class Notifier:
-    """The notifications of one process; :func:`.opening.open_notifier` opens it.
+    """The notifications of one process; :func:`open_notifier` opens it.
 
     Args:
         settings: What to notify of, and how often.
@@ -229,3 +230,57 @@ class _Delivery:
         level = logging.DEBUG if self._has_failed else logging.WARNING
         self._has_failed = True
         log.log(level, "cannot notify by %s: %s", self.channel.name, why)
+
+
+# -- Opening.
+
+
+def build_channels(settings: NotificationSettings) -> tuple[Channel, ...]:
+    """Return the configured channels; that of the terminal only if there is one."""
+    channels: list[Channel] = []
+    if settings.bell or settings.terminal != "off":
+        from .terminal import TerminalChannel
+
+        if TerminalChannel.is_possible():
+            channels.append(TerminalChannel(bell=settings.bell, protocol=settings.terminal))
+    if settings.desktop or settings.command:
+        from .programs import CommandChannel, DesktopChannel
+
+        channels += [DesktopChannel()] if settings.desktop else []
+        channels += [CommandChannel(settings.command)] if settings.command else []
+    if settings.webhooks:
+        from .webhook import WebhookChannel
+
+        channels += [WebhookChannel(one, number, _read_secret) for number, one in enumerate(settings.webhooks, 1)]
+    return tuple(channels)
+
+
+async def _read_secret(source: KeySource) -> str:
+    from ..agent.models.keys import read_key  # with the first secret
+
+    return await read_key(source)
+
+
+@asynccontextmanager
+async def open_notifier(
+    settings: NotificationSettings,
+    *,
+    link: Callable[[str], str] = lambda session: "",
+    is_attended: bool = False,
+) -> AsyncIterator[Notifier]:
+    """Open the notifier of a process.
+
+    At its end, it waits at most three seconds for deliveries.
+
+    Args:
+        settings: The operator's settings.
+        link: Returns the URL of a dashboard that shows a session, or all for an empty one; empty while none runs.
+        is_attended: Whether an operator is at the session, ends it and cancels turns: that needs no notification.
+    """
+    async with open_background_tasks() as tasks:
+        notifier = Notifier(settings, build_channels(settings), link, is_attended=is_attended)
+        notifier.start(tasks)
+        try:
+            yield notifier
+        finally:
+            await notifier.finish()

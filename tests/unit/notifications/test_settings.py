@@ -12,8 +12,8 @@ import pytest
 
 from harness.agent.models.keys import EnvironmentKey, FileKey
 from harness.errors import ConfigError
-from harness.notifications.loading import notification_settings_of
 from harness.notifications.settings import NotificationSettings
+from harness.notifications.settings_loader import notification_settings_of
 from harness.settings import SettingsTable
 
 SECRET = "https://hooks.example/T000/very-secret-path"

@@ -16,7 +16,7 @@ from ...live.sessions.command_session import CommandSession
 from ...notifications.command_end import notified_end
 from ...results import Job, Status, without_helpers
 from ..exits import exit_code_of
-from ..notifying import notified
+from ..notifications import notified
 from ..options import command, group, pause_option, time_limit_option
 from ..output import as_json, note, print_json, readable, result_json, table, with_base64
 from ..redaction import session_redactor

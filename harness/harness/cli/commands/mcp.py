@@ -18,7 +18,7 @@ from ...context import ExecutionContext
 from ...errors import ConfigError
 from ...extras import install_extra
 from ..exits import SIGNALLED
-from ..notifying import notified
+from ..notifications import notified
 from ..options import RenamedOption, command
 from ..output import note, print_json, warn
 from ..runtime import CliSession, announced, session_of

@@ -9,7 +9,7 @@ import anyio
 import click
 
 from ...errors import ConfigError, HarnessError
-from ..notifying import dashboard_link, notification_settings
+from ..notifications import dashboard_link, notification_settings
 from ..options import command, group
 from ..output import print_json, readable
 from ..runtime import CliSession, session_of
@@ -25,7 +25,7 @@ SETUP = "add a [notifications] table to your settings, such as: bell = true"
 
 
 def _channels(session: CliSession) -> tuple[NotificationSettings, tuple[Channel, ...]]:
-    from ...notifications.opening import build_channels
+    from ...notifications.notifier import build_channels
 
     settings = notification_settings(session)
     return settings, build_channels(settings)

@@ -20,7 +20,7 @@ from ...live.sessions.command_session import CommandSession
 from ...notifications.command_end import notified_end
 from ...results import ShellResult, Status
 from ..exits import exit_code_of
-from ..notifying import notified
+from ..notifications import notified
 from ..options import NO_LIMIT, Size, command, time_limit_option
 from ..output import note, print_json, result_json
 from ..redaction import session_redactor

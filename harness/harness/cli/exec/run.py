@@ -31,7 +31,7 @@ from ...toolkit.values import ToolCall
 from ..commands.servers import servers_of, with_servers
 from ..conversation import ConversationStart, choices_for, has_target, open_conversation, stored_model
 from ..named_commands import any_host_options, host_options
-from ..notifying import notified
+from ..notifications import notified
 from ..output import note, readable, warn
 from ..prompt.approvals import PromptApprover, PromptQuestioner, change_notice
 from ..prompt.line_mode import asked_text

@@ -23,7 +23,7 @@ from ...login import LoginQuestion, TerminalPrompter, use_prompter
 from ...system.background_tasks import open_background_tasks
 from ..commands.fleet.conversation_hosts import options_to_store
 from ..commands.fleet.session import SessionTarget
-from ..notifying import notified
+from ..notifications import notified
 from ..output import note, readable
 from ..runtime import CliSession, announced, logs_shown
 from ..streams import Interruption, run_async

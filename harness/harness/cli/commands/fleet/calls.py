@@ -16,7 +16,7 @@ from ....live.announcement import announce
 from ....live.sessions.command_session import CommandSession
 from ....notifications.command_end import notified_end
 from ...exits import INTERRUPTED
-from ...notifying import notified
+from ...notifications import notified
 from ...options import Invocation
 from ...redaction import session_redactor
 from ...runtime import CliSession, TargetRequirements

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..notifications.loading import load_notification_settings
 from ..notifications.settings import NotificationSettings
+from ..notifications.settings_loader import load_notification_settings
 from .runtime import CliSession
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def notified(session: CliSession, kind: str) -> AsyncIterator[Notifier | N
         yield None
         return
     from ..live.sockets import socket_name
-    from ..notifications.opening import open_notifier
+    from ..notifications.notifier import open_notifier
     from ..system.process_identity import this_process
 
     link = partial(dashboard_link, socket_name(this_process()))
