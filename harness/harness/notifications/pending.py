@@ -9,13 +9,13 @@ from collections import Counter, deque
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from .notification import MAX_ITEMS, Notification, NotificationItem
+from .notification import Notification, NotificationItem
 from .settings import WAITING_EVENTS, EventKind
 
 __all__ = ["PendingItems", "RateLimit"]
 
 MAX_PENDING = 1_000
-"""Events that wait; more are only counted."""
+"""Ends that wait, and as many of what waits for an operator; more are only counted."""
 MERGE_WINDOW = 1.0
 """Seconds: events that are due within this time are sent together."""
 MINUTE = 60.0
@@ -60,7 +60,8 @@ class PendingItems:
             due: When it may be sent.
             is_withdrawn_at_end: Whether it is not sent once the session has ended.
         """
-        if key not in self._items and len(self._items) >= MAX_PENDING:
+        limit = MAX_PENDING * (2 if item.event in WAITING_EVENTS else 1)
+        if key not in self._items and len(self._items) >= limit:
             self._more[item.event] += 1
         else:
             self._items[key] = _Pending(item, due, is_withdrawn_at_end)
@@ -86,5 +87,4 @@ class PendingItems:
     def _taken(self, keys: list[Hashable]) -> Notification | None:
         items = [self._items.pop(key).item for key in keys]
         more, self._more = self._more, Counter()
-        more.update(item.event for item in items[MAX_ITEMS * 10 :])
-        return Notification.of(items[: MAX_ITEMS * 10], more) if items else None
+        return Notification.of(items, more) if items else None

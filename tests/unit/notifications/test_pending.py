@@ -42,6 +42,20 @@ def test_a_storm_is_bounded_and_counted() -> None:
     assert (dict(found.counts), pending.due_at(RateLimit(9))) == ({"job_ended": 3 * MAX_PENDING}, None)
 
 
+def test_a_storm_of_ends_hides_nothing_that_waits() -> None:
+    pending = PendingItems()
+    for number in range(MAX_PENDING * 3):
+        pending.add(number, job(number), 0.0)
+    for number in range(MAX_PENDING * 3):
+        pending.add(f"a{number}", NotificationItem("approval_waiting", "x"), 0.0)
+    assert len(pending._items) == MAX_PENDING * 2
+    pending.withdraw("a0")
+    found = pending.take(0.0)
+    assert found is not None
+    assert {item.event for item in found.items} == {"approval_waiting"}
+    assert found.counts == {"job_ended": 3 * MAX_PENDING, "approval_waiting": 3 * MAX_PENDING - 1}
+
+
 def test_at_the_end_what_waited_for_an_answer_is_dropped() -> None:
     pending = PendingItems()
     pending.add("a", NotificationItem("approval_waiting", "x"), 1e9, is_withdrawn_at_end=True)
