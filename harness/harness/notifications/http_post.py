@@ -10,7 +10,6 @@ from functools import partial
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import anyio
 import httpcore
 import httpx
 
@@ -34,11 +33,8 @@ class PostAnswer:
     text: str
 
 
-class _Network(httpcore.AsyncNetworkBackend):
-    """Connects to the addresses of a host, one after the other."""
-
-    def __init__(self) -> None:
-        self._inner = httpcore.AnyIOBackend()
+class _Network(httpcore.AnyIOBackend):
+    """Connects to the addresses of a host, one after the other; no lookup of a name delays the end of the program."""
 
     async def connect_tcp(
         self,
@@ -55,35 +51,30 @@ class _Network(httpcore.AsyncNetworkBackend):
         """
         try:
             found = await run_in_daemon_thread(partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM))
-        except OSError as error:
-            raise httpcore.ConnectError(f"unknown host: {error.strerror or error}") from error
+        except (OSError, UnicodeError) as error:
+            raise httpcore.ConnectError(f"unknown host: {getattr(error, 'strerror', '') or error}") from error
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))[:MAX_ADDRESSES]
         failure: Exception = httpcore.ConnectError("the host has no address")
         for address in addresses:
             try:
-                return await self._inner.connect_tcp(address, port, CONNECT_TIMEOUT, local_address, socket_options)
+                return await super().connect_tcp(address, port, CONNECT_TIMEOUT, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
 
-    async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        """Refuse the connection.
-
-        Raises:
-            httpcore.UnsupportedProtocol: Always.
-        """
-        raise httpcore.UnsupportedProtocol("sockets of this machine are not used")
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await anyio.sleep(seconds)
-
 
 def ssl_context() -> ssl.SSLContext:
-    """Return a context that verifies certificates. Blocks."""
-    return httpx.create_ssl_context()
+    """Return a context that verifies certificates. Blocks.
+
+    Raises:
+        NotificationError: The certificates of the authorities cannot be read.
+    """
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:  # also of SSL
+        why = (error.strerror or str(error)).lower()
+        hint = "check SSL_CERT_FILE and SSL_CERT_DIR"
+        raise NotificationError(f"cannot read the certificates of the authorities: {why}", hint=hint) from None
 
 
 async def post(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from tests.support.web_servers import Reply, web_server
@@ -28,6 +29,21 @@ async def test_a_header_that_is_refused_is_not_shown(value: str) -> None:
         await send(server.url(), {"authorization": value}, is_local=True)
     assert "a header contains a character that HTTP does not allow" in str(caught.value)
     assert "cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["a" * 70, "a..b", "no-such-host.invalid"])
+async def test_a_host_name_that_cannot_be_looked_up_is_reported(proxied: pytest.MonkeyPatch, host: str) -> None:
+    with pytest.raises(NotificationError, match=f"^{host}: unknown host: "):
+        await send(f"http://{host}/x")
+
+
+def test_certificates_that_cannot_be_read_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").touch()
+    for name in ("missing.pem", "empty.pem"):
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / name))
+        with pytest.raises(NotificationError, match="cannot read the certificates") as caught:
+            ssl_context()
+        assert "check SSL_CERT_FILE" in str(caught.value)
 
 
 @pytest.mark.parametrize("form", ["127.0.0.1:{}", "http://127.0.0.1:{}", "user:s3cr3t@127.0.0.1:{}"])
