@@ -157,6 +157,41 @@ def test_a_slow_webhook_delays_the_exit_by_three_seconds_at_most(program: Progra
     assert len(server.asked) == 1
 
 
+def slow_import(tmp_path: Path, seconds: float) -> str:
+    """Return a ``PYTHONPATH`` with which the HTTP library is loaded as on a busy machine."""
+    (tmp_path / "sitecustomize.py").write_text(
+        f"""import sys, time
+from importlib.machinery import PathFinder
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "httpcore":
+            spec = PathFinder.find_spec(name)
+            load = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (time.sleep({seconds}), load(module))
+            return spec
+sys.meta_path.insert(0, Slow())
+"""
+    )
+    return str(tmp_path)
+
+
+def test_what_a_delivery_needs_is_loaded_while_the_command_runs(program: Program, tmp_path: Path) -> None:
+    with web_server({"/hook": Reply()}) as server:
+        settings(program, webhook(server))
+        done = program.run("run", "--", "sleep 8; exit 5", PYTHONPATH=slow_import(tmp_path, 4.0))
+    assert (done.returncode, done.stderr, len(server.asked)) == (5, b"", 1)
+
+
+def test_a_notification_that_takes_too_long_at_the_end_is_a_warning(program: Program, tmp_path: Path) -> None:
+    with web_server({"/hook": Reply()}) as server:
+        settings(program, webhook(server))
+        started = time.monotonic()
+        done = program.run("run", "--", "exit 5", PYTHONPATH=slow_import(tmp_path, 60.0))
+    assert (done.returncode, server.asked) == (5, [])
+    assert b"cannot notify by webhook 1 (127.0.0.1): it took longer than 3 s at the end" in done.stderr
+    assert time.monotonic() - started < 30.0
+
+
 def test_an_interrupted_command_notifies_of_nothing(program: Program) -> None:
     with web_server({"/hook": Reply()}) as server:
         settings(program, webhook(server))

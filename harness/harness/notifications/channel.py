@@ -22,6 +22,15 @@ class Channel(ABC):
     """Its name in messages; not a secret."""
     events: tuple[EventKind, ...] = EVENTS
     """The events that it delivers."""
+    writes_to_stderr = False
+    """Whether it writes to standard error: while that takes nothing, no warning may be written to it either."""
+
+    async def prepare(self) -> None:  # noqa: B027  # most channels load nothing
+        """Load what the first delivery needs.
+
+        Raises:
+            NotificationError: It cannot be loaded; a delivery fails in the same way.
+        """
 
     @abstractmethod
     async def send(self, notification: Notification) -> str:

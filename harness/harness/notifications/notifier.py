@@ -120,8 +120,16 @@ class Notifier:
     def start(self, tasks: BackgroundTasks) -> None:
         """Send events until the tasks are cancelled."""
         tasks.start_soon(self._serve)
+        tasks.start_soon(self._prepare)
         for delivery in self._deliveries:
             tasks.start_soon(delivery.serve)
+
+    async def _prepare(self) -> None:
+        """Load what a delivery needs, once the end would be notified: at the end there is little time."""
+        await anyio.sleep(self.settings.min_duration)
+        await find_dashboard(partial(self._link, ""))
+        for delivery in self._deliveries:
+            await delivery.prepare()
 
     async def _serve(self) -> None:
         while True:
@@ -155,6 +163,10 @@ class Notifier:
             await self._send(lambda: None if self.is_attended else self._pending.take_last())
             for delivery in self._deliveries:
                 await delivery.wait_idle()
+        slow = [delivery for delivery in self._deliveries if not delivery.is_idle]
+        if not any(delivery.channel.writes_to_stderr for delivery in slow):
+            for delivery in slow:
+                delivery.warn(f"it took longer than {CLOSE_TIMEOUT:g} s at the end")
 
 
 async def find_dashboard(link: Callable[[], str]) -> str:
@@ -202,8 +214,20 @@ class _Delivery:
         self._more.set()
 
     async def wait_idle(self) -> None:
-        """Wait until everything was delivered, or has failed."""
+        """Wait until it is idle."""
         await self._idle.wait()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything was delivered, or has failed."""
+        return self._idle.is_set()
+
+    async def prepare(self) -> None:
+        """Load what the first delivery needs; a failure is reported with that."""
+        try:
+            await self.channel.prepare()
+        except Exception as error:
+            log.debug("%s is not prepared: %s", self.channel.name, type(error).__name__)
 
     async def serve(self) -> None:
         """Deliver until cancelled."""
@@ -219,14 +243,16 @@ class _Delivery:
             with anyio.fail_after(CHANNEL_TIMEOUT):
                 await self.channel.send(notification)
         except TimeoutError:
-            self._failed(f"it took longer than {CHANNEL_TIMEOUT:g} s")
+            if not self.channel.writes_to_stderr:
+                self.warn(f"it took longer than {CHANNEL_TIMEOUT:g} s")
         except HarnessError as error:
-            self._failed(str(error))
+            self.warn(str(error))
         except Exception as error:  # a notification must not end the program that it is about
-            self._failed(f"{type(error).__name__}")
+            self.warn(f"{type(error).__name__}")
             log.debug("a notification failed", exc_info=True)
 
-    def _failed(self, why: str) -> None:
+    def warn(self, why: str) -> None:
+        """Warn of a failure, once."""
         level = logging.DEBUG if self._has_failed else logging.WARNING
         self._has_failed = True
         log.log(level, "cannot notify by %s: %s", self.channel.name, why)

@@ -88,6 +88,7 @@ class TerminalChannel(Channel):
     """
 
     name = "terminal"
+    writes_to_stderr = True
 
     def __init__(self, *, bell: bool, protocol: TerminalProtocol, descriptor: int = 2) -> None:
         self._bell = bell

@@ -6,14 +6,15 @@ import ipaddress
 import ssl
 from collections.abc import Awaitable, Callable
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
-from anyio import to_thread
 
 from ..errors import ConfigError
 from ..extras import install_extra
+from ..system.daemon_thread import run_in_daemon_thread
 from ..toolkit.redaction.redactor import remember
 from .channel import Channel, NotificationError
 from .notification import Notification
@@ -77,7 +78,7 @@ class WebhookChannel(Channel):
     def __init__(self, settings: WebhookSettings, number: int, read_secret: ReadSecret) -> None:
         self._settings = settings
         self._read_secret = read_secret
-        self._context: ssl.SSLContext | None = None
+        self._http: tuple[ModuleType, ssl.SSLContext] | None = None
         self.events = settings.events
         where = settings.name or (
             (urlsplit(settings.url).hostname or "") if isinstance(settings.url, str) else settings.template
@@ -85,6 +86,10 @@ class WebhookChannel(Channel):
         self.name = f"webhook {number} ({where})"
         if isinstance(settings.url, str):
             remember(settings.url)  # what is logged must not contain it
+
+    async def prepare(self) -> None:
+        """See :class:`Channel`."""
+        await self._loaded_http()
 
     async def send(self, notification: Notification) -> str:
         """See :class:`Channel`."""
@@ -122,20 +127,28 @@ class WebhookChannel(Channel):
             hint = "set url, token or headers to where the value is kept"
             raise NotificationError(error.message, hint=hint) from None
 
+    async def _loaded_http(self) -> tuple[ModuleType, ssl.SSLContext]:
+        """Return the module that sends requests, and the certificates that it trusts.
+
+        Raises:
+            NotificationError: The library is not installed, or the certificates cannot be read.
+        """
+        if self._http is None:
+            try:
+                self._http = await run_in_daemon_thread(_load_http)
+            except ImportError:
+                raise NotificationError("webhooks need the library httpx", hint=install_extra("web")) from None
+        return self._http
+
     async def _post(self, url: str, content: bytes, headers: dict[str, str]) -> int:
         """Send the request, and return a status that is good or may be retried.
 
         Raises:
             NotificationError: There was no answer, or it refuses the request.
         """
-        try:
-            library = await to_thread.run_sync(import_module, ".http_post", __package__)
-        except ImportError:
-            raise NotificationError("webhooks need the library httpx", hint=install_extra("web")) from None
-        if self._context is None:
-            self._context = await to_thread.run_sync(library.ssl_context)
+        library, context = await self._loaded_http()
         host = urlsplit(url).hostname or ""
-        answer: PostAnswer = await library.post(url, content, headers, self._context, is_local=is_loopback(host))
+        answer: PostAnswer = await library.post(url, content, headers, context, is_local=is_loopback(host))
         if 200 <= answer.status < 300 or answer.status in RETRIED:
             return answer.status
         if 300 <= answer.status < 400:
@@ -143,3 +156,8 @@ class WebhookChannel(Channel):
             raise NotificationError(f"{host} redirects elsewhere (HTTP {answer.status})", hint=hint)
         said = f": {answer.text}" if answer.text else ""
         raise NotificationError(f"{host} refused it: HTTP {answer.status}{said}")
+
+
+def _load_http() -> tuple[ModuleType, ssl.SSLContext]:
+    library = import_module(".http_post", __package__)
+    return library, library.ssl_context()
