@@ -6,6 +6,8 @@ import os
 import re
 import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
 
 import anyio
 import pytest
@@ -171,3 +173,29 @@ async def test_attach_shows_the_sessions_of_hosts_side_by_side(
     await seat.on_screen("»", "fleet://web[1-2] · ")  # the line of the state is removed while another program runs
     seat.press("C-d")
     assert await seat.ended() == 0
+
+
+@pytest.mark.parametrize(("command", "shown"), [("/attach", "0:harness"), ("/attach web2", "0:main")])
+async def test_a_signal_ends_harness_while_hosts_are_attached(
+    seats: Seats, needs_tmux: None, fleet_hosts: FleetHosts, command: str, shown: str
+) -> None:
+    seat = seats.take(*fleet_hosts.options, "--hosts", "web[1-2]", "--tmux", size=(160, 40))
+    await seat.sees("harness on 2 hosts: web[1-2]")
+    await seat.on_screen("»")
+    seat.enter(command)
+    await seat.on_screen(shown)
+    assert bool(_running(f"harness-attach-{seat.pid}")) == (command == "/attach")
+    seat.signal("SIGTERM")
+    assert await seat.ended() == 128 + signal.SIGTERM
+    if command == "/attach":
+        assert shown not in seat.screen  # tmux has restored the terminal
+    assert not _running(f"harness-attach-{seat.pid}")
+
+
+def _running(word: str) -> list[str]:
+    """The command lines that contain a word."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_text(errors="replace").replace("\0", " "))
+    return [line for line in found if word in line]

@@ -8,11 +8,10 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import HarnessError
 
-__all__ = ["MAX_PANES", "TiledPane", "client_pane", "show_tiled"]
+__all__ = ["MAX_PANES", "TiledPane", "check_attached", "client_pane", "open_tiled", "show_tiled"]
 
 MAX_PANES = 16
 """Panes of one window."""
@@ -51,10 +50,33 @@ def client_pane(name: str, argv: Sequence[str]) -> TiledPane:
 
 
 def show_tiled(panes: Sequence[TiledPane], name: str) -> None:
+    """Run commands in tiled panes as :func:`open_tiled`, and show them in this terminal until the operator leaves.
+
+    Raises:
+        HarnessError: tmux is missing on this machine, refuses a command, or cannot use this terminal.
+    """
+    with open_tiled(panes, name) as attach:
+        if attach:
+            check_attached(subprocess.run(attach, check=False).returncode)
+
+
+def check_attached(exit_code: int) -> None:
+    """Check the exit code of the command of :func:`open_tiled`.
+
+    Raises:
+        HarnessError: tmux could not use the terminal.
+    """
+    if exit_code:
+        raise HarnessError("tmux on this machine could not attach to this terminal")
+
+
+@contextmanager
+def open_tiled(panes: Sequence[TiledPane], name: str) -> Iterator[Sequence[str]]:
     """Run commands in tiled panes, in windows of at most :data:`MAX_PANES`, and further windows if they are too small.
 
-    Inside tmux, the windows are added to the current session, and the first one is selected. Elsewhere a tmux server
-    is started for them and attached to this terminal; it ends when the operator leaves.
+    Inside tmux, the windows are added to the current session, the first one is selected, and the context has no
+    command. Elsewhere a tmux server is started for them, which ends with the context or when the operator leaves; the
+    context has the command that attaches a terminal to it.
 
     Args:
         panes: The commands, at least one.
@@ -67,6 +89,7 @@ def show_tiled(panes: Sequence[TiledPane], name: str) -> None:
         tmux = _LocalTmux()
         windows = _open_windows(tmux, panes, name, ("new-window", "-d"))
         tmux.run("select-window", "-t", windows[0])
+        yield ()
         return
     tmux = _LocalTmux(("-L", f"harness-attach-{os.getpid()}"))
     size = shutil.get_terminal_size()
@@ -75,7 +98,7 @@ def show_tiled(panes: Sequence[TiledPane], name: str) -> None:
         windows = _open_windows(tmux, panes, name, ("new-window", "-d", "-t", f"{SESSION}:"), first)
         tmux.run("set-option", "-s", "exit-empty", "on", ";", "select-window", "-t", windows[0])
         # set when attached, as a session without a client would end at once
-        tmux.attach("attach-session", "-t", f"={SESSION}", ";", "set-option", "destroy-unattached", "on")
+        yield (*tmux.argv, "attach-session", "-t", f"={SESSION}", ";", "set-option", "destroy-unattached", "on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +118,16 @@ class _LocalTmux:
         Raises:
             HarnessError: tmux is missing or refuses it.
         """
-        done = self._start(words, stdin=subprocess.DEVNULL, capture_output=True)
+        argv = [*self.argv, *words]
+        try:
+            done = subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        except FileNotFoundError as error:
+            hint = "install it; harness attach --print prints the commands for other terminals"
+            raise HarnessError("attaching to many hosts needs tmux on this machine", hint=hint) from error
         if done.returncode:
-            error = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
-            raise HarnessError(f"tmux on this machine: {error}")
+            text = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
+            raise HarnessError(f"tmux on this machine: {text}")
         return done.stdout.decode("utf-8", "replace").strip()
-
-    def attach(self, *words: str) -> None:
-        """Run a command that takes this terminal until the operator leaves it.
-
-        Raises:
-            HarnessError: tmux cannot use this terminal.
-        """
-        done = self._start(words)
-        if done.returncode:
-            raise HarnessError("tmux on this machine could not attach to this terminal")
 
     @contextmanager
     def ended(self) -> Iterator[None]:
@@ -119,13 +137,6 @@ class _LocalTmux:
         finally:
             with suppress(FileNotFoundError):
                 subprocess.run([*self.argv, "kill-server"], check=False, stdin=subprocess.DEVNULL, capture_output=True)
-
-    def _start(self, words: Sequence[str], **streams: Any) -> subprocess.CompletedProcess[bytes]:
-        try:
-            return subprocess.run([*self.argv, *words], check=False, **streams)
-        except FileNotFoundError as error:
-            hint = "install it, or use --print"
-            raise HarnessError("attaching to many hosts needs tmux on this machine", hint=hint) from error
 
 
 def _open_windows(

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -129,8 +129,14 @@ class PromptActionsImpl(PromptActions):
         self._surface.restyle(theme_for(name, color=self._color))
 
 
-async def _become(words: Sequence[str]) -> None:
-    """Run a program in this terminal until it exits.
+RESTORE_TIMEOUT = 2.0
+"""Seconds for a program that had the terminal to restore it."""
+
+
+async def _become(words: Sequence[str]) -> int:
+    """Run a program in this terminal until it exits, and return its exit code.
+
+    If it is cancelled, the program gets the time to restore the terminal.
 
     Raises:
         HarnessError: It cannot be started.
@@ -141,7 +147,14 @@ async def _become(words: Sequence[str]) -> None:
     except OSError as error:
         raise HarnessError(f"{words[0]}: {(error.strerror or 'cannot start').lower()}") from error
     async with process:
-        await process.wait()
+        try:
+            return await process.wait()
+        except anyio.get_cancelled_exc_class():
+            with suppress(ProcessLookupError):
+                process.terminate()
+            with anyio.move_on_after(RESTORE_TIMEOUT, shield=True):
+                await process.wait()
+            raise
 
 
 async def _show_clients(sessions: Sequence[HostSession]) -> None:
@@ -150,10 +163,13 @@ async def _show_clients(sessions: Sequence[HostSession]) -> None:
     Raises:
         HarnessError: tmux is missing on this machine, or cannot use the terminal.
     """
-    from ..tiled_windows import client_pane, show_tiled
+    from ..tiled_windows import check_attached, client_pane, open_tiled
 
     panes = [client_pane(one_line(session.host), session.command) for session in sessions]
-    await to_thread.run_sync(show_tiled, panes, "harness")
+    with ExitStack() as stack:
+        attach = await to_thread.run_sync(stack.enter_context, open_tiled(panes, "harness"))
+        if attach:
+            check_attached(await _become(attach))
 
 
 # -- Tools of MCP servers, for the agent at the prompt.
