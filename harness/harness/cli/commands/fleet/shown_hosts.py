@@ -62,8 +62,8 @@ class ShownHosts(Generic[T]):
         running = tuple(sorted(report.running, key=report.order.__getitem__))
         if running:
             yield HostGroup("running", running)
-        begun = report.running | {outcome.host for outcome in report.outcomes}
-        waiting = tuple(host.name for host in report.hosts if host.name not in begun)
+        started = report.running | {outcome.host for outcome in report.outcomes}
+        waiting = tuple(host.name for host in report.hosts if host.name not in started)
         if waiting:
             yield HostGroup("pending", waiting)
 

@@ -41,8 +41,8 @@ __all__ = [
 T = TypeVar("T")
 ANSWER_TIMEOUT = 5.0
 """Seconds: commands that show the current state must not wait for one unresponsive host."""
-MAX_NAMES_SHOWN = 40
-"""Characters of folded names in a table."""
+MAX_NAMES_CHARS = 40
+"""Length of folded names in a table."""
 SAME_START = 60.0
 """Seconds between the starts of equal jobs that are shown as one time."""
 
@@ -113,8 +113,8 @@ class JobRow:
     def name(self) -> str:
         """The jobs as arguments of slash commands name them, as far as that is short: ``web[1-3]:12``."""
         folded = fold_names(self.hosts)
-        if len(folded) > MAX_NAMES_SHOWN:
-            folded = f"{folded[: MAX_NAMES_SHOWN - 1]}…({len(self.hosts)} hosts)"
+        if len(folded) > MAX_NAMES_CHARS:
+            folded = f"{folded[: MAX_NAMES_CHARS - 1]}…({len(self.hosts)} hosts)"
         return f"{folded}:{self.job.job_id}"
 
     @property
