@@ -60,15 +60,11 @@ def processes_of(scratch: Path) -> list[str]:
     return found
 
 
-async def no_process_is_left(scratch: Path) -> None:
+async def nothing_is_left(scratch: Path) -> None:
     with anyio.move_on_after(30):  # the processes of a tmux server end after it, by the signal of their terminal
         while processes_of(scratch):  # noqa: ASYNC110  # of other processes
             await anyio.sleep(0.05)
     assert processes_of(scratch) == []
-
-
-async def nothing_is_left(scratch: Path) -> None:
-    await no_process_is_left(scratch)
     assert list((scratch / "tmp").iterdir()) == []
 
 
@@ -107,13 +103,13 @@ async def test_a_denied_call_and_a_hangup_in_the_middle_end_the_demo_cleanly(scr
     await nothing_is_left(scratch)
 
 
-async def test_a_killed_demo_leaves_no_process(scratch: Path) -> None:
+async def test_a_killed_demo_leaves_nothing(scratch: Path) -> None:
     with demo(scratch) as (process, link):
         async with browser() as chromium, visit(chromium, link) as page:
             await page.sees("edit waits for approval", ".approval")
             process.kill()
             await page.sees("Not connected", "#connection")
-    await no_process_is_left(scratch)
+    await nothing_is_left(scratch)
 
 
 async def test_a_dashboard_that_does_not_start_ends_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:

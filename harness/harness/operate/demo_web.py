@@ -1,18 +1,19 @@
 """``harness demo --web``: the demo's agent with its dashboard, in which the reader answers its calls.
 
 A program that a harness process started may not act on that process. So the dashboard and the agent are two programs,
-started side by side, with a state directory of their own that is removed at the end.
+started side by side, with a state directory of their own that the last of the three programs removes.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
@@ -25,14 +26,18 @@ from anyio.streams.text import TextReceiveStream
 from ..errors import HarnessError
 from .demo import Say, wait_for_a_signal
 
-__all__ = ["SESSION_OPTION", "end_with_input", "run_web_demo"]
+__all__ = ["SESSION_OPTION", "part_of_demo", "run_web_demo"]
 
 SESSION_OPTION = "--web-session"
 """The hidden option of ``harness demo`` that runs the agent of this demo."""
-START = (
-    "import sys; from harness.operate.demo_web import end_with_input; end_with_input(); "
-    "from harness.cli.start import main; sys.exit(main())"
-)
+START = """\
+import sys
+from pathlib import Path
+from harness.operate.demo_web import part_of_demo
+with part_of_demo(Path(sys.argv.pop(1))):
+    from harness.cli.start import main
+    main()
+"""
 START_TIMEOUT = 60.0
 """Seconds for the dashboard to print its link."""
 CLOSE_TIMEOUT = 20.0
@@ -48,12 +53,13 @@ async def run_web_demo(*, say: Say = print) -> None:
     Raises:
         HarnessError: The dashboard does not start, or one of the two programs ends.
     """
-    with _private_state() as environment:
+    state = Path(mkdtemp(prefix="harness-demo-"))
+    with _shared_directory(state):
         web = ("web", "serve", "--port", "0")
-        async with _program(web, environment, stdout=subprocess.PIPE) as dashboard:
+        async with _program(web, state, stdout=subprocess.PIPE) as dashboard:
             say(await _read_link(dashboard))
             say("\nThe agent waits for you there: it asks before it changes something. C-c ends everything.\n")
-            async with _program(("demo", SESSION_OPTION), environment) as agent:
+            async with _program(("demo", SESSION_OPTION), state) as agent:
                 await _wait_for_the_end(dashboard, agent)
 
 
@@ -95,7 +101,15 @@ async def _read_link(dashboard: Process) -> str:
     raise HarnessError("the dashboard did not start", hint="its message is above")
 
 
-def end_with_input() -> None:
+@contextmanager
+def part_of_demo(state: Path) -> Iterator[None]:
+    """Let this process end with the demo, even if that is killed; the last process removes the state directory."""
+    _end_with_input()
+    with _shared_directory(state):
+        yield
+
+
+def _end_with_input() -> None:
     """End this process, as by a SIGTERM, at the end of its standard input, which is empty from now on."""
     parent = os.dup(0)  # which no process started from here inherits
     empty = os.open(os.devnull, os.O_RDONLY)
@@ -113,15 +127,14 @@ def _end_after(descriptor: int) -> None:
 
 
 @asynccontextmanager
-async def _program(
-    words: Sequence[str], environment: Mapping[str, str], *, stdout: int | None = None
-) -> AsyncIterator[Process]:
+async def _program(words: Sequence[str], state: Path, *, stdout: int | None = None) -> AsyncIterator[Process]:
     """Run this program with other arguments, and end it with the context.
 
     It has a session of its own: a key pressed in this terminal reaches this process alone, which then ends it once.
     Its standard input is a pipe from this process, so that it also ends if this process is killed.
     """
-    argv = [sys.executable, "-c", START, *words]
+    argv = [sys.executable, "-c", START, str(state), *words]
+    environment = {**os.environ, "XDG_STATE_HOME": str(state)}
     process = await anyio.open_process(
         argv, env=environment, stdin=subprocess.PIPE, stdout=stdout, stderr=None, start_new_session=True
     )
@@ -139,10 +152,15 @@ async def _program(
 
 
 @contextmanager
-def _private_state() -> Iterator[Mapping[str, str]]:
-    """Yield an environment whose state directory exists while the context is open."""
-    folder = Path(mkdtemp(prefix="harness-demo-"))
+def _shared_directory(folder: Path) -> Iterator[None]:
+    """Use a directory that the last program that leaves this context removes."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield {**os.environ, "XDG_STATE_HOME": str(folder)}
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
