@@ -399,4 +399,4 @@ def test_a_megabyte_meant_to_be_slow_takes_linear_time() -> None:
     for name, text in ADVERSARIAL.items():
         before = time.process_time()
         PLAIN.text(text)
-        assert time.process_time() - before < 10.0, name
+        assert time.process_time() - before < 5.0, name

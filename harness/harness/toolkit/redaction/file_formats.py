@@ -395,7 +395,12 @@ _DIRECTIVES = (
         _Directive(f"]:{port}", rf"{_LINE}\[[\w.-]{{1,200}}\]:{port}[ \t]+[^\s:]{{1,200}}:(?P<v>[^\s:\\\"']+){_END}")
         for port in (25, 465, 587)
     ),
-    _Directive("pwd=", rf"{_APART}pwd=(?P<v>[^\s;/\"'][^\s;\"']{{0,300}});[ \t]?{_CONNECTED}[ \t]?=", anywhere=True),
+    _Directive(
+        "pwd=",
+        rf"{_APART}pwd=(?P<v>[^\s;/\"'][^\s;\"']{{0,300}});[ \t]?{_CONNECTED}[ \t]?=",
+        anywhere=True,
+        hint=rf";[ \t]?{_CONNECTED}[ \t]?=",
+    ),
     _Directive("pwd=", rf"{_CONNECTED}=[^\s;]{{0,200}};[ \t]+pwd=(?P<v>[^\s;/\"'][^\s;\"']*)", anywhere=True),
 )
 _DIRECTIVE_LITERALS = Literals(directive.literal for directive in _DIRECTIVES)

@@ -82,8 +82,9 @@ _WEP = "wep[_-]key[0-3]"
 _NAMED = {**{word: re.escape(word) + _CALLED for word in (*_STRONG, *_WEAK)}, "wep": _WEP + _CALLED}
 _NAMES = Literals(_NAMED)
 _VALUE = re.compile(
-    r"""\\{1,7}"(?P<inner>(?:[^"\\\n]|\\[^"\n])*)|"(?P<double>(?:[^"\\\n]|\\.)*)|'(?P<single>[^'\n]*)"""
-    r"""|\$'(?P<ansi>(?:[^'\\\n]|\\.)*)|(?P<mark>\[redacted\])|(?P<bare>(?:[^\s"'`,;&|<>(){}\[\]\\]|\\(?!["'n\\]))+)"""
+    r"""\\{1,7}"(?P<inner>(?:[^"\\\n]+|\\[^"\n])*)|"(?P<double>(?:[^"\\\n]+|\\.)*)|'(?P<single>[^'\n]*)"""
+    r"""|\$'(?P<ansi>(?:[^'\\\n]+|\\.)*)|(?P<mark>\[redacted\])"""
+    r"""|(?P<bare>(?:[^\s"'`,;&|<>(){}\[\]\\]+|\\(?!["'n\\]))+)"""
 )
 _TOKENS = re.compile(
     r"(?:private|vault|auth|access|refresh|session|security|api|deploy|job|bearer|gitlab|github|consul|id|registry"
@@ -213,16 +214,16 @@ def _assignments(text: str, low: str, pattern: re.Pattern[str], word: str) -> It
 def _is_secret(text: str, low: str, name: re.Match[str], value: re.Match[str], word: str) -> bool:
     kind = value.lastgroup or ""
     found = value[kind]
-    if kind == "mark" or not found or is_placeholder(found) or is_literal(found):
-        return False
-    if found == "$" and text[value.end() : value.end() + 1] in ("(", "{"):
+    if kind == "mark" or not found or (found == "$" and text[value.end() : value.end() + 1] in ("(", "{")):
         return False
     if word in _SHORT and not _SHORT_NAME.search(low, max(0, name.start() - 2), name.start()):
         return False
     if kind == "bare" and _is_shouted(text, name):
         called = text[value.end() : value.end() + 1] == "(" and _IDENTIFIER.fullmatch(found) is not None
-        return not called and word != "pwd"  # PWD is a directory
-    return _says_enough(low, name, found, word) and (kind != "bare" or _bare_is_secret(text, name, value))
+        is_secret = not called and word != "pwd"  # PWD is a directory
+    else:
+        is_secret = _says_enough(low, name, found, word) and (kind != "bare" or _bare_is_secret(text, name, value))
+    return is_secret and not is_placeholder(found) and not is_literal(found)
 
 
 def _says_enough(low: str, name: re.Match[str], found: str, word: str) -> bool:
@@ -236,8 +237,10 @@ def _says_enough(low: str, name: re.Match[str], found: str, word: str) -> bool:
 
 def _is_shouted(text: str, name: re.Match[str]) -> bool:
     """Return whether it is ``NAME=``, an environment variable."""
-    shown = text[slice(*name.span())].rstrip(" \t")
-    return shown.endswith("=") and shown.isupper() and shown[0].isupper()
+    if not name[0].rstrip(" \t").endswith("="):
+        return False
+    shown = text[slice(*name.span())]
+    return shown.isupper() and shown[0].isupper()
 
 
 def _is_credential(low: str, token: re.Match[str]) -> bool:
@@ -247,22 +250,20 @@ def _is_credential(low: str, token: re.Match[str]) -> bool:
 
 def _bare_is_secret(text: str, name: re.Match[str], value: re.Match[str]) -> bool:
     """Return whether an unquoted value is a secret: it may also be code or prose."""
-    found, end = value[0], value.end()
-    after = text[end : end + 1]
-    if _IDENTIFIER.fullmatch(found) and after and after in "([{<":
+    found, end, named = value[0], value.end(), name[0]
+    if text[end : end + 1] in ("(", "[", "{", "<") and _IDENTIFIER.fullmatch(found):
         return False
-    if found.startswith((":", "=", "~", "!")) or is_code(found):
+    if found.startswith((":", "=", "~", "!")):
         return False
-    sign = name[0].rstrip(" \t")
-    if sign.endswith("=") and sign == name[0] and not sign[-2:-1].isspace():
-        return True
-    return _LAST.match(text, end) is not None or _goes_on_without(text, found, end, sign)
+    attached = named.endswith("=") and not named[-2:-1].isspace()
+    ends = attached or _LAST.match(text, end) is not None or _goes_on_without(text, found, end, named)
+    return ends and not is_code(found)
 
 
-def _goes_on_without(text: str, found: str, end: int, sign: str) -> bool:
+def _goes_on_without(text: str, found: str, end: int, named: str) -> bool:
     """Return whether the text after a value on its line continues neither prose nor code."""
     if is_word(found):
-        ends = _SEPARATOR if sign.endswith(":") else _CLOSES
+        ends = _SEPARATOR if named.rstrip(" \t").endswith(":") else _CLOSES
         return ends.match(text, end) is not None and not is_prose(found)
     return not is_number(found) or len(found) >= 5 or _CLOSES.match(text, end) is not None
 

@@ -321,8 +321,10 @@ you your
 """
 _PROSE = frozenset(_SENTENCES.split())
 """Words that continue a sentence after a colon."""
-_REFERENCE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[^}]*\}?|\(.*)|\{\{.*|<[^>]*>?|%\(.*|(?P<one>[*x.X-])(?P=one)*|\*+.*")
-_VARIABLE = re.compile(r"%[A-Za-z_]\w*%|\$env:\w+|\$\{?\w+\}?[/:].*|@\{.*")
+_REFERENCE = re.compile(
+    r"\$(?:[A-Za-z_]\w*|\{[^}]*\}?|\(.*|env:\w+|\{?\w+\}?[/:].*)|\{\{.*|<[^>]*>?|%(?:\(.*|[A-Za-z_]\w*%)|@\{.*"
+    r"|(?P<one>[*x.X-])(?P=one)*|\*+.*"
+)
 _SIZED = re.compile(r"(?:u|i|f|u?int|float|char|varchar|bytes)\d+")
 _IDENTIFIER_ALONE = re.compile(r"[A-Za-z_]\w*")
 _ROOTS = (
@@ -337,7 +339,7 @@ _PARTS_OF_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 def is_placeholder(value: str) -> bool:
     """Return whether it is a placeholder: ``$VARIABLE``, ``{{ template }}``, ``<your key>``, ``****``, ``MARK``."""
-    return value.startswith(MARK) or _REFERENCE.fullmatch(value) is not None or _VARIABLE.fullmatch(value) is not None
+    return value.startswith(MARK) or _REFERENCE.fullmatch(value) is not None
 
 
 def is_literal(value: str) -> bool:
@@ -350,7 +352,7 @@ def is_code(value: str) -> bool:
     if is_secret_name(value):
         return True
     if _IDENTIFIER_ALONE.fullmatch(value) and any(is_secret_name(part) for part in _PARTS_OF_WORD.findall(value)):
-        return not any(letter.isdigit() for letter in value)
+        return not any(map(str.isdigit, value))
     return _ATTRIBUTE.fullmatch(value) is not None
 
 
@@ -371,7 +373,7 @@ def is_number(value: str) -> bool:
 
 def is_random(text: str) -> bool:
     """Return whether it is unlikely to be code or prose."""
-    return len(text) >= 6 and any(letter.isdigit() for letter in text) and not is_number(text)
+    return len(text) >= 6 and any(map(str.isdigit, text)) and not is_number(text)
 
 
 def value_spans(text: str, matches: Iterator[re.Match[str]]) -> Iterator[Span]:
