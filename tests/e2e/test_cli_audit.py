@@ -180,6 +180,15 @@ def test_orphans_are_listed_and_resolved(audited: Program) -> None:
     assert audited.run("audit", "verify").returncode == 0
 
 
+def test_a_note_is_stored_without_the_secrets_of_the_settings(audited: Program) -> None:
+    mine = audited.home / "config" / "harness" / "config.toml"
+    mine.parent.mkdir(parents=True, exist_ok=True)
+    mine.write_text('[env]\nDEPLOY_PASSWORD = "quiet-walnut-77"\n')
+    done = audited.run("audit", "resolve", "7", "failed", "--note", "it was quiet-walnut-77 that failed")
+    assert done.stdout == b"call 7: failed\n"
+    assert b"it was [redacted] that failed" in audited.run("audit", "show", "7").stdout
+
+
 def test_what_the_target_knows_of_an_orphan_is_asked_for(audited: Program) -> None:
     done = audited.run("run", "echo made it")
     assert done.returncode == 0

@@ -15,15 +15,14 @@ from ...errors import HarnessError
 from ..exits import FAILED
 from ..options import RenamedOption, command, group, invocation_of
 from ..output import note, print_json, readable, table
+from ..redaction import session_redactor
 from ..runtime import PLAIN, CliSession, on_target, session_of
 from ..streams import Interruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...toolkit.assembly import ToolkitSettings
     from ...toolkit.audit import AuditCall, ChainHead, Filters, Report, UnresolvedCall
-    from ...toolkit.redaction.redactor import Redactor
 
 __all__ = ["audit"]
 
@@ -277,13 +276,12 @@ def _orphan_row(orphan: UnresolvedCall) -> tuple[str, ...]:
 @click.pass_context
 def resolve(ctx: click.Context, number: int, decision: str, text: str) -> int:
     """Record the outcome of a call listed by 'harness audit orphans'; 'abort' closes it with an unknown outcome."""
-    from ...toolkit.assembly import load_toolkit_settings
     from ...toolkit.audit import AuditPaths, Decision, audit_directory, open_store, resolution, this_process
 
     place, process = AuditPaths(audit_directory()), this_process()
     if not place.database.exists():
         raise HarnessError(NONE)
-    text = _redactor(load_toolkit_settings(invocation_of(ctx).choices)).text(text)
+    text = _redact(session_of(ctx))(text)
     with open_store(place, process) as store:
         store.write([resolution(store, number, cast("Decision", decision), text, process.user)])
     if invocation_of(ctx).json:
@@ -293,13 +291,9 @@ def resolve(ctx: click.Context, number: int, decision: str, text: str) -> int:
     return 0
 
 
-def _redactor(settings: ToolkitSettings) -> Redactor:
-    """Return the redactor for stored texts."""
-    import os
-
-    from ...toolkit.redaction.redactor import PatternRedactor
-
-    return PatternRedactor.with_environment(os.environ, patterns=settings.tools.redact_patterns)
+def _redact(session: CliSession) -> Callable[[str], str]:
+    """Return what redacts stored texts."""
+    return session_redactor(session.settings, session.invocation.choices).text
 
 
 @command("reconcile")
@@ -314,7 +308,7 @@ def reconcile(ctx: click.Context) -> int:
 
         settings = load_toolkit_settings(session.invocation.choices)
         async with open_audit_log(retention=settings.retention) as ledger:
-            found = await ledger.reconcile(target, _redactor(settings).text)
+            found = await ledger.reconcile(target, _redact(session))
         groups = {name: getattr(found, name) for name in ("settled", "running", "unclear", "retryable")}
         if session.json:
             print_json({name: [call.number for call in calls] for name, calls in groups.items()})

@@ -21,11 +21,11 @@ from ...system.private_files import write_new_file
 from ..exits import INTERRUPTED, SIGNALLED
 from ..options import command, group, invocation_of
 from ..output import note, print_json, table
+from ..redaction import session_redactor
+from ..runtime import session_of
 from ..streams import Interruption, run_async
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...web.guard import Site
     from ...web.logins import LoginStore
 
@@ -86,6 +86,8 @@ def serve(
     options = ServerOptions(Address(host, port), tls_cert, tls_key, proxy, names)
     check_options(options)
     who = check_name(name or account_name())
+    session = session_of(ctx)
+    redact = session_redactor(session.settings, session.invocation.choices).text
     logins = _store()
     opener = _Opener(opens=not no_open and not invocation_of(ctx).json)
     refusal = own_refusal()
@@ -102,7 +104,7 @@ def serve(
         opener.open(url)
 
     async def work(interruption: Interruption) -> int:
-        await serve_dashboard(options, logins, _redact(ctx), who, started)
+        await serve_dashboard(options, logins, redact, who, started)
         return 0
 
     try:
@@ -115,14 +117,6 @@ def serve(
 def _login_url(base: str, token: str) -> str:
     """Return the URL that logs in: the fragment is sent to no server, and not to a proxy."""
     return f"{base}#token={token}"
-
-
-def _redact(ctx: click.Context) -> Callable[[str], str]:
-    from ...toolkit.assembly import load_toolkit_settings
-    from ...toolkit.redaction.redactor import PatternRedactor
-
-    settings = load_toolkit_settings(invocation_of(ctx).choices)
-    return PatternRedactor.with_environment(os.environ, patterns=settings.tools.redact_patterns).text
 
 
 class _Opener:
