@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from tests.support.fish_home import let_fish_start_at_once
 from tests.support.sshd import SshServer
 
 from harness import ExecutionContext, ShellResult, Status, connect
@@ -122,6 +123,7 @@ def private_place(directory: Path) -> Iterator[Place]:
 def private_home() -> Iterator[Path]:
     """A short-named directory: control sockets need short names."""
     home = Path(tempfile.mkdtemp(prefix="hxf", dir="/tmp"))
+    let_fish_start_at_once(home)
     try:
         yield home
     finally:

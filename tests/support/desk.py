@@ -23,6 +23,7 @@ from typing import Any
 import anyio
 import libtmux
 import pytest
+from tests.support.fish_home import let_fish_start_at_once
 from tests.support.resources import skip_without_ssh_terminal
 from tests.support.sshd import SshServer, master_pids, start_sshd
 
@@ -174,6 +175,7 @@ async def open_desk(needs_tmux: None, monkeypatch: pytest.MonkeyPatch) -> AsyncI
         for name, folder in (("HOME", "home"), ("XDG_STATE_HOME", "state"), ("XDG_RUNTIME_DIR", "run")):
             monkeypatch.setenv(name, str(private / folder))
             (private / folder).mkdir(mode=0o700)
+        let_fish_start_at_once(private / "home")
         for name in ("TMUX", "ENV", "ZDOTDIR", "PROMPT_COMMAND", "SSH_AUTH_SOCK", "SSH_ASKPASS"):
             monkeypatch.delenv(name, raising=False)
         stack.callback(_end_masters, private / "run")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from tests.support.fish_home import let_fish_start_at_once
 
 from harness import ExecutionContext, ShellResult, connect
 from harness.config import Config
@@ -71,6 +72,7 @@ async def open_pane_shell(
         path = home / _START_UP.get(shell, ".profile")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(start_up)
+        let_fish_start_at_once(home)
         for name in _KEEP_OUT:
             patch.delenv(name, raising=False)
         for name, value in {

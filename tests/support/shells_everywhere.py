@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.fish_home import let_fish_start_at_once
 from tests.support.sshd import SshServer, start_sshd
 
 from harness import Config, ExecutionContext, connect
@@ -70,4 +71,5 @@ def _own_home(private: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(name, str(private / folder))
     for name in ("TMUX", "ENV", "ZDOTDIR", "PROMPT_COMMAND", "SSH_AUTH_SOCK", "SSH_ASKPASS"):
         monkeypatch.delenv(name, raising=False)
+    let_fish_start_at_once(private / "home")
     return private / "home"

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.fish_home import let_fish_start_at_once
 
 from harness.config import Config
 
@@ -182,6 +183,7 @@ def start_sshd(directory: Path, *options: str) -> SshServer:
     (directory / "authorized_keys").write_text((directory / "client_key.pub").read_text())
     (directory / "ssh_config").touch()
     (directory / "home").mkdir(mode=0o700, exist_ok=True)
+    let_fish_start_at_once(directory / "home")
     for attempt in range(ATTEMPTS):
         server = SshServer(directory, free_port(), options)
         _write_server_files(server)
@@ -282,7 +284,9 @@ def system_user(shell: str = "/bin/sh", password: str = "") -> Iterator[SystemUs
         *("--shell", shell, "--password", hashed, name),
     )
     try:
-        shutil.chown(home, name, "nogroup")
+        let_fish_start_at_once(home)
+        for place in (home, *home.rglob("*")):
+            shutil.chown(place, name, "nogroup")
         yield SystemUser(name, home, secret, shell)
     finally:
         _end_processes_of(pwd.getpwnam(name).pw_uid)
