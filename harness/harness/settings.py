@@ -38,7 +38,6 @@ __all__ = [
     "load_config",
     "load_settings",
     "load_tables",
-    "target_names",
     "user_config_path",
 ]
 
@@ -242,14 +241,6 @@ def load_tables(
         if values:
             found.append(SettingsTable(layer.origin, values, layer.trusted))
     return tuple(found)
-
-
-def target_names(environ: Mapping[str, str] | None = None) -> list[str]:
-    """Return the named targets, for completion; empty if the settings are invalid."""
-    try:
-        return [name for name, _ in load_settings(environ=environ).targets]
-    except (ConfigError, TargetNotFound):
-        return []
 
 
 def _all_keys() -> tuple[str, ...]:

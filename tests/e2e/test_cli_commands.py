@@ -194,8 +194,8 @@ def test_completion_offers_commands_options_and_target_names(program: Program) -
     (folder / "config.toml").write_text('[targets.web1]\nssh = "web1"\n')
 
     def offered(words: str) -> list[str]:
-        count = str(len(words.split(" ")) - 1)
-        done = program.run(_HARNESS_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
+        word = words.rpartition(" ")[2]
+        done = program.run(_HARNESS_COMPLETE="bash_complete", COMP_LINE=words, COMP_WORD=word)
         return [line.partition(",")[2] for line in done.stdout.decode().splitlines()]
 
     assert offered("harness jo") == ["jobs"]

@@ -20,7 +20,6 @@ from harness.settings import (
     Settings,
     load_settings,
     load_tables,
-    target_names,
     user_config_path,
 )
 from harness.settings_schema import ENGINE_KEYS, GENERAL_KEYS, RANGES, TIMES, parse_size, with_unit
@@ -364,13 +363,6 @@ def test_the_template_is_valid_as_it_is_and_with_every_key_set(place: Place, pro
     settings = place.load()
     expected = SAFE_IN_PROJECTS if project else {*ENGINE_KEYS, *GENERAL_KEYS}
     assert {key for key, origin in settings.origins if origin != "default"} == expected
-
-
-def test_completion_of_target_names_survives_wrong_settings(place: Place) -> None:
-    place.user('[targets.web1]\nssh = "web1"\n')
-    assert target_names(place.environ) == ["web1"]
-    place.user("nonsense = 1\n")
-    assert target_names(place.environ) == []
 
 
 def test_load_config_is_public(tmp_path: Path) -> None:

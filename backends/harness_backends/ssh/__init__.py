@@ -14,10 +14,19 @@ from harness.transport import Transport
 
 from .control_master import MasterInfo, acquire, disconnect, list_masters, plan_master
 from .host_engine import choose_engine
+from .live_master import run_if_connected
 from .options import SshSettings, check_options
 from .without_ssh import has_ssh
 
-__all__ = ["MasterInfo", "disconnect", "explain_engine", "list_masters", "open_backend", "open_transport"]
+__all__ = [
+    "MasterInfo",
+    "disconnect",
+    "explain_engine",
+    "list_masters",
+    "open_backend",
+    "open_transport",
+    "run_if_connected",
+]
 
 
 logger = logging.getLogger(__name__)

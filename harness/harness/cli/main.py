@@ -14,6 +14,8 @@ from typing import ClassVar, NoReturn
 import click
 
 from ..errors import HarnessError
+from .completed_names import complete_file, complete_model, complete_pattern
+from .completion import VARIABLE, complete
 from .exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
 from .named_commands import use_target_options
 from .options import Invocation, LazyGroup, check_invocation, invocation_of
@@ -30,8 +32,6 @@ from .output import (
 )
 
 __all__ = ["cli", "main"]
-
-COMPLETION_VARIABLE = "_HARNESS_COMPLETE"
 
 
 class Program(LazyGroup):
@@ -97,10 +97,27 @@ class Program(LazyGroup):
 
 @click.command(cls=Program, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, help="Show the version and exit.")
-@click.option("--model", metavar="NAME", default="", help="At the prompt: start with this model.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    default="",
+    shell_complete=complete_model,
+    help="At the prompt: start with this model.",
+)
 @click.option("--plain", is_flag=True, help="At the prompt: use line mode, for slow connections and screen readers.")
-@click.option("--hosts", metavar="PATTERN", multiple=True, help="At the prompt: work on these hosts; repeatable.")
-@click.option("--inventory", metavar="FILE", help="At the prompt: take hosts and groups from FILE.")
+@click.option(
+    "--hosts",
+    metavar="PATTERN",
+    multiple=True,
+    shell_complete=complete_pattern,
+    help="At the prompt: work on these hosts; repeatable.",
+)
+@click.option(
+    "--inventory",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="At the prompt: take hosts and groups from FILE.",
+)
 @click.pass_context
 def cli(
     ctx: click.Context, version: bool, model: str, plain: bool, hosts: tuple[str, ...], inventory: str | None
@@ -170,10 +187,8 @@ def main(args: Sequence[str] | None = None, *, interruptible: AbstractContextMan
 
 
 def _invoke(words: list[str], invocation: Invocation) -> int:
-    if instruction := os.environ.get(COMPLETION_VARIABLE):
-        from click.shell_completion import shell_complete
-
-        return shell_complete(cli, {}, "harness", COMPLETION_VARIABLE, instruction)
+    if instruction := os.environ.get(VARIABLE):
+        return complete(cli, instruction)
     color = None if "NO_COLOR" not in os.environ else False
     with cli.make_context("harness", words, obj=invocation, color=color) as ctx:  # main() would hide broken pipes
         result = cli.invoke(ctx)

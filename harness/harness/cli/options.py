@@ -10,10 +10,20 @@ from typing import Any, ClassVar, Final, cast
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from ..command import parse_duration
 from ..settings import CommandLineChoices
 from ..target import mask_password
+from .completed_names import (
+    complete_container,
+    complete_file,
+    complete_host,
+    complete_pane,
+    complete_session,
+    complete_target,
+    matching,
+)
 from .output import warn
 
 __all__ = [
@@ -216,7 +226,7 @@ def check_invocation(invocation: Invocation, *, many_hosts: bool = False) -> Non
 
 def _record(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     name = param.name or ""
-    if ctx.resilient_parsing or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+    if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
         return
     invocation = invocation_of(ctx)
     if name in ONCE:
@@ -262,16 +272,10 @@ def _more_than_one(option: str, values: Sequence[str]) -> click.UsageError:
     )
 
 
-def _complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    from ..settings import target_names
-
-    return [name for name in target_names() if name.startswith(incomplete)]
-
-
-def _complete_command(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """Complete command names: after a bare --tmux, the next word is most likely the command."""
+def _complete_tmux(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """Complete the session, or a command: after a bare --tmux, the next word may be either."""
     names = ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
-    return [name for name in names if name.startswith(incomplete)]
+    return [*matching(names, incomplete), *complete_session(ctx, param, incomplete)]
 
 
 def shared_options(*, hidden: bool) -> list[click.Option]:
@@ -282,11 +286,22 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
 
     return [
         *_target_options(option),
-        option("--config", "config_file", metavar="FILE", help="Also read settings from FILE."),
+        option(
+            "--config",
+            "config_file",
+            metavar="FILE",
+            shell_complete=complete_file,
+            help="Also read settings from FILE.",
+        ),
         option("--json", "json", is_flag=True, help="Print results and errors as JSON."),
         option("-v", "--verbose", count=True, help="More verbose output on stderr; -vvv shows tracebacks."),
         option("--no-color", "no_color", is_flag=True, help="Disable colors (as NO_COLOR does)."),
-        option("--trace", metavar="FILE", help="Write a trace of the agent to FILE (see 'harness trace')."),
+        option(
+            "--trace",
+            metavar="FILE",
+            shell_complete=complete_file,
+            help="Write a trace of the agent to FILE (see 'harness trace').",
+        ),
         option("--record", is_flag=True, help="Record the panes of the session (see 'harness recordings')."),
         option("--notify/--no-notify", default=None, help="Notify you at the end, or never (see 'harness notify')."),
         option("--batch", is_flag=True, help="Never ask for a password, a host key or an approval."),
@@ -299,12 +314,14 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
             "--ssh",
             multiple=True,
             metavar="[USER@]HOST[:PORT]",
+            shell_complete=complete_host,
             help="Run on a host, or on a Host of the ssh configuration.",
         ),
         option(
             "--container",
             multiple=True,
             metavar="NAME",
+            shell_complete=complete_container,
             help="Run in a running container, on this machine or on the --ssh host.",
         ),
         option(
@@ -318,17 +335,35 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
             "--target",
             multiple=True,
             metavar="URL|NAME",
-            shell_complete=_complete_target,
+            shell_complete=complete_target,
             help="Run on a target URL or a named target.",
         ),
+        *_tmux_options(option),
+        *_ssh_options(option),
+    ]
+
+
+def _tmux_options(option: Callable[..., click.Option]) -> list[click.Option]:
+    return [
         option(
             "--tmux",
             metavar="[SESSION]",
-            shell_complete=_complete_command,
+            shell_complete=_complete_tmux,
             help="Run in a tmux session that an operator can attach to.",
         ),
         option("--no-tmux", "no_tmux", is_flag=True, help="Run without tmux, overriding the settings."),
-        option("--pane", multiple=True, metavar="NAME", help="Use this pane; 'run' creates it if it is missing."),
+        option(
+            "--pane",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=complete_pane,
+            help="Use this pane; 'run' creates it if it is missing.",
+        ),
+    ]
+
+
+def _ssh_options(option: Callable[..., click.Option]) -> list[click.Option]:
+    return [
         option(
             "-o",
             "--option",
@@ -337,8 +372,20 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
             multiple=True,
             help="Set an ssh option, as ssh -o does; repeatable.",
         ),
-        option("-i", "--identity", metavar="FILE", help="Use this private key, as ssh -i does."),
-        option("-F", "--ssh-config", metavar="FILE", help="Use this ssh configuration, as ssh -F does."),
+        option(
+            "-i",
+            "--identity",
+            metavar="FILE",
+            shell_complete=complete_file,
+            help="Use this private key, as ssh -i does.",
+        ),
+        option(
+            "-F",
+            "--ssh-config",
+            metavar="FILE",
+            shell_complete=complete_file,
+            help="Use this ssh configuration, as ssh -F does.",
+        ),
         option(
             "--connect-timeout",
             type=ConnectTimeout(),
@@ -384,6 +431,15 @@ def _image_options(option: Callable[..., click.Option]) -> list[click.Option]:
 # -- Click's command classes with the shared options, and a group that imports its commands when they are used.
 
 
+def _shared_names(command: click.Command, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+    """Return the shared options that continue a word, where the command's help does not list them."""
+    if not incomplete.startswith("-"):
+        return []
+    hidden = [param for param in command.get_params(ctx) if isinstance(param, click.Option) and param.hidden]
+    shared = [(name, param.help) for param in hidden if param.callback is _record for name in param.opts]
+    return [CompletionItem(name, help=text) for name, text in shared if name.startswith(incomplete)]
+
+
 EPILOG = "The options of 'harness --help' (--ssh, --tmux, --json, ...) work here too."
 
 
@@ -399,6 +455,9 @@ class HarnessCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, split_tmux_option(args, spec_of(self, ctx)))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        return [*super().shell_complete(ctx, incomplete), *_shared_names(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         check_invocation(invocation_of(ctx), many_hosts=self.many_hosts)
@@ -416,6 +475,9 @@ class HarnessGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, split_tmux_option(args, spec_of(self, ctx)))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        return [*super().shell_complete(ctx, incomplete), *_shared_names(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -444,6 +506,13 @@ class LazyGroup(HarnessGroup):
             return None
         module, _, attribute = self.table[cmd_name][0].partition(":")
         return cast(click.Command, getattr(importlib.import_module(module, __package__), attribute))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        """Complete options, or a command from the table, so that no command is imported."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        rows = self.table.items()
+        return [CompletionItem(name, help=text) for name, (_, text) in rows if name.startswith(incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -279,7 +279,7 @@ class RunStore:
 
     def runs(self) -> list[KeptRun]:
         """Return all runs, oldest first."""
-        return [run for number in self._numbers() if (run := _load(self.directory / str(number))) is not None]
+        return [run for number in self.numbers() if (run := _load(self.directory / str(number))) is not None]
 
     def check_fresh(self, run: KeptRun) -> None:
         """Refuse a run that is so old that a host may have forgotten what it ran.
@@ -293,14 +293,15 @@ class RunStore:
                 hint=f"harness fleet show {run.number} prints what is known; start a new run for the other hosts",
             )
 
-    def _numbers(self) -> list[int]:
+    def numbers(self) -> list[int]:
+        """Return the numbers of the kept runs, also of those that cannot be read."""
         try:
             return sorted(int(name) for name in os.listdir(self.directory) if name.isdecimal())
         except FileNotFoundError:
             return []
 
     def _new_directory(self) -> tuple[int, Path]:
-        number = max(self._numbers(), default=0)
+        number = max(self.numbers(), default=0)
         while True:
             number += 1
             try:
@@ -311,7 +312,7 @@ class RunStore:
 
     def _prune(self) -> None:
         """Remove runs beyond the age; the newest one stays, so that numbers are not used again."""
-        for number in self._numbers()[:-1]:
+        for number in self.numbers()[:-1]:
             path = self.directory / str(number)
             with suppress(FileNotFoundError):  # another process was first
                 if time.time() - path.stat().st_mtime > self._keep:

@@ -15,6 +15,7 @@ from ...errors import OutputDropped
 from ...live.sessions.command_session import CommandSession
 from ...notifications.command_end import notified_end
 from ...results import Job, Status, without_helpers
+from ..completed_names import complete_job
 from ..exits import exit_code_of
 from ..notifications import notified
 from ..options import command, group, pause_option, time_limit_option
@@ -134,7 +135,7 @@ def list_jobs(ctx: click.Context, every: bool, last: int | None, fleet: FleetOpt
 
 
 @command("show")
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=complete_job)
 @click.pass_context
 def show(ctx: click.Context, job_id: str) -> int:
     """Print a job's details."""
@@ -153,7 +154,7 @@ def show(ctx: click.Context, job_id: str) -> int:
 @command("tail")
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the job ends.")
 @click.option("--offset", type=click.IntRange(0), default=0, metavar="BYTES", help="Start at this byte of the output.")
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=complete_job)
 @click.pass_context
 def tail(ctx: click.Context, follow: bool, offset: int, job_id: str) -> int:
     """Print a job's output so far, and with -f new output as it arrives. Standard error follows standard output.
@@ -201,7 +202,7 @@ async def _follow(target: ExecutionContext, job_id: str, offset: int, out: JsonL
 @time_limit_option(
     "--timeout", default="none", show_default=True, help="Stop waiting after TIME; the job keeps running."
 )
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=complete_job)
 @click.pass_context
 def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
     """Wait for a job, print its output and exit with its exit code, as 'harness run' does."""
@@ -231,7 +232,7 @@ def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
 @command("kill")
 @click.option("--signal", "signal_name", type=click.Choice(SIGNALS, case_sensitive=False), default="TERM")
 @pause_option("--grace", default="2s", show_default=True, help="Send KILL to remaining processes after TIME.")
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=complete_job)
 @click.pass_context
 def kill(ctx: click.Context, signal_name: str, grace: float, job_id: str) -> int:
     """Send a signal to a job's processes, then KILL to those that remain.
@@ -274,7 +275,7 @@ def _row(job: Job) -> tuple[str, ...]:
 
 
 @command("replay")
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=complete_job)
 @SPEED
 @IDLE_LIMIT
 @click.pass_context

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ...errors import ConfigError
+from ..completed_names import complete_model
 from ..exits import FAILED
 from ..options import command, group
 from ..output import note, print_json, readable, table
@@ -70,18 +70,8 @@ def _document(profile: ModelProfile) -> dict[str, object]:
 # -- check
 
 
-def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    from ...agent.models import load_models
-
-    try:
-        profiles = load_models().profiles
-    except ConfigError:
-        return []
-    return [profile.name for profile in profiles if profile.name.startswith(incomplete)]
-
-
 @command("check")
-@click.argument("name", required=False, default="", shell_complete=_complete_model)
+@click.argument("name", required=False, default="", shell_complete=complete_model)
 @click.pass_context
 def check(ctx: click.Context, name: str) -> int:
     """Send one short request to a model: NAME, PROVIDER:MODEL or the default. The exit code is 1 if it fails."""

@@ -16,6 +16,7 @@ import click
 
 from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
+from ..completed_names import complete_pattern
 from ..exits import FAILED, REFUSED
 from ..options import RenamedOption, command, group
 from ..output import note, print_json, readable, table
@@ -194,7 +195,10 @@ def _settings(session: CliSession) -> PermissionSettings:
 )
 @click.option("--on", "where", metavar="TARGET", help="Target URL or pattern of the rule (default: the chosen target).")
 @click.option(
-    "--hosts", metavar="PATTERN", help="Apply the rule to these hosts only: names, ranges and groups, '@db,!db1'."
+    "--hosts",
+    metavar="PATTERN",
+    shell_complete=complete_pattern,
+    help="Apply the rule to these hosts only: names, ranges and groups, '@db,!db1'.",
 )
 @click.option("--glob", "is_glob", is_flag=True, help="Treat ARGUMENT as a pattern, not as exact text.")
 @click.option("--any", "is_any", is_flag=True, help="Match any argument.")

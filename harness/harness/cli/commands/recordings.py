@@ -11,6 +11,7 @@ import click
 
 from ...errors import HarnessError, JobNotFound
 from ...target import Target
+from ..completed_names import complete_recording
 from ..options import command, group, time_limit_option
 from ..output import note, print_json, readable, table
 from ..redaction import session_redactor
@@ -75,7 +76,7 @@ def _row(item: RecordingSummary) -> tuple[str, ...]:
 
 
 @command("show")
-@click.argument("name", metavar="ID|FILE")
+@click.argument("name", metavar="ID|FILE", shell_complete=complete_recording)
 @click.pass_context
 def show(ctx: click.Context, name: str) -> int:
     """Print what is known of a recording, and its jobs."""
@@ -120,7 +121,7 @@ SPEED, IDLE_LIMIT = (
 
 
 @command("play")
-@click.argument("name", metavar="ID|FILE")
+@click.argument("name", metavar="ID|FILE", shell_complete=complete_recording)
 @SPEED
 @IDLE_LIMIT
 @click.option("--from-job", metavar="ID", help="Start at this job.")
@@ -187,7 +188,7 @@ def play_job(session: CliSession, job_id: str, speed: float, idle_limit: float |
 
 
 @command("export")
-@click.argument("name", metavar="ID|FILE")
+@click.argument("name", metavar="ID|FILE", shell_complete=complete_recording)
 @click.option("--text", "as_plain", is_flag=True, help="Write plain text, without colors.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 @click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")

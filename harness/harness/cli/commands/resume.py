@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import ConfigError, HarnessError
+from ..completed_names import complete_conversation, complete_file, complete_model
 from ..options import Invocation, RenamedOption, command, invocation_of
 from ..output import note, print_json, read_stdin, readable, table, warn
 from ..runtime import CliSession, session_of
@@ -66,10 +67,16 @@ IMPORT_LIMIT = 256 << 20
     metavar="FILE",
     help="Write the conversation to FILE as JSON; - is stdout.",
 )
-@click.option("--import", "import_", metavar="FILE", help="Import an exported conversation from FILE; - is stdin.")
-@click.option("--model", metavar="NAME", default="", help="Resume with this model.")
+@click.option(
+    "--import",
+    "import_",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Import an exported conversation from FILE; - is stdin.",
+)
+@click.option("--model", metavar="NAME", default="", shell_complete=complete_model, help="Resume with this model.")
 @click.option("--plain", is_flag=True, help="Use line mode.")
-@click.argument("session_id", metavar="[ID]", default="")
+@click.argument("session_id", metavar="[ID]", default="", shell_complete=complete_conversation)
 @click.pass_context
 def resume(
     ctx: click.Context,

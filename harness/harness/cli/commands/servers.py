@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import ConfigError, HarnessError
+from ..completed_names import complete_server
 from ..exits import FAILED
 from ..options import command, group
 from ..output import note, print_json, readable, table, warn
@@ -233,7 +234,7 @@ def _show(session: CliSession, facts: list[dict[str, Any]], check: bool) -> None
 
 
 @command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_server)
 @click.pass_context
 def show(ctx: click.Context, name: str) -> int:
     """Start a server and print its tools, including changed ones that are not accepted yet."""
@@ -262,7 +263,7 @@ def _tool_line(server: str, tool: dict[str, Any]) -> str:
 
 
 @command("accept")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_server)
 @click.argument("tools", nargs=-1, metavar="[TOOL]...")
 @click.pass_context
 def accept(ctx: click.Context, name: str, tools: tuple[str, ...]) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -12,6 +14,8 @@ from ...errors import ConfigError
 from ...settings import DEFAULT_ORIGIN, PROJECT_FILE, CommandLineChoices, Settings, load_tables, user_config_path
 from ...settings_schema import UNITS, with_unit
 from ...system.private_files import make_directories, write_new_file
+from ..completed_names import complete_config_key
+from ..completion import SHELLS, completion_script
 from ..options import RenamedOption, command, group, invocation_of
 from ..output import print_json, table
 from ..prompt.surface import printable
@@ -29,11 +33,8 @@ __all__ = [
 # -- ``harness completion``: the script that a shell's startup file evaluates.
 
 
-VARIABLE = "_HARNESS_COMPLETE"
-
-
 @command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(list(SHELLS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script for SHELL.
@@ -41,12 +42,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     bash: eval "$(harness completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc; fish: harness completion fish |
     source in config.fish.
     """
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    code = kind(ctx.find_root().command, {}, "harness", VARIABLE).source()
-    print_json({"shell": shell, "code": code}) if invocation_of(ctx).json else click.echo(code)
+    code = completion_script(shell)
+    print_json({"shell": shell, "code": code}) if invocation_of(ctx).json else click.echo(code, nl=False)
 
 
 # -- ``harness demo``.
@@ -105,15 +102,20 @@ CACHE = ("cache_max_results", "cache_max_bytes", "cache_max_age")
 
 
 @command("show")
+@click.argument("names", metavar="[SETTING]...", nargs=-1, shell_complete=complete_config_key)
 @click.pass_context
-def show(ctx: click.Context) -> None:
-    """Show every setting with its value and where it is set; values of environment variables are never shown."""
+def show(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """Show each setting, or the named ones, with its value and where it is set.
+
+    Values of environment variables are never shown.
+    """
     session = session_of(ctx)
     origins = dict(session.settings.origins)
     values = _values(session.settings)
     values[AGENT_DEPTH], origins[AGENT_DEPTH] = _agent_depth(session.invocation.choices)
     for name, (value, origin) in _cache_limits(session.invocation.choices).items():
         values[name], origins[name] = value, origin
+    values = _only(values, names)
     if session.json:
         document = {name: _documented(name, value, origins[name]) for name, value in values.items()}
         named = dict(session.settings.targets)
@@ -121,9 +123,22 @@ def show(ctx: click.Context) -> None:
         return
     rows = [(name, _shown_with_unit(name, value), origins[name]) for name, value in values.items()]
     table(("SETTING", "VALUE", "SET IN"), rows)
-    if session.settings.targets:
+    if session.settings.targets and not names:
         click.echo()
         table(("TARGET", "URL"), session.settings.targets)
+
+
+def _only(values: dict[str, object], names: Sequence[str]) -> dict[str, object]:
+    """Return the named settings, or all if none is named.
+
+    Raises:
+        ConfigError: There is no setting of that name.
+    """
+    for name in names:
+        if name not in values:
+            close = get_close_matches(name, values, n=1)
+            raise ConfigError(f"no setting {name!r}", hint=f"did you mean {close[0]!r}?" if close else "")
+    return {name: values[name] for name in dict.fromkeys(names)} if names else values
 
 
 def _values(settings: Settings) -> dict[str, object]:

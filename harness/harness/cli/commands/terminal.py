@@ -15,6 +15,7 @@ from ...context import ExecutionContext
 from ...errors import HarnessError, UnsupportedOperation
 from ...results import PaneInfo, SessionInfo
 from ...terminal import Sessions
+from ..completed_names import complete_pane, complete_session
 from ..options import RenamedOption, command, group, pause_option
 from ..output import print_json, read_stdin, table
 from ..runtime import LOOKS, CliSession, TargetRequirements, on_target, session_of
@@ -69,7 +70,7 @@ def create_pane(ctx: click.Context, cwd: str | None, name: str) -> int:
 
 @command("kill")
 @click.option("--force", is_flag=True, help="Kill even the default pane; the next command creates a new one.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_pane)
 @click.pass_context
 def kill_pane(ctx: click.Context, force: bool, name: str) -> int:
     """Kill a pane and its processes. The default pane is protected, unless --force is given."""
@@ -125,7 +126,7 @@ def create_session(ctx: click.Context, name: str) -> int:
 
 
 @command("kill")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_session)
 @click.pass_context
 def kill_session(ctx: click.Context, name: str) -> int:
     """Kill a session, its panes and their processes."""

@@ -11,6 +11,7 @@ import click
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...extras import install_command
+from ..completed_names import complete_tool
 from ..exits import FAILED, HARNESS_FAILED, REFUSED
 from ..options import RenamedOption, command, group
 from ..output import note, print_json, read_stdin, readable, report, table, warn
@@ -251,7 +252,7 @@ def _described(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] |
 @command("schema")
 @click.option("--provider", type=ProviderName(), help="Print the schema in the format of this provider's API.")
 @PROFILE
-@click.argument("name", metavar="NAME|all")
+@click.argument("name", metavar="NAME|all", shell_complete=complete_tool)
 @click.pass_context
 def schema(ctx: click.Context, provider: str | None, profile: str | None, name: str) -> int:
     """Print the schema that a model gets of one tool, or of all offered tools, as JSON."""
@@ -300,7 +301,7 @@ Ctrl-C cancels the call.
     help="Treat this file as already read (tools only change files that were read); repeatable.",
 )
 @PROFILE
-@click.argument("name")
+@click.argument("name", shell_complete=complete_tool)
 @click.argument("arguments", metavar="[ARGUMENTS]", default="{}")
 @click.pass_context
 def call(ctx: click.Context, yes: bool, seen: tuple[str, ...], profile: str | None, name: str, arguments: str) -> int:

@@ -15,6 +15,7 @@ from ...errors import HarnessError
 from ..commands.fleet.conversation_hosts import options_to_store, stored_target
 from ..commands.fleet.options import FleetOptions, fleet_options
 from ..commands.fleet.session import SessionTarget, target_of
+from ..completed_names import complete_conversation, complete_model
 from ..conversation import works_on_many_hosts
 from ..options import RenamedOption, command, invocation_of, time_limit_option
 from ..output import read_stdin, warn
@@ -132,7 +133,12 @@ class _Dollars(click.FloatRange):
 @command("exec", help=HELP, many_hosts=True)
 @fleet_options(session=True)
 @click.option(
-    "--model", "model", metavar="NAME", default="", help="Use this model profile of the settings, or PROVIDER:MODEL."
+    "--model",
+    "model",
+    metavar="NAME",
+    default="",
+    shell_complete=complete_model,
+    help="Use this model profile of the settings, or PROVIDER:MODEL.",
 )
 @click.option(
     "--max-steps",
@@ -159,6 +165,7 @@ class _Dollars(click.FloatRange):
     old="--session",
     metavar="ID",
     default="",
+    shell_complete=complete_conversation,
     help="Resume this conversation.",
 )
 @click.option("--last", is_flag=True, help="Resume the last conversation on this target.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...completed_names import complete_run
 from ...exits import FAILED, HARNESS_FAILED
 from ...options import command, group
 from ...output import note, print_json, readable, table
@@ -27,7 +28,7 @@ SHOWN_COMMAND = 60
 """Characters of a command in the list."""
 
 _options = collected_options(FORKS, EACH, RETRY_UNREACHABLE, SCHEDULER)
-_number = click.argument("number", metavar="RUN", type=click.IntRange(min=1))
+_number = click.argument("number", metavar="RUN", type=click.IntRange(min=1), shell_complete=complete_run)
 
 
 def _store(session: CliSession) -> RunStore:

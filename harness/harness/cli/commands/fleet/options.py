@@ -13,6 +13,7 @@ import anyio
 import click
 
 from ....login import LoginQuestion, TerminalPrompter
+from ...completed_names import complete_file, complete_pattern
 from ...options import HostCount, Invocation
 from ...output import warn
 from ...runtime import CliSession
@@ -80,9 +81,19 @@ RETRY_UNREACHABLE = click.option(
     help="Try N times more to log in to a host that was not reached.",
 )
 _SESSION_OPTIONS = (
-    click.option("--hosts", "patterns", metavar="PATTERN", multiple=True, help="Use each of these hosts; repeatable."),
     click.option(
-        "--inventory", metavar="FILE", help="Take hosts and groups from FILE: a list, or Ansible's INI or YAML."
+        "--hosts",
+        "patterns",
+        metavar="PATTERN",
+        multiple=True,
+        shell_complete=complete_pattern,
+        help="Use each of these hosts; repeatable.",
+    ),
+    click.option(
+        "--inventory",
+        metavar="FILE",
+        shell_complete=complete_file,
+        help="Take hosts and groups from FILE: a list, or Ansible's INI or YAML.",
     ),
 )
 _HOST_OPTIONS = (*_SESSION_OPTIONS, FORKS, RETRY_UNREACHABLE)

@@ -11,6 +11,7 @@ import click
 
 from ....errors import HarnessError
 from ....results import ShellResult, Status
+from ...completed_names import complete_file, complete_pattern
 from ...options import command
 from ...output import note, print_json, readable, result_json, table, warn
 from ...runtime import CliSession, TargetRequirements, session_of
@@ -240,9 +241,14 @@ the inventory, or the Host entries of the ssh configuration.
 
 
 @command("hosts", help=HELP)
-@click.option("--inventory", metavar="FILE", help="Take hosts and groups from FILE: a list, or Ansible's INI or YAML.")
+@click.option(
+    "--inventory",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Take hosts and groups from FILE: a list, or Ansible's INI or YAML.",
+)
 @click.option("--fold", is_flag=True, help="Print the names in short, on one line.")
-@click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
+@click.argument("patterns", metavar="[PATTERN]...", nargs=-1, shell_complete=complete_pattern)
 @click.pass_context
 def hosts(ctx: click.Context, inventory: str | None, fold: bool, patterns: tuple[str, ...]) -> None:
     session = session_of(ctx)
