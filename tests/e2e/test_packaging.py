@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = {"harness": "harness", "backends": "harness_backends", "tools": "harness_tools"}
 PACKAGES = set(SOURCES.values())
+OUTSIDE = re.compile(r"\.(dist-info|data)/")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def test_the_declared_requirements_are_enough(installed: Installed) -> None:
 def test_the_wheel_installs_three_packages_and_nothing_else(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = wheel.namelist()
-    top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    top = {name.split("/")[0] for name in names if not OUTSIDE.search(name)}
     assert top == PACKAGES
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
@@ -105,7 +106,7 @@ def test_the_wheel_holds_every_file_of_the_packages(installed: Installed) -> Non
         if path.is_file() and "__pycache__" not in path.parts
     }
     with zipfile.ZipFile(installed.wheel) as wheel:
-        assert sources == {name for name in wheel.namelist() if ".dist-info/" not in name}
+        assert sources == {name for name in wheel.namelist() if not OUTSIDE.search(name)}
 
 
 def test_the_sdist_has_what_a_packager_needs(installed: Installed) -> None:
@@ -113,6 +114,13 @@ def test_the_sdist_has_what_a_packager_needs(installed: Installed) -> None:
         names = {name.split("/", 1)[1] for name in sdist.getnames() if "/" in name}
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py", "scripts/test"} <= names
     assert not {name for name in names if name.startswith((".venv", "site/", "dist/"))}
+
+
+def test_the_wheel_installs_the_manual_pages(installed: Installed) -> None:
+    made = {path.name: path.read_bytes() for path in (ROOT / "docs/man").iterdir()}
+    pages = {path.name: path.read_bytes() for path in (installed.home / "share/man/man1").iterdir()}
+    assert pages == made
+    assert "harness.1" in pages
 
 
 @pytest.mark.usefixtures("needs_process")

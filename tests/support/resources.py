@@ -27,6 +27,7 @@ __all__ = [
     "needs_asciinema",
     "needs_browser",
     "needs_desktop",
+    "needs_mandoc",
     "needs_node",
     "needs_process",
     "needs_root",
@@ -47,6 +48,7 @@ RESOURCES = {
     "browser": "starts Chromium, with Playwright",
     "asciinema": "starts asciinema's own program",
     "desktop": "sends notifications over a D-Bus session of its own",
+    "mandoc": "checks manual pages with mandoc and groff",
     "dask": "starts a scheduler and workers of Dask",
     "root": "needs to be root: makes accounts, mounts file systems",
     "shells": "needs another shell than bash and dash",
@@ -77,6 +79,8 @@ PROGRAMS = {
     "chromium": "browser",
     "asciinema": "asciinema",
     "dbus-daemon": "desktop",
+    "mandoc": "mandoc",
+    "groff": "mandoc",
 }
 
 
@@ -150,6 +154,12 @@ def needs_asciinema(needs_process: None) -> None:
 def needs_desktop(needs_process: None) -> None:
     """The test sends notifications to a desktop."""
     skip_without("desktop", "notify-send", "dbus-daemon")
+
+
+@pytest.fixture(scope="session")
+def needs_mandoc(needs_process: None) -> None:
+    """The test checks manual pages."""
+    skip_without("mandoc", "mandoc", "groff")
 
 
 @pytest.fixture(scope="session")

@@ -95,7 +95,22 @@ class Program(LazyGroup):
     }
 
 
-@click.command(cls=Program, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+EXAMPLES = (
+    ("harness run -- df -h", "Run a command on this machine."),
+    ("harness --ssh web1 --tmux run -- make", "Run it on a host, in a tmux pane: harness --ssh web1 attach shows it."),
+    ("harness run --hosts 'web[1-20]' -- uptime", "Run it on many hosts; equal outputs are printed once."),
+    ("harness --ssh web1 exec 'why is the disk full?'", "Let an agent find out; it asks before it changes anything."),
+    ("harness --container app", "Open the prompt, with a container as the target."),
+)
+"""Command lines, and what each does."""
+
+
+@click.command(
+    cls=Program,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExamples:\n" + "\n".join(f"  {line}\n      {text}" for line, text in EXAMPLES),
+)
 @click.option("--version", is_flag=True, help="Show the version and exit.")
 @click.option(
     "--model",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -431,6 +432,13 @@ def _image_options(option: Callable[..., click.Option]) -> list[click.Option]:
 # -- Click's command classes with the shared options, and a group that imports its commands when they are used.
 
 
+def _summary(command: click.Command) -> str:
+    """Return the first sentence of a command's help, in full: click would cut it off."""
+    first = " ".join(inspect.cleandoc(command.help or "").partition("\n\n")[0].split())
+    sentence, end, _ = first.partition(". ")
+    return sentence + end.rstrip()
+
+
 def _shared_names(command: click.Command, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
     """Return the shared options that continue a word, where the command's help does not list them."""
     if not incomplete.startswith("-"):
@@ -456,6 +464,9 @@ class HarnessCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, split_tmux_option(args, spec_of(self, ctx)))
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        return _summary(self)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
         return [*super().shell_complete(ctx, incomplete), *_shared_names(self, ctx, incomplete)]
 
@@ -475,6 +486,9 @@ class HarnessGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, split_tmux_option(args, spec_of(self, ctx)))
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        return _summary(self)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
         return [*super().shell_complete(ctx, incomplete), *_shared_names(self, ctx, incomplete)]
