@@ -186,6 +186,10 @@ class Keys:
     def start_line(self, shown: Shown) -> None:
         """Clear the pane, whose lines ttyd would break elsewhere, and start a line that is nowhere else."""
         _tmux(shown.socket, "send-keys", "-t", shown.pane, "Enter")
+        while (
+            _tmux(shown.socket, "display-message", "-p", "-t", shown.pane, "#{cursor_x} #{cursor_y}").strip() != "0 0"
+        ):
+            time.sleep(0.01)  # what is typed before the pane is cleared would be cleared, too
         _tmux(shown.socket, "send-keys", "-t", shown.pane, "-l", LINE_START)
         self._line = LINE_START
 

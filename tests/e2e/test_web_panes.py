@@ -160,6 +160,19 @@ async def test_a_secret_printed_byte_by_byte_reaches_no_browser(seats: Seats) ->
         assert secret not in await page.screen()
 
 
+async def test_a_key_asks_for_no_frame_before_its_echo(seats: Seats) -> None:
+    seat = seats.take("--tmux", script=[say("hello")], size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    async with (
+        web_program(seats.program, seats.environment) as web,
+        browser() as chromium,
+        at_the_pane(seats, web.url, chromium) as page,
+    ):
+        await run(page, "echo to''gether")
+        await page.sees_in_pane("together")
+        assert await page.page.evaluate("[document.hasFocus(), document.getAnimations().length]") == [True, 0]
+
+
 FLOOD = """
 import sys, time
 piece, longest, last = (b"x" * 99 + b"\\n") * 655, 0.0, time.monotonic()

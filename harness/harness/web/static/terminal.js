@@ -27,6 +27,8 @@ export class PaneTerminal {
       fontSize: LARGEST_FONT,
       scrollback,
       disableStdin: true,
+      // Each key would start the blinking anew: that asks for a frame, and until it is drawn Chromium holds the echo back.
+      cursorBlink: false,
       linkHandler: { activate() {} },
       windowOptions: {},
       theme: { background: "#10161d", foreground: "#e6edf3", cursor: "#e6edf3" },
@@ -53,7 +55,6 @@ export class PaneTerminal {
   allowTyping(allowed) {
     this.isTyping = allowed;
     this.terminal.options.disableStdin = !allowed;
-    this.terminal.options.cursorBlink = allowed;
     if (allowed) this.terminal.focus();
   }
 
