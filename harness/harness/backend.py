@@ -12,6 +12,7 @@ from .command import Command
 from .config import Config
 from .deprecated_names import renamed_names
 from .errors import UnsupportedOperation
+from .file_transfer import ReceivedFile, ReceiveRequest, SourceFile
 from .results import DirEntry, FileContent, FileStat, Job, JobOutput, OutputPart, ShellResult, Status, WriteResult
 from .target import Target
 from .terminal import Sessions, Terminal
@@ -265,6 +266,46 @@ class Files(ABC):
 
         With ``overwrite`` False a file of this machine that exists is :class:`FileExists`.
         """
+
+    # -- copies between targets, which a backend need not support
+
+    async def open_source(self, path: str) -> SourceFile:
+        """Open a regular file to be copied to another target."""
+        raise self._no_copies()
+
+    async def receive(
+        self, source: SourceFile, request: ReceiveRequest, progress: Progress | None = None
+    ) -> ReceivedFile:
+        """Write a file with the content of another target's, atomically; its hash is compared first.
+
+        What a cut connection or a cancelled call has left of a large file is not transferred again by the next call.
+        The first call of ``progress`` has the number of these bytes, or 0.
+        """
+        raise self._no_copies()
+
+    async def version(self, path: str, length: int | None = None, scheme: str = "") -> str | None:
+        """Return the hash of a file, or of its first bytes; None if the target has no program for the scheme.
+
+        Args:
+            path: The file.
+            length: The number of bytes; None is all.
+            scheme: ``sha256`` or ``cksum``; empty is the one that the target prefers.
+        """
+        raise self._no_copies()
+
+    async def set_attributes(self, path: str, *, mode: int | None = None, mtime: float | None = None) -> None:
+        """Set the mode, exactly, and the time of the last change of a file or a directory."""
+        raise self._no_copies()
+
+    async def limit_mode(self, path: str, mode: int) -> None:
+        """Set mode bits less those of the target's umask."""
+        raise self._no_copies()
+
+    @staticmethod
+    def _no_copies() -> UnsupportedOperation:
+        return UnsupportedOperation(
+            "copies to and from this target are not supported", hint="use 'harness upload' or 'harness download'"
+        )
 
 
 class Backend(ABC):

@@ -43,6 +43,7 @@ class Program(LazyGroup):
         "resume": (".commands.resume:resume", "Resume, list, export and import stored conversations."),
         "read": (".commands.files:read", "Print a file on the target."),
         "write": (".commands.files:write", "Write stdin to a file on the target, atomically."),
+        "cp": (".commands.copy:cp", "Copy files and directories between this machine and hosts."),
         "upload": (".commands.transfers:upload", "Copy a file of this machine to the target, atomically."),
         "download": (".commands.transfers:download", "Copy a file of the target to this machine."),
         "capture": (".commands.terminal:capture", "Print a pane's screen or scrollback."),

@@ -32,7 +32,7 @@ from .file_calls import (
     version_of,
 )
 from .shell_library import INLINE_READ, STAGE_PREFIX, call, encode_inline
-from .transfer import Sink, drain, feed
+from .transfer import Sink, collect, drain, feed
 
 __all__ = [
     "FileWriter",
@@ -243,6 +243,8 @@ class WriteRequest:
     parents: bool = True
     permissions: int | None = None
     force: bool = False
+    new_mode: str = ""
+    """The mode of a file that does not exist, as ``chmod`` takes it; empty is read and write, less the umask."""
 
     @property
     def expectation(self) -> str:
@@ -254,7 +256,8 @@ class WriteRequest:
     @property
     def prefix(self) -> str:
         """Shell code to put before each call."""
-        return "hxf_force=1\n" if self.force else ""
+        force = "hxf_force=1\n" if self.force else ""
+        return f"{force}hxf_new={self.new_mode}\n" if self.new_mode else force
 
     def script(self, stage: str, how: str, sha256: str, cksum: str, *, sweep: bool) -> str:
         """Return the call that stages (unless already done), compares and renames."""
@@ -288,6 +291,23 @@ class FileWriter:
             await hashed.wait()
         return _result(reply, request.size, hasher.version())
 
+    async def write_verified(self, request: WriteRequest, content: bytes, progress: Progress | None) -> WriteResult:
+        """Write content from memory whose hash is compared on the target before it becomes the file."""
+        check_path(request.path, self._calls.transport.target)
+        if len(content) <= INLINE_WRITE and len(encode_inline(content)) <= INLINE_WRITE:
+            return await self.write(request, content, progress)
+        version = version_of(content, await self._calls.scheme())
+        return _result(await self._send(request, slices(content), progress, version), request.size, version)
+
+    async def commit(self, request: WriteRequest, stage: str, version: str) -> WriteResult:
+        """Let a staged file in the request's directory, whose content was compared, become the file if it is complete.
+
+        If the connection is lost meanwhile, the staged file stays; a failure removes it.
+        """
+        script = "hxf_keep=1\n" + request.script(stage, "staged", "", "", sweep=self._sweep(request.path))
+        process = await self._calls.open_channel(script)
+        return _result(self._calls.checked(request.path, await collect(process)), request.size, version)
+
     async def hasher(self) -> Hasher:
         """Return a hasher for this target's version scheme."""
         return Hasher(await self._calls.scheme())
@@ -309,9 +329,11 @@ class FileWriter:
         reply = await self._send(request, chunks, progress)
         return _result(reply, request.size, hasher.version())
 
-    async def _send(self, request: WriteRequest, chunks: AsyncIterator[bytes], progress: Progress | None) -> ShellReply:
+    async def _send(
+        self, request: WriteRequest, chunks: AsyncIterator[bytes], progress: Progress | None, version: str = ""
+    ) -> ShellReply:
         stage = _stage_name()
-        script = request.script(stage, "staged", "", "", sweep=self._sweep(request.path))
+        script = request.script(stage, "staged", version, version, sweep=self._sweep(request.path))
         how = FROM_STDIN + FLUSHED if request.size >= LARGE else FROM_STDIN
         process = await self._calls.open_script(how + script)
         counted = _observe(chunks, request.size, progress)

@@ -338,6 +338,14 @@ class FileCalls:
         """Start a separate process for a script with the library; return None if no channel is available."""
         return await self.open_argv(shell_library.standalone(self._library, script))
 
+    async def open_channel(self, script: str) -> Process:
+        """Start a separate process for a script with the library.
+
+        Raises:
+            HarnessError: The connection is lost, or no channel is available.
+        """
+        return await self.transport.open_process(shell_library.standalone(self._library, script))
+
     async def open_argv(self, argv: Sequence[str]) -> Process | None:
         """Start a separate process; return None if no channel is available."""
         if self.transport.max_channels == 1:

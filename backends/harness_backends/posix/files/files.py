@@ -14,11 +14,13 @@ the persistent shell in pieces where the target allows no second channel. Guaran
 from __future__ import annotations
 
 from harness.backend import ANY, AnyVersion, Capabilities, Files, Progress, WriteMode
+from harness.file_transfer import ReceivedFile, ReceiveRequest, SourceFile
 from harness.results import DirEntry, FileContent, FileStat, WriteResult
 from harness.transport import Transport
 
 from ..persistent_shell import PersistentShell
 from .content import FileWriter, WriteRequest, copy_content, open_file, read_file
+from .copying import FileReceiver, file_version, masked_mode, open_source_file, set_attributes
 from .download_file import replace_local
 from .file_calls import FileCalls, check_path, fields_of, file_error, parse_stat
 from .search import Search, glob_paths, list_entries, search
@@ -39,6 +41,7 @@ class PosixFiles(Files):
         self._transport = transport
         self._calls = FileCalls(shell, transport, capabilities.home)
         self._writer = FileWriter(self._calls)
+        self._receiver = FileReceiver(self._calls, self._writer)
 
     async def read(
         self, path: str, offset: int = 0, limit: int | None = None, progress: Progress | None = None
@@ -147,6 +150,29 @@ class PosixFiles(Files):
                 size = await copy_content(self._calls, path, opened, 0, length, replacement.write, progress)
             await replacement.commit(opened.stat.mode & 0o777)
         return size
+
+    async def open_source(self, path: str) -> SourceFile:
+        """Open a file to be copied to another target."""
+        return await open_source_file(self._calls, path)
+
+    async def receive(
+        self, source: SourceFile, request: ReceiveRequest, progress: Progress | None = None
+    ) -> ReceivedFile:
+        """Write a file with the content of another target's, as :mod:`.copying` describes."""
+        check_path(request.path, self._transport.target)
+        return await self._receiver.receive(source, request, progress)
+
+    async def version(self, path: str, length: int | None = None, scheme: str = "") -> str | None:
+        """Return the hash of a file, or of its first bytes; None if the target has no program for the scheme."""
+        return await file_version(self._calls, path, length, scheme or await self._calls.scheme())
+
+    async def set_attributes(self, path: str, *, mode: int | None = None, mtime: float | None = None) -> None:
+        """Set the mode, exactly, and the time of the last change of a file or a directory."""
+        await set_attributes(self._calls, path, "" if mode is None else f"{mode:04o}", mtime)
+
+    async def limit_mode(self, path: str, mode: int) -> None:
+        """Set mode bits less those of the umask."""
+        await set_attributes(self._calls, path, masked_mode(mode), None)
 
     def _refuse_nameless(self, path: str) -> None:
         check_path(path, self._transport.target)

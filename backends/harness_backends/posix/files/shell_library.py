@@ -50,7 +50,7 @@ __all__ = [
 STAGE_PREFIX = ".hx-tmp-"
 
 WRITE_LIBRARY = r"""
-hxf_force=
+hxf_force= hxf_keep= hxf_new=
 hxf_uid=$(id -u 2>/dev/null </dev/null)
 hxf_drop() {
   trap '' 1 2 13 15
@@ -99,7 +99,7 @@ hxf_read_only() {
 hxf_begin() {
   hxf_staged='' hxf_added='' hxf_locked='' hxf_made=0
   trap hxf_drop 0
-  trap 'trap - 0; hxf_drop; exit 143' 1 2 13 15
+  trap 'trap - 0; [ -z "$hxf_keep" ] || hxf_staged=; hxf_drop; exit 143' 1 2 13 15
   hxf_abs "$1"
   mode=$2 expect=$3
   hxf_place "$4"
@@ -231,7 +231,7 @@ hxf_current() {
 hxf_dress() {
   if [ "$created" = 1 ]; then
     if [ -n "$permissions" ]; then chmod "$permissions" "$stage" || exit 1; return 0; fi
-    hxf_listed || chmod =rw "$stage" || exit 1
+    hxf_listed || chmod "${hxf_new:-=rw}" "$stage" || exit 1
     return 0
   fi
   set -- $(hxf_stat "$real")

@@ -26,14 +26,22 @@ from .report import FleetReport, MergedText
 if TYPE_CHECKING:
     from ....fleets import Host
 
-__all__ = ["directory_name", "download_from_fleet", "read_on_fleet", "upload_to_fleet", "write_on_fleet"]
+__all__ = [
+    "TransferReport",
+    "create_directory",
+    "directory_name",
+    "download_from_fleet",
+    "read_on_fleet",
+    "upload_to_fleet",
+    "write_on_fleet",
+]
 
 T = TypeVar("T")
 MIN_INTERVAL = 0.1
 """Seconds between two updates of the transferred bytes."""
 
 
-class _TransferReport(FleetReport[T]):
+class TransferReport(FleetReport[T]):
     """A report whose line with counts has the transferred bytes of all hosts.
 
     Args:
@@ -66,7 +74,7 @@ class _TransferReport(FleetReport[T]):
 # -- read and write
 
 
-class _ContentReport(_TransferReport[FileContent]):
+class _ContentReport(TransferReport[FileContent]):
     """The report of ``harness read``: equal contents once."""
 
     def __init__(self, session: CliSession, hosts: Sequence[Host], interruption: Interruption) -> None:
@@ -97,7 +105,7 @@ def read_on_fleet(session: CliSession, options: FleetOptions, path: str, *, offs
     return map_on_hosts(session, options, PLAIN, partial(_ContentReport, session), work)
 
 
-class _WriteReport(_TransferReport[WriteResult]):
+class _WriteReport(TransferReport[WriteResult]):
     """The report of ``harness write`` and ``upload``: only JSON shows what was written."""
 
     def result_json(self, result: WriteResult) -> Mapping[str, object]:
@@ -154,7 +162,7 @@ class _Download:
     size: int
 
 
-class _DownloadReport(_TransferReport[_Download]):
+class _DownloadReport(TransferReport[_Download]):
     """The report of ``harness download``: only JSON shows the files of this machine."""
 
     def result_json(self, result: _Download) -> Mapping[str, object]:
@@ -177,7 +185,7 @@ def download_from_fleet(
 
     async def work(report: _DownloadReport, name: str, context: ExecutionContext) -> _Download:
         folder = Path(directory, directory_name(name))
-        created = await to_thread.run_sync(_create_directory, folder)
+        created = await to_thread.run_sync(create_directory, folder)
         local = str(folder / file_name)
         try:
             progress = partial(report.transferred, name)
@@ -191,7 +199,7 @@ def download_from_fleet(
     return map_on_hosts(session, options, PLAIN, partial(_DownloadReport, session), work)
 
 
-def _create_directory(folder: Path) -> bool:
+def create_directory(folder: Path) -> bool:
     """Create a directory of this machine and return whether it was missing.
 
     Raises:

@@ -1,0 +1,365 @@
+"""The copy itself: directories first, then files, several at a time, then what directories get last."""
+
+from __future__ import annotations
+
+import posixpath
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import TypeVar
+
+import anyio
+
+from ..backend import Files
+from ..errors import (
+    AuthenticationError,
+    ConnectError,
+    ConnectionLost,
+    FileError,
+    FileNotFound,
+    HarnessError,
+    HostKeyError,
+    NotADirectory,
+    TargetGone,
+    TargetNotFound,
+)
+from ..file_transfer import ReceiveRequest
+from ..results import DirEntry
+from .destination import DestinationRoot, KnownDirectory, check_not_a_link, resolve_destination
+from .results import CopyObserver, CopyStatus, CopySummary, FileCopy
+from .sources import SourceEntry, SourceList, list_sources
+from .workers import for_each
+
+__all__ = ["Copier", "CopyOptions", "CopySide"]
+
+T = TypeVar("T")
+FILES_AT_ONCE = 4
+MAX_PAUSE = 10.0
+"""Seconds between two attempts to reconnect."""
+_FINAL = (AuthenticationError, HostKeyError, TargetGone, TargetNotFound)
+"""Errors of a connection that trying again does not change."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopySide:
+    """A target that files are copied from or to.
+
+    ``label`` is put before its paths in reports, such as ``web1:``; empty for this machine.
+    """
+
+    files: Files
+    label: str = ""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine."""
+        return not self.label
+
+    def name(self, path: str) -> str:
+        """Return a path as the operator would write it."""
+        return f"{self.label}{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """How to copy."""
+
+    recursive: bool = False
+    """Copy directories."""
+    preserve: bool = False
+    """Give copies the mode and the time of their sources."""
+    force: bool = False
+    """Replace read-only files."""
+    reconnect: float = 60.0
+    """Seconds to try to reconnect after a lost connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A file or a directory with its place."""
+
+    side: CopySide
+    entry: SourceEntry
+    path: str
+    """The destination."""
+
+
+class Copier:
+    """One copy.
+
+    Args:
+        sources: Targets, each with paths and patterns.
+        destination: The target that files are copied to.
+        path: The file or directory there.
+        options: How to copy.
+        observer: Receives what happens.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[tuple[CopySide, list[str]]],
+        destination: CopySide,
+        path: str,
+        options: CopyOptions,
+        observer: CopyObserver,
+    ) -> None:
+        self._sources = sources
+        self._destination = destination
+        self._path = path
+        self._options = options
+        self._observer = observer
+        self._summary = CopySummary()
+        self._nonce = secrets.token_hex(6)
+        self._directories: dict[str, KnownDirectory] = {}
+        self._failed_directories: set[str] = set()
+        self._last_advance = monotonic()
+
+    async def run(self) -> CopySummary:
+        """Copy everything and return the counts; a file that fails does not stop the others.
+
+        Raises:
+            HarnessError: A target is not reached any more, or the destination does not fit the sources.
+        """
+        jobs = await self._plan()
+        directories = [job for job in jobs if job.entry.is_directory]
+        files = [job for job in jobs if not job.entry.is_directory]
+        self._observer.planned(len(files), sum(max(job.entry.size, 0) for job in files))
+        made = [job for job in directories if await self._make_directory(job)]
+        await for_each(files, self._copy_or_fail, at_once=FILES_AT_ONCE)
+        for job in reversed(made):
+            await self._finish_directory(job)
+        return self._summary
+
+    # -- the plan
+
+    async def _plan(self) -> list[_Job]:
+        lists: list[tuple[CopySide, SourceList]] = []
+        for side, paths in self._sources:
+            search = partial(list_sources, side.files, paths, recursive=self._options.recursive)
+            lists.append((side, await self._connected(search)))
+        for side, found in lists:
+            for problem in found.problems:
+                status: CopyStatus = "skipped" if problem.skipped else "failed"
+                self._end(FileCopy(side.name(problem.path), "", status, error=problem.error))
+        roots = [entry for _, found in lists for entry in found.entries if len(entry.names) < 2]
+        count = sum(len(paths) for _, paths in self._sources)
+        count = max(count, sum(found.roots for _, found in lists))
+        if not roots:
+            return []
+        files = self._destination.files
+        root = await self._connected(partial(resolve_destination, files, self._path, roots, count))
+        return self._jobs(lists, root)
+
+    def _jobs(self, lists: Sequence[tuple[CopySide, SourceList]], root: DestinationRoot) -> list[_Job]:
+        jobs: list[_Job] = []
+        seen: dict[str, _Job] = {}
+        for side, found in lists:
+            for entry in found.entries:
+                job = _Job(side, entry, root.path_of(entry))
+                before = seen.setdefault(job.path, job)
+                if before is job:
+                    jobs.append(job)
+                elif not (entry.is_directory and before.entry.is_directory):
+                    self._fail(
+                        job, FileError(f"{job.path}: {before.side.name(before.entry.path)} is copied there, too")
+                    )
+        return jobs
+
+    # -- directories
+
+    async def _make_directory(self, job: _Job) -> bool:
+        """Create a directory or read the existing one; return whether it gets the mode of its source at the end."""
+        if self._lacks_directory(job):
+            return False
+        try:
+            known = await self._connected(partial(self._open_directory, job))
+        except FileError as error:
+            self._failed_directories.add(job.path)
+            self._fail(job, error)
+            return False
+        self._directories[job.path] = known
+        return known.is_new or self._options.preserve
+
+    async def _open_directory(self, job: _Job) -> KnownDirectory:
+        files = self._destination.files
+        found = await self._find(job)
+        if found is None:
+            await files.mkdir(job.path, exist_ok=True, mode=0o700)
+            return KnownDirectory([], is_new=True)
+        if found.type != "dir":
+            raise NotADirectory(f"{job.path}: is not a directory, but {job.side.name(job.entry.path)} is one")
+        return KnownDirectory(await files.list_dir(job.path), is_new=False)
+
+    async def _find(self, job: _Job) -> DirEntry | None:
+        """Return what the destination has in the place of a file or a directory; None if nothing.
+
+        Raises:
+            FileError: It is a link that is not followed.
+        """
+        known = self._directories.get(posixpath.dirname(job.path)) if len(job.entry.names) > 1 else None
+        name = posixpath.basename(job.path)
+        if known is not None:
+            found = known.find(name)
+        else:
+            found = await self._find_by_stat(job.path, name)
+        if found is None or found.type != "link":
+            return found
+        if not job.side.is_here and (job.entry.matched or len(job.entry.names) > 1):
+            check_not_a_link(job.path, found)
+        try:
+            stat = await self._destination.files.stat(job.path)
+        except FileNotFound:
+            return None
+        return DirEntry(name, stat.type, stat.size)
+
+    async def _find_by_stat(self, path: str, name: str) -> DirEntry | None:
+        try:
+            stat = await self._destination.files.stat(path, follow=False)
+        except FileNotFound:
+            return None
+        return DirEntry(name, stat.type, stat.size)
+
+    async def _finish_directory(self, job: _Job) -> None:
+        """Give a directory its mode, and its time, which files in it would have changed."""
+        files, entry = self._destination.files, job.entry
+        try:
+            if self._options.preserve:
+                change = partial(files.set_attributes, job.path, mode=entry.mode & 0o777, mtime=entry.mtime)
+            else:
+                change = partial(files.limit_mode, job.path, entry.mode & 0o777)
+            await self._connected(change)
+        except FileError as error:
+            self._fail(job, error)
+
+    def _lacks_directory(self, job: _Job) -> bool:
+        """Report a file whose directory could not be created."""
+        parent = posixpath.dirname(job.path)
+        if parent not in self._failed_directories:
+            return False
+        if job.entry.is_directory:
+            self._failed_directories.add(job.path)
+        error = FileError(f"{job.path}: its directory could not be created")
+        self._end(FileCopy(job.side.name(job.entry.path), self._name(job), "failed", error=error, consequence=True))
+        return True
+
+    # -- files
+
+    async def _copy_or_fail(self, job: _Job) -> None:
+        if self._lacks_directory(job):
+            return
+        counter = _ByteCounter(self._observer, self._advanced)
+        try:
+            self._end(await self._connected(partial(self._copy, job, counter)))
+        except FileError as error:
+            counter.drop(job.entry.size)
+            self._fail(job, error)
+
+    async def _copy(self, job: _Job, counter: _ByteCounter) -> FileCopy:
+        counter.restart()
+        here, there = job.side.files, self._destination.files
+        found = await self._find(job)
+        has_file = found is not None and found.type == "file" and found.size == job.entry.size
+        if has_file and await self._is_equal(job):
+            return await self._keep(job, counter)
+        source = await here.open_source(job.entry.path)
+        self._observer.started(job.entry.path)
+        request = ReceiveRequest(
+            job.path,
+            permissions=source.mode if self._options.preserve else None,
+            new_permissions=source.mode,
+            mtime=source.mtime if self._options.preserve else None,
+            nonce=self._nonce,
+            force=self._options.force,
+        )
+        received = await there.receive(source, request, counter.update)
+        counter.finish(job.entry.size, received.size)
+        name = job.side.name(job.entry.path)
+        return FileCopy(name, self._name(job), "copied", received.size, received.resumed_at)
+
+    async def _is_equal(self, job: _Job) -> bool:
+        """Return whether the destination has the same content already."""
+        there = await self._destination.files.version(job.path)
+        scheme = (there or "").partition(":")[0]
+        return there is not None and await job.side.files.version(job.entry.path, None, scheme) == there
+
+    async def _keep(self, job: _Job, counter: _ByteCounter) -> FileCopy:
+        if self._options.preserve:
+            stat = await job.side.files.stat(job.entry.path)
+            await self._destination.files.set_attributes(job.path, mode=stat.mode & 0o777, mtime=stat.mtime)
+        counter.drop(job.entry.size)
+        return FileCopy(job.side.name(job.entry.path), self._name(job), "unchanged", job.entry.size)
+
+    # -- reports
+
+    def _name(self, job: _Job) -> str:
+        return self._destination.name(job.path)
+
+    def _fail(self, job: _Job, error: HarnessError) -> None:
+        self._end(FileCopy(job.side.name(job.entry.path), self._name(job), "failed", error=error))
+
+    def _end(self, ended: FileCopy) -> None:
+        self._summary.add(ended)
+        self._observer.ended(ended)
+
+    def _advanced(self) -> None:
+        self._last_advance = monotonic()
+
+    # -- lost connections
+
+    async def _connected(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call a function again after a lost connection, until nothing was transferred for the time of the options.
+
+        Raises:
+            ConnectionLost: The connection does not come back.
+        """
+        pause = 0.5
+        started = monotonic()
+        while True:
+            try:
+                return await call()
+            except _FINAL:
+                raise
+            except (ConnectionLost, ConnectError) as error:
+                if monotonic() + pause > max(self._last_advance, started) + self._options.reconnect:
+                    raise
+                self._observer.reconnecting(error)
+            await anyio.sleep(pause)
+            pause = min(pause * 2, MAX_PAUSE)
+
+
+class _ByteCounter:
+    """The bytes of one file, reported as what was added, also if the file starts again."""
+
+    def __init__(self, observer: CopyObserver, advanced: Callable[[], None]) -> None:
+        self._observer = observer
+        self._advanced = advanced
+        self._done = 0
+        self._resumed_at: int | None = None
+
+    def restart(self) -> None:
+        """Take back what was reported."""
+        self._observer.advanced((self._resumed_at or 0) - self._done)
+        self._observer.left_out(-(self._resumed_at or 0))
+        self._done, self._resumed_at = 0, None
+
+    def update(self, done: int, whole: int | None) -> None:
+        """Take the bytes of the file that are there; the first call has those of an earlier copy."""
+        if self._resumed_at is None:
+            self._resumed_at = self._done = done
+            self._observer.left_out(done)
+            return
+        self._observer.advanced(done - self._done)
+        self._done = done
+        self._advanced()
+
+    def finish(self, planned: int, size: int) -> None:
+        """Take the end of a file that was planned with another size, such as one of ``/proc``."""
+        self._observer.advanced(size - self._done)
+        self._observer.left_out(max(planned, 0) - size)
+
+    def drop(self, planned: int) -> None:
+        """Take a file that is not transferred."""
+        self.restart()
+        self._observer.left_out(max(planned, 0))

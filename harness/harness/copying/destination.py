@@ -1,0 +1,83 @@
+"""Where the files of a copy go, by the rules of ``cp``: into a directory, to a file, or to a new name."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+
+from ..backend import Files
+from ..errors import FileError, FileNotFound, NotADirectory
+from ..results import DirEntry
+from .sources import SourceEntry
+
+__all__ = ["DestinationRoot", "KnownDirectory", "check_not_a_link", "resolve_destination"]
+
+
+class DestinationRoot:
+    """The destination of a copy.
+
+    Args:
+        path: The path that was named.
+        is_parent: Whether what is copied gets its own name below it; else it becomes the path itself.
+    """
+
+    def __init__(self, path: str, *, is_parent: bool) -> None:
+        self.path = path
+        self.is_parent = is_parent
+
+    def path_of(self, entry: SourceEntry) -> str:
+        """Return where a file or a directory goes."""
+        names = entry.names if self.is_parent else entry.names[1:]
+        return posixpath.join(self.path, *names) if names else self.path
+
+
+async def resolve_destination(files: Files, path: str, roots: Sequence[SourceEntry], count: int) -> DestinationRoot:
+    """Return where the sources go.
+
+    Args:
+        files: The destination's target.
+        path: The destination that was named.
+        roots: What was found under the named paths.
+        count: The number of paths that were named or matched.
+
+    Raises:
+        NotADirectory: Several sources, or a directory, would become one file.
+        FileNotFound: The directory does not exist.
+    """
+    try:
+        stat = await files.stat(path)
+    except FileNotFound:
+        stat = None
+    if stat is not None and stat.type == "dir":
+        return DestinationRoot(path, is_parent=True)
+    if count > 1 or (stat is None and path.endswith("/") and not any(root.is_directory for root in roots)):
+        if stat is None:
+            raise FileNotFound(f"{path}: no such directory", hint="create it first")
+        raise NotADirectory(f"{path}: is not a directory", hint="name a directory")
+    if stat is not None and any(root.is_directory for root in roots):
+        raise NotADirectory(f"{path}: is not a directory", hint="name a directory")
+    # a directory without a name of its own has an empty tuple of names, which fits a parent
+    nameless = any(not root.names for root in roots)
+    return DestinationRoot(path, is_parent=nameless)
+
+
+class KnownDirectory:
+    """What a directory of the destination contains, as far as that matters for names that come from a source."""
+
+    def __init__(self, entries: Sequence[DirEntry], *, is_new: bool) -> None:
+        self.is_new = is_new
+        self._entries = {entry.name: entry for entry in entries}
+
+    def find(self, name: str) -> DirEntry | None:
+        """Return what has this name."""
+        return self._entries.get(name)
+
+
+def check_not_a_link(path: str, found: DirEntry) -> None:
+    """Refuse a link where a target chose the name, as it leads to where the operator did not say.
+
+    Raises:
+        FileError: It is a link.
+    """
+    if found.type == "link":
+        raise FileError(f"{path}: is a link, and a name from a host is not followed", hint="remove the link")
