@@ -447,6 +447,10 @@ class ExecutionContext:
         """As :attr:`attach_command`, for watching only."""
         return self._need_terminal("attach").attach_command(read_only=True)
 
+    def supervised_attach_command(self, *, read_only: bool = False) -> list[str]:
+        """Return the command of a client for a program that reconnects: see :class:`.Terminal`, also for exceptions."""
+        return self._need_terminal("attach").supervised_attach_command(read_only=read_only)
+
     def libtmux(self, pane: str | None = None) -> AbstractAsyncContextManager[Any]:
         """Open the session, or a pane, with libtmux, for programs that script tmux.
 

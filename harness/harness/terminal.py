@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .pane_events import PaneEvent, PaneWatches
 
 __all__ = [
+    "CLIENT_STATUS",
     "Listener",
     "OperatorActivity",
     "Operators",
@@ -91,6 +92,13 @@ class Operators(ABC):
 
 
 # -- Sessions and terminals.
+
+
+CLIENT_STATUS = 64
+"""Added to the exit status of a supervised client: with status 64 it was detached, or its session ended.
+
+ssh and the programs of container engines use no status from 64 to 65, so these come from the target.
+"""
 
 
 class Sessions(ABC):
@@ -239,6 +247,17 @@ class Terminal(ABC):
     @abstractmethod
     def attach_command(self, *, read_only: bool = False) -> list[str]:
         """Return the command that an operator runs on this machine to attach."""
+
+    def supervised_attach_command(self, *, read_only: bool = False) -> list[str]:
+        """Return :meth:`attach_command` for a program that reconnects by itself.
+
+        The command never logs in, and its exit status is that of the client plus :data:`CLIENT_STATUS`: any other
+        status does not prove how the client ended.
+
+        Raises:
+            UnsupportedOperation: This terminal has no such command, which is the default.
+        """
+        raise UnsupportedOperation("this terminal cannot be attached to again by a program")
 
     @abstractmethod
     def describe(self) -> str:

@@ -150,6 +150,17 @@ class Transport(ABC):
         For example ``["ssh", "-t", "web1", ...]``. It starts nothing.
         """
 
+    def supervised_argv(self, argv: Sequence[str]) -> list[str]:
+        """Return :meth:`interactive_argv` for a program that reconnects by itself.
+
+        The command never logs in: it uses the connection of this transport, and fails if that is lost. The default is
+        for transports whose command needs no login.
+
+        Raises:
+            UnsupportedOperation: No other program can use the connection.
+        """
+        return self.interactive_argv(argv)
+
     @abstractmethod
     def describe(self) -> str:
         """Return a short phrase for logs and errors, for example ``ssh master`` or ``local``."""

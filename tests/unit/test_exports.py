@@ -153,7 +153,9 @@ NAMES = {
         *("PaneEvent", "Screen", "Output", "Resized", "JobStarted", "JobEnded", "Closed", "DEFAULT_WATCH_BYTES"),
         *("PaneWatch", "PaneWatches", "Typed"),
     },
-    "harness.terminal": {"Listener", "OperatorActivity", "Operators", "ScreenMark", "Sessions", "Terminal"},
+    "harness.terminal": {
+        *("CLIENT_STATUS", "Listener", "OperatorActivity", "Operators", "ScreenMark", "Sessions", "Terminal"),
+    },
 }
 
 CONTEXT = {
@@ -179,6 +181,7 @@ CONTEXT = {
     "in_pane",
     "interactive_command",
     "libtmux",
+    "supervised_attach_command",
 }
 
 RESULT = {

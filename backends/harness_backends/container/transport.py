@@ -219,6 +219,10 @@ class ContainerTransport(Transport):
         words = self.engine.interactive_argv(self._exec(argv))
         return self._base.interactive_argv(words) if self._base is not None else words
 
+    def supervised_argv(self, argv: Sequence[str]) -> list[str]:
+        words = self.engine.interactive_argv(self._exec(argv))
+        return self._base.supervised_argv(words) if self._base is not None else words
+
     @property
     def state(self) -> str:
         return f"container {self.info.short_id} {self.info.state}"

@@ -200,6 +200,13 @@ class AsyncsshTransport(Transport):
 
         return ["ssh", "-t", *ssh_words(self.target, self._config), "--", interactive_command(argv)]
 
+    def supervised_argv(self, argv: Sequence[str]) -> list[str]:
+        raise UnsupportedOperation(
+            "no other program can use a connection of asyncssh",
+            target=self.target,
+            hint='install the OpenSSH client, and set ssh_engine = "openssh"',
+        )
+
     def describe(self) -> str:
         return "asyncssh"
 
@@ -473,6 +480,9 @@ class ReconnectingTransport(Transport):
 
     def interactive_argv(self, argv: Sequence[str]) -> list[str]:
         return self.current.interactive_argv(argv)
+
+    def supervised_argv(self, argv: Sequence[str]) -> list[str]:
+        return self.current.supervised_argv(argv)
 
     def describe(self) -> str:
         return "asyncssh"

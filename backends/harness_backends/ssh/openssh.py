@@ -235,6 +235,10 @@ class OpenSSHTransport(Transport):
         master = self._master
         return interactive_argv(master.hop, master.config, master.path, master.settings, argv)
 
+    def supervised_argv(self, argv: Sequence[str]) -> list[str]:
+        master = self._master
+        return interactive_argv(master.hop, master.config, master.path, master.settings, argv, logs_in=False)
+
     def describe(self) -> str:
         return "ssh master (private)" if self._master.private else "ssh master"
 

@@ -195,12 +195,23 @@ def master_argv(
     return ["ssh", "-M", "-N", "-T", "-S", path, *_options(ours), *_user(config), *_destination(hop)]
 
 
-def interactive_argv(hop: Hop, config: Config, path: str, settings: SshSettings, argv: Sequence[str]) -> list[str]:
-    """Return the command for an operator's terminal: through the master if it runs, else with its own login."""
+def interactive_argv(
+    hop: Hop, config: Config, path: str, settings: SshSettings, argv: Sequence[str], *, logs_in: bool = True
+) -> list[str]:
+    """Return the command for an operator's terminal: through the master if it runs, else with its own login.
+
+    Args:
+        hop: The host.
+        config: The settings of harness.
+        path: The master's socket.
+        settings: The user's settings for the host.
+        argv: The program and its arguments.
+        logs_in: False lets the command fail if the master has exited.
+    """
     switched_off = dict.fromkeys(
         option for name, harmless, option in _INTERACTIVE if any(value != harmless for value in settings.all(name))
     )
-    ours = ("ControlMaster=no", *switched_off)
+    ours = ("ControlMaster=no", *(() if logs_in else ("ProxyCommand=false",)), *switched_off)
     destination = _destination(hop)
     return ["ssh", "-t", "-S", path, *_options(ours), *_user(config), *destination, interactive_command(argv)]
 

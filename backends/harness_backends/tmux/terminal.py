@@ -27,7 +27,7 @@ from harness.pane_events import PaneEvent, PaneWatches
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
 from harness.system.account import account_name
 from harness.system.background_tasks import BackgroundTasks, open_background_tasks
-from harness.terminal import Listener, Operators, Terminal
+from harness.terminal import CLIENT_STATUS, Listener, Operators, Terminal
 from harness.transport import Transport
 
 from ..posix.jobs.cancellation import JobCanceller
@@ -58,6 +58,7 @@ from .sources.stream_gaps import StreamGaps
 __all__ = ["TmuxTerminal", "open_terminal"]
 CLOSE_TIMEOUT = 1.0
 WITHOUT_CONTROL = "tmux control mode is unavailable ({why}); using slower plain tmux commands"
+_SUPERVISED = f'"$@"; exit $(({CLIENT_STATUS} + $?))'
 INEXACT = "[harness: other text may stand in this, or its beginning may be missing]"
 
 
@@ -246,9 +247,16 @@ class TmuxTerminal(Terminal):
     # -- about
 
     def attach_command(self, *, read_only: bool = False) -> list[str]:
+        return self._link.transport.interactive_argv(self._client_argv(read_only=read_only))
+
+    def supervised_attach_command(self, *, read_only: bool = False) -> list[str]:
+        client = self._client_argv(read_only=read_only)
+        return self._link.transport.supervised_argv(["sh", "-c", _SUPERVISED, "sh", *client])
+
+    def _client_argv(self, *, read_only: bool) -> list[str]:
         socket_name = self._link.setup.config.tmux_socket
         argv = ["tmux", "-u", "-L", socket_name, "attach-session", "-t", f"={self._link.setup.name}"]
-        return self._link.transport.interactive_argv([*argv, "-r"] if read_only else argv)
+        return [*argv, "-r"] if read_only else argv
 
     @asynccontextmanager
     async def libtmux(self, pane: str | None) -> AsyncIterator[Any]:

@@ -17,7 +17,7 @@ from ..errors import HarnessError
 from .completed_names import complete_file, complete_model, complete_pattern
 from .completion import VARIABLE, complete
 from .exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
-from .named_commands import use_target_options
+from .named_commands import advise_on_host, use_target_options
 from .options import Invocation, LazyGroup, check_invocation, invocation_of
 from .output import (
     UNWRITABLE,
@@ -58,6 +58,7 @@ class Program(LazyGroup):
         "sessions": (".commands.terminal:sessions", "List, create and kill tmux sessions."),
         "jobs": (".commands.jobs:jobs", "List, show, follow, wait for and kill jobs on the target."),
         "attach": (".commands.terminal:attach", "Attach to the tmux session, to watch or to take over."),
+        "shell": (".shell.command:shell", "Open a terminal on the tmux session that reconnects by itself."),
         "permissions": (
             ".commands.permissions:permissions",
             "List, add, remove and test permission rules.",
@@ -95,10 +96,15 @@ class Program(LazyGroup):
         "completion": (".commands.setup:completion", "Print the shell completion script."),
     }
 
+    def advise_on_unknown(self, ctx: click.Context, name: str) -> str:
+        """Return how to open a terminal on a host of that name, if it is plausible, else a command's name."""
+        return advise_on_host(name, invocation_of(ctx).choices) or super().advise_on_unknown(ctx, name)
+
 
 EXAMPLES = (
     ("harness run -- df -h", "Run a command on this machine."),
     ("harness --ssh web1 --tmux run -- make", "Run it on a host, in a tmux pane: harness --ssh web1 attach shows it."),
+    ("harness shell --ssh web1", "Open a terminal on the host that reconnects by itself."),
     ("harness run --hosts 'web[1-20]' -- uptime", "Run it on many hosts; equal outputs are printed once."),
     ("harness --ssh web1 exec 'why is the disk full?'", "Let an agent find out; it asks before it changes anything."),
     ("harness --container app", "Open the prompt, with a container as the target."),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..settings import CommandLineChoices
 
 __all__ = [
+    "advise_on_host",
     "any_host_options",
     "complete_commands",
     "complete_commands_on_host",
@@ -21,10 +22,13 @@ __all__ = [
     "use_target_options",
 ]
 
-_ON_TARGET = re.compile(r"\bharness (?=(?:jobs|keys|panes|sessions|attach|capture|doctor)\b)")
+_ON_TARGET = re.compile(r"\bharness (?=(?:jobs|keys|panes|sessions|attach|shell|capture|doctor)\b)")
 _TARGETS: Mapping[str, str] = {"target": "--target", "ssh": "--ssh", "container": "--container", "engine": "--engine"}
 _CONNECTIONS: Mapping[str, str] = {"config_file": "--config", "ssh_config": "-F", "identity": "-i"}
 ANY_HOST = " --ssh HOST"
+_USER, _WORD = "[A-Za-z0-9_.+-]+@", "[A-Za-z0-9_][A-Za-z0-9_-]*"
+_HOST_ADDRESS = re.compile(rf"(?:ssh://)?(?:{_USER}{_WORD}|(?:{_USER})?{_WORD}(?:\.{_WORD})+)(?::\d+)?")
+"""What looks like a host's address and like nothing else: with a user, or with dots between words."""
 _in_use: ContextVar[str] = ContextVar("target_options", default="")
 
 
@@ -88,3 +92,27 @@ def complete_commands_on_host(text: str, url: str) -> str:
         url: The URL of the host's target; empty if it is about several hosts.
     """
     return complete_commands(text, f"{_in_use.get()}{_host_option(url) if url else ANY_HOST}")
+
+
+def advise_on_host(word: str, choices: CommandLineChoices) -> str:
+    """Return how to reach a host that was given in place of a command; empty if the word means no host.
+
+    Args:
+        word: The word.
+        choices: The command line.
+    """
+    if choices.ssh or choices.target or choices.container or choices.image:
+        return ""
+    option = _option_of_host(word, choices)
+    if not option:
+        return ""
+    reach = f"{connection_options(choices)} {option} {shlex.quote(word.removeprefix('ssh://'))}"
+    return f"'harness shell{reach}' opens a terminal there, 'harness run{reach} -- COMMAND' runs a command"
+
+
+def _option_of_host(word: str, choices: CommandLineChoices) -> str:
+    from ..operate.known_names import host_names, named_targets
+
+    if word in named_targets(choices):
+        return "--target"
+    return "--ssh" if _HOST_ADDRESS.fullmatch(word) or word in host_names(choices) else ""

@@ -498,12 +498,15 @@ class HarnessGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, name) is None and not name.startswith("-"):
-            from difflib import get_close_matches
-
-            close = get_close_matches(name, self.list_commands(ctx), n=1)
-            advice = f"did you mean {close[0]!r}?" if close else f"'{ctx.command_path} --help' lists them"
-            ctx.fail(f"no such command: {name!r}; {advice}")
+            ctx.fail(f"no such command: {name!r}; {self.advise_on_unknown(ctx, name)}")
         return super().resolve_command(ctx, args)
+
+    def advise_on_unknown(self, ctx: click.Context, name: str) -> str:
+        """Return what to write instead of an unknown command."""
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, self.list_commands(ctx), n=1)
+        return f"did you mean {close[0]!r}?" if close else f"'{ctx.command_path} --help' lists them"
 
 
 class LazyGroup(HarnessGroup):

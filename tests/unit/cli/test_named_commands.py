@@ -9,7 +9,13 @@ import pytest
 
 from harness.agent.turn import TurnResult
 from harness.cli.exec.report import ExecResult, RunningJob, outcome_lines, result_json
-from harness.cli.named_commands import any_host_options, complete_commands, host_options, target_options
+from harness.cli.named_commands import (
+    advise_on_host,
+    any_host_options,
+    complete_commands,
+    host_options,
+    target_options,
+)
 from harness.settings import CommandLineChoices
 
 ROOT = Path(__file__).parents[3]
@@ -55,7 +61,7 @@ def test_commands_about_this_machine_and_complete_ones_are_left_alone() -> None:
 
 
 def test_commands_in_messages_have_their_options_at_the_end() -> None:
-    incomplete = re.compile(r"\bharness (?:-\S+ )+(?:jobs|keys|panes|sessions|attach|capture|doctor)\b")
+    incomplete = re.compile(r"\bharness (?:-\S+ )+(?:jobs|keys|panes|sessions|attach|shell|capture|doctor)\b")
     files = [file for package in PACKAGES for file in package.rglob("*.py")]
     assert len(files) > 300
     assert [file for file in files if incomplete.search(file.read_text())] == []
@@ -72,3 +78,47 @@ def test_running_jobs_of_hosts_are_named_with_the_command_that_waits_for_them() 
         "2 jobs are still running: 7 on web[1-2] (harness -F 'my file' --ssh HOST jobs wait JOB)"
     ]
     assert result_json(ended(web1), "yes", "")["jobs_on_hosts"] == [{"host": "web1", "job_id": "7"}]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with a host in the ssh configuration, and a named target."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/config").write_text("Host db1 *.lab\n")
+    (tmp_path / ".ssh/known_hosts").write_text("seen1 ssh-ed25519 AAAA\n")
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness/config.toml").write_text('[targets.stage]\nssh = "deploy@stage1"\n')
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("word", "option"),
+    [
+        ("db1", "--ssh db1"),
+        ("seen1", "--ssh seen1"),
+        ("stage", "--target stage"),
+        ("deploy@web1", "--ssh deploy@web1"),
+        ("web1.example.com", "--ssh web1.example.com"),
+        ("10.0.0.1:2222", "--ssh 10.0.0.1:2222"),
+        ("ssh://root@web1:22", "--ssh root@web1:22"),
+    ],
+)
+def test_a_host_in_place_of_a_command_is_answered_with_the_commands_for_it(home: Path, word: str, option: str) -> None:
+    advice = advise_on_host(word, CommandLineChoices(ssh_options=("Port=2",)))
+    assert f"'harness shell -o Port=2 {option}' opens a terminal there" in advice
+    assert f"'harness run -o Port=2 {option} -- COMMAND'" in advice
+
+
+NO_HOSTS = ["", "web1", "runn", "*.lab", "./x.sh", "a.b/c", "root:secret@web1", "x@", "@x", "..", "a'b@web1", "a@-b"]
+
+
+@pytest.mark.parametrize("word", NO_HOSTS)
+def test_another_word_is_no_host(home: Path, word: str) -> None:
+    assert advise_on_host(word, CommandLineChoices()) == ""
+
+
+def test_a_command_line_with_a_target_needs_no_host(home: Path) -> None:
+    assert advise_on_host("db1", CommandLineChoices(ssh="web1")) == ""

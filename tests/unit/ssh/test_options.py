@@ -97,6 +97,12 @@ def test_a_persons_command_switches_off_what_would_break_it() -> None:
     }
 
 
+def test_a_supervised_command_does_not_log_in_whatever_the_user_set() -> None:
+    config = Config(ssh_options=("ProxyCommand=nc %h %p",))
+    argv = interactive_argv(HOP, config, "/s", SshSettings.parse("proxyjump bastion"), ["sh"], logs_in=False)
+    assert argv.index("ProxyCommand=false") < argv.index("ProxyCommand=nc %h %p")  # ssh uses the first one
+
+
 def test_files_of_the_user_are_absolute() -> None:
     argv = master_argv(HOP, Config(identity="~/k", ssh_config="c"), "/s", questions=False, persist=1)
     assert argv[argv.index("-i") + 1] == os.path.expanduser("~/k")

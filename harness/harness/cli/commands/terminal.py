@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -12,10 +10,11 @@ from typing import Any, Literal
 import click
 
 from ...context import ExecutionContext
-from ...errors import HarnessError, UnsupportedOperation
+from ...errors import UnsupportedOperation
 from ...results import PaneInfo, SessionInfo
 from ...terminal import Sessions
 from ..completed_names import complete_pane, complete_session
+from ..foreground_program import exec_in_terminal
 from ..options import RenamedOption, command, group, pause_option
 from ..output import print_json, read_stdin, table
 from ..runtime import LOOKS, CliSession, TargetRequirements, on_target, session_of
@@ -311,14 +310,5 @@ def attach(ctx: click.Context, read_only: bool, print_only: bool, fleet: FleetOp
     elif print_only:
         click.echo(shlex.join(words))
     else:
-        _exec_attach(words)
+        exec_in_terminal(words)
     return 0
-
-
-def _exec_attach(words: list[str]) -> None:
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the program would inherit that
-    environment = {name: value for name, value in os.environ.items() if name != "TMUX"}  # with it tmux refuses to nest
-    try:
-        os.execvpe(words[0], words, environment)  # noqa: S606  # the command needs no shell
-    except OSError as error:
-        raise HarnessError(f"{words[0]}: {(error.strerror or 'cannot start').lower()}") from error

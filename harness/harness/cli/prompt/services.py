@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from ...toolkit.events import Event, JobStarted
 from ...toolkit.permissions.remembered_answers import TimedApproval
 from ...toolkit.values import ToolCall
 from ..conversation import ConversationStart, OpenConversation
+from ..foreground_program import run_in_terminal
 from ..runtime import CliSession, logs_shown
 from .commands.base import HostSession, PromptActions
 from .commands.table import completions
@@ -105,7 +105,7 @@ class PromptActionsImpl(PromptActions):
 
         async def work() -> None:
             try:
-                await (_become(sessions[0].command) if len(sessions) == 1 else _show_clients(sessions))
+                await (run_in_terminal(sessions[0].command) if len(sessions) == 1 else _show_clients(sessions))
             except HarnessError as error:
                 failures.append(error)
 
@@ -129,34 +129,6 @@ class PromptActionsImpl(PromptActions):
         self._surface.restyle(theme_for(name, color=self._color))
 
 
-RESTORE_TIMEOUT = 2.0
-"""Seconds for a program that had the terminal to restore it."""
-
-
-async def _become(words: Sequence[str]) -> int:
-    """Run a program in this terminal until it exits, and return its exit code.
-
-    If it is cancelled, the program gets the time to restore the terminal.
-
-    Raises:
-        HarnessError: It cannot be started.
-    """
-    environment = {name: value for name, value in os.environ.items() if name != "TMUX"}  # with it tmux refuses to nest
-    try:
-        process = await anyio.open_process(words, stdin=None, stdout=None, stderr=None, env=environment)
-    except OSError as error:
-        raise HarnessError(f"{words[0]}: {(error.strerror or 'cannot start').lower()}") from error
-    async with process:
-        try:
-            return await process.wait()
-        except anyio.get_cancelled_exc_class():
-            with suppress(ProcessLookupError):
-                process.terminate()
-            with anyio.move_on_after(RESTORE_TIMEOUT, shield=True):
-                await process.wait()
-            raise
-
-
 async def _show_clients(sessions: Sequence[HostSession]) -> None:
     """Show clients of several hosts side by side until the operator leaves them.
 
@@ -169,7 +141,7 @@ async def _show_clients(sessions: Sequence[HostSession]) -> None:
     with ExitStack() as stack:
         attach = await to_thread.run_sync(stack.enter_context, open_tiled(panes, "harness"))
         if attach:
-            check_attached(await _become(attach))
+            check_attached(await run_in_terminal(attach))
 
 
 # -- Tools of MCP servers, for the agent at the prompt.

@@ -1,0 +1,61 @@
+"""A program that has this terminal until it exits, such as a client of tmux."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+
+import anyio
+
+from ..errors import HarnessError
+
+__all__ = ["exec_in_terminal", "run_in_terminal"]
+
+RESTORE_TIMEOUT = 2.0
+"""Seconds for a program that had the terminal to restore it."""
+
+
+async def run_in_terminal(words: Sequence[str]) -> int:
+    """Run a program in this terminal until it exits, and return its exit code, which is negative for a signal.
+
+    If it is cancelled, the program gets the time to restore the terminal.
+
+    Raises:
+        HarnessError: It cannot be started.
+    """
+    try:
+        process = await anyio.open_process(words, stdin=None, stdout=None, stderr=None, env=_environment())
+    except OSError as error:
+        raise _not_started(words, error) from error
+    async with process:
+        try:
+            return await process.wait()
+        except anyio.get_cancelled_exc_class():
+            with suppress(ProcessLookupError):
+                process.terminate()
+            with anyio.move_on_after(RESTORE_TIMEOUT, shield=True):
+                await process.wait()
+            raise
+
+
+def exec_in_terminal(words: Sequence[str]) -> None:
+    """Replace this process by a program.
+
+    Raises:
+        HarnessError: It cannot be started.
+    """
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the program would inherit that
+    try:
+        os.execvpe(words[0], list(words), _environment())  # noqa: S606  # the command needs no shell
+    except OSError as error:
+        raise _not_started(words, error) from error
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "TMUX"}  # with it tmux refuses to nest
+
+
+def _not_started(words: Sequence[str], error: OSError) -> HarnessError:
+    return HarnessError(f"{words[0]}: {(error.strerror or 'cannot start').lower()}")

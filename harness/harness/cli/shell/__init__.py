@@ -1,0 +1,1 @@
+"""``harness shell``: a terminal on the target's tmux session that reconnects by itself."""

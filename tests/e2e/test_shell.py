@@ -1,0 +1,345 @@
+"""``harness shell`` over a real sshd, in a real terminal: what ends ssh does not end it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+from tests.support.program import Program, options_of, over_ssh, program
+from tests.support.resources import skip_without_ssh_terminal
+from tests.support.sshd import MakeSshd, MakeUser, SshServer, master_pids
+
+__all__ = ["over_ssh", "program"]
+
+LOST = "connection lost"
+RECONNECTED = r"reconnected after \d+ s"
+
+
+@pytest.fixture
+def ops(needs_tmux: None, over_ssh: Program) -> Iterator[Program]:
+    """The program with a host behind SSH and a tmux server of its own there."""
+    skip_without_ssh_terminal()
+    socket = f"hx-{uuid.uuid4().hex[:8]}"
+    over_ssh.environ["HARNESS_TMUX_SOCKET"] = socket
+    yield over_ssh
+    tmux(over_ssh, "kill-server")
+
+
+def tmux(ops: Program, *words: str) -> str:
+    """Run a command of the target's tmux server and return its output."""
+    argv = ["tmux", "-L", ops.environ["HARNESS_TMUX_SOCKET"], *words]
+    return subprocess.run(argv, capture_output=True, text=True).stdout
+
+
+def opened(ops: Program, *words: str, **variables: str) -> Any:
+    """Start ``harness shell`` in a terminal."""
+    argv: Any = [*ops.always, "shell", *words]
+    environ: Any = ops.environ | variables
+    child: Any = pexpect.spawn(ops.path, argv, env=environ, cwd=str(ops.home), timeout=40, dimensions=(50, 170))
+    child.str_last_chars = 4000
+    return child
+
+
+def shows(child: Any, number: int) -> None:
+    """Type a command into the session and wait for its output."""
+    child.send(f"echo shown$(({number} + 0))x\r")
+    child.expect(f"shown{number}x")
+
+
+def detached(child: Any) -> int:
+    child.sendcontrol("b")
+    child.send("d")
+    child.expect("detached")
+    return ended(child)
+
+
+def ended(child: Any) -> int:
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus is not None, child.signalstatus
+    return int(child.exitstatus)
+
+
+def client_pid(child: Any) -> int:
+    """The ssh process that has the terminal."""
+    path = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+    (pid,) = [int(word) for word in path.read_text().split() if _argv(int(word))[:2] == ["ssh", "-t"]]
+    return pid
+
+
+def _argv(pid: int) -> list[str]:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return []
+
+
+def test_it_creates_the_session_and_ends_when_the_operator_detaches(ops: Program) -> None:
+    child = opened(ops)
+    shows(child, 1)
+    assert detached(child) == 0
+    assert tmux(ops, "list-sessions", "-F", "#S").split() == ["harness"]
+
+
+def test_it_ends_when_the_session_is_killed(ops: Program) -> None:
+    child = opened(ops)
+    shows(child, 1)
+    tmux(ops, "kill-session", "-t", "=harness")
+    assert ended(child) == 0
+
+
+def kill_client(child: Any, ops: Program, sshd: SshServer, runtime: Path) -> None:
+    os.kill(client_pid(child), signal.SIGKILL)
+
+
+def kill_master(child: Any, ops: Program, sshd: SshServer, runtime: Path) -> None:
+    (pid,) = master_pids(runtime)
+    os.kill(pid, signal.SIGKILL)
+
+
+def kill_connection(child: Any, ops: Program, sshd: SshServer, runtime: Path) -> None:
+    for pid in sshd.session_pids():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_tmux_client(child: Any, ops: Program, sshd: SshServer, runtime: Path) -> None:
+    lines = tmux(ops, "list-clients", "-F", "#{client_tty} #{client_pid}").splitlines()
+    (pid,) = [int(line.split()[1]) for line in lines if line.startswith("/")]
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("cut", [kill_client, kill_master, kill_connection, kill_tmux_client])
+def test_it_reconnects_to_the_same_shell(
+    cut: Callable[[Any, Program, SshServer, Path], None], ops: Program, sshd: SshServer, ssh_runtime: Path
+) -> None:
+    child = opened(ops)
+    child.send("here=$((6 * 7)); echo set$here\r")
+    child.expect("set42")
+    cut(child, ops, sshd, ssh_runtime)
+    child.expect(RECONNECTED)
+    child.send("echo still$here\r")
+    child.expect("still42")
+    assert detached(child) == 0
+
+
+def test_it_waits_for_a_stopped_server_and_drops_what_is_typed_meanwhile(ops: Program, sshd: SshServer) -> None:
+    child = opened(ops)
+    shows(child, 1)
+    sshd.stop()
+    child.expect(r"127.0.0.1: connection lost, trying again in \d s \(Ctrl-C ends\)")
+    child.expect("Connection refused")
+    child.send("touch typed-while-away\r")
+    sshd.start()
+    child.expect(RECONNECTED)
+    shows(child, 2)
+    child.send("ls typed-while-away || echo no$((1 + 1))such\r")
+    child.expect("no2such")
+    assert detached(child) == 0
+    assert "touch" not in tmux(ops, "capture-pane", "-p", "-t", "=harness:")
+
+
+def test_a_frozen_connection_is_noticed(ops: Program, sshd: SshServer) -> None:
+    child = opened(ops, HARNESS_KEEPALIVE_INTERVAL="1", HARNESS_KEEPALIVE_COUNT="2")
+    shows(child, 1)
+    frozen = sshd.session_pids()
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        child.expect(RECONNECTED)
+        shows(child, 2)
+        assert detached(child) == 0
+    finally:
+        for pid in frozen:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_session_that_ended_meanwhile_is_reported_and_not_created_again(ops: Program, sshd: SshServer) -> None:
+    child = opened(ops)
+    shows(child, 1)
+    sshd.stop()
+    child.expect(LOST)
+    tmux(ops, "kill-server")
+    sshd.start()
+    child.expect("the tmux session no longer exists")
+    assert ended(child) == 125
+    assert tmux(ops, "list-sessions") == ""
+
+
+def test_a_killed_tmux_server_is_reported(ops: Program) -> None:
+    child = opened(ops)
+    shows(child, 1)
+    os.kill(int(tmux(ops, "display-message", "-p", "#{pid}")), signal.SIGKILL)
+    child.expect("the tmux session no longer exists")
+    assert ended(child) == 125
+
+
+def test_ctrl_c_ends_the_wait_and_nothing_typed_reaches_the_shell(ops: Program, sshd: SshServer) -> None:
+    words = shlex.join([ops.path, *ops.always, "shell"])
+    script = f"stty -a >before; {words}; echo code=$?; stty -a >after; read -t 1 line; echo read=$line."
+    environ: Any = ops.environ
+    child = pexpect.spawn("bash", ["-c", script], env=environ, cwd=str(ops.home), timeout=40, dimensions=(50, 170))
+    shows(child, 1)
+    sshd.stop()
+    child.expect("trying again in")
+    child.send("touch leaked\r")
+    child.sendcontrol("z")
+    child.expect("trying again in [48] s")
+    child.sendcontrol("c")
+    child.expect("code=130")
+    child.expect("read=\\.")
+    child.expect(pexpect.EOF)
+    assert (ops.home / "after").read_text() == (ops.home / "before").read_text()
+
+
+def test_a_terminal_is_restored_after_a_cut(ops: Program, sshd: SshServer) -> None:
+    outer = f"hx-{uuid.uuid4().hex[:8]}"
+    here = ["tmux", "-L", outer, "-f", "/dev/null"]
+    words = shlex.join([ops.path, *ops.always, "shell"])
+    run = partial(subprocess.run, env=ops.environ, cwd=str(ops.home), capture_output=True, text=True)
+    run([*here, "new-session", "-d", "-x", "120", "-y", "40", f"echo first; {words}; echo code=$?; sleep 100"])
+    flags = "#{alternate_on} #{mouse_any_flag} #{cursor_flag} #{keypad_flag} #{keypad_cursor_flag}"
+    try:
+        tmux_shows(here, run, flags, "1 ")
+        tmux(ops, "set-option", "-g", "mouse", "on")
+        tmux_shows(here, run, flags, "1 1")
+        sshd.stop()
+        tmux_shows(here, run, flags, "0 0 1 0 0")
+        screen = run([*here, "capture-pane", "-p"]).stdout.splitlines()
+        assert screen[0] == "first"
+        assert "connection lost" in screen[1]
+        sshd.start()
+        tmux_shows(here, run, flags, "1 1")
+    finally:
+        run([*here, "kill-server"])
+
+
+def tmux_shows(here: list[str], run: Any, form: str, expected: str) -> None:
+    deadline = time.monotonic() + 40
+    while not (found := run([*here, "display-message", "-p", form]).stdout).startswith(expected):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)  # tmux sends no event for a pane's modes
+
+
+def test_a_host_that_cannot_be_reached_at_first_is_an_error(ops: Program, sshd: SshServer) -> None:
+    sshd.stop()
+    child = opened(ops)
+    child.expect("Connection refused")
+    assert ended(child) == 125
+
+
+def test_another_host_key_ends_it(ops: Program, sshd: SshServer) -> None:
+    child = opened(ops)
+    shows(child, 1)
+    sshd.new_host_key()
+    sshd.restart()
+    child.expect("host key")
+    assert ended(child) == 125
+
+
+def test_without_a_terminal_it_is_an_error(ops: Program) -> None:
+    done = ops.run("shell")
+    assert done.returncode == 125
+    assert b"needs a terminal" in done.stderr
+    assert tmux(ops, "list-sessions") == ""
+
+
+def test_a_terminal_that_tmux_cannot_use_ends_it(ops: Program) -> None:
+    child = opened(ops, TERM="no-such-terminal")
+    child.expect("tmux on the target fails whenever it is attached to")
+    assert ended(child) == 125
+
+
+def test_sigterm_ends_it_and_restores_the_terminal(ops: Program) -> None:
+    child = opened(ops)
+    shows(child, 1)
+    os.kill(child.pid, signal.SIGTERM)
+    child.expect_exact("\x1b[?1049l")
+    assert ended(child) == 143
+
+
+def test_a_read_only_client_stays_read_only(ops: Program, ssh_runtime: Path) -> None:
+    first = opened(ops)
+    shows(first, 1)
+    child = opened(ops, "--read-only")
+    child.expect("shown1x")
+    os.kill(client_pid(child), signal.SIGKILL)
+    child.expect(RECONNECTED)
+    child.expect("shown1x")
+    clients = tmux(ops, "list-clients", "-F", "#{client_tty} #{client_readonly}").splitlines()
+    assert sorted(line.split()[1] for line in clients if line.startswith("/")) == ["0", "1"]
+    assert detached(child) == 0
+    assert detached(first) == 0
+
+
+def test_the_size_of_the_terminal_follows(ops: Program) -> None:
+    child = opened(ops)
+    shows(child, 1)
+    child.setwinsize(33, 101)
+    wait_until(lambda: "101x33" in tmux(ops, "list-clients", "-F", "#{client_width}x#{client_height}"))
+    os.kill(client_pid(child), signal.SIGKILL)
+    child.expect(RECONNECTED)
+    shows(child, 2)
+    assert "101x33" in tmux(ops, "list-clients", "-F", "#{client_width}x#{client_height}")
+    assert detached(child) == 0
+
+
+def wait_until(check: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 40
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)  # tmux sends no event to other programs
+
+
+def test_without_tmux_on_the_target_it_says_what_to_do(
+    needs_tmux: None, program: Program, make_sshd: MakeSshd, tmp_path: Path
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in os.listdir("/usr/bin"):
+        if name != "tmux":
+            (tools / name).symlink_to(f"/usr/bin/{name}")
+    server = make_sshd("Match All", f"  SetEnv PATH={tools} HOME={tmp_path}")
+    program.always = options_of(server)
+    child = opened(program)
+    child.expect("tmux is not installed on the target")
+    child.expect("install tmux there")
+    assert ended(child) == 125
+
+
+def test_a_password_is_asked_for_again_unless_questions_are_forbidden(
+    ops: Program, make_sshd: MakeSshd, make_user: MakeUser, tmp_path: Path
+) -> None:
+    user = make_user(shell="/bin/sh", password="open sesame")
+    server = make_sshd("PasswordAuthentication yes", "AllowUsers *", "PubkeyAuthentication no")
+    ops.always = ("--ssh", f"{user.name}@127.0.0.1:{server.port}", *options_of(server)[2:])
+    child = opened(ops)
+    child.expect("assword:")
+    child.send("open sesame\r")
+    shows(child, 1)
+    server.restart()
+    child.expect("connection lost")
+    child.expect("assword:")
+    child.send("open sesame\r")
+    child.expect(RECONNECTED)
+    shows(child, 2)
+    batch = opened(ops, "--batch")
+    shows(batch, 3)
+    server.restart()
+    batch.expect("connection lost")
+    batch.expect("the login was refused|no password")
+    assert ended(batch) == 125
+    child.expect("assword:")
+    child.sendcontrol("c")
+    assert ended(child) == 130
