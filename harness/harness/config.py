@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .deprecated_names import renamed_fields
+from .exec_target import ExecTarget
 
 __all__ = ["Config"]
 
@@ -77,6 +78,10 @@ class Config:
     """Network of the container: ``none``, ``host``, or one of the engine's."""
     image_mounts: tuple[str, ...] = ()
     """Bind mounts of host directories: ``/host/dir:/dir[:ro]``, or as for ``docker --mount``."""
+
+    # programs
+    exec_targets: tuple[tuple[str, ExecTarget], ...] = ()
+    """The targets ``exec://NAME``; in files, the tables ``[targets.NAME]`` with ``exec``."""
 
     # jobs
     job_log_max_bytes: int = 256 << 20

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from .config import Config
 from .deprecated_names import renamed_fields, renamed_names
 from .errors import ConfigError, TargetNotFound
+from .exec_target import EXEC_SCHEME, ExecTarget
 from .renamed_settings import both_given, rename_settings, rename_variable
 from .settings_schema import ENGINE_KEYS, GENERAL_KEYS, check_name, parse_variable, suggest, validate
 from .system.account import expand_home, home_directory
@@ -121,7 +122,7 @@ class Settings:
     warnings: tuple[str, ...] = ()
 
 
-LOCATION_KEYS = frozenset({"url", "ssh", "container", "engine"})
+LOCATION_KEYS = frozenset({"url", "ssh", "container", "engine", "exec", "exec_terminal"})
 """The keys of a table ``[targets.NAME]`` that say where the target is."""
 TOOLKIT_TABLES = frozenset({"agent", "audit", "hooks", "mcp", "models", "notifications", "permissions", "tools", "web"})
 """Tables of the same files for the toolkit and the agent, which read them with :func:`load_tables` on start."""
@@ -202,13 +203,13 @@ def load_settings(
     layers = [*files, *([targets[name]] if name else []), variables, command_line]
     merged = _merge(layers)
     return Settings(
-        config=_config(merged),
-        target=_target(merged, targets.get(name)),
+        config=_config(merged, targets),
+        target=_target(merged, name, targets.get(name)),
         tmux=_value(merged, "tmux", False) or chosen.pane is not None,
         pane=_value(merged, "pane", None),
         timeout=_value(merged, "timeout", None),
         trusted_dirs=tuple(_value(merged, "trusted_dirs", ())),
-        targets=tuple((key, str(_table_target(layer))) for key, layer in sorted(targets.items())),
+        targets=tuple((key, str(_table_target(key, layer))) for key, layer in sorted(targets.items())),
         target_settings=tuple(
             (key, tuple(sorted(layer.values.keys() - LOCATION_KEYS))) for key, layer in targets.items()
         ),
@@ -450,8 +451,10 @@ def _value(merged: _Merged, key: str, default: Any) -> Any:
     return merged[key][0] if key in merged else default
 
 
-def _config(merged: _Merged) -> Config:
+def _config(merged: _Merged, targets: Mapping[str, _Layer]) -> Config:
     changes = {item.name: merged[item.name][0] for item in fields(Config) if item.name in merged}
+    if programs := tuple((name, _exec_target(layer)) for name, layer in targets.items() if "exec" in layer.values):
+        changes["exec_targets"] = programs
     for name in ("ssh_options", "image_mounts"):
         if name in changes:
             changes[name] = tuple(changes[name])
@@ -485,25 +488,47 @@ def _chosen_name(layers: Iterable[_Layer], targets: Mapping[str, _Layer]) -> str
     raise TargetNotFound(f"no target is named {text!r}", hint=hint)
 
 
-def _target(merged: _Merged, table: _Layer | None) -> Target:
+def _target(merged: _Merged, name: str, table: _Layer | None) -> Target:
     if table is not None:
-        return _table_target(table)
+        return _table_target(name, table)
     return Target.parse(str(_value(merged, "target", "local:")))
 
 
-def _table_target(layer: _Layer) -> Target:
+def _exec_target(layer: _Layer) -> ExecTarget:
+    try:
+        return ExecTarget(tuple(layer.values["exec"]), tuple(layer.values.get("exec_terminal", ())))
+    except ConfigError as error:
+        raise ConfigError(f"{layer.origin}: {error.message}", hint=error.hint) from None
+
+
+def _table_target(name: str, layer: _Layer) -> Target:
     table = layer.values
-    ways = [key for key in ("url", "ssh", "container") if table.get(key)]
-    if "url" in ways and len(ways) > 1:
-        raise ConfigError(f"{layer.origin}: url and {ways[1]} contradict each other", hint="give one of them")
-    if table.get("engine") and not table.get("container"):
-        raise ConfigError(f"{layer.origin}: engine needs container")
+    _check_location(layer)
     try:
         if table.get("url"):
             return Target.parse(table["url"])
-        return _compose(table.get("ssh"), table.get("container"), table.get("engine"))
+        composed = _compose(table.get("ssh"), table.get("container"), table.get("engine"))
+        if "exec" not in table:
+            return composed
+        program = Target.parse(f"{EXEC_SCHEME}://{name}")
+        return Target((*composed.hops, *program.hops)) if table.get("ssh") else program
     except TargetNotFound as error:
         raise ConfigError(f"{layer.origin}: {error.message}", hint=error.hint) from None
+
+
+def _check_location(layer: _Layer) -> None:
+    """Refuse keys that contradict each other about where a target is.
+
+    Raises:
+        ConfigError: They do.
+    """
+    table = layer.values
+    for first, others in (("url", ("ssh", "container", "exec")), ("container", ("exec",))):
+        if table.get(first) and (other := next((key for key in others if table.get(key)), "")):
+            raise ConfigError(f"{layer.origin}: {first} and {other} contradict each other", hint="give one of them")
+    for key, needed in (("engine", "container"), ("exec_terminal", "exec")):
+        if table.get(key) and not table.get(needed):
+            raise ConfigError(f"{layer.origin}: {key} needs {needed}")
 
 
 def _compose(ssh: str | None, container: str | None, engine: str | None) -> Target:

@@ -140,11 +140,11 @@ def with_unit(name: str, value: float) -> str:
     return f"{value:.12g} {UNITS[name]}"
 
 
-ENGINE_KEYS = tuple(field.name for field in dataclasses.fields(Config))
-"""Settings that the engine reads."""
+ENGINE_KEYS = tuple(field.name for field in dataclasses.fields(Config) if field.name != "exec_targets")
+"""Settings that the engine reads, as keys of files; ``exec_targets`` is what the tables of targets say."""
 GENERAL_KEYS = ("target", "tmux", "pane", "timeout", "trusted_dirs")
 """Settings that choose the target and the mode of the command line."""
-TARGET_KEYS = ("url", "ssh", "container", "engine", "tmux", "pane", "timeout")
+TARGET_KEYS = ("url", "ssh", "container", "engine", "exec", "exec_terminal", "tmux", "pane", "timeout")
 """Keys of ``[targets.NAME]`` in addition to engine settings."""
 
 TARGET_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -271,6 +271,12 @@ def _table(fields: Mapping[str, CoreSchema]) -> CoreSchema:
     return core_schema.typed_dict_schema(members, total=False, extra_behavior="forbid", strict=True)
 
 
+_GENERAL_TYPES: Mapping[str, object] = {
+    "timeout": float,
+    **dict.fromkeys(("exec", "exec_terminal", "trusted_dirs"), tuple[str, ...]),
+}
+
+
 def _general_schema(name: str) -> CoreSchema:
     from pydantic_core import core_schema
 
@@ -282,7 +288,7 @@ def _general_schema(name: str) -> CoreSchema:
         )
     if name == "engine":
         return core_schema.literal_schema(["docker", "podman"])
-    return _schema_of(name, {"timeout": float, "trusted_dirs": tuple[str, ...]}.get(name, str))
+    return _schema_of(name, _GENERAL_TYPES.get(name, str))
 
 
 def _schema_of(name: str, hint: object) -> CoreSchema:
@@ -367,4 +373,4 @@ _KNOWN = frozenset({*ENGINE_KEYS, *GENERAL_KEYS, *TARGET_KEYS})
 def _meaning(name: str) -> str:
     if name == "engine":
         return "'docker' or 'podman'"
-    return allowed(name, _hints().get(name, str)) if name in _KNOWN else "a table of settings"
+    return allowed(name, _hints().get(name, _GENERAL_TYPES.get(name, str))) if name in _KNOWN else "a table of settings"

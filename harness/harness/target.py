@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from .errors import TargetNotFound
 
-__all__ = ["FLEET_SCHEME", "Hop", "Target", "mask_password"]
+__all__ = ["FLEET_SCHEME", "PATH_SCHEMES", "Hop", "Target", "mask_password"]
 
 FLEET_SCHEME = "fleet"
 """The scheme of a session on many hosts; no backend has it."""
+
+PATH_SCHEMES = frozenset({"chroot", "gcloud", "incus", "k8s", "lxc"})
+"""Schemes whose host is all of the URL's rest, such as ``k8s://namespace/pod``: no user, no port."""
 
 _HOP = re.compile(
     r"(?P<scheme>[a-z][a-z0-9]*):(?://)?"
@@ -18,6 +21,7 @@ _HOP = re.compile(
     r"(?P<host>\[[^\]\s]+\]|[^:/@+\s]*)"
     r"(?::(?P<port>\d{1,5}))?/?"
 )
+_PATH_HOP = re.compile(rf"(?P<scheme>{'|'.join(sorted(PATH_SCHEMES))})://(?P<host>[^+\s\[\]]+)")
 _PASSWORD = re.compile(r"(?P<before>^|//|[+,!&])(?P<user>[^:@/+,\s]*):(?!//)[^,\s]*@")
 """A user with a password, as some programs take it in a URL."""
 
@@ -39,6 +43,8 @@ class Hop:
     def __str__(self) -> str:
         if self.scheme == "local":
             return "local:"
+        if self.scheme in PATH_SCHEMES:
+            return f"{self.scheme}://{self.host}"
         user = f"{self.user}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = f":{self.port}" if self.port else ""
@@ -77,6 +83,8 @@ class Target:
 
 
 def _parse_hop(part: str, whole: str) -> Hop:
+    if (path := _PATH_HOP.fullmatch(part)) and not path["host"].startswith("-"):
+        return Hop(path["scheme"], path["host"])
     match = _HOP.fullmatch(part)
     shown = mask_password(whole)
     if part.startswith("ssh:") and (":" in (match["user"] or "") if match else shown != whole):
@@ -86,7 +94,8 @@ def _parse_hop(part: str, whole: str) -> Hop:
         )
     if match is None:
         raise TargetNotFound(
-            f"{shown!r} is not a target", hint="write local:, ssh://user@host:port, docker://name, joined with +"
+            f"{shown!r} is not a target",
+            hint="write local:, ssh://user@host:port, docker://name, k8s://namespace/pod, joined with +",
         )
     host = match["host"].strip("[]")
     port = int(match["port"]) if match["port"] else None

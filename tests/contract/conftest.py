@@ -8,6 +8,7 @@ import pytest
 from tests.support.berths import BERTHS, Berths
 from tests.support.engines import Engines
 from tests.support.places import Place, a_place, open_context
+from tests.support.program_targets import PROGRAMS, ProgramTargets
 
 from harness import ExecutionContext
 
@@ -25,10 +26,31 @@ def berths(engines: Engines) -> Iterator[Berths]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def programs(place: Place) -> Iterator[ProgramTargets]:
+    found = ProgramTargets()
+    with found.stack:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def needs_of_programs(request: pytest.FixtureRequest) -> None:
+    """What programs enter, only root may."""
+    spec = getattr(request.node, "callspec", None)
+    if spec is not None and any(str(value).startswith("exec-") for value in spec.params.values()):
+        request.getfixturevalue("needs_root")
+
+
 @pytest.fixture
-async def ctx(place: Place, berths: Berths, backend: str) -> AsyncIterator[ExecutionContext]:
-    in_container = backend.partition("+")[0] in BERTHS
-    async with berths.context(backend) if in_container else open_context(place, backend) as opened:
+async def ctx(place: Place, berths: Berths, programs: ProgramTargets, backend: str) -> AsyncIterator[ExecutionContext]:
+    name = backend.partition("+")[0]
+    if name in BERTHS:
+        opening = berths.context(backend)
+    elif name in PROGRAMS:
+        opening = programs.context(backend)
+    else:
+        opening = open_context(place, backend)
+    async with opening as opened:
         yield opened
 
 

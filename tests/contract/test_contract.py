@@ -12,12 +12,15 @@ BACKENDS = ("local", "local+tmux", "ssh-openssh", "ssh-openssh+tmux", "ssh-async
 CONTAINERS = ("docker+tmux", "docker-busybox+tmux", "podman-busybox")
 """Few of the ways into a container, for time's sake: what differs between the others is in the transports' contract."""
 
+PROGRAMS = ("exec-chroot+tmux", "exec-chroot-busybox", "exec-nsenter", "exec-nsenter+tmux", "exec-unshare")
+
+EVERY = (*BACKENDS, *CONTAINERS, *PROGRAMS)
 GAPS: tuple[Gap, ...] = ()
 
 
 CASES = [
     pytest.param(backend, item, id=f"{backend}-{item.name}")
-    for backend in (*BACKENDS, *CONTAINERS)
+    for backend in EVERY
     for item in checks()
     if item.applies_to(terminal=backend.endswith("+tmux"))
 ]
@@ -38,9 +41,7 @@ async def test_contract(ctx: ExecutionContext, backend: str, item: Check) -> Non
 
 def test_every_gap_names_a_check_and_gives_a_reason() -> None:
     names = {item.name for item in checks()}
-    assert [
-        gap for gap in GAPS if gap.check not in names or gap.backend not in (*BACKENDS, *CONTAINERS) or not gap.reason
-    ] == []
+    assert [gap for gap in GAPS if gap.check not in names or gap.backend not in EVERY or not gap.reason] == []
 
 
 def test_every_check_states_its_requirement_in_one_sentence() -> None:

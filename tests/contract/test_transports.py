@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.support.berths import BERTHS, Berths
 from tests.support.places import Place
+from tests.support.program_targets import PROGRAMS, ProgramTargets
 
 from harness.config import Config
 from harness.discovery import open_target
@@ -20,9 +21,9 @@ CONTAINERS = ("docker", "podman-api", "podman-busybox")
 
 
 @asynccontextmanager
-async def open_transport(place: Place, berths: Berths, name: str) -> AsyncIterator[Transport]:
-    if name in BERTHS:
-        async with berths.transport(name) as transport:
+async def open_transport(place: Place, berths: Berths, programs: ProgramTargets, name: str) -> AsyncIterator[Transport]:
+    if name in BERTHS or name in PROGRAMS:
+        async with berths.transport(name) if name in BERTHS else programs.transport(name) as transport:
             yield transport
         return
     if name == "local":
@@ -35,7 +36,9 @@ async def open_transport(place: Place, berths: Berths, name: str) -> AsyncIterat
 
 
 @pytest.mark.parametrize("item", transport_checks(), ids=lambda item: item.name)
-@pytest.mark.parametrize("name", [*TRANSPORTS, *CONTAINERS])
-async def test_transport(place: Place, berths: Berths, name: str, item: TransportCheck) -> None:
-    async with open_transport(place, berths, name) as transport:
+@pytest.mark.parametrize("name", [*TRANSPORTS, *CONTAINERS, *PROGRAMS])
+async def test_transport(
+    place: Place, berths: Berths, programs: ProgramTargets, name: str, item: TransportCheck
+) -> None:
+    async with open_transport(place, berths, programs, name) as transport:
         await run_transport_check(item, transport)

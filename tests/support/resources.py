@@ -61,11 +61,13 @@ BACKENDS = {
     "asyncssh": {"process", "ssh"},
     "docker": {"process", "docker"},
     "podman": {"process", "podman"},
+    "exec": {"process", "root"},
 }
 """The resources of a backend, by the first word of its name; ``+tmux`` behind it adds tmux."""
 ASCIINEMA = Path(sys.executable).with_name("asciinema")
 """A program of the environment that runs the tests."""
-BACKEND = re.compile(rf"({'|'.join(BACKENDS)})(?:-(?:api|cli|program|busybox|openssh|asyncssh))*(?:\+(\w+))?")
+WAYS = "api|cli|program|busybox|openssh|asyncssh|chroot|nsenter|unshare"
+BACKEND = re.compile(rf"({'|'.join(BACKENDS)})(?:-(?:{WAYS}))*(?:\+(\w+))?")
 SHELL = re.compile(r"(?:/\S*/)?(?:zsh|fish|mksh|ksh|yash|tcsh|csh|ash|busybox(?: a?sh)?|posh)")
 PROGRAMS = {
     "tmux": "tmux",

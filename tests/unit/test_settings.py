@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import harness
 from harness.config import Config
 from harness.errors import ConfigError, TargetNotFound
+from harness.exec_target import ExecTarget
 from harness.operate.template import DESCRIPTIONS, settings_template
 from harness.settings import (
     SAFE_IN_PROJECTS,
@@ -345,7 +346,7 @@ def test_a_missing_config_file_is_an_error(place: Place) -> None:
 
 def test_every_engine_setting_is_described_in_the_template() -> None:
     assert set(DESCRIPTIONS) == {*ENGINE_KEYS, *GENERAL_KEYS}
-    assert {item.name for item in fields(Config)} == set(ENGINE_KEYS)
+    assert {item.name for item in fields(Config)} == {*ENGINE_KEYS, "exec_targets"}
 
 
 @pytest.mark.parametrize("project", [False, True])
@@ -445,3 +446,44 @@ def test_harness_run_has_no_time_limit_by_default(place: Place) -> None:
 )
 def test_numbers_are_shown_with_their_unit(name: str, value: float, shown: str) -> None:
     assert with_unit(name, value) == shown
+
+
+def test_a_table_with_a_program_is_a_target(place: Place) -> None:
+    place.user(
+        '[targets.stage]\nexec = ["lxc", "exec", "stage", "--", "{argv}"]\ntmux = true\n'
+        '[targets.far]\nssh = "web1"\nexec = ["enter", "{command}"]\nexec_terminal = ["enter", "-t", "{command}"]\n'
+    )
+    settings = place.load(CommandLineChoices(target="stage"))
+    assert (str(settings.target), settings.tmux) == ("exec://stage", True)
+    assert str(place.load(CommandLineChoices(target="far")).target) == "ssh://web1+exec://far"
+    assert dict(settings.config.exec_targets) == {
+        "stage": ExecTarget(("lxc", "exec", "stage", "--", "{argv}")),
+        "far": ExecTarget(("enter", "{command}"), ("enter", "-t", "{command}")),
+    }
+    assert dict(settings.targets) == {"stage": "exec://stage", "far": "ssh://web1+exec://far"}
+    assert dict(settings.target_settings) == {"stage": ("tmux",), "far": ()}
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('exec = ["a"]', "exec needs {argv} or {command} once"),
+        ("exec = []", "exec names no program"),
+        ('exec = "a {argv}"', "not a list of strings"),
+        ('exec = ["a", "{argv}"]\nurl = "ssh://b"', "url and exec contradict each other"),
+        ('exec = ["a", "{argv}"]\ncontainer = "b"', "container and exec contradict each other"),
+        ('exec_terminal = ["a", "{argv}"]', "exec_terminal needs exec"),
+    ],
+)
+def test_a_wrong_program_of_a_target_is_an_error_with_its_table(place: Place, table: str, said: str) -> None:
+    place.user(f"[targets.stage]\n{table}\n")
+    with pytest.raises(ConfigError) as caught:
+        place.load()
+    assert said in caught.value.message
+    assert "stage" in caught.value.message
+
+
+def test_a_project_that_is_not_trusted_defines_no_program(place: Place) -> None:
+    place.project('[targets.stage]\nexec = ["touch", "/tmp/x", "{argv}"]\n')
+    with pytest.raises(ConfigError, match="may choose hosts or run programs"):
+        place.load()

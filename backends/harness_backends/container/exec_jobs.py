@@ -34,7 +34,7 @@ from harness.system.waiting import wait_within
 from ..posix.jobs.launch import MISSING, cwd_error, signal_name
 from ..posix.jobs.output import HeadTail, cut_kept
 from ..posix.jobs.standard_input import pieces
-from .process import ENDED, ENDED_BEFORE, ENDING, ContainerProcess
+from ..posix.supervised_process import ENDED, ENDED_BEFORE, ENDING, SupervisedProcess
 from .transport import ContainerTransport
 
 __all__ = ["NOT_KEPT", "ExecJobs", "order_line"]
@@ -67,7 +67,7 @@ class _ExecJob:
 
     job_id: str
     command: Command
-    process: ContainerProcess
+    process: SupervisedProcess
     started: float = field(default_factory=time.time)
     ended: float | None = None
     status: Status = Status.RUNNING

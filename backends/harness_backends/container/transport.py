@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -15,64 +13,25 @@ from harness.errors import ConnectError, ConnectionLost, HarnessError, Unsupport
 from harness.target import Target
 from harness.transport import Process, Transport
 
+from ..posix.supervised_process import (
+    GroupLeader,
+    SupervisedProcess,
+    finish_start,
+    kill_group,
+    new_nonce,
+    wait_for_start,
+    wrapped_argv,
+)
 from .engine import Engine, EngineError, ExecRequest
 from .information import ContainerInfo, container_removed, no_shell, refusal, replaced
-from .process import ENDED, ENDED_BEFORE, REMAINS, ContainerProcess, GroupLeader, kill_argv, new_nonce, wrapped_argv
 
 __all__ = ["ContainerTransport"]
 
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-START_TIMEOUT = 20.0
-ABANDONED_START_TIMEOUT = 3.0
-"""Seconds that a start may still take after its caller was cancelled."""
 STALL = 60.0
 """Seconds without data after which a copy has failed."""
 TMUX_DIRECTORY = "/tmp"  # noqa: S108  # tmux's socket directory is tmux-UID in it
-KILL_ATTEMPTS = 5
-KILL_PAUSE = 0.2
 
 _NO_USER = re.compile(r"unable to find user|no such user|no matching entries in passwd", re.IGNORECASE)
-
-
-async def finish(
-    start: Callable[[], Awaitable[T]], hurry: float, target: Target, close: Callable[[T], Awaitable[None]]
-) -> T:
-    """Complete ``start()`` even if this is cancelled, as an aborted start would leave a program behind.
-
-    After a cancellation it has ``hurry`` seconds, in case the engine is unresponsive; its result is then closed.
-    """
-    results: list[T] = []
-    faults: list[Exception] = []
-
-    async def watch(scope: anyio.CancelScope) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            scope.deadline = anyio.current_time() + hurry
-
-    try:
-        async with anyio.create_task_group() as tasks:
-            with anyio.CancelScope(shield=True) as scope:
-                tasks.start_soon(watch, scope)
-                try:
-                    results.append(await start())
-                except Exception as error:  # raised outside of the task group, to avoid an exception group
-                    faults.append(error)
-            tasks.cancel_scope.cancel()
-        await anyio.lowlevel.checkpoint_if_cancelled()
-    except BaseException:
-        for result in results:
-            await close(result)
-        raise
-    if faults:
-        raise faults[0]
-    if not results:
-        await anyio.lowlevel.checkpoint()  # cancelled, and timed out
-        raise ConnectionLost("the engine does not answer", target=target)
-    return results[0]
 
 
 def _holds_sockets(path: str) -> bool:
@@ -94,33 +53,20 @@ class ContainerTransport(Transport):
         self.max_channels = base.max_channels if base is not None else None
         self.shares_sockets = any(_holds_sockets(path) for path in info.mounts)
 
-    async def open_process(self, argv: Sequence[str]) -> ContainerProcess:
+    async def open_process(self, argv: Sequence[str]) -> SupervisedProcess:
         nonce = new_nonce()
         request = self._exec(wrapped_argv(argv, nonce))
-        return await finish(
-            lambda: self._start(request, nonce), ABANDONED_START_TIMEOUT, self.target, ContainerProcess.aclose
-        )
+        return await finish_start(lambda: self._start(request, nonce), self.target, SupervisedProcess.aclose)
 
-    async def _start(self, request: ExecRequest, nonce: str) -> ContainerProcess:
+    async def _start(self, request: ExecRequest, nonce: str) -> SupervisedProcess:
         try:
             raw = await self.engine.execute(request)
         except EngineError as error:
             raise await self._start_error(error.message) from error
-        process = ContainerProcess(raw, nonce, self._kill, self._verdict)
-        try:
-            with anyio.fail_after(START_TIMEOUT):
-                if await process.wait_for_start():
-                    return process
-                said = await process.last_words()
-        except TimeoutError:
-            await process.aclose()
-            raise ConnectionLost(
-                f"the engine did not start the process within {START_TIMEOUT:g} s", target=self.target
-            ) from None
-        except BaseException:
-            await process.aclose()
-            raise
-        await process.aclose()
+        process = SupervisedProcess(raw, nonce, self._kill, self._verdict)
+        said = await wait_for_start(process, "the engine", self.target)
+        if said is None:
+            return process
         raise await self._start_error(said)
 
     async def copy_out(self, path: str, sink: Callable[[bytes], Awaitable[None]]) -> None:
@@ -192,25 +138,13 @@ class ContainerTransport(Transport):
         raise ConnectionLost(f"no exit status: {what}", target=self.target, hint=fault.hint if fault else "")
 
     async def _kill(self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], tree: bool) -> int:
-        for attempt in range(KILL_ATTEMPTS):
-            code = await self._signal(leader, ladder[-1:] if attempt else ladder, tree=tree, unless_ended=not attempt)
-            if code != REMAINS:
-                return code if code in (ENDED, ENDED_BEFORE) else REMAINS
-            await anyio.sleep(KILL_PAUSE)  # in an image without sleep the script cannot wait for the exit
-        logger.warning("%s: processes of group %d survived its signals", self.target, leader.pid)
-        return REMAINS
+        return await kill_group(self._execute, leader, ladder, self.target, tree=tree)
 
-    async def _signal(
-        self, leader: GroupLeader, ladder: Sequence[tuple[str, float]], *, tree: bool, unless_ended: bool
-    ) -> int | None:
-        request = self._exec(kill_argv(leader, ladder, tree=tree, unless_ended=unless_ended))
+    async def _execute(self, argv: list[str]) -> Process:
         try:
-            async with await self.engine.execute(request) as raw:
-                await raw.send_eof()
-                return await raw.wait()
-        except (EngineError, HarnessError) as error:
-            logger.info("%s: group %d could not be killed: %s", self.target, leader.pid, error)
-            return None
+            return await self.engine.execute(self._exec(argv))
+        except EngineError as error:
+            raise ConnectError(error.message, target=self.target) from error
 
     def _exec(self, argv: Sequence[str]) -> ExecRequest:
         return ExecRequest(self.info.container_id, tuple(argv), self._user)

@@ -26,9 +26,9 @@ from harness.errors import (
 from harness.target import Target
 from harness.transport import Process
 
+from ..posix.output_noise import NoiseFilter
 from .login import NegotiationError
 from .login_pacing import error_of_forward
-from .remote_command import NoiseFilter
 
 __all__ = [
     "FOREIGN",

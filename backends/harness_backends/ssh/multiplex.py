@@ -20,7 +20,7 @@ from harness.errors import ConnectionLost
 from harness.target import Target
 from harness.transport import Process
 
-from .remote_command import NoiseFilter
+from ..posix.output_noise import NoiseFilter
 
 __all__ = [
     "MuxConnection",

@@ -1,4 +1,4 @@
-"""The command line of an SSH exec request, and a filter for the output of start-up files. Pure.
+"""The command line of an SSH exec request, Pure.
 
 sshd passes the command to the user's login shell as ``SHELL -c COMMAND``, whichever shell that is. So the command uses
 only what means the same in sh, bash, zsh, fish and csh: the word ``exec``, and one single-quoted string without quotes,
@@ -15,16 +15,13 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Literal
 
 from harness.errors import UnsupportedOperation
 
-__all__ = ["MAX_COMMAND", "NoiseFilter", "interactive_command", "new_nonce", "remote_command"]
+__all__ = ["MAX_COMMAND", "interactive_command", "new_nonce", "remote_command"]
 
 MAX_COMMAND = 128_000
 """Bytes: Linux allows 131,072 in one argument, and sshd passes the whole command as one."""
-
-NOISE_KEPT = 400
 
 # The nonce is split in two, so that a shell that echoes its commands (`set -v`) does not print it. If the line cannot
 # be written, the caller has timed out because of a slow start-up file, and the program must not run.
@@ -38,7 +35,7 @@ _OCTAL = {byte: f"\\{byte:03o}" for byte in range(256) if byte not in _LITERAL}
 
 
 def new_nonce() -> str:
-    """Return an unguessable word for :func:`remote_command` and :class:`NoiseFilter`."""
+    """Return an unguessable word for :func:`remote_command` and :class:`~..posix.output_noise.NoiseFilter`."""
     return os.urandom(12).hex()
 
 
@@ -94,31 +91,3 @@ def _bounded(command: str) -> str:
             hint="pass the data on standard input or in a file",
         )
     return command
-
-
-class NoiseFilter:
-    """A filter that drops a stream's bytes up to and including the nonce's line. Pure; memory is bounded."""
-
-    def __init__(self, nonce: str, stream: Literal["stdout", "stderr"]) -> None:
-        self._mark = f"{nonce}{'o' if stream == 'stdout' else 'e'}\n".encode()
-        self._kept = b""
-        self.passed = False
-        """True once the nonce was seen: the program is starting."""
-
-    def feed(self, data: bytes) -> bytes:
-        """Add bytes of the stream and return those that the program wrote."""
-        if self.passed:
-            return data
-        self._kept += data
-        before, mark, after = self._kept.partition(self._mark)
-        if not mark:
-            self._kept = self._kept[-(NOISE_KEPT + len(self._mark)) :]
-            return b""
-        self.passed = True
-        self._kept = before[-NOISE_KEPT:]
-        return after
-
-    @property
-    def noise(self) -> bytes:
-        """The last dropped bytes, for messages."""
-        return self._kept

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 
 from ..config import Config
 from ..settings import SAFE_IN_PROJECTS
+from ..settings_schema import ENGINE_KEYS
 
 __all__ = ["DESCRIPTIONS", "settings_template"]
 
@@ -97,6 +97,9 @@ TARGETS = """
 # [targets.db]
 # url = "ssh://admin@db.example.com:2222"
 # ssh_options = ["ProxyJump=bastion"]
+#
+# [targets.stage]
+# exec = ["lxc", "exec", "stage", "--", "{argv}"]
 """
 MODELS = """
 # Models that the agent can talk to, for 'model' in [agent], HARNESS_MODEL and /model. Settings hold no keys: 'key' says
@@ -130,7 +133,7 @@ def settings_template(*, project: bool = False) -> str:
 
 def _keys() -> list[str]:
     general = [name for name in DESCRIPTIONS if name not in Config.__dataclass_fields__]
-    return general + [item.name for item in fields(Config)]
+    return general + list(ENGINE_KEYS)
 
 
 def _default(name: str) -> str:

@@ -20,17 +20,17 @@ from harness.results import Status
 from harness.system.background_tasks import open_background_tasks
 from harness.target import Target
 from harness_backends.container.exec_jobs import ExecJobs
-from harness_backends.container.process import (
+from harness_backends.container.transport import ContainerTransport
+from harness_backends.local import LocalTransport
+from harness_backends.posix.supervised_process import (
     ENDED,
     REMAINS,
-    ContainerProcess,
     GroupLeader,
+    SupervisedProcess,
     kill_argv,
     new_nonce,
     wrapped_argv,
 )
-from harness_backends.container.transport import ContainerTransport
-from harness_backends.local import LocalTransport
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
@@ -46,10 +46,10 @@ class Engine:
         """Whether the script that runs in containers does it."""
         self.asked, self.ended = anyio.Event(), anyio.Event()
 
-    async def open_process(self, argv: Sequence[str]) -> ContainerProcess:
+    async def open_process(self, argv: Sequence[str]) -> SupervisedProcess:
         nonce = new_nonce()
         raw = await LocalTransport(Target.parse("local:")).open_process(wrapped_argv(argv, nonce))
-        process = ContainerProcess(raw, nonce, self._kill, self._verdict)
+        process = SupervisedProcess(raw, nonce, self._kill, self._verdict)
         assert await process.wait_for_start()
         return process
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.errors import ConnectionLost
 from harness_backends.container.exec_stream import Demultiplexer
-from harness_backends.container.process import GroupLeader, StderrFilter, kill_argv, new_nonce, wrapped_argv
+from harness_backends.posix.supervised_process import GroupLeader, StderrFilter, kill_argv, new_nonce, wrapped_argv
 
 NONCE = "0123456789abcdef01234567"
 START = b"\x1e" + NONCE.encode() + b" 42 777\n"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.support.examples import few_examples
 
 from harness.errors import UnsupportedOperation
-from harness_backends.ssh.remote_command import MAX_COMMAND, NoiseFilter, interactive_command, remote_command
+from harness_backends.posix.output_noise import NoiseFilter
+from harness_backends.ssh.remote_command import MAX_COMMAND, interactive_command, remote_command
 
 NONCE = "0123456789abcdef"
 LOGIN_SHELLS = ["sh", "bash", "dash", "zsh", "fish", "tcsh", "csh", "mksh", "busybox sh"]

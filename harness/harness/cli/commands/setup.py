@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
-from ...config import Config
 from ...errors import ConfigError
 from ...settings import DEFAULT_ORIGIN, PROJECT_FILE, CommandLineChoices, Settings, load_tables, user_config_path
-from ...settings_schema import UNITS, with_unit
+from ...settings_schema import ENGINE_KEYS, UNITS, with_unit
 from ...system.private_files import make_directories, write_new_file
 from ..completed_names import complete_config_key
 from ..completion import SHELLS, completion_script
@@ -149,7 +147,7 @@ def _values(settings: Settings) -> dict[str, object]:
         "timeout": settings.timeout,
         "trusted_dirs": settings.trusted_dirs,
     }
-    engine: dict[str, object] = {item.name: getattr(settings.config, item.name) for item in fields(Config)}
+    engine: dict[str, object] = {name: getattr(settings.config, name) for name in ENGINE_KEYS}
     engine["env"] = dict.fromkeys((name for name, _ in settings.config.env), HIDDEN)
     return general | engine
 

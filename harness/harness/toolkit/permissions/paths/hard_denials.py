@@ -366,7 +366,8 @@ class HardDenials:
             HarnessError: the connection was lost.
         """
         home, is_here = execution.capabilities.home.rstrip("/"), execution.target.hops[-1].scheme == "local"
-        own = [*(self._places if is_here else ()), *(f"{home}/{place}" for place in HOME_PLACES if home)]
+        near = execution.target.hops[0].scheme != "ssh"  # a program or a container may show files of this machine
+        own = [*(self._places if near else ()), *(f"{home}/{place}" for place in HOME_PLACES if home)]
         keys = [f"{home}/{place}" for place in KEY_PLACES if home and reads]
         above = f"{posixpath.normpath(_rooted(path)).rstrip('/')}/"
         for place in (*own, *keys):

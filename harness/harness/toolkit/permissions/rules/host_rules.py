@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ....errors import ConfigError
+from ....exec_target import EXEC_SCHEME
 from ....fleets.host_names import is_url, parse_host_name
 from ....fleets.hosts import SSH_PORT, address_of, names_by_address
 from ....fleets.inventories.inventory import Inventory
@@ -29,7 +30,8 @@ class HostRules:
 
     A rule that allows applies if the pattern means the host by its name. One that denies or asks also applies if it
     means the host by another name, whatever its case: its address, the name of a host of the inventory with the same
-    address, or that of a host behind which the target is, such as the host of a container. ``!`` excludes a host by
+    address, or that of a host behind which the target is, such as the host of a container; ``stage`` also means the
+    target ``exec://stage``. ``!`` excludes a host by
     its own name only.
 
     Args:
@@ -97,6 +99,8 @@ class HostRules:
         found = [name for hop in hops for host in (hop.host, *self._names_at(hop)) for name in _forms(host, hop.port)]
         if target.last.scheme == "ssh" and (name := parse_host_name(own)).is_ssh:
             return [*found, *_forms(name.host, name.port)]
+        if target.last.scheme == EXEC_SCHEME:
+            found.append(target.last.host)
         return [*found, "localhost" if target.last.scheme == "local" else str(target)]
 
     def _names_at(self, hop: Hop) -> list[str]:

@@ -1,43 +1,62 @@
-"""A program in a container, with its exact exit status and a confirmed exit."""
+"""A program behind another one that only starts it, with its exact exit status and a confirmed exit.
+
+``docker exec``, ``kubectl exec`` or ``chroot`` start a program somewhere else. What they report of its end is not
+exact, and their own end does not end it. So they start a shell that reports both, and that another start can kill.
+"""
 
 from __future__ import annotations
 
+import logging
 import secrets
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 import anyio
 import anyio.lowlevel
 
+from harness.errors import ConnectionLost, HarnessError
+from harness.target import Target
 from harness.transport import Process
 
-from ..posix.process_scripts import LIST, SEEK, SINCE
+from .output_noise import NoiseFilter
+from .process_scripts import LIST, SEEK, SINCE
 
 __all__ = [
     "ENDED",
     "ENDED_BEFORE",
     "REMAINS",
-    "ContainerProcess",
     "GroupLeader",
+    "StartReport",
     "StderrFilter",
+    "SupervisedProcess",
+    "finish_start",
     "kill_argv",
+    "kill_group",
+    "located_argv",
     "new_nonce",
+    "wait_for_start",
     "wrapped_argv",
 ]
 
+logger = logging.getLogger(__name__)
 
-# -- The shell in the container that starts the program, and the script that kills it. Pure.
+T = TypeVar("T")
+
+
+# -- The shell that starts the program, and the script that kills it. Pure.
 #
 # An engine reports only its own process id of an exec, cannot kill it, and reports its exit after that of its last
 # grandchild. So the exec runs a ``sh`` that prints its identity on standard error, starts the program, and prints the
 # program's exit status::
 #
-#     RS NONCE PID STARTED LF      before the first byte of the program
-#     RS NONCE STATUS LF           after its end
+#     RS NONCE PID STARTED [VERDICT INSTANCE] LF      before the first byte of the program
+#     RS NONCE STATUS LF                              after its end
 #
-# The engine makes the ``sh`` the leader of its own session, so its process id is the program's group. A later process
-# with the same id is distinguished by its start time.
+# The ``sh`` is the leader of its own session, so its process id is the program's group: an engine makes it that, and
+# :func:`located_argv` uses ``setsid`` where the program that starts it does not. A later process with the same id is
+# distinguished by its start time.
 
 
 SEPARATOR = b"\x1e"
@@ -50,15 +69,52 @@ _WRAPPER = (
     + r"""
 hx_since $$
 exec 3>&2 2>/dev/null
-printf '\036%s%s %s %s\n' __FIRST__ __SECOND__ $$ "${hx_began:--}" >&3 || exit 125
+__REPORT__
 trap : HUP INT QUIT TERM
 __DECODE__
 (unset hx_stat hx_began hx_field; exec "$@" 2>&3 3>&-)
 hx_code=$?
 printf '\036%s%s %s\n' __FIRST__ __SECOND__ "$hx_code" >&3
-exit "$hx_code"
+exit __EXIT__
 """
 )
+
+_REPORT = r"""
+printf '\036%s%s %s %s\n' __FIRST__ __SECOND__ $$ "${hx_began:--}" >&3 || exit 125
+"""
+
+# Where it is: the kernel's boot, the start of the first process, the device of the root directory; parts that cannot be
+# read are empty. In another place than the expected one, and with a terminal between, nothing runs. The line on
+# standard output ends what a login shell there may have written before. The shell itself exits with 0, as some programs
+# report any other exit on standard error.
+_REPORT_LOCATION = r"""
+hx_leader=${hx_began:--} hx_boot= hx_device= hx_verdict=started
+{ read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
+hx_since 1
+{
+  while read -r hx_a hx_b hx_c hx_d hx_e hx_f; do
+    [ "$hx_e" != / ] || { hx_device=$hx_c; break; }
+  done </proc/self/mountinfo
+} 2>/dev/null
+hx_instance=$hx_boot/$hx_began/$hx_device
+[ -z __EXPECTED__ ] || [ "$hx_instance" = __EXPECTED__ ] || hx_verdict=moved
+if [ -t 0 ] || [ -t 1 ] || [ -t 3 ]; then hx_verdict=terminal; fi
+printf '\036%s%s %s %s %s %s\n' __FIRST__ __SECOND__ $$ "$hx_leader" "$hx_verdict" "$hx_instance" >&3 || exit 125
+[ "$hx_verdict" = started ] || exit 125
+printf '%s%so\n' __FIRST__ __SECOND__ || exit 125
+unset hx_leader hx_boot hx_device hx_verdict hx_instance hx_a hx_b hx_c hx_d hx_e hx_f
+"""
+
+# $1 the script, which setsid makes the leader of a group where it is not one yet.
+_LEAD = r"""
+hx_stat=
+{ read -r hx_stat </proc/$$/stat; } 2>/dev/null
+hx_group=${hx_stat##*) } hx_text=$1
+hx_group=${hx_group#* }; hx_group=${hx_group#* }; hx_group=${hx_group%% *}
+shift
+[ -z "$hx_stat" ] || [ "$hx_group" = $$ ] || ! command -v setsid >/dev/null || exec setsid sh -c "$hx_text" sh "$@"
+eval "$hx_text"
+"""
 
 # $1 group, $2 start time of its leader, $3 whether to include all descendants (0; 1; 2: and to kill nothing if the
 # leader has ended, as the program has), then signals, each with its grace period in tenths of a second. Zombies do not
@@ -91,7 +147,7 @@ while [ "$#" -ge 2 ]; do
   hx_left_over || exit 0
   hx_unless_ended
   [ "$hx_whole" != 2 ] || hx_whole=1
-  kill "-$1" "-$hx_leader" 2>/dev/null
+  kill "-$1" "-$hx_leader" 2>/dev/null || kill "-$1" "$hx_leader" 2>/dev/null
   for hx_p in $hx_tree; do kill "-$1" "${hx_p%%:*}" 2>/dev/null; done
   hx_left=$2
   while hx_left_over || exit 0; [ "$hx_left" -gt 0 ]; do
@@ -121,15 +177,37 @@ def wrapped_argv(argv: Sequence[str], nonce: str) -> list[str]:
     Raises:
         ValueError: an argument contains a NUL byte, or ``argv`` is empty.
     """
+    script, rest = _wrap(argv, nonce, _REPORT, '"$hx_code"')
+    return ["sh", "-c", script, "sh", *rest]
+
+
+def located_argv(argv: Sequence[str], nonce: str, expected: str = "") -> list[str]:
+    """Return the argv of a shell that also reports where it is, for programs that may start it anywhere.
+
+    Args:
+        argv: What the shell starts.
+        nonce: The word that marks the shell's lines.
+        expected: The :attr:`StartReport.instance` in which alone it starts it; empty for any.
+
+    Raises:
+        ValueError: an argument contains a NUL byte, or ``argv`` is empty.
+    """
+    report = _REPORT_LOCATION.replace("__EXPECTED__", shlex.quote(expected))
+    script, rest = _wrap(argv, nonce, report, "0")
+    return ["sh", "-c", _LEAD, "sh", script, *rest]
+
+
+def _wrap(argv: Sequence[str], nonce: str, report: str, code: str) -> tuple[str, Sequence[str]]:
     if not argv or not argv[0]:
         raise ValueError("no program to start")
     if any("\0" in word for word in argv):
         raise ValueError("an argument cannot contain a NUL byte")
     half = len(nonce) // 2
-    script = _WRAPPER.replace("__FIRST__", nonce[:half]).replace("__SECOND__", nonce[half:])
+    script = _WRAPPER.replace("__REPORT__", report).replace("__EXIT__", code)
+    script = script.replace("__FIRST__", nonce[:half]).replace("__SECOND__", nonce[half:])
     if all(_is_utf8(word) for word in argv):
-        return ["sh", "-c", script.replace("__DECODE__", ""), "sh", *argv]
-    return ["sh", "-c", script.replace("__DECODE__", _decode(argv)), "sh"]
+        return script.replace("__DECODE__", ""), argv
+    return script.replace("__DECODE__", _decode(argv)), ()
 
 
 def _is_utf8(word: str) -> bool:
@@ -171,6 +249,19 @@ def kill_argv(
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class StartReport:
+    """What the shell of :func:`located_argv` reports before it starts its program.
+
+    ``verdict`` is ``started``, ``moved`` (it is in another place than expected) or ``terminal`` (its streams are no
+    pipes); then nothing runs.
+    """
+
+    verdict: str = "started"
+    instance: str = ""
+    """Where it is; empty if that cannot be told."""
+
+
 class StderrFilter:
     """A filter that removes the shell's two lines from standard error; text before the first is the engine's.
 
@@ -181,6 +272,7 @@ class StderrFilter:
         self._mark = SEPARATOR + nonce.encode() + b" "
         self._held = b""
         self.leader: GroupLeader | None = None
+        self.report = StartReport()
         self.status: int | None = None
 
     @property
@@ -218,6 +310,9 @@ class StderrFilter:
             return False
         _, words, self._held = found
         self.leader = GroupLeader(int(words[0]), words[1].decode())
+        if len(words) > 3:
+            instance = words[3].decode("utf-8", "replace")
+            self.report = StartReport(words[2].decode(), instance if instance.strip("/") else "")
         return True
 
     def _take_output(self) -> bytes:
@@ -240,7 +335,7 @@ class StderrFilter:
         return 0
 
 
-# -- A program in a container, with its exact exit status and a confirmed exit.
+# -- The program, with its exact exit status and a confirmed exit.
 
 
 MAX_BUFFERED_BYTES = 256 * 1024
@@ -261,8 +356,19 @@ Kill = Callable[[GroupLeader, Sequence[tuple[str, float]], bool], Awaitable[int]
 Verdict = Callable[[Process], Awaitable[int]]
 
 
-class ContainerProcess(Process):
-    """A program started by an engine's exec of :func:`wrapped_argv`.
+STDERR_DELAY = 5.0
+"""Seconds by which standard error may arrive after standard output, which was written later."""
+
+START_TIMEOUT = 20.0
+ABANDONED_START_TIMEOUT = 3.0
+"""Seconds that a start may still take after its caller was cancelled."""
+
+KILL_ATTEMPTS = 5
+KILL_PAUSE = 0.2
+
+
+class SupervisedProcess(Process):
+    """A program started by an engine's exec of :func:`wrapped_argv`, or by any program with :func:`located_argv`.
 
     Args:
         raw: the exec; the process closes it.
@@ -270,10 +376,14 @@ class ContainerProcess(Process):
         kill: kills a group in the container, optionally with all descendants unless the program has ended; returns
             :data:`ENDED`, :data:`ENDED_BEFORE` or :data:`REMAINS`.
         verdict: returns the status of an exec without a status line: its shell was killed, or the connection lost.
+        located: whether it was started with :func:`located_argv`.
     """
 
-    def __init__(self, raw: Process, nonce: str, kill: Kill, verdict: Verdict) -> None:
+    def __init__(self, raw: Process, nonce: str, kill: Kill, verdict: Verdict, *, located: bool = False) -> None:
         self._raw = raw
+        self._mark = nonce.encode()
+        self._noise = NoiseFilter(nonce, "stdout") if located else None
+        self._output = b""
         self._filter = StderrFilter(nonce)
         self._kill = kill
         self._verdict = verdict
@@ -285,20 +395,58 @@ class ContainerProcess(Process):
         self._turn = anyio.Lock()
 
     async def wait_for_start(self) -> bool:
-        """Wait until the program has started; return False if the exec ended first."""
+        """Wait until the program has started; return False if the exec ended first.
+
+        With ``located``, also if the lines of its shell arrive changed: see :attr:`fault`.
+        """
+        if self._noise is None:
+            await self._wait_for_leader()
+        else:
+            await self._skip_noise(self._noise)
+            if self.fault in ("", "lost"):
+                with anyio.move_on_after(STDERR_DELAY):
+                    await self._wait_for_leader()
+        return self._filter.leader is not None
+
+    async def _wait_for_leader(self) -> None:
         while self._filter.leader is None and not self._ended:
             await self._read()
-        return self._filter.leader is not None
+
+    async def _skip_noise(self, noise: NoiseFilter) -> None:
+        while not (noise.passed or self.fault) and (data := await self._raw.receive()):
+            self._output += noise.feed(data)
+
+    @property
+    def fault(self) -> Literal["", "mixed", "changed", "lost"]:
+        """How the shell's lines arrived: those of standard error on standard output or not at all, or changed."""
+        if self._noise is None:
+            return ""
+        if SEPARATOR + self._mark in self._noise.noise:
+            return "mixed"
+        if self._noise.passed:
+            return "lost" if self._filter.leader is None else ""
+        return "changed" if self._noise.noise.partition(self._mark + b"o")[2] else ""
+
+    @property
+    def report(self) -> StartReport:
+        """What the shell of :func:`located_argv` reported."""
+        return self._filter.report
 
     async def last_words(self) -> str:
         """Return the engine's output instead of the program's start, on standard output (Docker) or error (Podman)."""
-        words = b""
+        words = self._noise.noise if self._noise is not None else b""
         while len(words) < MAX_STDERR_BYTES and (data := await self._raw.receive()):
             words += data
         return " ".join([*words.decode("utf-8", "replace").split(), self._filter.noise]).strip()
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
-        return b"" if self._closed else await self._raw.receive(max_bytes)
+        if self._closed:
+            return b""
+        if self._output:
+            await anyio.lowlevel.checkpoint()
+            data, self._output = self._output[:max_bytes], self._output[max_bytes:]
+            return data
+        return await self._raw.receive(max_bytes)
 
     async def receive_stderr(self, max_bytes: int = 65536) -> bytes:
         await anyio.lowlevel.checkpoint()
@@ -353,8 +501,13 @@ class ContainerProcess(Process):
         with anyio.move_on_after(STDIN_CLOSE_GRACE):
             while self._filter.status is None and not self._ended:
                 await self._read()
-        if self._filter.status is None:
+        if self._filter.status is None and not self._is_lost:
             await self.end(ENDING, tree=False)
+
+    @property
+    def _is_lost(self) -> bool:
+        """True if what started a located program ended first: as behind SSH, jobs and their keepers go on then."""
+        return self._noise is not None and self._ended
 
     async def end(self, ladder: Sequence[tuple[str, float]], *, tree: bool) -> int:
         """Send signals to the group until no process is left; return :data:`ENDED` if that is confirmed.
@@ -367,3 +520,110 @@ class ContainerProcess(Process):
         with anyio.move_on_after(KILL_TIMEOUT + sum(grace for _, grace in ladder)):
             return await self._kill(self._filter.leader, ladder, tree)
         return REMAINS
+
+
+# -- Starts that are completed, and kills that are repeated.
+
+
+async def finish_start(start: Callable[[], Awaitable[T]], target: Target, close: Callable[[T], Awaitable[None]]) -> T:
+    """Complete ``start()`` even if this is cancelled, as an aborted start would leave a program behind.
+
+    After a cancellation it has a few seconds, in case the other side is unresponsive; its result is then closed.
+
+    Raises:
+        ConnectionLost: it was not completed in that time.
+    """
+    results: list[T] = []
+    faults: list[Exception] = []
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            scope.deadline = anyio.current_time() + ABANDONED_START_TIMEOUT
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope(shield=True) as scope:
+                tasks.start_soon(watch, scope)
+                try:
+                    results.append(await start())
+                except Exception as error:  # raised outside of the task group, to avoid an exception group
+                    faults.append(error)
+            tasks.cancel_scope.cancel()
+        await anyio.lowlevel.checkpoint_if_cancelled()
+    except BaseException:
+        for result in results:
+            await close(result)
+        raise
+    if faults:
+        raise faults[0]
+    if not results:
+        await anyio.lowlevel.checkpoint()  # cancelled, and timed out
+        raise ConnectionLost("the start of a process was abandoned", target=target)
+    return results[0]
+
+
+async def wait_for_start(process: SupervisedProcess, starter: str, target: Target) -> str | None:
+    """Wait until a program has started; otherwise close it.
+
+    Args:
+        process: The program.
+        starter: What starts it, for messages.
+        target: For messages.
+
+    Returns:
+        None if it has started, else the words of what should have started it.
+
+    Raises:
+        ConnectionLost: it did not start in time.
+    """
+    try:
+        with anyio.fail_after(START_TIMEOUT):
+            if await process.wait_for_start():
+                return None
+            said = "" if process.fault else await process.last_words()
+    except TimeoutError:
+        await process.aclose()
+        raise ConnectionLost(f"{starter} did not start the process within {START_TIMEOUT:g} s", target=target) from None
+    except BaseException:
+        await process.aclose()
+        raise
+    await process.aclose()
+    return said
+
+
+async def kill_group(
+    execute: Callable[[list[str]], Awaitable[Process]],
+    leader: GroupLeader,
+    ladder: Sequence[tuple[str, float]],
+    target: Target,
+    *,
+    tree: bool,
+) -> int:
+    """Kill a group by :func:`kill_argv`, repeatedly if processes remain.
+
+    Args:
+        execute: starts an argv where the group is; raises :class:`HarnessError`.
+        leader: the group.
+        ladder: signals and their grace periods in seconds.
+        target: for messages.
+        tree: also kill all descendants, unless the program has ended.
+
+    Returns:
+        :data:`ENDED`, :data:`ENDED_BEFORE` or :data:`REMAINS`.
+    """
+    for attempt in range(KILL_ATTEMPTS):
+        argv = kill_argv(leader, ladder[-1:] if attempt else ladder, tree=tree, unless_ended=not attempt)
+        code: int | None = None
+        try:
+            async with await execute(argv) as process:
+                await process.send_eof()
+                code = await process.wait()
+        except HarnessError as error:
+            logger.info("%s: group %d could not be killed: %s", target, leader.pid, error)
+        if code != REMAINS:
+            return code if code in (ENDED, ENDED_BEFORE) else REMAINS
+        await anyio.sleep(KILL_PAUSE)  # in an image without sleep the script cannot wait for the exit
+    logger.warning("%s: processes of group %d survived its signals", target, leader.pid)
+    return REMAINS
