@@ -9,6 +9,7 @@
     │   ├── TargetGone                  the target was closed or deleted since, or another one has its name
     │   └── TargetNotFound              no such host, container or scheme
     ├── ConnectionLost                  the connection broke after it was made
+    ├── ForwardError                    an address of a forward cannot be listened on, or connected to
     ├── UnsupportedOperation            the target does not support this; the hint is the remedy
     ├── TerminalError
     │   ├── PaneBusy                    an operator's command, or an unfinished job, holds the pane
@@ -40,6 +41,7 @@ __all__ = [
     "FileError",
     "FileExists",
     "FileNotFound",
+    "ForwardError",
     "HarnessError",
     "HostKeyError",
     "IsADirectory",
@@ -104,6 +106,10 @@ class TargetNotFound(ConnectError):
 
 class ConnectionLost(HarnessError):
     """The connection broke after it was made; dispatched operations may have happened."""
+
+
+class ForwardError(HarnessError):
+    """An address of a forward cannot be listened on, or cannot be connected to."""
 
 
 class UnsupportedOperation(HarnessError):

@@ -84,7 +84,7 @@ LAYERS = (
     ("transport", "terminal", "file_transfer", "settings_schema", "renamed_settings", "settings"),
     ("backend",),
     ("discovery", "keyed_commands"),
-    ("context",),
+    ("context", "forwards"),
     ("fleets", "copying"),
     ("toolkit",),
     ("recordings",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from harness.backend import Backend
 from harness.config import Config
@@ -18,12 +19,16 @@ from .live_master import run_if_connected
 from .options import SshSettings, check_options
 from .without_ssh import has_ssh
 
+if TYPE_CHECKING:
+    from harness.forwards.interface import Forwarding
+
 __all__ = [
     "MasterInfo",
     "disconnect",
     "explain_engine",
     "list_masters",
     "open_backend",
+    "open_forwarding",
     "open_transport",
     "run_if_connected",
 ]
@@ -105,6 +110,31 @@ async def _open_openssh_transport(
         yield transport
     finally:
         await transport.aclose()
+
+
+@asynccontextmanager
+async def open_forwarding(target: Target, config: Config) -> AsyncIterator[Forwarding]:
+    """Log in to a host, or share its connection, to forward connections; nothing runs there.
+
+    Raises:
+        ConnectError: the login failed; a subclass where the reason is known.
+        ConfigError: ssh rejects its configuration.
+    """
+    async with open_transport(target, config, None) as transport:
+        from .openssh import OpenSSHTransport  # as above
+
+        if isinstance(transport, OpenSSHTransport):
+            from .forwarding.openssh import open_openssh_forwarding
+
+            opening = open_openssh_forwarding(transport)
+        else:
+            from .asyncssh_engine import ReconnectingTransport
+            from .forwarding.asyncssh import open_asyncssh_forwarding
+
+            assert isinstance(transport, ReconnectingTransport)
+            opening = open_asyncssh_forwarding(transport)
+        async with opening as forwarding:
+            yield forwarding
 
 
 @asynccontextmanager

@@ -52,6 +52,7 @@ __all__ = [
     "disconnect",
     "end_master",
     "find_sockets",
+    "forward_socket_path",
     "is_listening",
     "list_masters",
     "lock",
@@ -84,6 +85,8 @@ _GONE = "point XDG_RUNTIME_DIR to a private directory that you can write to"
 
 _TEMPORARY = re.compile(r"\.[A-Za-z0-9]{16}$")
 _NAME = re.compile(r"(?P<key>[0-9a-f]{16})\.(?P<tag>[0-9a-f]{16})(?:\.(?P<name>[A-Za-z0-9._@:~-]+))?")
+_FORWARD = "forward-"
+"""The start of the names of sockets that belong to forwards."""
 _ROOM = MAX_PATH - 1 - 16 - 1 - 16
 
 
@@ -126,6 +129,17 @@ def _file_name(key: str, tag: str, name: str, room: int) -> str:
     if len(whole) <= room:
         return whole
     return f"{whole[: room - 1]}~" if room >= len(f"{key}.{tag}.x~") else f"{key}.{tag}"
+
+
+def forward_socket_path() -> str:
+    """Return a new path for a private socket of a forward, next to the control sockets.
+
+    Raises:
+        ConnectError: as :func:`socket_path`.
+    """
+    directory = socket_directory()
+    _make(directory)
+    return str(directory / f"{_FORWARD}{os.urandom(8).hex()}")
 
 
 def relocate_socket(path: str) -> str:
@@ -432,7 +446,7 @@ async def _refuses_forward(jump: ControlMaster, settings: SshSettings) -> bool:
             await connect_with_timeout(jump.path) as session,
             anyio.fail_after(jump.config.connect_timeout),
         ):
-            await session.open_forward(settings.get("hostname"), int(settings.get("port")), theirs.fileno())
+            await session.open_forward(settings.get("hostname"), int(settings.get("port")), (theirs.fileno(),) * 2)
     except (MuxRefused, TimeoutError, ValueError):
         return True
     except MuxError:
@@ -499,6 +513,9 @@ async def _start(master: ControlMaster, jump: ControlMaster | None) -> MuxConnec
 async def _remove_dead() -> None:
     """Remove locks and sockets of killed harness processes and masters."""
     remove_unused_locks()
+    for path in _files():
+        if path.name.startswith(_FORWARD) and path.is_socket() and is_stale_socket(path):
+            path.unlink(missing_ok=True)
     for path in find_sockets():
         if is_stale_socket(path):
             with suppress(TimeoutError):

@@ -23,6 +23,9 @@ from harness.transport import Process
 from ..posix.output_noise import NoiseFilter
 
 __all__ = [
+    "UNIX_SOCKET",
+    "ForwardAddress",
+    "ForwardType",
     "MuxConnection",
     "MuxConnectionClosed",
     "MuxError",
@@ -55,6 +58,8 @@ class Message(IntEnum):
     NEW_SESSION = 0x10000002
     ALIVE_CHECK = 0x10000004
     TERMINATE = 0x10000005
+    OPEN_FORWARD = 0x10000006
+    CLOSE_FORWARD = 0x10000007
     NEW_STDIO_FORWARD = 0x10000008
     OK = 0x80000001
     PERMISSION_DENIED = 0x80000002
@@ -62,6 +67,21 @@ class Message(IntEnum):
     EXIT_MESSAGE = 0x80000004
     ALIVE = 0x80000005
     SESSION_OPENED = 0x80000006
+    REMOTE_PORT = 0x80000007
+
+
+class ForwardType(IntEnum):
+    """Which side listens: this machine, or the server."""
+
+    LOCAL = 1
+    REMOTE = 2
+
+
+UNIX_SOCKET = 0xFFFFFFFE
+"""The port of an address that is the path of a Unix socket."""
+
+ForwardAddress = tuple[bytes, int]
+"""A host and a port, or a path and :data:`UNIX_SOCKET`; an empty host to listen on is loopback."""
 
 
 class MuxError(Exception):
@@ -182,8 +202,8 @@ class MuxConnection:
                 await self._send_descriptor(descriptor)
         self._expect(await self.receive(), Message.SESSION_OPENED)
 
-    async def open_forward(self, host: str, port: int, descriptor: int) -> None:
-        """Connect a socket to a host and port that the server reaches (``ssh -W``).
+    async def open_forward(self, host: str, port: int, descriptors: tuple[int, int]) -> None:
+        """Connect two descriptors, to read from and to write to, to an address that the server reaches (``ssh -W``).
 
         Raises:
             MuxRefused: the server cannot connect, or does not permit it.
@@ -194,9 +214,38 @@ class MuxConnection:
         with anyio.fail_after(SEND_TIMEOUT, shield=True):  # the master blocks for all clients until it has both
             message = encode_packet(Message.NEW_STDIO_FORWARD, self._requests, b"", host.encode(), port)
             await self._send(message)
-            for _ in ("input", "output"):
+            for descriptor in descriptors:
                 await self._send_descriptor(descriptor)
         self._expect(await self.receive(), Message.SESSION_OPENED)
+
+    async def start_listening(self, kind: ForwardType, listen: ForwardAddress, connect: ForwardAddress) -> int:
+        """Let the master or the server listen, and the other side connect (``ssh -O forward``).
+
+        Returns:
+            The port that the server has chosen if it listens on port 0; else 0.
+
+        Raises:
+            MuxRefused: it cannot listen there, or does not permit it.
+            MuxConnectionClosed: the master exited.
+        """
+        self._requests += 1
+        await self._send(encode_packet(Message.OPEN_FORWARD, self._requests, kind, *listen, *connect))
+        packet = await self.receive()
+        if packet.kind == Message.REMOTE_PORT:
+            return packet.integer(1)
+        self._expect(packet, Message.OK)
+        return 0
+
+    async def stop_listening(self, kind: ForwardType, listen: ForwardAddress, connect: ForwardAddress) -> None:
+        """End what :meth:`start_listening` began with the same arguments (``ssh -O cancel``).
+
+        Raises:
+            MuxRefused: nothing listens there.
+            MuxConnectionClosed: the master exited.
+        """
+        self._requests += 1
+        await self._send(encode_packet(Message.CLOSE_FORWARD, self._requests, kind, *listen, *connect))
+        self._expect(await self.receive(), Message.OK)
 
     async def _request(self, kind: Message, wanted: Message) -> Packet:
         self._requests += 1

@@ -146,7 +146,7 @@ class OpenSSHTransport(Transport):
         return await self._open_once(command, nonce, ticket)
 
     async def _open_once(self, command: bytes, nonce: str, ticket: ChannelLease) -> MuxProcess:
-        session = await self._connect()
+        session = await self.connect()
         pipes = open_pipes()
         settings = self._master.settings
         try:
@@ -194,7 +194,18 @@ class OpenSSHTransport(Transport):
 
     # -- the connection
 
-    async def _connect(self) -> MuxConnection:
+    @property
+    def control_path(self) -> str:
+        """The control master's socket."""
+        return self._master.path
+
+    async def connect(self) -> MuxConnection:
+        """Connect to the control master, logging in again if it has exited.
+
+        Raises:
+            ConnectError: the login failed; a refused one is final.
+            ConnectionLost: the new master exited at once.
+        """
         try:
             return await connect_with_timeout(self._master.path)
         except MuxError:

@@ -24,6 +24,7 @@ from .remote_command import interactive_command
 
 __all__ = [
     "SshSettings",
+    "cancel_forward_argv",
     "check_options",
     "check_running_argv",
     "interactive_argv",
@@ -39,11 +40,13 @@ __all__ = [
 
 NAME_LENGTH = 16
 
-_FORWARD = "run a separate ssh -N with this option"
+_FORWARD = "use 'harness forward', with -L, -R or -D"
+_SEPARATE = "run a separate ssh -N with this option"
 _SHELL = "the command belongs after 'harness run --'"
 _CONNECTION = "harness manages its own connections; control_persist sets how long they are kept"
 _WITHOUT_EFFECT: Mapping[str, str] = {
-    **dict.fromkeys(("localforward", "remoteforward", "dynamicforward", "tunnel", "forwardx11"), _FORWARD),
+    **dict.fromkeys(("localforward", "remoteforward", "dynamicforward"), _FORWARD),
+    **dict.fromkeys(("tunnel", "forwardx11"), _SEPARATE),
     **dict.fromkeys(("localcommand", "permitlocalcommand", "remotecommand", "sessiontype", "stdinnull"), _SHELL),
     "forkafterauthentication": "harness run --no-wait leaves a command running",
     **dict.fromkeys(("controlmaster", "controlpath", "controlpersist"), _CONNECTION),
@@ -152,6 +155,11 @@ def query_argv(hop: Hop, config: Config) -> list[str]:
 def check_running_argv(hop: Hop, config: Config) -> list[str]:
     """Return the command that succeeds if the user's own master for a host runs."""
     return ["ssh", "-O", "check", *_user(config), *_destination(hop)]
+
+
+def cancel_forward_argv(path: str, option: str, spec: str) -> list[str]:
+    """Return the arguments of ssh that end a forward of the master at ``path``."""
+    return ["-F", "/dev/null", "-S", path, "-O", "cancel", option, spec, "--", "master"]
 
 
 def jump_config(settings: SshSettings, config: Config) -> tuple[str, Config] | None:

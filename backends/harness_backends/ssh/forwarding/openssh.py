@@ -1,0 +1,297 @@
+"""Forwarding through OpenSSH's control master.
+
+Connections to the target are requested one by one, so that this process does all listening on this machine, and its
+sockets end with it. The target's listening belongs to the master, which other processes share, so a guard ends it if
+this process is killed: a shell that waits for the end of its input.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+
+import anyio
+
+from harness.errors import ConnectionLost, ForwardError
+from harness.forwards.interface import Forwarding, Serve
+from harness.forwards.listeners import accept_connections
+from harness.forwards.specification import Address, SocketPath, TcpAddress
+from harness.forwards.streams import ByteStream, SocketStream
+from harness.system.background_tasks import open_background_tasks
+
+from ..control_master import connect_with_timeout, forward_socket_path
+from ..multiplex import UNIX_SOCKET, ForwardAddress, ForwardType, MuxConnection, MuxError, MuxRefused
+from ..openssh import OpenSSHTransport
+from ..options import cancel_forward_argv
+
+__all__ = ["OpenSshForwarding", "open_openssh_forwarding"]
+
+CONNECT_TIMEOUT = 180.0
+"""Seconds for the target to connect; its system gives up before that."""
+REQUEST_TIMEOUT = 30.0
+"""Seconds for the server to start or end listening."""
+CLOSE_TIMEOUT = 5.0
+BACKLOG = 128
+BUFFER_BYTES = 1 << 20
+GUARD = 'read -r _ && exit; rm -f -- "$1"; shift; exec ssh "$@"'
+"""Waits for a line; if the end of the input comes first, it removes a socket and runs ssh."""
+
+
+class OpenSshForwarding(Forwarding):
+    """Forwarding through the control master of a transport."""
+
+    def __init__(self, transport: OpenSSHTransport) -> None:
+        self.target = transport.target
+        self._transport = transport
+        self._connection = AsyncExitStack()
+        """What ends with the current connection."""
+        self._watch: MuxConnection | None = None
+        self._probe: MuxConnection | None = None
+        self._probing = anyio.Lock()
+        self._unix_paths: dict[str, str] = {}
+        self._unix_turn = anyio.Lock()
+
+    async def reconnect(self) -> None:
+        """See :class:`Forwarding`."""
+        await self.aclose()
+        try:
+            self._watch = self._connection.enter_context(await self._transport.connect())
+            self._probe = self._connection.enter_context(await connect_with_timeout(self._transport.control_path))
+        except MuxError as error:
+            raise self._lost() from error
+
+    async def wait_lost(self) -> None:
+        """See :class:`Forwarding`."""
+        with suppress(MuxError):
+            while self._watch is not None:
+                await self._watch.receive()
+
+    async def aclose(self) -> None:
+        """Close what belongs to the current connection."""
+        stack, self._connection = self._connection, AsyncExitStack()
+        self._watch = self._probe = None
+        self._unix_paths = {}
+        await stack.aclose()
+
+    def _lost(self) -> ConnectionLost:
+        return ConnectionLost("the connection was lost", target=self.target)
+
+    def _end_check(self) -> Callable[[], Awaitable[None]]:
+        """Return what raises ConnectionLost once the current connection is lost: that is not the end of the data."""
+        probe = self._probe
+
+        async def check() -> None:
+            try:
+                async with self._probing:
+                    with anyio.fail_after(REQUEST_TIMEOUT):
+                        if probe is None:
+                            raise self._lost()
+                        await probe.alive()
+            except (MuxError, TimeoutError) as error:
+                raise self._lost() from error
+
+        return check
+
+    # -- connections of the target
+
+    async def connect(self, address: Address) -> ByteStream:
+        """See :class:`Forwarding`."""
+        if isinstance(address, SocketPath):
+            return await self._connect_unix(address)
+        check_end = self._end_check()
+        try:
+            session = await connect_with_timeout(self._transport.control_path)
+        except MuxError as error:
+            raise self._lost() from error
+        ours, theirs = _socket_pairs()
+        try:
+            with anyio.fail_after(CONNECT_TIMEOUT):
+                descriptors = (theirs[0].fileno(), theirs[1].fileno())
+                await session.open_forward(address.host or "localhost", address.port, descriptors)
+        except BaseException as error:
+            session.close()
+            _close(*ours)
+            raise self._connect_error(address, error) from error
+        finally:
+            _close(*theirs)
+        return SocketStream(*ours, check_end=check_end, on_close=session.close)
+
+    def _connect_error(self, address: Address, error: BaseException) -> BaseException:
+        if isinstance(error, MuxRefused | TimeoutError):
+            return ForwardError(f"the target cannot connect to {address}, or does not permit it", target=self.target)
+        return self._lost() if isinstance(error, MuxError) else error
+
+    async def _connect_unix(self, address: SocketPath) -> ByteStream:
+        """Connect through a private socket of the master: before OpenSSH 9.4, ``ssh -W`` takes no path."""
+        async with self._unix_turn:
+            if address.path not in self._unix_paths:
+                path = forward_socket_path()
+                listening = self._listening(ForwardType.LOCAL, (os.fsencode(path), UNIX_SOCKET), _encode(address), path)
+                await self._connection.enter_async_context(listening)
+                self._unix_paths[address.path] = path
+        connection = socket.socket(socket.AF_UNIX)
+        connection.setblocking(False)
+        try:
+            connection.connect(self._unix_paths[address.path])
+        except (OSError, KeyError) as error:
+            connection.close()
+            raise self._lost() from error
+        return SocketStream(connection, check_end=self._end_check())
+
+    # -- listening of the target
+
+    @asynccontextmanager
+    async def listen(self, address: Address, serve: Serve) -> AsyncIterator[int]:
+        """See :class:`Forwarding`."""
+        path = forward_socket_path()
+        connect = (os.fsencode(path), UNIX_SOCKET)
+        check_end = self._end_check()
+
+        async def checked(stream: SocketStream) -> None:
+            stream.check_end = check_end
+            await serve(stream)
+
+        async with open_background_tasks() as tasks:
+            with _listener(path) as listener:
+                tasks.start_soon(accept_connections, listener, checked, tasks, math.inf)
+                async with self._listening(ForwardType.REMOTE, _encode(address), connect, path) as port:
+                    yield port or (address.port if isinstance(address, TcpAddress) else 0)
+
+    @asynccontextmanager
+    async def _listening(
+        self, kind: ForwardType, listen: ForwardAddress, connect: ForwardAddress, path: str
+    ) -> AsyncIterator[int]:
+        """Let the master or the server listen while the context is open, and remove a private socket afterwards."""
+        async with _guard(self._transport.control_path, kind, listen, connect, path):
+            try:
+                yield await self._start_listening(kind, listen, connect)
+            finally:
+                await self._stop_listening(kind, listen, connect)
+
+    async def _start_listening(self, kind: ForwardType, listen: ForwardAddress, connect: ForwardAddress) -> int:
+        try:
+            with anyio.fail_after(REQUEST_TIMEOUT):
+                with await connect_with_timeout(self._transport.control_path) as session:
+                    return await session.start_listening(kind, listen, connect)
+        except MuxRefused as error:
+            raise _listen_error(self, kind, listen) from error
+        except (MuxError, TimeoutError) as error:
+            raise self._lost() from error
+
+    async def _stop_listening(self, kind: ForwardType, listen: ForwardAddress, connect: ForwardAddress) -> None:
+        with (
+            suppress(MuxError),
+            anyio.move_on_after(CLOSE_TIMEOUT, shield=True),
+            await connect_with_timeout(self._transport.control_path) as session,
+        ):
+            await session.stop_listening(kind, listen, connect)
+
+
+def _listen_error(forwarding: Forwarding, kind: ForwardType, listen: ForwardAddress) -> ForwardError:
+    if kind is ForwardType.LOCAL:
+        return ForwardError("ssh cannot listen on a private socket", target=forwarding.target)
+    where = os.fsdecode(listen[0]) if listen[1] == UNIX_SOCKET else f"port {listen[1]}"
+    return ForwardError(
+        f"the target cannot listen on {where}, or does not permit it",
+        target=forwarding.target,
+        hint="the port may be in use there, or AllowTcpForwarding or PermitListen of its sshd_config forbid it",
+    )
+
+
+def _encode(address: Address) -> ForwardAddress:
+    if isinstance(address, SocketPath):
+        return os.fsencode(address.path), UNIX_SOCKET
+    return (address.host or "").encode("utf-8", "surrogateescape"), address.port
+
+
+def _socket_pairs() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.socket, socket.socket]]:
+    """Return our reading and writing ends, and the master's; one pair for each direction, as each has its own end."""
+    their_input, our_output = socket.socketpair()
+    try:
+        our_input, their_output = socket.socketpair()
+    except OSError:
+        _close(their_input, our_output)
+        raise
+    for one in (our_output, their_output):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+    return (our_input, our_output), (their_input, their_output)
+
+
+def _close(*sockets: socket.socket) -> None:
+    for one in sockets:
+        one.close()
+
+
+@asynccontextmanager
+async def _guard(
+    control_path: str, kind: ForwardType, listen: ForwardAddress, connect: ForwardAddress, path: str
+) -> AsyncIterator[None]:
+    """Let a shell end the listening if this process is killed while the context is open."""
+    words = cancel_forward_argv(control_path, "-R" if kind is ForwardType.REMOTE else "-L", _spec(listen, connect))
+    guard = await anyio.open_process(
+        ["/bin/sh", "-c", GUARD, "harness-forward", path, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
+    try:
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(CLOSE_TIMEOUT), suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                assert guard.stdin is not None
+                await guard.stdin.send(b"\n")
+                await guard.wait()
+            if guard.returncode is None:
+                guard.kill()
+            await guard.aclose()
+            with suppress(OSError):
+                os.unlink(path)
+
+
+def _spec(listen: ForwardAddress, connect: ForwardAddress) -> str:
+    return ":".join(_spec_part(address) for address in (listen, connect))
+
+
+def _spec_part(address: ForwardAddress) -> str:
+    host, port = os.fsdecode(address[0]), address[1]
+    if port == UNIX_SOCKET:
+        return f"[{host}]" if ":" in host else host.replace("\\", "\\\\")
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}" if host else str(port)
+
+
+@contextmanager
+def _listener(path: str) -> Iterator[socket.socket]:
+    """Listen on a private socket, to which only the master connects."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.setblocking(False)
+        listener.bind(path)
+        os.chmod(path, 0o600)
+        listener.listen(BACKLOG)
+        try:
+            yield listener
+        finally:
+            anyio.notify_closing(listener)
+
+
+@asynccontextmanager
+async def open_openssh_forwarding(transport: OpenSSHTransport) -> AsyncIterator[Forwarding]:
+    """Forward through the control master of a transport while the context is open.
+
+    Raises:
+        ConnectError: the master exited, and the login failed.
+        ConnectionLost: the connection was lost.
+    """
+    forwarding = OpenSshForwarding(transport)
+    try:
+        await forwarding.reconnect()
+        yield forwarding
+    finally:
+        with anyio.CancelScope(shield=True):
+            await forwarding.aclose()
