@@ -119,6 +119,7 @@ NAMES = {
         *(
             "FileExists",
             "FileNotFound",
+            "ForwardError",
             "HarnessError",
             "HostKeyError",
             "IsADirectory",

@@ -57,6 +57,7 @@ class Program(LazyGroup):
         "panes": (".commands.terminal:panes", "List, create and kill the session's panes."),
         "sessions": (".commands.terminal:sessions", "List, create and kill tmux sessions."),
         "jobs": (".commands.jobs:jobs", "List, show, follow, wait for and kill jobs on the target."),
+        "forward": (".commands.forward:forward", "Forward ports and sockets over the SSH connection."),
         "attach": (".commands.terminal:attach", "Attach to the tmux session, to watch or to take over."),
         "shell": (".shell.command:shell", "Open a terminal on the tmux session that reconnects by itself."),
         "permissions": (

@@ -95,7 +95,7 @@ class Forwards:
         text = str(error)[:MAX_NOTE_CHARS]
         if text != self._status.note:
             if text:
-                log.warning("%s", text)
+                log.info("%s", text)
             self._set(note=text)
 
     # -- the SSH connection
@@ -136,7 +136,7 @@ class Forwards:
             finally:
                 self._connected = anyio.Event()
                 self._set(connected=False, since=time.time())
-            log.warning("%s: the connection was lost", self._link.target)
+            log.info("%s: the connection was lost", self._link.target)
 
     async def _listen_there(self, stack: AsyncExitStack) -> None:
         """Let the target listen for each remote forward, if possible on the same ports as before."""

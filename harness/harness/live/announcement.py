@@ -142,7 +142,7 @@ async def announce(kind: str, *, is_shown: bool = True) -> AsyncIterator[Announc
     A process that cannot announce itself works as usual: dashboards do not show it.
 
     Args:
-        kind: The command: ``prompt``, ``exec``, ``run``, ``mcp``, ``fleet``, or ``python``.
+        kind: The command: ``prompt``, ``exec``, ``run``, ``mcp``, ``fleet``, ``forward``, or ``python``.
         is_shown: False opens no socket, as with the setting ``announce = false``: no dashboard shows the process.
     """
     here = this_process()

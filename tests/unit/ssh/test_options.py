@@ -51,8 +51,8 @@ def test_the_master_is_ours_whatever_the_user_passes() -> None:
 @pytest.mark.parametrize(
     ("option", "hint"),
     [
-        ("LocalForward=8080 localhost:80", "ssh -N"),
-        ("dynamicforward 1080", "ssh -N"),
+        ("LocalForward=8080 localhost:80", "harness forward"),
+        ("dynamicforward 1080", "harness forward"),
         ("ForwardX11=yes", "ssh -N"),
         ("RemoteCommand=uptime", "harness run"),
         ("ControlPath=/mine", "control_persist"),

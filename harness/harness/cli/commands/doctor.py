@@ -9,9 +9,10 @@ import click
 
 from ...backend import Finding
 from ...errors import UnsupportedOperation
+from ...target import mask_password
 from ..exits import FAILED
 from ..options import command
-from ..output import print_json
+from ..output import print_json, warn
 from ..runtime import session_of
 from ..streams import Interruption, run_async
 from .doctor_findings import print_finding
@@ -30,7 +31,10 @@ __all__ = [
 @click.option("--all", "every", is_flag=True, help="Close the connections of all targets.")
 @click.pass_context
 def disconnect(ctx: click.Context, every: bool) -> int:
-    """Close the SSH connection that harness keeps to the target; sessions and jobs on it keep running."""
+    """Close the SSH connection that harness keeps to the target; sessions and jobs on it keep running.
+
+    Forwards over it are ended first, as they would reconnect.
+    """
     session = session_of(ctx)
     target = session.settings.target
     if not every and not any(hop.scheme == "ssh" for hop in target.hops):
@@ -39,12 +43,20 @@ def disconnect(ctx: click.Context, every: bool) -> int:
         )
 
     async def main(interruption: Interruption) -> int:
+        from ...live.forwards import stop_forwards
         from ...operate.doctor import keeper
 
+        url = mask_password(str(target))
+        stopped, failed = await stop_forwards(lambda forward: every or forward.target == url)
+        for forward, error in failed:
+            warn(f"the forward {forward.name} is not ended, and reconnects: {error}", as_json_document=session.json)
         ended = await keeper().disconnect(session.settings.config, None if every else target)
         if session.json:
-            print_json({"disconnected": [{"name": master.name, "pid": master.pid} for master in ended]})
+            names = [{"name": master.name, "pid": master.pid} for master in ended]
+            print_json({"disconnected": names, "forwards": [forward.name for forward in stopped]})
         else:
+            for forward in stopped:
+                click.echo(f"forward {forward.name}")
             for name, number in Counter(master.name for master in ended).items():
                 click.echo(name if number == 1 else f"{name} ({number} connections)")
         return 0

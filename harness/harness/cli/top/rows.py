@@ -34,9 +34,10 @@ STATES: Final[Mapping[str, str]] = {
     "thinking": "thinking",
     "paused": "paused",
     "idle": "idle",
+    "reconnecting": "reconnecting",
     "lost": "LOST",
 }
-URGENCY: Final = ("waiting", "lost", "paused", "running", "thinking", "idle")
+URGENCY: Final = ("waiting", "lost", "reconnecting", "paused", "running", "thinking", "idle")
 """States in the order of attention that they need."""
 MAX_TARGET = 24
 MAX_WHAT = 200

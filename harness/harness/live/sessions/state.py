@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 __all__ = [
     "MAX_LISTED",
     "MAX_TEXT_CHARS",
+    "ForwardState",
     "HostCounts",
     "JobState",
     "ProcessFacts",
@@ -25,11 +26,15 @@ MAX_TEXT_CHARS = 2_000
 MAX_LISTED = 100
 """Maximum jobs, calls or agents of a session in its state; the newest ones."""
 
-ProcessKind = Literal["prompt", "exec", "run", "mcp", "fleet", "python"]
+ProcessKind = Literal["prompt", "exec", "run", "mcp", "fleet", "forward", "python"]
 """The command that a process runs; ``python`` is a program that uses harness as a library."""
-SessionKind = Literal["agent", "mcp", "run", "fleet", "python"]
-Doing = Literal["thinking", "running", "waiting", "paused", "idle", "lost"]
-"""What a session does; ``waiting`` is for an operator's answer, and ``lost`` is a session whose process has died."""
+SessionKind = Literal["agent", "mcp", "run", "fleet", "forward", "python"]
+Doing = Literal["thinking", "running", "waiting", "paused", "idle", "reconnecting", "lost"]
+"""What a session does.
+
+``waiting`` is for an operator's answer, ``reconnecting`` is a forward whose connection was lost, and ``lost`` is a
+session whose process has died.
+"""
 
 
 def shorten(text: str, limit: int = MAX_TEXT_CHARS) -> str:
@@ -133,6 +138,15 @@ class HostCounts(_Document):
 
 
 @dataclass(frozen=True, slots=True)
+class ForwardState(_Document):
+    """Running forwards: their name, and of each its kind, where it listens, and where it connects to."""
+
+    name: str = ""
+    forwards: tuple[Mapping[str, str], ...] = ()
+    connections: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SessionState(_Document):
     """One session of a harness process.
 
@@ -161,6 +175,7 @@ class SessionState(_Document):
     jobs: tuple[JobState, ...] = ()
     agents: tuple[SubAgentState, ...] = ()
     hosts: HostCounts | None = None
+    forward: ForwardState | None = None
     panes: tuple[str, ...] = ()
     taken_by: Mapping[str, str] = field(default_factory=dict)
     attach: tuple[str, ...] = ()
@@ -184,4 +199,6 @@ class SessionState(_Document):
                 values[name] = tuple(value)
         if values.get("hosts") is not None:
             values["hosts"] = HostCounts.from_json(values["hosts"])
+        if values.get("forward") is not None:
+            values["forward"] = ForwardState.from_json(values["forward"])
         return cls(**values)

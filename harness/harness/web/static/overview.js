@@ -3,7 +3,7 @@
 import { approval } from "./actions.js";
 import { element, reconcile, since } from "./dom.js";
 
-const ORDER = ["waiting", "lost", "running", "thinking", "paused", "idle"];
+const ORDER = ["waiting", "lost", "reconnecting", "running", "thinking", "paused", "idle"];
 const ORDERS = {
   "what waits first": (a, b) => ORDER.indexOf(a.doing) - ORDER.indexOf(b.doing) || a.started - b.started,
   oldest: (a, b) => a.started - b.started,

@@ -21,6 +21,7 @@ export function sessionPage(content, connection, key) {
 
   function build(row) {
     if (row.kind === "fleet") return [hosts(columns, connection, key)];
+    if (row.kind === "forward") return [];
     if (row.kind === "run") return [commandOutput(columns, connection, key)];
     return [
       row.panes.length ? panes(paneColumn, connection, key) : null,
@@ -71,7 +72,7 @@ function header(connection, key, row) {
     row.title ? element("p", { class: "command" }, row.title) : null,
     element("div", { class: "buttons" },
       row.doing === "paused" ? act("Resume", "resume", { class: "primary" }) : act("Pause", "pause"),
-      ["thinking", "running", "waiting"].includes(row.doing) ? act(row.kind === "agent" ? "Cancel the turn" : "Cancel", "cancel", { class: "danger" }) : null),
+      ["thinking", "running", "waiting", "reconnecting"].includes(row.doing) ? act(row.kind === "agent" ? "Cancel the turn" : "Cancel", "cancel", { class: "danger" }) : null),
     row.attach.length ? element("p", { class: "muted" }, "Attach: ", element("code", {}, row.attach.join(" "))) : null);
 }
 
