@@ -34,11 +34,14 @@ def programs(place: Place) -> Iterator[ProgramTargets]:
 
 
 @pytest.fixture(autouse=True)
-def needs_of_programs(request: pytest.FixtureRequest) -> None:
-    """What programs enter, only root may."""
+def resources_of_programs(request: pytest.FixtureRequest) -> None:
+    """What programs enter, only root may; ``kubectl`` is not everywhere."""
     spec = getattr(request.node, "callspec", None)
-    if spec is not None and any(str(value).startswith("exec-") for value in spec.params.values()):
-        request.getfixturevalue("needs_root")
+    for value in map(str, spec.params.values() if spec is not None else ()):
+        if value.startswith(("exec-", "kubectl")):
+            request.getfixturevalue("needs_root")
+        if value.startswith("kubectl"):
+            request.getfixturevalue("needs_kubectl")
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ CONTAINERS = ("docker+tmux", "docker-busybox+tmux", "podman-busybox")
 """Few of the ways into a container, for time's sake: what differs between the others is in the transports' contract."""
 
 PROGRAMS = ("exec-chroot+tmux", "exec-chroot-busybox", "exec-nsenter", "exec-nsenter+tmux", "exec-unshare")
+CLUSTERS = ("kubectl+tmux",)
 
-EVERY = (*BACKENDS, *CONTAINERS, *PROGRAMS)
+EVERY = (*BACKENDS, *CONTAINERS, *PROGRAMS, *CLUSTERS)
 GAPS: tuple[Gap, ...] = ()
 
 

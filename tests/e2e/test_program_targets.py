@@ -6,14 +6,16 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
+from tests.support.kubernetes import StandInCluster, stand_in_cluster
+from tests.support.namespaces import namespaces
 from tests.support.program import Program
-from tests.support.program_targets import namespaces, root_directory
+from tests.support.program_targets import root_directory
 
 from harness import ConnectError, ConnectionLost, ExecutionContext, Status, Target, TargetGone, connect
 from harness.config import Config
@@ -236,3 +238,80 @@ async def test_a_program_behind_another_target_starts_there() -> None:
     transport = await entered("env", "WHO=there", "{argv}", base=LocalTransport(Target.parse("local:")))
     words = transport.interactive_argv(["sh", "-c", "echo $WHO"])
     assert subprocess.run(words, capture_output=True, text=True).stdout == "there\n"
+
+
+# -- Kubernetes: the real kubectl, and a stand-in for the cluster.
+
+
+@pytest.fixture
+def cluster(
+    needs_root: None, needs_kubectl: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StandInCluster]:
+    with stand_in_cluster(tmp_path) as found:
+        monkeypatch.setenv("KUBECONFIG", found.kubeconfig)
+        found.start_pod("shop", "cart-0")
+        yield found
+
+
+async def test_a_pod_that_was_replaced_is_told_from_the_one_before(cluster: StandInCluster) -> None:
+    async with connect("k8s://shop/cart-0") as ctx:
+        before = ctx.identity
+        result = await ctx.run_shell("echo out; echo err >&2; exit 3")
+        assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 3)
+        cluster.start_pod("shop", "cart-0")
+        result = await ctx.run_shell("true")
+        assert result.status is Status.UNKNOWN
+        with pytest.raises(TargetGone, match="restarted or replaced"):
+            await ctx.run_shell('touch "$HOME/ran"')
+        assert not Path(os.environ["HOME"], "ran").exists()
+    async with connect("k8s://shop/cart-0") as ctx:
+        assert ctx.identity != before
+        assert (await ctx.run_shell("echo new")).stdout == "new\n"
+
+
+async def test_a_job_outlives_a_cut_connection_of_kubectl(cluster: StandInCluster) -> None:
+    async with connect("k8s://shop/cart-0") as ctx:
+        results = []
+
+        async def run() -> None:
+            results.append(await ctx.run_shell("echo $$ >$HOME/pid; sleep 2; echo done; exit 5"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await pid_in(Path(os.environ["HOME"], "pid"))
+            cluster.cut()
+        assert results[0].status is Status.UNKNOWN
+        assert results[0].job_id is not None
+        found = await ctx.wait(results[0].job_id, timeout=20)
+        assert (found.status, found.stdout, found.exit_code) == (Status.COMPLETED, "done\n", 5)
+
+
+async def test_a_command_that_is_killed_ends_in_the_pod(cluster: StandInCluster) -> None:
+    async with connect("k8s://shop/cart-0") as ctx:
+        result = await ctx.run_shell("sleep 1000", timeout=0.5)
+        assert result.status is Status.TIMED_OUT
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ctx.run_shell, "echo $$ >$HOME/pid; exec sleep 1001")
+            await pid_in(Path(os.environ["HOME"], "pid"))
+            tasks.cancel_scope.cancel()
+        left = await ctx.run_shell("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+        assert "sleep 100" not in left.stdout.replace("cat /proc", "").replace("sleep 1000000", "")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("k8s://shop/none", 'pods "none" not found'),
+        ("k8s://here/shop/none/", 'pods "none" not found'),
+        ("k8s://dead/shop/cart-0/", "was refused"),
+        ("k8s://nowhere/shop/cart-0/", 'context "nowhere" does not exist'),
+        ("k8s://shop/cart-0/sidecar", "container sidecar is not valid"),
+    ],
+)
+async def test_what_kubectl_says_is_the_reason(cluster: StandInCluster, url: str, said: str) -> None:
+    with pytest.raises(ConnectError) as caught:
+        async with connect(url):
+            pass
+    assert said in caught.value.message
+    assert len(caught.value.message) < 400
+    assert "get pod" in caught.value.hint

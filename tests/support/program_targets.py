@@ -8,7 +8,6 @@ import secrets
 import subprocess
 import tarfile
 import tempfile
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,8 @@ from pathlib import Path
 import pytest
 from tests.support.daemons import EngineUnavailable
 from tests.support.images import archive
+from tests.support.kubernetes import stand_in_cluster
+from tests.support.namespaces import namespaces
 from tests.support.sweep import unmount_below
 
 from harness import ExecutionContext, connect
@@ -27,9 +28,10 @@ from harness.exec_target import ExecTarget
 from harness.target import Target
 from harness.transport import Transport
 
-__all__ = ["PROGRAMS", "ProgramTargets", "namespaces", "root_directory"]
+__all__ = ["PROGRAMS", "ProgramTargets", "root_directory"]
 
-PROGRAMS = ("exec-chroot", "exec-chroot-busybox", "exec-nsenter", "exec-unshare")
+PROGRAMS = ("exec-chroot", "exec-chroot-busybox", "exec-nsenter", "exec-unshare", "kubectl")
+"""``kubectl`` is the real one; its cluster is a stand-in."""
 UNSHARE = ExecTarget(("unshare", "--mount", "--uts", "--ipc", "--", "{argv}"))
 
 
@@ -50,6 +52,12 @@ class ProgramTargets:
             return "exec://unshare"
         if name == "exec-nsenter":
             return f"nsenter://{self.stack.enter_context(namespaces())}"
+        if name == "kubectl":
+            directory = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="hx", dir="/tmp")))
+            cluster = self.stack.enter_context(stand_in_cluster(directory))
+            cluster.start_pod("shop", "cart-0")
+            self.stack.enter_context(pytest.MonkeyPatch.context()).setenv("KUBECONFIG", cluster.kubeconfig)
+            return "k8s://shop/cart-0"
         image = "busybox" if name.endswith("busybox") else "debian"
         return f"chroot://{self.stack.enter_context(root_directory(image))}"
 
@@ -103,26 +111,3 @@ def root_directory(image: str, *, mounts: tuple[str, ...] = ("proc", "dev")) -> 
 
 def mount(*words: str) -> None:
     subprocess.run(["mount", *words], check=True, capture_output=True, timeout=20)
-
-
-@contextmanager
-def namespaces() -> Iterator[int]:
-    """The process id of a process that keeps namespaces of its own, among them that of process ids."""
-    words = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child"]
-    holder = subprocess.Popen([*words, "sleep", "1000000"])
-    try:
-        yield child_of(holder.pid)
-    finally:
-        holder.kill()
-        holder.wait()
-
-
-def child_of(pid: int) -> int:
-    """The child of a process, once it has replaced itself by another program."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if children and Path(f"/proc/{children[0]}/comm").read_text().strip() == "sleep":
-            return int(children[0])
-        time.sleep(0.01)
-    raise AssertionError("unshare started nothing")

@@ -27,6 +27,7 @@ __all__ = [
     "needs_asciinema",
     "needs_browser",
     "needs_desktop",
+    "needs_kubectl",
     "needs_mandoc",
     "needs_node",
     "needs_process",
@@ -43,6 +44,7 @@ RESOURCES = {
     "tmux": "starts a tmux server",
     "ssh": "starts an SSH server on loopback",
     "docker": "starts a Docker Engine",
+    "kubectl": "starts kubectl",
     "podman": "starts Podman",
     "node": "starts programs of Node.js",
     "browser": "starts Chromium, with Playwright",
@@ -62,6 +64,7 @@ BACKENDS = {
     "docker": {"process", "docker"},
     "podman": {"process", "podman"},
     "exec": {"process", "root"},
+    "kubectl": {"process", "root", "kubectl"},
 }
 """The resources of a backend, by the first word of its name; ``+tmux`` behind it adds tmux."""
 ASCIINEMA = Path(sys.executable).with_name("asciinema")
@@ -73,6 +76,7 @@ PROGRAMS = {
     "tmux": "tmux",
     "sshd": "ssh",
     "docker": "docker",
+    "kubectl": "kubectl",
     "dockerd": "docker",
     "podman": "podman",
     "node": "node",
@@ -131,6 +135,12 @@ def skip_without_ssh_terminal() -> None:
     with suppress(KeyError):
         if group != grp.getgrnam("tty").gr_gid:
             pytest.skip("needs root: /dev/pts gives terminals to another group than tty, which sshd wants to change")
+
+
+@pytest.fixture(scope="session")
+def needs_kubectl(needs_process: None) -> None:
+    """The test starts ``kubectl``."""
+    skip_without("kubectl", "kubectl")
 
 
 @pytest.fixture(scope="session")

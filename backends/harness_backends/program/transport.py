@@ -26,6 +26,7 @@ from .templates import Template
 
 __all__ = ["ProgramTransport"]
 
+MAX_REASON_CHARS = 300
 EXIT_TIMEOUT = 2.0
 """Seconds to wait for the program's own exit, for a message."""
 CHECK_TIMEOUT = 30.0
@@ -74,6 +75,7 @@ class ProgramTransport(Transport):
             return process
         if process.fault:
             raise self._inexact(_FAULTS[process.fault])
+        said = said if len(said) <= MAX_REASON_CHARS else f"... {said[-MAX_REASON_CHARS:]}"
         raise ConnectError(
             f"{self._template.program} started no shell: {said or 'it gave no reason'}",
             target=self.target,
