@@ -44,6 +44,7 @@ class Program(LazyGroup):
         "read": (".commands.files:read", "Print a file on the target."),
         "write": (".commands.files:write", "Write stdin to a file on the target, atomically."),
         "cp": (".commands.copy:cp", "Copy files and directories between this machine and hosts."),
+        "sync": (".commands.sync:sync", "Make a directory equal to another one, with rsync."),
         "upload": (".commands.transfers:upload", "Copy a file of this machine to the target, atomically."),
         "download": (".commands.transfers:download", "Copy a file of the target to this machine."),
         "capture": (".commands.terminal:capture", "Print a pane's screen or scrollback."),

@@ -11,6 +11,7 @@ import click
 
 from ...context import connect
 from ...copying.locations import Location, parse_location, path_on_target
+from ..completed_names import complete_file
 from ..exits import FAILED
 from ..options import command, pause_option
 from ..runtime import CliSession, session_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ...copying import CopyOptions, CopySide
     from ...settings import Settings
 
-__all__ = ["cp"]
+__all__ = ["RECONNECT", "check_target_is_used", "cp", "location_of", "settings_of_host"]
 
 RECONNECT = 60.0
 
@@ -35,8 +36,8 @@ RECONNECT = 60.0
     "--reconnect", default=RECONNECT, help="After a lost connection, try to reconnect for TIME (default: 60s)."
 )
 @fleet_options(changes=True)
-@click.argument("sources", metavar="SRC...", nargs=-1, required=True)
-@click.argument("destination", metavar="DST")
+@click.argument("sources", metavar="SRC...", nargs=-1, required=True, shell_complete=complete_file)
+@click.argument("destination", metavar="DST", shell_complete=complete_file)
 @click.pass_context
 def cp(
     ctx: click.Context,
@@ -59,26 +60,31 @@ def cp(
     """
     from ...copying import CopyOptions
 
-    places = [_location(text) for text in sources]
-    place = _location(destination)
+    places = [location_of(text) for text in sources]
+    place = location_of(destination)
     session = session_of(ctx)
     options = CopyOptions(recursive, preserve, force, reconnect)
     if fleet.used_by(session.invocation):
         from .fleet.copy import copy_on_fleet
 
         return copy_on_fleet(session, fleet, places, place, options)
-    _check_target_is_used(session, [*places, place])
+    check_target_is_used(session, [*places, place])
     return _copy(session, places, place, options)
 
 
-def _location(text: str) -> Location:
+def location_of(text: str) -> Location:
+    """Read an argument of the command line.
+
+    Raises:
+        click.BadParameter: It is not a path.
+    """
     try:
         return parse_location(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
 
-def _check_target_is_used(session: CliSession, places: Sequence[Location]) -> None:
+def check_target_is_used(session: CliSession, places: Sequence[Location]) -> None:
     """Refuse target options that would be ignored, and a path on a target that was not chosen.
 
     Raises:
