@@ -8,12 +8,35 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["DISTRIBUTION", "install_command", "install_extra"]
+__all__ = ["DISTRIBUTION", "EXTRAS", "install_command", "install_extra"]
 
 DISTRIBUTION = "harness-ops"
+EXTRAS: Mapping[str, str] = {
+    "agent": "the agent and its prompt",
+    "asyncssh": "the second SSH engine, and harness demo",
+    "dask": "many hosts from the workers of a Dask cluster",
+    "docker": "containers of engines behind a socket",
+    "fleet": "many hosts with one command",
+    "inspect": "sandboxes of inspect_ai",
+    "keyring": "model keys from the system's keyring",
+    "libtmux": "scripts of tmux on a target",
+    "mcp": "the Model Context Protocol, server and client",
+    "otel": "OpenTelemetry",
+    "parsers": "tools that read source code",
+    "policy": "classified shell commands; without it every command of an agent needs approval",
+    "rich": "tables and progress bars",
+    "skills": "skills and sub-agent types from files",
+    "tools": "regular expressions of models",
+    "view": "the dashboards harness top and harness web",
+    "web": "tools that fetch and search web pages",
+}
+"""What each extra gives."""
 
 
 def install_extra(name: str) -> str:
@@ -31,7 +54,7 @@ def install_command(requirement: str) -> str:
         A line for a POSIX shell, with the source of this installation in place of harness's own name.
     """
     if not requirement.startswith(f"{DISTRIBUTION}["):
-        return f"pip install {shlex.quote(requirement)}"
+        return f"{_installer()} {shlex.quote(requirement)}"
     return command_for(requirement, _recorded_source())
 
 
@@ -45,14 +68,23 @@ def command_for(requirement: str, source: dict[str, Any]) -> str:
     extras = requirement.removeprefix(DISTRIBUTION)
     url = str(source.get("url", ""))
     if not url:
-        return f"pip install '.{extras}' in a checkout of harness"
+        return f"{_installer()} '.{extras}' in a checkout of harness"
     if "dir_info" in source:
         editable = "-e " if source["dir_info"].get("editable") else ""
-        return f"pip install {editable}{shlex.quote(unquote(urlsplit(url).path) + extras)}"
+        return f"{_installer()} {editable}{shlex.quote(unquote(urlsplit(url).path) + extras)}"
     version = source.get("vcs_info")
     if version:
         url = f"{version['vcs']}+{url}@{version.get('requested_revision') or version['commit_id']}"
-    return f"pip install {shlex.quote(f'{requirement} @ {url}')}"
+    return f"{_installer()} {shlex.quote(f'{requirement} @ {url}')}"
+
+
+def _installer() -> str:
+    """Return the command that installs into this environment: pipx and uv leave a file in those that they made."""
+    if Path(sys.prefix, "pipx_metadata.json").exists():
+        return f"pipx runpip {DISTRIBUTION} install"
+    if Path(sys.prefix, "uv-receipt.toml").exists():
+        return f"uv pip install --python {shlex.quote(sys.executable)}"
+    return "pip install"
 
 
 def _recorded_source() -> dict[str, Any]:

@@ -172,6 +172,50 @@ def test_doctor_judges_this_machine(program: Program) -> None:
     assert all(finding["fix"] for finding in report["findings"] if finding["level"] != "ok")
 
 
+INSTALLATION = {
+    *("python", "harness", "extras", "ssh", "tmux", "settings files", "state files", "runtime files", "free space"),
+    *("time", "completion", "manual", "keyring", "containers"),
+}
+
+
+def test_doctor_without_a_target_checks_the_installation_too(program: Program) -> None:
+    report = json.loads(program.run("--json", "doctor").stdout)
+    assert {finding["check"] for finding in report["installation"]} == INSTALLATION
+    assert report["target"] == "local:"
+    text = program.run("doctor").stdout.decode()
+    assert text.startswith("Installation\n")
+    assert "\nTarget local:\n" in text
+
+
+def test_doctor_with_a_target_checks_only_the_target(program: Program) -> None:
+    report = json.loads(program.run("--json", "--target", "local:", "doctor").stdout)
+    assert "installation" not in report
+    assert not program.run("--target", "local:", "doctor").stdout.startswith(b"Installation")
+
+
+def test_doctor_checks_the_installation_while_the_settings_are_invalid(program: Program) -> None:
+    folder = program.home / "config" / "harness"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text("widht = 90\n")
+    done = program.run("--json", "doctor")
+    report = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, report["ok"], report["target"]) == (1, b"", False, None)
+    checks = {finding["check"]: finding for finding in report["installation"]}
+    assert checks["settings"]["level"] == "fail"
+    assert "widht" in checks["settings"]["message"]
+    assert set(checks) == INSTALLATION | {"settings"}
+    assert b"fail  settings" in program.run("doctor").stdout
+
+
+def test_doctor_fails_for_a_state_directory_that_others_can_read(program: Program) -> None:
+    state = program.home / "state/harness"
+    state.mkdir(parents=True)
+    state.chmod(0o755)
+    done = program.run("doctor")
+    assert done.returncode == 1
+    assert f"fix: chmod 700 {state}" in done.stdout.decode()
+
+
 def test_doctor_reports_a_target_that_cannot_be_reached(program: Program) -> None:
     done = program.run("--ssh", "127.0.0.1:9", "--batch", "doctor")
     assert done.returncode == 1

@@ -43,7 +43,9 @@ def test_tail_as_json_is_lines_of_whole_characters_and_the_end(program: Program,
 
 def test_version_and_completion_have_json_and_demo_refuses_it(program: Program) -> None:
     for words in (("--json", "--version"), ("--version", "--json")):
-        assert set(json.loads(program.run(*words).stdout)) == {"version"}
+        about = json.loads(program.run(*words).stdout)
+        assert set(about) == {"version", "python", "executable", "extras", "ssh", "tmux"}
+        assert about["extras"]["fleet"] is True
     assert program.run("--version").stdout.startswith(b"harness ")
     assert "_HARNESS_COMPLETE" in json.loads(program.run("completion", "--json", "bash").stdout)["code"]
     for words in ((), ("demo",)):

@@ -56,3 +56,19 @@ def test_the_extra_all_names_every_extra_that_a_user_can_need() -> None:
     (everything,) = extras["all"]
     named = everything.removeprefix("harness-ops[").removesuffix("]").split(",")
     assert sorted(named) == sorted(set(extras) - {"all", "check", "docs", "mutate", "peers", "test"})
+
+
+@pytest.mark.parametrize(
+    ("receipt", "start"),
+    [
+        ("pipx_metadata.json", "pipx runpip harness-ops install "),
+        ("uv-receipt.toml", "uv pip install --python "),
+        ("pyvenv.cfg", "pip install "),
+    ],
+)
+def test_the_command_is_that_of_the_program_that_made_the_environment(
+    receipt: str, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / receipt).touch()
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    assert install_extra("web").startswith(start)

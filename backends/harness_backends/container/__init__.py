@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .transport import ContainerTransport
 
-__all__ = ["examine_engines", "open_backend", "open_transport"]
+__all__ = ["examine_engines", "list_engines", "open_backend", "open_transport"]
 
 
 @asynccontextmanager
@@ -42,6 +42,13 @@ async def open_backend(target: Target, config: Config, transport: Transport | No
 
     async with open_transport(target, config, transport) as entered, open_container_backend(entered, config) as backend:
         yield backend
+
+
+async def list_engines(config: Config) -> list[Finding]:
+    """Return a finding about each engine of this machine; see :mod:`.checkup`."""
+    from .checkup import list_engines as listed
+
+    return await listed(config)
 
 
 async def examine_engines(target: Target | None, config: Config, *, clean: bool) -> list[Finding]:

@@ -8,17 +8,18 @@ from contextlib import AsyncExitStack
 from harness.backend import Finding, fail, ok, warn
 from harness.config import Config
 from harness.discovery import open_target
-from harness.errors import HarnessError
+from harness.errors import ConnectError, HarnessError
 from harness.target import Target
 from harness.transport import Transport
 
+from .endpoints import Endpoint
 from .engine import Engine, EngineError
 from .information import ContainerInfo, refusal
 from .lookup import engine_places, open_engine
 from .owner_processes import running_processes, this_machine
 from .temporary_container import orphaned, parse_maker
 
-__all__ = ["examine_engines", "judge_container"]
+__all__ = ["examine_engines", "judge_container", "list_engines"]
 
 HERE = Target.parse("local:")
 
@@ -37,6 +38,31 @@ async def examine_engines(target: Target | None, config: Config, *, clean: bool)
         for engine in await _engines(target, config, base, stack, findings):
             findings += await _examine(engine, target, config, clean=clean)
     return findings
+
+
+async def list_engines(config: Config) -> list[Finding]:
+    """Return a finding about each engine of this machine, or one if there is none.
+
+    Raises:
+        HarnessError: the environment names an invalid or unreachable address.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            places, base = await engine_places(HERE, config, None, stack)
+        except ConnectError:
+            return [ok("containers", "no engine: neither docker nor podman is installed")]
+        findings: dict[str, Finding] = {}
+        for place in places:
+            if place.engine not in findings or findings[place.engine].level != "ok":
+                findings[place.engine] = await _judge_engine(place, base, config)
+    return list(findings.values())
+
+
+async def _judge_engine(place: Endpoint, base: Transport | None, config: Config) -> Finding:
+    try:
+        return ok("containers", (await open_engine(place, HERE, base, config)).describe())
+    except HarnessError as error:
+        return warn("containers", f"{place}: {error.message}", error.hint or "start it, if you need it")
 
 
 async def _examine(engine: Engine, target: Target | None, config: Config, *, clean: bool) -> list[Finding]:

@@ -91,7 +91,7 @@ class Program(LazyGroup):
             ".commands.recordings:recordings",
             "List, show, play and export recordings of panes.",
         ),
-        "doctor": (".commands.doctor:doctor", "Check the target and the settings, and suggest fixes."),
+        "doctor": (".commands.doctor:doctor", "Check this installation, or a target, and suggest fixes."),
         "config": (".commands.setup:config", "Show the settings and where each is set."),
         "init": (".commands.setup:init", "Write a commented settings file."),
         "demo": (".commands.setup:demo", "Run a demo on a temporary local SSH server."),
@@ -175,10 +175,14 @@ def _prompt(ctx: click.Context, model: str, hosts: tuple[str, ...], inventory: s
 
 
 def _print_version(*, as_json_document: bool) -> None:
+    if as_json_document:
+        from ..operate.installation import about
+
+        print_json(about())
+        return
     from importlib.metadata import version  # slow to import, and seldom needed
 
-    number = version("harness-ops")
-    print_json({"version": number}) if as_json_document else click.echo(f"harness {number}")
+    click.echo(f"harness {version('harness-ops')}")
 
 
 def main(args: Sequence[str] | None = None, *, interruptible: AbstractContextManager[None] | None = None) -> NoReturn:

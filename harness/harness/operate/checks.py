@@ -21,8 +21,10 @@ __all__ = [
     "Facts",
     "check_ssh_client",
     "judge_capabilities",
+    "judge_disk",
     "judge_facts",
     "judge_ssh_config",
+    "judge_tmux_version",
     "parse_facts",
     "parse_ssh_config",
 ]
@@ -189,7 +191,7 @@ def judge_capabilities(found: Capabilities, *, tmux_wanted: bool) -> list[Findin
     """Return findings about the capabilities that were probed on connection."""
     return [
         _login_shell(found.shell),
-        _tmux_version(found.tmux_version, wanted=tmux_wanted),
+        judge_tmux_version(found.tmux_version, wanted=tmux_wanted),
         ok("setsid", "commands get a session of their own")
         if found.has("setsid")
         else warn("setsid", "not installed, so ending a command's processes takes longer", "install util-linux"),
@@ -205,8 +207,17 @@ def _login_shell(path: str) -> Finding:
     return warn("login shell", f"{path or 'unknown'} is not one that panes work in", 'set shell = "/bin/sh"')
 
 
-def _tmux_version(version: str, *, wanted: bool) -> Finding:
+def judge_tmux_version(version: str, *, wanted: bool, here: bool = False) -> Finding:
+    """Return a finding about tmux.
+
+    Args:
+        version: What ``tmux -V`` prints; empty if it is not installed.
+        wanted: Whether the target's commands run in tmux.
+        here: Whether this is the tmux of this machine, whatever the target.
+    """
     complain: Callable[[str, str, str], Finding] = fail if wanted else warn
+    if not version and here:
+        return complain("tmux", "not installed", "install tmux, to see commands run and to attach to sessions")
     if not version:
         return complain("tmux", "not installed on the target", 'install tmux, or set tmux_host = "local"')
     match = re.search(r"(\d+)\.(\d+)", version)
@@ -292,13 +303,22 @@ def _state(facts: Facts, uid: int) -> Finding | None:
 def _disk(facts: Facts) -> Finding | None:
     if not facts.get("disk", "").isdigit():
         return None
-    free = int(facts["disk"])
-    said = (
-        f"{free / 1024 / 1024:.1f} GiB free for jobs" if free >= DISK_WARN_KB else f"{free // 1024} MiB free for jobs"
-    )
+    return judge_disk("disk space", int(facts["disk"]), "for jobs")
+
+
+def judge_disk(check: str, free: int, purpose: str) -> Finding:
+    """Return a finding about free space.
+
+    Args:
+        check: The name of the check.
+        free: The free space in KiB.
+        purpose: What it is for, such as ``for jobs``.
+    """
+    said = f"{free / 1024 / 1024:.1f} GiB free" if free >= DISK_WARN_KB else f"{free // 1024} MiB free"
+    said = f"{said} {purpose}"
     if free < DISK_FAIL_KB:
-        return fail("disk space", said, "make room, or run harness doctor --clean")
-    return ok("disk space", said) if free >= DISK_WARN_KB else warn("disk space", said, "harness doctor --clean")
+        return fail(check, said, "make room, or run harness doctor --clean")
+    return ok(check, said) if free >= DISK_WARN_KB else warn(check, said, "harness doctor --clean")
 
 
 def _clock(facts: Facts, local_time: float) -> Finding | None:

@@ -24,6 +24,7 @@ from .checks import PROBE, check_ssh_client, judge_capabilities, judge_facts, pa
 
 __all__ = [
     "ConnectionPoolBackend",
+    "ContainerChecks",
     "Master",
     "check_connections",
     "check_containers",
@@ -116,6 +117,7 @@ def _remove(dead: Sequence[Master]) -> None:
 
 
 SCHEME = "container"
+"""The scheme by which the container backend is found, whatever the engine."""
 
 
 class ContainerChecks(Protocol):
@@ -123,6 +125,9 @@ class ContainerChecks(Protocol):
 
     async def examine_engines(self, target: Target | None, config: Config, *, clean: bool) -> list[Finding]:
         """Return findings about the engines of a target, or of this machine, and about leftovers there."""
+
+    async def list_engines(self, config: Config) -> list[Finding]:
+        """Return a finding about each engine of this machine."""
 
 
 def is_container(target: Target) -> bool:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
-from ...backend import Finding
-from ...errors import UnsupportedOperation
+from ...backend import Finding, fail
+from ...config import Config
+from ...errors import HarnessError, UnsupportedOperation
+from ...settings import CommandLineChoices
 from ...target import mask_password
 from ..exits import FAILED
-from ..options import command
+from ..options import command, invocation_of
 from ..output import print_json, warn
-from ..runtime import session_of
+from ..runtime import CliSession, session_of
 from ..streams import Interruption, run_async
 from .doctor_findings import print_finding
 from .fleet.options import FleetOptions, fleet_options
@@ -76,31 +79,72 @@ def disconnect(ctx: click.Context, every: bool) -> int:
 @fleet_options()
 @click.pass_context
 def doctor(ctx: click.Context, clean: bool, fleet: FleetOptions) -> int:
-    """Check the target and the settings, and suggest fixes.
+    """Check this installation, or a target, and suggest fixes.
+
+    Without a target option, check the installation on this machine (Python, extras, ssh, tmux, directories, completion,
+    manual pages, keyring, container engines, clock, free space), then the target of the settings: this machine, if they
+    name none. With a target option, such as --ssh web1 or --target local:, check only that target.
 
     The exit code is 1 if a check fails. It runs 'sudo -n true' on the target, which the target may log.
 
     With --hosts, --inventory or several --ssh, equal findings of hosts are one line, and failures come first.
+
+    Examples: harness doctor; harness --ssh web1 doctor; harness doctor --hosts @web
     """
-    session = session_of(ctx)
-    if fleet.used_by(session.invocation):
+    invocation = invocation_of(ctx)
+    if fleet.used_by(invocation):
         from .fleet.views import examine_fleet
 
-        return examine_fleet(session, fleet, clean=clean)
+        return examine_fleet(session_of(ctx), fleet, clean=clean)
+    if _names_target(invocation.choices):
+        return run_async(partial(_examine, session_of(ctx), (), clean))
+    try:
+        session = session_of(ctx)
+    except HarnessError as error:  # also then it is worth knowing what else is wrong
+        return run_async(partial(_examine_without_settings, error, invocation.json))
+    return run_async(partial(_examine_all, session, clean))
 
-    async def main(interruption: Interruption) -> int:
-        from ...operate.doctor import examine
 
-        with session.questions():
-            findings = await examine(session.settings, clean=clean)
-        sound = all(finding.level != "fail" for finding in findings)
-        if session.json:
-            print_json({"target": str(session.settings.target), "ok": sound, "findings": findings})
-        else:
-            _print(findings)
-        return 0 if sound else FAILED
+def _names_target(choices: CommandLineChoices) -> bool:
+    return any(value is not None for value in (choices.ssh, choices.container, choices.target, choices.image))
 
-    return run_async(main)
+
+async def _examine_all(session: CliSession, clean: bool, interruption: Interruption) -> int:
+    from ...operate.installation import check_installation
+
+    installation = await check_installation(session.settings.config)
+    return await _examine(session, installation, clean, interruption)
+
+
+async def _examine_without_settings(error: HarnessError, as_json_document: bool, interruption: Interruption) -> int:
+    from ...operate.installation import check_installation
+
+    findings = [fail("settings", error.message, error.hint or "correct the file"), *await check_installation(Config())]
+    if as_json_document:
+        print_json({"target": None, "ok": False, "installation": findings, "findings": []})
+    else:
+        _print(findings)
+    return FAILED
+
+
+async def _examine(
+    session: CliSession, installation: Sequence[Finding], clean: bool, interruption: Interruption
+) -> int:
+    from ...operate.doctor import examine
+
+    if installation and not session.json:
+        click.echo("Installation")
+        _print(installation)
+        click.echo(f"\nTarget {session.settings.target}")
+    with session.questions():
+        findings = await examine(session.settings, clean=clean)
+    sound = all(finding.level != "fail" for finding in (*installation, *findings))
+    if session.json:
+        shown = {"installation": installation} if installation else {}
+        print_json({"target": str(session.settings.target), "ok": sound, **shown, "findings": findings})
+    else:
+        _print(findings)
+    return 0 if sound else FAILED
 
 
 def _print(findings: Sequence[Finding]) -> None:
