@@ -18,7 +18,9 @@ __all__ = [
     "complete_config_key",
     "complete_container",
     "complete_conversation",
+    "complete_copied",
     "complete_file",
+    "complete_forward",
     "complete_host",
     "complete_job",
     "complete_model",
@@ -59,6 +61,20 @@ def matching(names: Iterable[str], incomplete: str, before: str = "") -> _Items:
 def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> _Items:
     """Complete a file of this machine; the shell does it."""
     return [CompletionItem(incomplete, type="file")]
+
+
+def complete_copied(ctx: click.Context, param: click.Parameter, incomplete: str) -> _Items:
+    """Complete a file of this machine, or ``HOST:``; paths on hosts are not known here."""
+    from ..operate.known_names import host_names, named_targets
+
+    if ":" in incomplete:
+        return []
+    files = complete_file(ctx, param, incomplete)
+    if "/" in incomplete:
+        return files
+    choices = _choices(ctx)
+    names = [*host_names(choices), *named_targets(choices)]
+    return [*matching((f"{name}:" for name in names if ":" not in name), incomplete), *files]
 
 
 # -- hosts and targets
@@ -143,6 +159,13 @@ def complete_recording(ctx: click.Context, param: click.Parameter, incomplete: s
 
     found = [] if "/" in incomplete else matching(recording_ids(), incomplete)
     return found or complete_file(ctx, param, incomplete)
+
+
+def complete_forward(ctx: click.Context, param: click.Parameter, incomplete: str) -> _Items:
+    """Complete the name of a running forward."""
+    from ..operate.known_names import forward_names
+
+    return matching(forward_names(), incomplete)
 
 
 def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> _Items:

@@ -18,6 +18,7 @@ from ..system.account import home_directory
 
 __all__ = [
     "conversation_names",
+    "forward_names",
     "group_names",
     "host_names",
     "known_hosts_names",
@@ -177,6 +178,17 @@ def conversation_names() -> list[str]:
     with suppress(HarnessError):
         listed = sessions_database().read(partial(rows.listed, limit=MAX_CONVERSATIONS), ConversationList())
         return [found.name or found.session_id for found in listed.found]
+    return []
+
+
+def forward_names() -> list[str]:
+    """Return the names of the running forwards of this user."""
+    import anyio
+
+    from ..live.forwards import list_forwards
+
+    with suppress(HarnessError, OSError):
+        return [forward.name for forward in anyio.run(list_forwards)]
     return []
 
 

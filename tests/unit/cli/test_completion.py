@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli import completed_names
-from harness.cli.completed_names import complete_host, complete_pattern, complete_target, matching
+from harness.cli.completed_names import complete_copied, complete_host, complete_pattern, complete_target, matching
 from harness.cli.completion import SHELLS, bash_replacement, is_showable, split_line
 from harness.cli.main import cli
 from harness.cli.options import Invocation
@@ -147,6 +147,15 @@ def test_the_last_element_of_a_pattern_is_completed(hosts: click.Context, tmp_pa
     hosts.params["inventory"] = str(tmp_path / "hosts.ini")
     assert values(complete_pattern(hosts, PARAM, "@")) == ["@all", "@web", "@db"]
     assert values(complete_pattern(hosts, PARAM, "@db,!w")) == ["@db,!w1", "@db,!w2", "@db,!w3"]
+
+
+def test_what_is_copied_is_a_file_here_or_on_a_host(hosts: click.Context) -> None:
+    assert [(item.type, item.value) for item in complete_copied(hosts, PARAM, "d")] == [
+        ("plain", "db1:"),
+        ("file", "d"),
+    ]
+    assert [item.type for item in complete_copied(hosts, PARAM, "./d")] == ["file"]
+    assert complete_copied(hosts, PARAM, "db1:/e") == []
 
 
 def test_a_named_pipe_in_place_of_the_known_hosts_blocks_nothing(hosts: click.Context, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import click
 
 from ...context import connect
 from ...copying.locations import Location, parse_location, path_on_target
-from ..completed_names import complete_file
+from ..completed_names import complete_copied
 from ..exits import FAILED
 from ..options import command, pause_option
 from ..runtime import CliSession, session_of
@@ -36,8 +36,8 @@ RECONNECT = 60.0
     "--reconnect", default=RECONNECT, help="After a lost connection, try to reconnect for TIME (default: 60s)."
 )
 @fleet_options(changes=True)
-@click.argument("sources", metavar="SRC...", nargs=-1, required=True, shell_complete=complete_file)
-@click.argument("destination", metavar="DST", shell_complete=complete_file)
+@click.argument("sources", metavar="SRC...", nargs=-1, required=True, shell_complete=complete_copied)
+@click.argument("destination", metavar="DST", shell_complete=complete_copied)
 @click.pass_context
 def cp(
     ctx: click.Context,

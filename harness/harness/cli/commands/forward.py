@@ -13,6 +13,7 @@ import anyio
 import click
 
 from ...errors import ConfigError, HarnessError
+from ..completed_names import complete_forward
 from ..exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED
 from ..options import command, group
 from ..output import print_json, table, warn
@@ -180,7 +181,7 @@ def letter_of(kind: str) -> str:
 
 @command("stop")
 @click.option("--all", "every", is_flag=True, help="End all forwards of this user on this machine.")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_forward)
 @click.pass_context
 def stop(ctx: click.Context, every: bool, names: tuple[str, ...]) -> int:
     """End running forwards, and wait until nothing listens any more; open connections are cut."""

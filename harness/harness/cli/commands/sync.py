@@ -10,7 +10,7 @@ import click
 from ...context import connect
 from ...copying.locations import Location, path_on_target
 from ...errors import HarnessError
-from ..completed_names import complete_file
+from ..completed_names import complete_copied
 from ..exits import FAILED, HARNESS_FAILED
 from ..options import command, pause_option
 from ..output import as_json, note
@@ -37,8 +37,8 @@ FORMAT = "%i\t%l\t%n"
 @pause_option(
     "--reconnect", default=RECONNECT, help="After a lost connection, try to reconnect for TIME (default: 60s)."
 )
-@click.argument("sources", metavar="SRC...", nargs=-1, required=True, shell_complete=complete_file)
-@click.argument("destination", metavar="DST", shell_complete=complete_file)
+@click.argument("sources", metavar="SRC...", nargs=-1, required=True, shell_complete=complete_copied)
+@click.argument("destination", metavar="DST", shell_complete=complete_copied)
 @click.pass_context
 def sync(
     ctx: click.Context,

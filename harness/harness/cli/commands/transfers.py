@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ...context import ExecutionContext
+from ..completed_names import complete_file
 from ..options import command
 from ..output import print_json
 from ..runtime import PLAIN, on_target, session_of
@@ -21,7 +22,7 @@ __all__ = ["download", "upload"]
 @command("upload", many_hosts=True)
 @click.option("--force", is_flag=True, help="Write even a read-only file; its permissions are kept.")
 @fleet_options(changes=True)
-@click.argument("local", metavar="FILE")
+@click.argument("local", metavar="FILE", shell_complete=complete_file)
 @click.argument("path")
 @click.pass_context
 def upload(ctx: click.Context, force: bool, fleet: FleetOptions, local: str, path: str) -> int:
@@ -50,7 +51,7 @@ def upload(ctx: click.Context, force: bool, fleet: FleetOptions, local: str, pat
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists; without it, that is an error.")
 @fleet_options()
 @click.argument("path")
-@click.argument("local", metavar="FILE|DIR")
+@click.argument("local", metavar="FILE|DIR", shell_complete=complete_file)
 @click.pass_context
 def download(ctx: click.Context, overwrite: bool, fleet: FleetOptions, path: str, local: str) -> int:
     """Copy the file PATH on the target to FILE of this machine, or into the directory DIR, with its permissions.
