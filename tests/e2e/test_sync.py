@@ -37,9 +37,12 @@ def names(root: Path) -> dict[str, str]:
 
 def test_a_directory_becomes_equal_there_and_here(sync: Program, fleet_hosts: FleetHosts) -> None:
     tree, far = sync.home / "tree", fleet_hosts.home("web1") / "copy of it"
-    (own := sync.home / "own tmp").mkdir()
-    done = sync.run("sync", "tree/", "web1:copy of it", TMPDIR=str(own))
-    assert list(own.iterdir()) == []
+    (short := fleet_hosts.directory / "a b").mkdir()
+    (long := sync.home / "long" / ("x" * 100)).mkdir(parents=True)
+    for own in (long, short):
+        done = sync.run("sync", "--dry-run", "tree/", "web1:copy of it", TMPDIR=str(own))
+        assert (done.returncode, list(own.iterdir())) == (0, []), done.stderr
+    done = sync.run("sync", "tree/", "web1:copy of it")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert names(far) == names(tree)
     (far / "more").write_text("x")

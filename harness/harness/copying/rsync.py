@@ -8,6 +8,7 @@ target is reached, and no shell reads the arguments. The socket is in a private 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import sys
@@ -37,6 +38,7 @@ MAX_REQUEST_BYTES = 4 << 20
 CHUNK = 256 << 10
 FAILED = 255
 """The exit code of the program for a lost connection, as that of ssh."""
+MAX_PARENT_BYTES = 70
 END_GRACE = 5.0
 MAX_PAUSE = 10.0
 
@@ -147,7 +149,7 @@ async def _run_once(argv: Sequence[str], run: RsyncRun) -> int:
 @asynccontextmanager
 async def _remote_shell(transport: Transport, run: RsyncRun) -> AsyncIterator[tuple[str, _Service]]:
     """Serve a program that starts its arguments on the target while the context is open."""
-    directory = Path(await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="harness-rsync-")))  # mode 0700
+    directory = Path(await to_thread.run_sync(_make_directory))
     service = _Service(transport, run)
     try:
         async with await anyio.create_unix_listener(directory / "s", mode=0o600) as listener:
@@ -160,6 +162,13 @@ async def _remote_shell(transport: Transport, run: RsyncRun) -> AsyncIterator[tu
                 yield str(program), service
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _make_directory() -> str:
+    """Create a directory for a socket, whose path the kernel limits to 108 bytes, with mode 0700."""
+    usual = tempfile.gettempdir()
+    parent = usual if len(os.fsencode(usual)) < MAX_PARENT_BYTES else "/tmp"  # noqa: S108  # mkdtemp makes it private
+    return tempfile.mkdtemp(prefix="harness-rsync-", dir=parent)
 
 
 class _Service:

@@ -284,7 +284,7 @@ async def test_what_was_transferred_before_a_cut_is_not_transferred_again(desk: 
     summary = await desk.copy(["f"], "copy", preserve=True)
     (copied,) = desk.ended.files
     assert ((desk.root / "copy").read_bytes(), desk.ended.lost) == (content, 2)
-    assert copied.resumed_at > 2 << 20
+    assert copied.resumed_at > 1 << 20  # what was on its way is lost
     assert summary.transferred == len(content) - copied.resumed_at == desk.ended.done == desk.ended.size
     assert sorted(os.listdir(desk.root)) == ["copy", "f"]
 
