@@ -10,6 +10,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # importing typing is slow, and the program must handle C-c from its start
 if TYPE_CHECKING:
     from . import errors as _errors
+    from .agent.pydantic_ai_toolset import toolset as toolset
     from .backend import ANY, Capabilities
     from .config import Config
     from .context import ExecutionContext, connect
@@ -68,6 +69,8 @@ _NAMES = {
     "settings": ("load_config",),
     "target": ("Hop", "Target"),
 }
+_WITH_EXTRAS = {"toolset": "agent"}
+"""Names that need an optional part, so that ``import *`` must not load them, and the packages that define them."""
 _MODULES = (*_NAMES, "command", "discovery", "errors", "terminal", "transport")
 
 from . import deprecated_names as _deprecated_names  # noqa: E402, F401 # it finds moved modules
@@ -83,6 +86,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         errors = import_module(".errors", __name__)
         if name == "__all__":
             return [*sorted([*(name for names in _NAMES.values() for name in names), "__version__"]), *errors.__all__]
+        if name in _WITH_EXTRAS:
+            return getattr(import_module(f".{_WITH_EXTRAS[name]}", __name__), name)
         home = next((module for module, names in _NAMES.items() if name in names), "")
         if not home and name not in errors.__all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -90,4 +95,4 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_MODULES, *__getattr__("__all__")})
+        return sorted({*globals(), *_MODULES, *_WITH_EXTRAS, *__getattr__("__all__")})

@@ -37,9 +37,10 @@ def environment(home: Path) -> dict[str, str]:
     return here | {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm"}
 
 
-def run(home: Path, name: str) -> list[str]:
-    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
-    done = subprocess.run(command, cwd=home, env=environment(home), capture_output=True, text=True, timeout=60)
+def run(home: Path, name: str, *arguments: str, **variables: str) -> list[str]:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
+    environ = environment(home) | variables
+    done = subprocess.run(command, cwd=home, env=environ, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
@@ -186,3 +187,12 @@ def test_agent(home: Path) -> None:
         answer, ended = run(home, "agent.py")
         assert server.refused == []
     assert (answer, ended.partition(",")[0]) == ("It is not full.", "completed 2 answers")
+
+
+def test_pydantic_ai_agent(home: Path) -> None:
+    with model_server([call("run_shell", {"command": "df -P / | tail -1"}), say("It is not full.")]) as server:
+        keys = {"OPENAI_BASE_URL": server.openai_url, "OPENAI_API_KEY": "any"}
+        assert run(home, "pydantic_ai_agent.py", "openai-chat:own", **keys) == ["It is not full."]
+        assert server.refused == []
+        (result,) = [one for one in server.asked[1].body["messages"] if one["role"] == "tool"]
+    assert "[untrusted output " in result["content"]

@@ -27,6 +27,7 @@ __all__ = [
     "needs_asciinema",
     "needs_browser",
     "needs_desktop",
+    "needs_frameworks",
     "needs_kubectl",
     "needs_mandoc",
     "needs_node",
@@ -51,6 +52,7 @@ RESOURCES = {
     "asciinema": "starts asciinema's own program",
     "desktop": "sends notifications over a D-Bus session of its own",
     "mandoc": "checks manual pages with mandoc and groff",
+    "frameworks": "runs agents of LangGraph, the OpenAI Agents SDK and smolagents",
     "dask": "starts a scheduler and workers of Dask",
     "root": "needs to be root: makes accounts, mounts file systems",
     "shells": "needs another shell than bash and dash",
@@ -69,6 +71,8 @@ BACKENDS = {
 """The resources of a backend, by the first word of its name; ``+tmux`` behind it adds tmux."""
 ASCIINEMA = Path(sys.executable).with_name("asciinema")
 """A program of the environment that runs the tests."""
+FRAMEWORKS = Path(os.environ.get("HARNESS_VENVS", Path(__file__).parents[2] / ".venv")) / "frameworks/bin/python"
+"""The Python of an environment with other projects' frameworks, which take an older release of the MCP SDK."""
 WAYS = "api|cli|program|busybox|openssh|asyncssh|chroot|nsenter|unshare"
 BACKEND = re.compile(rf"({'|'.join(BACKENDS)})(?:-(?:{WAYS}))*(?:\+(\w+))?")
 SHELL = re.compile(r"(?:/\S*/)?(?:zsh|fish|mksh|ksh|yash|tcsh|csh|ash|busybox(?: a?sh)?|posh)")
@@ -166,6 +170,14 @@ def needs_asciinema(needs_process: None) -> None:
 def needs_desktop(needs_process: None) -> None:
     """The test sends notifications to a desktop."""
     skip_without("desktop", "notify-send", "dbus-daemon")
+
+
+@pytest.fixture(scope="session")
+def needs_frameworks(needs_process: None) -> Path:
+    """The test runs programs that use other projects' frameworks, with this Python."""
+    if not FRAMEWORKS.exists():
+        pytest.skip("needs frameworks: scripts/test has not made their environment")
+    return FRAMEWORKS
 
 
 @pytest.fixture(scope="session")

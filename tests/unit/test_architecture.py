@@ -40,6 +40,7 @@ OWNERS = {
         "harness/harness/agent/models/provider_clients.py",
         "harness/harness/agent/models/request.py",
         "harness/harness/agent/models/scripted.py",
+        "harness/harness/agent/pydantic_ai_toolset.py",
         "harness/harness/agent/sub_agents.py",
         "harness/harness/agent/turn.py",
         "harness/harness/agent/trace/models.py",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .events import AnswerCompleted, AnswerDelta
     from .models import ModelProfile, load_models
     from .opening import HumanHandlers, ResumedConversation, open_agent
+    from .pydantic_ai_toolset import ExecutorToolset, toolset
     from .settings import AgentSettings
     from .storage import ConversationStore
 
@@ -20,11 +21,13 @@ __all__ = [
     "AnswerCompleted",
     "AnswerDelta",
     "ConversationStore",
+    "ExecutorToolset",
     "HumanHandlers",
     "ModelProfile",
     "ResumedConversation",
     "load_models",
     "open_agent",
+    "toolset",
 ]
 
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -32,6 +35,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "events": ("AnswerCompleted", "AnswerDelta"),
     "models": ("ModelProfile", "load_models"),
     "opening": ("HumanHandlers", "ResumedConversation", "open_agent"),
+    "pydantic_ai_toolset": ("ExecutorToolset", "toolset"),
     "settings": ("AgentSettings",),
     "storage": ("ConversationStore",),
 }

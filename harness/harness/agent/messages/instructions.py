@@ -22,6 +22,7 @@ from .marked_text import marked
 
 __all__ = [
     "calls_of",
+    "content_of",
     "definitions",
     "instructions",
     "refuse_incomplete_calls",
@@ -108,18 +109,27 @@ def returns_of(outcomes: Sequence[CallOutcome], registry: Registry | None = None
 
 
 def _result(outcome: CallOutcome, registry: Registry | None) -> ToolReturnPart[Any]:
+    return ToolReturnPart(
+        outcome.call.name,
+        content_of(outcome, registry),
+        outcome.call.provider_id,
+        outcome="failed" if outcome.result.is_error else "success",
+    )
+
+
+def content_of(outcome: CallOutcome, registry: Registry | None) -> str | list[str | BinaryImage]:
+    """Return the result of a call for the model: a text, and after it the pictures if there are any.
+
+    Args:
+        outcome: How the call ended.
+        registry: As for :func:`returns_of`.
+    """
     found = pieces(outcome.result, PICTURES)
     sent = [one for one in found.images if len(one.data) <= MAX_IMAGE_BYTES]
     left_out = [f"[a picture of {len(one.data)} bytes was left out]" for one in found.images if one not in sent]
     text = "\n".join((found.text, *left_out))
     text = text if _is_ours(outcome, registry) else _marked(text, outcome.call)
-    pictures = [BinaryImage(one.data, media_type=one.media_type) for one in sent]
-    return ToolReturnPart(
-        outcome.call.name,
-        [text, *pictures] if pictures else text,
-        outcome.call.provider_id,
-        outcome="failed" if outcome.result.is_error else "success",
-    )
+    return [text, *(BinaryImage(one.data, media_type=one.media_type) for one in sent)] if sent else text
 
 
 def _is_ours(outcome: CallOutcome, registry: Registry | None) -> bool:

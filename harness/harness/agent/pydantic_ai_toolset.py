@@ -1,0 +1,116 @@
+"""The tools of a target as a toolset of pydantic-ai, for agents that are built with that library.
+
+Its contract: https://pydantic.dev/docs/ai/tools-toolsets/toolsets/ (``AbstractToolset``, pydantic-ai 2.60 and newer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.exceptions import ToolFailed
+from pydantic_ai.messages import BinaryImage, InstructionPart
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_core import SchemaValidator, core_schema
+
+from ..context import ExecutionContext
+from ..fleets import Fleet
+from ..toolkit.assembly import ToolkitSettings, open_executor
+from ..toolkit.executor import Executor
+from ..toolkit.permissions.approver import Approver
+from ..toolkit.registry import Registry
+from ..toolkit.values import ToolCall
+from .messages.instructions import UNTRUSTED, content_of, definitions
+
+__all__ = ["ExecutorToolset", "toolset"]
+
+_OBJECT = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
+"""Accepts every JSON object: the tools check their arguments themselves, so that refused calls are recorded, too."""
+
+
+class ExecutorToolset(AbstractToolset[Any]):
+    """The tools of an executor, for agents of pydantic-ai.
+
+    Safe to use in several runs at once, which then share what a session has: versions of files that were read, the
+    list of tasks, background commands.
+
+    Args:
+        executor: Runs the calls. It must stay open while an agent may use the toolset.
+        id: The name of the toolset, unique among those of an agent.
+    """
+
+    def __init__(self, executor: Executor, *, id: str = "harness") -> None:  # the library's name
+        self.executor = executor
+        self._id = id
+
+    @property
+    def id(self) -> str:
+        """The name of the toolset."""
+        return self._id
+
+    async def get_instructions(self, ctx: RunContext[Any]) -> InstructionPart:
+        """Return what the model must know about the results of the tools: that they are data, not requests."""
+        return InstructionPart(content=UNTRUSTED, dynamic=False)
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """Return the tools that the executor offers now, by name."""
+        return {
+            definition.name: ToolsetTool(
+                toolset=self,
+                tool_def=_ordered(definition, self.executor.registry),
+                max_retries=ctx.max_retries,
+                args_validator=_OBJECT,
+            )
+            for definition in definitions(self.executor.registry)
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> str | list[str | BinaryImage]:
+        """Run a call through the policy, the approver and the audit log, and return its result for the model.
+
+        Raises:
+            ToolFailed: The call failed or was denied; the message is for the model.
+        """
+        outcome = await self.executor.call(ToolCall(name, tool_args, provider_id=ctx.tool_call_id or ""))
+        content = content_of(outcome, self.executor.registry)
+        if outcome.result.is_error:
+            raise ToolFailed(content if isinstance(content, str) else str(content[0]))
+        return content
+
+
+def _ordered(definition: ToolDefinition, registry: Registry) -> ToolDefinition:
+    """Return the definition; a tool that may not run beside others runs alone, in the order of the calls."""
+    tool = registry.get(definition.name)
+    return replace(definition, sequential=tool is None or not tool.traits.parallelizable)
+
+
+@asynccontextmanager
+async def toolset(
+    execution: ExecutionContext | Fleet,
+    settings: ToolkitSettings | None = None,
+    *,
+    approver: Approver | None = None,
+    profile: str | None = None,
+    id: str = "harness",  # the library's name
+) -> AsyncIterator[ExecutorToolset]:
+    """Open the tools of a target as a toolset of pydantic-ai: ``Agent(model, toolsets=[tools])``.
+
+    Each call goes through the policy and is in the audit log, as in ``harness exec``.
+
+    Args:
+        execution: The target, or the hosts.
+        settings: The settings of tools and permissions (default: those of the settings files).
+        approver: Decides calls that need an approval (default: they are denied).
+        profile: Offer the names and formats of another product (default: the settings').
+        id: The name of the toolset, unique among those of an agent.
+
+    Raises:
+        ConfigError: The settings are wrong.
+    """
+    async with open_executor(execution, settings, approver=approver, profile=profile) as executor:
+        yield ExecutorToolset(executor, id=id)
