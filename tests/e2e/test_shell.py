@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import time
 import uuid
@@ -47,7 +48,7 @@ def opened(ops: Program, *words: str, **variables: str) -> Any:
     argv: Any = [*ops.always, "shell", *words]
     environ: Any = ops.environ | variables
     child: Any = pexpect.spawn(ops.path, argv, env=environ, cwd=str(ops.home), timeout=40, dimensions=(50, 170))
-    child.str_last_chars = 4000
+    child.str_last_chars = 1500
     return child
 
 
@@ -58,9 +59,12 @@ def shows(child: Any, number: int) -> None:
 
 
 def detached(child: Any) -> int:
-    child.sendcontrol("b")
-    child.send("d")
-    child.expect("detached")
+    """Detach, and return the exit code."""
+    for _ in range(5):  # tmux 3.3a takes a prefix for pasted text if much was typed at once before it
+        child.sendcontrol("b")
+        child.send("d")
+        if child.expect(["detached", pexpect.TIMEOUT], timeout=3) == 0:
+            break
     return ended(child)
 
 
@@ -187,7 +191,7 @@ def test_a_killed_tmux_server_is_reported(ops: Program) -> None:
 
 def test_ctrl_c_ends_the_wait_and_nothing_typed_reaches_the_shell(ops: Program, sshd: SshServer) -> None:
     words = shlex.join([ops.path, *ops.always, "shell"])
-    script = f"stty -a >before; {words}; echo code=$?; stty -a >after; read -t 1 line; echo read=$line."
+    script = f"stty -g >before; {words}; echo code=$?; stty -g >after; read -t 1 line; echo read=$line."
     environ: Any = ops.environ
     child = pexpect.spawn("bash", ["-c", script], env=environ, cwd=str(ops.home), timeout=40, dimensions=(50, 170))
     shows(child, 1)
@@ -343,3 +347,92 @@ def test_a_password_is_asked_for_again_unless_questions_are_forbidden(
     child.expect("assword:")
     child.sendcontrol("c")
     assert ended(child) == 130
+
+
+@pytest.mark.parametrize("sessions", [1, 2, 3])
+def test_few_sessions_of_a_server_suffice(ops: Program, make_sshd: MakeSshd, sessions: int) -> None:
+    server = make_sshd(f"MaxSessions {sessions}")
+    ops.always = options_of(server)
+    ops.environ["HARNESS_CONTROL_MODE"] = "auto" if sessions > 1 else "never"
+    child = opened(ops)
+    shows(child, 1)
+    server.restart()
+    child.expect(RECONNECTED)
+    shows(child, 2)
+    assert detached(child) == 0
+
+
+def test_a_dedicated_connection_is_renewed(ops: Program, sshd: SshServer) -> None:
+    child = opened(ops, "--dedicated-connection")
+    shows(child, 1)
+    sshd.restart()
+    child.expect(RECONNECTED)
+    shows(child, 2)
+    assert detached(child) == 0
+
+
+def test_it_reconnects_through_a_jump_host(ops: Program, sshd: SshServer, make_sshd: MakeSshd) -> None:
+    jump = make_sshd()
+    sshd.ssh_config.write_text(
+        f"Host jump\n  HostName 127.0.0.1\n  Port {jump.port}\n  IdentityFile {jump.identity}\n"
+        f"  UserKnownHostsFile {jump.known_hosts}\n"
+    )
+    child = opened(ops, "-o", "ProxyJump=jump")
+    shows(child, 1)
+    jump.stop()
+    child.expect("trying again in")
+    jump.start()
+    child.expect(RECONNECTED)
+    shows(child, 2)
+    assert detached(child) == 0
+
+
+def test_the_escape_of_ssh_reconnects_at_once(ops: Program) -> None:
+    child = opened(ops)
+    shows(child, 1)
+    child.send("\r~.")
+    child.expect(RECONNECTED)
+    shows(child, 2)
+    assert detached(child) == 0
+
+
+def test_two_at_once_do_not_disturb_each_other(ops: Program, sshd: SshServer) -> None:
+    first, second = opened(ops), opened(ops)
+    shows(first, 1)
+    shows(second, 2)
+    sshd.restart()
+    first.expect(RECONNECTED)
+    second.expect(RECONNECTED)
+    shows(first, 3)
+    assert detached(first) == 0
+    shows(second, 4)
+    assert detached(second) == 0
+
+
+def test_ctrl_c_ends_a_login_that_does_not_finish(ops: Program, sshd: SshServer) -> None:
+    child = opened(ops)
+    shows(child, 1)
+    port = sshd.port
+    sshd.stop()
+    with socket.create_server(("127.0.0.1", port)):
+        child.expect("reconnecting")
+        time.sleep(1)  # the login is under way, which nothing shows
+        started = time.monotonic()
+        child.sendcontrol("c")
+        assert ended(child) == 130
+        assert time.monotonic() - started < 10
+
+
+def test_a_closed_terminal_window_leaves_no_process(ops: Program, sshd: SshServer) -> None:
+    child = opened(ops)
+    shows(child, 1)
+    ssh = client_pid(child)
+    child.close(force=False)
+    wait_until(lambda: not child.isalive() and not Path(f"/proc/{ssh}").exists())
+    child = opened(ops)
+    shows(child, 2)
+    sshd.stop()
+    child.expect("trying again in")
+    child.close(force=False)
+    wait_until(lambda: not child.isalive())
+    assert tmux(ops, "list-sessions", "-F", "#S").split() == ["harness"]

@@ -84,7 +84,7 @@ class LocalTerminal:
         if line == self._shown or (is_update and self._is_plain):
             return
         if self._is_plain:
-            self._write(f"{line}\r\n")
+            self._write(f"{line}\n")
         else:
             self._write(f"\r\x1b[K{line[: max(_columns(self._screen) - 1, 20)]}")
         self._shown = line
@@ -93,7 +93,7 @@ class LocalTerminal:
         """Leave the line about the connection as it is; later output starts below it."""
         if self._shown:
             self._shown = ""
-            self._write("" if self._is_plain else "\r\n")
+            self._write("" if self._is_plain else "\n")
 
     def _set_again(self) -> None:
         if self._waiting:

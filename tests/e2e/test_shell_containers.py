@@ -1,0 +1,133 @@
+"""``harness shell`` in containers: of this machine, and of a host behind a real sshd."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+from tests.e2e.test_container_remote import session_environ
+from tests.support.contained import MakeWay, Way, make_way
+from tests.support.engines import Container, container
+from tests.support.program import Program, options_of, program
+from tests.support.resources import skip_without_ssh_terminal
+from tests.support.sshd import MakeSshd
+
+__all__ = ["make_way", "program"]
+
+RECONNECTED = r"reconnected after \d+ s"
+
+
+@pytest.fixture(params=["docker", "podman-program"])
+def way(request: pytest.FixtureRequest, make_way: MakeWay) -> Way:
+    return make_way(request.param)
+
+
+@pytest.fixture
+def ops(way: Way, request: pytest.FixtureRequest) -> Program:
+    """The program with the way's engine as the only one, and a tmux server of its own in containers."""
+    program: Program = request.getfixturevalue("program")  # after the way, which changes the environment
+    program.environ["HARNESS_TMUX_SOCKET"] = f"hx-{uuid.uuid4().hex[:8]}"
+    return program
+
+
+def opened(ops: Program, *words: str) -> Any:
+    argv: Any = [*ops.always, "shell", *words]
+    environ: Any = ops.environ
+    child = pexpect.spawn(ops.path, argv, env=environ, cwd=str(ops.home), timeout=60, dimensions=(50, 170))
+    child.str_last_chars = 1500
+    return child
+
+
+def shows(child: Any, number: int) -> None:
+    """Type a command into the session and wait for its output."""
+    child.send(f"echo shown$(({number} + 0))x\r")
+    child.expect(f"shown{number}x")
+
+
+def detached(child: Any) -> int:
+    """Detach, and return the exit code."""
+    for _ in range(5):  # tmux 3.3a takes a prefix for pasted text if much was typed at once before it
+        child.sendcontrol("b")
+        child.send("d")
+        if child.expect(["detached", pexpect.TIMEOUT], timeout=3) == 0:
+            break
+    return ended(child)
+
+
+def ended(child: Any) -> int:
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus is not None, child.signalstatus
+    return int(child.exitstatus)
+
+
+def kill_program(child: Any) -> None:
+    """Kill the engine's program that has the terminal."""
+    path = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+    (pid,) = map(int, path.read_text().split())
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_it_attaches_again_to_a_container_until_that_is_removed(way: Way, ops: Program) -> None:
+    with container(way.engine, "debian") as one:
+        ops.always = ("--container", one.name)
+        child = opened(ops)
+        shows(child, 1)
+        kill_program(child)
+        child.expect(RECONNECTED)
+        shows(child, 2)
+        kill_clients(one)
+        child.expect(RECONNECTED)
+        shows(child, 3)
+        assert detached(child) == 0
+        child = opened(ops)
+        child.expect("shown3x")
+        one.do("rm", "-f")
+        child.expect("no container|is stopped|removed")
+        assert ended(child) == 125
+
+
+def kill_clients(one: Container) -> None:
+    """Kill tmux's clients of operators in a container."""
+    lines = one.run("ps", "-eo", "pid,args").splitlines()
+    pids = [line.split()[0] for line in lines if re.match(r"\s*\d+ tmux .* attach-session -t =", line)]
+    assert pids, lines
+    one.run("kill", "-9", *pids)
+
+
+def test_a_container_that_was_restarted_has_no_session_any_more(way: Way, ops: Program) -> None:
+    with container(way.engine, "debian") as one:
+        ops.always = ("--container", one.name)
+        child = opened(ops)
+        shows(child, 1)
+        one.do("restart", "-t", "0")
+        child.expect("the tmux session no longer exists|is stopped")  # it depends on the moment of the question
+        assert ended(child) == 125
+
+
+def test_it_attaches_again_to_a_container_of_a_host(
+    way: Way, ops: Program, make_sshd: MakeSshd, tmp_path: Path
+) -> None:
+    skip_without_ssh_terminal()
+    host = make_sshd(*session_environ(tmp_path, **way.engine.environ(api=False)))
+    ops.environ["XDG_RUNTIME_DIR"] = os.environ["XDG_RUNTIME_DIR"]
+    with container(way.engine, "debian") as one:
+        ops.always = (*options_of(host), "--container", one.name)
+        child = opened(ops)
+        shows(child, 1)
+        host.restart()
+        child.expect(RECONNECTED)
+        shows(child, 2)
+        assert detached(child) == 0
+
+
+def test_a_temporary_container_is_refused(way: Way, ops: Program) -> None:
+    child = opened(ops, "--image", "debian")
+    child.expect("a temporary container ends with the connection")
+    assert ended(child) == 125
