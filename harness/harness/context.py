@@ -451,6 +451,11 @@ class ExecutionContext:
         """Return the command of a client for a program that reconnects: see :class:`.Terminal`, also for exceptions."""
         return self._need_terminal("attach").supervised_attach_command(read_only=read_only)
 
+    @property
+    def session_identity(self) -> str:
+        """What identifies the tmux session: a later one of the same name has another value; empty if unknown."""
+        return self._need_terminal("session_identity").session_identity
+
     def libtmux(self, pane: str | None = None) -> AbstractAsyncContextManager[Any]:
         """Open the session, or a pane, with libtmux, for programs that script tmux.
 

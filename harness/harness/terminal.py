@@ -134,6 +134,11 @@ class Terminal(ABC):
     session: str
     """The name of the session in use."""
 
+    @property
+    def session_identity(self) -> str:
+        """What identifies the session: a later one of the same name has another value; empty if that is unknown."""
+        return ""
+
     @abstractmethod
     async def run(self, command: Command) -> ShellResult:
         """Run one command in a pane's persistent shell; it never runs twice.

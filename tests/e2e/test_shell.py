@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,22 @@ def test_a_session_that_ended_meanwhile_is_reported_and_not_created_again(ops: P
     child.expect("the tmux session no longer exists")
     assert ended(child) == 125
     assert tmux(ops, "list-sessions") == ""
+
+
+@pytest.mark.parametrize("control", ["auto", "never"])
+def test_another_session_of_the_same_name_is_not_entered(ops: Program, sshd: SshServer, control: str) -> None:
+    ops.environ["HARNESS_CONTROL_MODE"] = control
+    child = opened(ops)
+    shows(child, 1)
+    sshd.stop()
+    child.expect(LOST)
+    tmux(ops, "kill-server")
+    state = str(sshd.home / ".local/state")  # where sessions of the host find it
+    done = replace(ops, always=()).run("sessions", "create", "harness", XDG_STATE_HOME=state)
+    assert done.returncode == 0, done.stderr
+    sshd.start()
+    child.expect("the tmux session no longer exists")
+    assert ended(child) == 125
 
 
 def test_a_killed_tmux_server_is_reported(ops: Program) -> None:

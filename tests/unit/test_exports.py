@@ -182,6 +182,7 @@ CONTEXT = {
     "in_pane",
     "interactive_command",
     "libtmux",
+    "session_identity",
     "supervised_attach_command",
 }
 

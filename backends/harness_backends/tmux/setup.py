@@ -162,6 +162,8 @@ class Setup:
     """tmux's id of the session, which a rename does not change; empty until it was found."""
     shown: str = ""
     """The current name of the session, if known."""
+    identity: str = ""
+    """The session's id and the time of its creation: a later session of its name has another; empty until found."""
 
     @property
     def here(self) -> bool:
@@ -170,8 +172,8 @@ class Setup:
 
     def found(self, answer: str) -> Setup:
         """Return this setup with the session that :func:`setup_script` found."""
-        session_id, _, shown = answer.partition(":")
-        return replace(self, session_id=session_id, shown=shown)
+        identity, _, shown = answer.partition(":")
+        return replace(self, session_id=identity.partition("@")[0], shown=shown, identity=identity)
 
     @property
     def exact(self) -> str:
@@ -418,8 +420,8 @@ def _unless_limited(setup: Setup) -> str:
 def setup_script(setup: Setup, pane: NewPane) -> str:
     """Return a script that creates missing hooks, server, session and drainer.
 
-    It prints ``session=ID:NAME`` with the current name, and ``created=1`` if it created the session. Otherwise it
-    prints ``foreign=1`` if harness did not create the session of that name, ``missing=NAMES`` or ``full=NAMES`` with
+    It prints ``session=ID@CREATED:NAME`` with the current name, and ``created=1`` if it created the session. Otherwise
+    it prints ``foreign=1`` if harness did not create the session of that name, ``missing=NAMES`` or ``full=NAMES`` with
     the existing sessions if the session is missing and may not be created, or ``failed=WHY`` without a session.
     """
     tmux = setup.tmux
@@ -437,12 +439,13 @@ def setup_script(setup: Setup, pane: NewPane) -> str:
 
 
 def _find_session(setup: Setup) -> str:
-    """Return a script that sets ``hx_session`` to ``ID:NAME``, ``hx_id`` to the id and ``hx_names`` to all names.
+    """Return a script that sets ``hx_session`` to ``ID@CREATED:NAME``, ``hx_id`` to the id, ``hx_names`` to all names.
 
     It finds the session by its name, or by its original name after a rename; it skips unmanaged sessions, of which one
     may have the name: ``hx_foreign`` is not empty then.
     """
-    listed = f"{setup.tmux} list-sessions -F '#{{session_id}}:{SESSION_FORMAT}' </dev/null 2>/dev/null"
+    form = f"#{{session_id}}@#{{session_created}}:{SESSION_FORMAT}"
+    listed = f"{setup.tmux} list-sessions -F '{form}' </dev/null 2>/dev/null"
     ours, name = shlex.quote(f"1:{setup.label}"), shlex.quote(setup.session)
     return (
         f"hx_find() {{\nhx_session= hx_names= hx_foreign= hx_list=$({listed})\nwhile IFS=: read -r i o l m n; do\n"
@@ -450,7 +453,7 @@ def _find_session(setup: Setup) -> str:
         f'hx_names="$hx_names$n "\n'
         f'if [ "$n" = {name} ]; then hx_session=$i:$n\n'
         f'elif [ "$m" = {name} ] && [ -z "$hx_session" ]; then hx_session=$i:$n; fi\n'
-        f"done <<X\n$hx_list\nX\nhx_id=${{hx_session%%:*}}\n}}\nhx_find\n"
+        f"done <<X\n$hx_list\nX\nhx_id=${{hx_session%%@*}}\n}}\nhx_find\n"
     )
 
 

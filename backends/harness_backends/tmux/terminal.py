@@ -246,6 +246,10 @@ class TmuxTerminal(Terminal):
 
     # -- about
 
+    @property
+    def session_identity(self) -> str:
+        return self._link.setup.identity
+
     def attach_command(self, *, read_only: bool = False) -> list[str]:
         return self._link.transport.interactive_argv(self._client_argv(read_only=read_only))
 

@@ -113,7 +113,7 @@ async def prepare_session(shell: PersistentShell, setup: Setup, pane: NewPane, t
     """Create the session, with a first pane, unless it exists.
 
     Returns:
-        The session as ``ID:NAME``, and whether it was created.
+        The session as ``ID@CREATED:NAME``, and whether it was created.
 
     Raises:
         PaneGone, TerminalError: it is not available.

@@ -57,8 +57,8 @@ class SingleCommands:
         It is addressed by its current name, as each command is a new client and the id may become another session's.
         """
         session, created = await prepare_session(self.shell, self.setup, new_pane(), self.target)
-        shown = session.partition(":")[2]
-        self.setup = replace(self.setup, session_id=f"={shown}", shown=shown)
+        found = self.setup.found(session)
+        self.setup = replace(found, session_id=f"={found.shown}")
         return created
 
     async def restore(self, new_pane: Callable[[], NewPane]) -> bool:

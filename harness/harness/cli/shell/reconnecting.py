@@ -110,6 +110,7 @@ class ReconnectingShell:
         self._failures = 0
         self._lost: float | None = None
         self._reason = ""
+        self._identity = ""
 
     async def run(self) -> int:
         """Attach until the operator detaches or the session ends, and return the exit code.
@@ -124,7 +125,7 @@ class ReconnectingShell:
                 with self._questions():
                     ended = await self._attach(create=False)
             except PaneGone as error:
-                raise _session_gone(error) from error
+                raise _session_gone(error.target) from error
             except HarnessError as error:
                 if not may_retry(error):
                     raise
@@ -143,6 +144,9 @@ class ReconnectingShell:
         async with AsyncExitStack() as stack:
             needs = TargetRequirements(terminal=True, create=create, pane=False)
             target = await stack.enter_async_context(self._session.open(needs))
+            if self._identity not in ("", target.session_identity):
+                raise _session_gone(target.target)
+            self._identity = target.session_identity
             words = target.supervised_attach_command(read_only=self._read_only)
             if not self._session.settings.config.dedicated_connection:  # that ends with its context
                 await stack.aclose()
@@ -206,9 +210,9 @@ class ReconnectingShell:
             yield
 
 
-def _session_gone(error: PaneGone) -> PaneGone:
+def _session_gone(target: object) -> PaneGone:
     return PaneGone(
         "the tmux session no longer exists: it ended, or the target was restarted",
-        target=error.target,
-        hint="harness shell creates a new one",
+        target=target,
+        hint="harness shell opens a new one",
     )
