@@ -453,3 +453,36 @@ def test_a_closed_terminal_window_leaves_no_process(ops: Program, sshd: SshServe
     child.close(force=False)
     wait_until(lambda: not child.isalive())
     assert tmux(ops, "list-sessions", "-F", "#S").split() == ["harness"]
+
+
+def test_on_this_machine_it_creates_the_session_and_becomes_its_client(needs_tmux: None, program: Program) -> None:
+    socket = f"hx-{uuid.uuid4().hex[:8]}"
+    program.environ |= {"HARNESS_TMUX_SOCKET": socket, "TMUX": "/tmp/tmux-0/other,1,0"}
+    child = opened(program)
+    try:
+        shows(child, 1)
+        assert tmux(program, "list-sessions", "-F", "#S").split() == ["harness"]
+        assert _argv(child.pid)[0] == "tmux"
+        assert detached(child) == 0
+    finally:
+        tmux(program, "kill-server")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--image", "debian"), "a temporary container ends with the connection"),
+        (("--ssh", "web1", "--ssh", "web2"), "--ssh was given 2 times"),
+        (("--no-such-option",), "No such option"),
+    ],
+)
+def test_what_it_cannot_do_is_said_at_once(program: Program, words: tuple[str, ...], message: str) -> None:
+    child = opened(program, *words)
+    child.expect_exact(message)
+    assert ended(child) == 125
+
+
+def test_a_session_on_this_machine_for_a_host_is_refused(program: Program) -> None:
+    child = opened(program, "--ssh", "web1", HARNESS_TMUX_HOST="local")
+    child.expect("ends with the connection")
+    assert ended(child) == 125

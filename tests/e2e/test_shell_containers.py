@@ -125,9 +125,3 @@ def test_it_attaches_again_to_a_container_of_a_host(
         child.expect(RECONNECTED)
         shows(child, 2)
         assert detached(child) == 0
-
-
-def test_a_temporary_container_is_refused(way: Way, ops: Program) -> None:
-    child = opened(ops, "--image", "debian")
-    child.expect("a temporary container ends with the connection")
-    assert ended(child) == 125
