@@ -40,6 +40,7 @@ PUBLIC = [
     "harness.testing.contract",
     "harness.testing.delay",
     "harness.testing.memory",
+    "harness.testing.pytest_plugin",
     "harness.testing.ssh_server",
     "harness.live.sessions.agent_session",
     "harness.live.announcement",
