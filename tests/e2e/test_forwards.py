@@ -9,7 +9,7 @@ import socket
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -259,6 +259,52 @@ async def test_forwards_come_back_after_sshd_was_restarted(
         await until(lambda: forwards.status.connected)
         assert await exchange((LOCALHOST, there))
     await until(lambda: not listeners_of(there))
+
+
+async def test_a_port_that_the_target_still_holds_delays_only_its_forward(
+    sshd: SshServer, engine: str, digest_server: DigestServer
+) -> None:
+    port, there = free_port(), free_port()
+    specs = (f"-L{port}:localhost:{digest_server.port}", f"-R{LOCALHOST}:{there}:localhost:{digest_server.port}")
+    async with forwarding(sshd, engine, *specs) as forwards:
+        sshd.stop()
+        await until(lambda: not forwards.status.connected)
+        with socket.create_server((LOCALHOST, there)):
+            sshd.start()
+            await until(lambda: "cannot listen on" in forwards.status.note)
+            assert await exchange((LOCALHOST, port))
+            assert not forwards.status.connected
+        await until(lambda: forwards.status.connected)
+        assert await exchange((LOCALHOST, there))
+
+
+async def test_two_remote_forwards_of_one_port_do_not_take_it_from_each_other(
+    sshd: SshServer, engine: str, digest_server: DigestServer
+) -> None:
+    there = free_port()
+    spec = f"-R{LOCALHOST}:{there}:localhost:{digest_server.port}"
+    async with forwarding(sshd, engine, spec):
+        with pytest.raises(ForwardError, match=f"{there}"):
+            async with forwarding(sshd, engine, spec):
+                pass
+        assert await exchange((LOCALHOST, there))
+    await until(lambda: not listeners_of(there))
+    async with forwarding(sshd, engine, spec):
+        assert await exchange((LOCALHOST, there))
+
+
+async def test_connections_beyond_the_limit_wait(
+    sshd: SshServer, digest_server: DigestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.forwards.forwarder.MAX_CONNECTIONS", 3)
+    port = free_port()
+    async with forwarding(sshd, "openssh", f"-L{port}:localhost:{digest_server.port}") as forwards:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(connected((LOCALHOST, port))) for _ in range(5)]
+            await until(lambda: forwards.status.connections == 3)
+            for client in clients:
+                assert await anyio.to_thread.run_sync(exchange_over, client, 1000)
+        await until(lambda: forwards.status.connections == 0)
 
 
 async def test_a_lost_connection_is_an_error_for_clients_and_not_the_end_of_the_data(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import anyio
 from anyio.lowlevel import RunVar
 
 from harness.config import Config
 from harness.errors import ConfigError, ConnectError
+from harness.system.child_process import run_program
 from harness.target import Target
 
 from .options import SshSettings, query_argv
@@ -16,6 +15,7 @@ from .without_ssh import no_ssh_hint
 
 __all__ = ["read_defaults", "read_settings"]
 
+MAX_BYTES = 1 << 20
 _DEFAULTS = ("ssh", "-G", "-F", "none", "localhost")
 _defaults: list[SshSettings] = []
 """OpenSSH's own settings, read once per process."""
@@ -51,16 +51,14 @@ async def read_defaults(target: Target, config: Config) -> SshSettings:
 
 
 async def _query(argv: tuple[str, ...] | list[str], target: Target, config: Config) -> SshSettings:
+    limit = config.connect_timeout
     try:
-        with anyio.fail_after(config.connect_timeout):
-            done = await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False)
+        done = await run_program(argv, timeout=limit, stdout_limit=MAX_BYTES, stderr_limit=MAX_BYTES)
     except FileNotFoundError as error:
         raise ConnectError("ssh is not installed", target=target, hint=no_ssh_hint()) from error
-    except TimeoutError:
-        raise ConnectError(
-            "ssh -G did not answer in time", target=target, hint="check Match exec in the ssh config"
-        ) from None
-    if done.returncode != 0:
+    if done.code is None:
+        raise ConnectError("ssh -G did not answer in time", target=target, hint="check Match exec in the ssh config")
+    if done.code != 0:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["ssh -G failed"]
         raise ConfigError(f"ssh rejects its configuration: {words[0]}", target=target)
     return SshSettings.parse(done.stdout.decode("utf-8", "surrogateescape"))

@@ -11,7 +11,6 @@ import os
 import re
 import socket
 import stat
-import subprocess
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +24,7 @@ import anyio.lowlevel
 from harness.config import Config
 from harness.errors import ConfigError, ConnectError, HarnessError, TargetNotFound
 from harness.system.background_tasks import open_background_tasks
+from harness.system.child_process import run_program
 from harness.target import Hop, Target
 
 from .configuration import read_settings
@@ -52,7 +52,7 @@ __all__ = [
     "disconnect",
     "end_master",
     "find_sockets",
-    "forward_socket_path",
+    "hold_forward_socket",
     "is_listening",
     "list_masters",
     "lock",
@@ -129,17 +129,6 @@ def _file_name(key: str, tag: str, name: str, room: int) -> str:
     if len(whole) <= room:
         return whole
     return f"{whole[: room - 1]}~" if room >= len(f"{key}.{tag}.x~") else f"{key}.{tag}"
-
-
-def forward_socket_path() -> str:
-    """Return a new path for a private socket of a forward, next to the control sockets.
-
-    Raises:
-        ConnectError: as :func:`socket_path`.
-    """
-    directory = socket_directory()
-    _make(directory)
-    return str(directory / f"{_FORWARD}{os.urandom(8).hex()}")
 
 
 def relocate_socket(path: str) -> str:
@@ -226,6 +215,36 @@ async def lock(path: str, timeout: float) -> AsyncIterator[None]:
     finally:
         with suppress(FileNotFoundError):
             os.unlink(name)  # still locked: waiting processes notice the removal and create another
+        os.close(descriptor)
+
+
+@asynccontextmanager
+async def hold_forward_socket(identity: str, timeout: float) -> AsyncIterator[tuple[str, int]]:
+    """Yield a free path for a private socket of a forward, next to the control sockets, and the descriptor of its lock.
+
+    A program that inherits the descriptor holds the lock as well.
+
+    Args:
+        identity: What has the same path each time, and is held by one process at a time.
+        timeout: Seconds to wait for another process.
+
+    Raises:
+        ConnectError: as :func:`socket_path`.
+        TimeoutError: another process or task held it for ``timeout`` seconds.
+    """
+    directory = socket_directory()
+    _make(directory)
+    digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    path = str(directory / f"{_FORWARD}{digest}")
+    with anyio.fail_after(timeout):
+        descriptor = await _acquire(f"{path}.lock")
+    try:
+        _remove(path)
+        yield path, descriptor
+    finally:
+        for name in (path, f"{path}.lock"):
+            with suppress(FileNotFoundError):
+                os.unlink(name)
         os.close(descriptor)
 
 
@@ -406,9 +425,7 @@ async def _plan_jump_host(master: ControlMaster) -> ControlMaster | None:
 
 async def _runs_own_master(jump: ControlMaster) -> bool:
     argv = check_running_argv(jump.hop, jump.config)
-    with anyio.move_on_after(ANSWER_TIMEOUT):
-        return (await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False)).returncode == 0
-    return False
+    return (await run_program(argv, timeout=ANSWER_TIMEOUT, stdout_limit=0, stderr_limit=0)).code == 0
 
 
 @asynccontextmanager
@@ -513,10 +530,8 @@ async def _start(master: ControlMaster, jump: ControlMaster | None) -> MuxConnec
 async def _remove_dead() -> None:
     """Remove locks and sockets of killed harness processes and masters."""
     remove_unused_locks()
-    for path in _files():
-        if path.name.startswith(_FORWARD) and path.is_socket() and is_stale_socket(path):
-            path.unlink(missing_ok=True)
-    for path in find_sockets():
+    forwards = [path for path in _files() if path.name.startswith(_FORWARD) and path.is_socket()]
+    for path in [*forwards, *find_sockets()]:
         if is_stale_socket(path):
             with suppress(TimeoutError):
                 async with lock(str(path), DEAD_TIMEOUT):

@@ -380,14 +380,15 @@ def _text(log: IO[bytes]) -> str:
 @asynccontextmanager
 async def _started(argv: list[str], log: IO[bytes], environ: dict[str, str] | None) -> AsyncIterator[AnyioProcess]:
     """Start a process in its own session without input or output; kill it when the context exits."""
-    process = await anyio.open_process(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=log,
-        env=environ,
-        start_new_session=True,
-    )
+    with anyio.CancelScope(shield=True):  # a cancel in between would leak a started process
+        process = await anyio.open_process(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            env=environ,
+            start_new_session=True,
+        )
     try:
         yield process
     finally:

@@ -37,7 +37,7 @@ from .streams import BufferedStream, ByteStream, relay
 __all__ = ["ForwardStatus", "Forwards", "open_forwards"]
 
 MAX_CONNECTIONS = 200
-"""Open connections of a listener; with four descriptors for each, that is within the usual limit of a process."""
+"""Open connections; with four descriptors for each, that is within the usual limit of a process."""
 RECONNECT_TIMEOUT = 10.0
 """Seconds that a new connection waits for the SSH connection to be restored."""
 SOCKS_TIMEOUT = 30.0
@@ -80,6 +80,7 @@ class Forwards:
         self._changed = changed
         self._wanted = tuple(specs)
         self._connected = anyio.Event()
+        self._slots = anyio.CapacityLimiter(MAX_CONNECTIONS)
         self._status = ForwardStatus(connected=False, since=time.time(), specs=self._wanted)
 
     @property
@@ -112,14 +113,14 @@ class Forwards:
         await self._hold(opened)
         failures = 0
         while True:
-            await anyio.sleep(BACKOFF[min(failures, len(BACKOFF) - 1)])
+            await anyio.sleep(_pause(failures))
             started = anyio.current_time()
             try:
                 await self._link.reconnect()
-                await self._hold(lambda: None)
+                await self._hold_restored()
             except (AuthenticationError, HostKeyError):
                 raise
-            except (ConnectError, ConnectionLost, ForwardError) as error:
+            except (ConnectError, ConnectionLost, OSError) as error:
                 self._note(error)
             failures = 0 if anyio.current_time() - started > STABLE_SECONDS else failures + 1
 
@@ -134,9 +135,39 @@ class Forwards:
             try:
                 await self._link.wait_lost()
             finally:
-                self._connected = anyio.Event()
+                self._note_loss()
                 self._set(connected=False, since=time.time())
             log.info("%s: the connection was lost", self._link.target)
+
+    async def _hold_restored(self) -> None:
+        """Hold a restored connection; what listens here works even if the target cannot listen again yet.
+
+        A server that has not noticed the loss may hold its ports for a while.
+        """
+        failures, is_lost = 0, False
+        try:
+            while not is_lost:
+                self._connected.set()
+                try:
+                    await self._hold(lambda: None)
+                    is_lost = True
+                except ForwardError as error:
+                    self._note(error)
+                    failures += 1
+                    is_lost = await self._is_lost_within(_pause(failures))
+        finally:
+            self._note_loss()
+
+    async def _is_lost_within(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
+            await self._link.wait_lost()
+            return True
+        return False
+
+    def _note_loss(self) -> None:
+        """Let new connections wait from now on."""
+        if self._connected.is_set():
+            self._connected = anyio.Event()
 
     async def _listen_there(self, stack: AsyncExitStack) -> None:
         """Let the target listen for each remote forward, if possible on the same ports as before."""
@@ -153,13 +184,15 @@ class Forwards:
                 port = await stack.enter_async_context(self._link.listen(wanted.listen, serve))
             if isinstance(wanted.listen, TcpAddress):
                 specs[number] = replace(wanted, listen=replace(wanted.listen, port=port))
+            if specs[number] != self._status.specs[number]:
+                log.info("%s", specs[number])
         self._set(specs=tuple(specs))
 
     # -- connections
 
     async def accept(self, spec: ForwardSpec, listener: socket.socket, tasks: BackgroundTasks) -> None:
         """Serve the connections of a listener on this machine until cancelled."""
-        await accept_connections(listener, partial(self._serve, spec, self._connect_there), tasks, MAX_CONNECTIONS)
+        await accept_connections(listener, partial(self._serve, spec, self._connect_there), tasks, self._slots)
 
     async def _serve_there(self, spec: ForwardSpec, stream: ByteStream) -> None:
         """Serve a connection to the target; the target cannot make it wait, so too many are refused."""
@@ -210,6 +243,10 @@ class Forwards:
         except TimeoutError:
             raise ConnectionLost("the connection is not restored yet", target=self._link.target) from None
         return await self._link.connect(address)
+
+
+def _pause(failures: int) -> float:
+    return BACKOFF[min(failures, len(BACKOFF) - 1)]
 
 
 async def _read_request(client: BufferedStream) -> SocksRequest:

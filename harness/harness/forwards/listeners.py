@@ -16,7 +16,6 @@ from anyio import to_thread
 
 from ..errors import ForwardError
 from ..system.background_tasks import BackgroundTasks
-from ..system.descriptor_stream import read_when_ready
 from .specification import Address, SocketPath, TcpAddress
 from .streams import SocketStream
 
@@ -24,7 +23,7 @@ __all__ = ["accept_connections", "connect_here", "listen_here"]
 
 BACKLOG = 128
 ACCEPT_PAUSE = 0.5
-"""Seconds until the next attempt to accept a connection if there are no more descriptors."""
+"""Seconds until the next attempt to accept a connection after a failed one."""
 CONNECT_TIMEOUT = 30.0
 LOOPBACK: Final = ("127.0.0.1", "::1")
 EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # only where the operator asks for it
@@ -145,7 +144,10 @@ def _error(address: Address, error: OSError) -> ForwardError:
 
 
 async def accept_connections(
-    listener: socket.socket, serve: Callable[[SocketStream], Awaitable[None]], tasks: BackgroundTasks, limit: float
+    listener: socket.socket,
+    serve: Callable[[SocketStream], Awaitable[None]],
+    tasks: BackgroundTasks,
+    slots: anyio.CapacityLimiter,
 ) -> None:
     """Accept and serve connections until cancelled, or the listener is closed.
 
@@ -153,37 +155,44 @@ async def accept_connections(
         listener: The non-blocking listener.
         serve: Serves one connection, and closes it; must not raise.
         tasks: Run what serves, and this.
-        limit: How many connections may be open; further ones wait in the listener's queue.
+        slots: Limit how many connections are open; further ones wait in the listener's queue.
     """
-    slots = anyio.CapacityLimiter(limit)
     unserved: set[SocketStream] = set()
 
-    async def run(stream: SocketStream) -> None:
+    async def run(stream: SocketStream, slot: object) -> None:
         unserved.discard(stream)
         try:
             await serve(stream)
         finally:
-            slots.release_on_behalf_of(stream)
+            slots.release_on_behalf_of(slot)
 
     try:
         while True:
-            await slots.acquire_on_behalf_of(slots)  # waits for a free one
-            slots.release_on_behalf_of(slots)
-            try:
-                connection, _ = await read_when_ready(listener, listener.accept)
-            except anyio.ClosedResourceError:
-                return
-            except OSError as error:  # no more descriptors, or the client has left
-                log.debug("cannot accept a connection: %s", error)
+            await anyio.wait_readable(listener)
+            slot = object()
+            await slots.acquire_on_behalf_of(slot)
+            connection = _accept(listener)
+            if connection is None:
+                slots.release_on_behalf_of(slot)
                 await anyio.sleep(ACCEPT_PAUSE)
                 continue
             stream = SocketStream(connection)
             unserved.add(stream)
-            slots.acquire_on_behalf_of_nowait(stream)
-            tasks.start_soon(run, stream)
+            tasks.start_soon(run, stream, slot)
+    except (anyio.ClosedResourceError, ValueError):  # ValueError: closed before the wait began
+        return
     finally:
         for stream in unserved:
             stream.close()
+
+
+def _accept(listener: socket.socket) -> socket.socket | None:
+    """Return the next connection; None if the client has left, or there are no more descriptors."""
+    try:
+        return listener.accept()[0]
+    except OSError as error:
+        log.debug("cannot accept a connection: %s", error)
+        return None
 
 
 async def connect_here(address: Address) -> SocketStream:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import socket
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
@@ -22,8 +22,9 @@ from harness.forwards.listeners import accept_connections
 from harness.forwards.specification import Address, SocketPath, TcpAddress
 from harness.forwards.streams import ByteStream, SocketStream
 from harness.system.background_tasks import open_background_tasks
+from harness.system.child_process import start_child
 
-from ..control_master import connect_with_timeout, forward_socket_path
+from ..control_master import connect_with_timeout, hold_forward_socket
 from ..multiplex import UNIX_SOCKET, ForwardAddress, ForwardType, MuxConnection, MuxError, MuxRefused
 from ..openssh import OpenSSHTransport
 from ..options import cancel_forward_argv
@@ -35,10 +36,12 @@ CONNECT_TIMEOUT = 180.0
 REQUEST_TIMEOUT = 30.0
 """Seconds for the server to start or end listening."""
 CLOSE_TIMEOUT = 5.0
+LOCK_TIMEOUT = 1.0
+"""Seconds for the guard of a killed process to end what that left."""
 BACKLOG = 128
 BUFFER_BYTES = 1 << 20
-GUARD = 'read -r _ && exit; rm -f -- "$1"; shift; exec ssh "$@"'
-"""Waits for a line; if the end of the input comes first, it removes a socket and runs ssh."""
+GUARD = 'exec >/dev/null 2>&1; read -r _ && exit; path=$1; shift; rm -f -- "$path"; ssh "$@"; rm -f -- "$path.lock"'
+"""Waits for a line; if the end of the input comes first, it removes a socket, runs ssh, and releases the lock."""
 
 
 class OpenSshForwarding(Forwarding):
@@ -129,10 +132,7 @@ class OpenSshForwarding(Forwarding):
         """Connect through a private socket of the master: before OpenSSH 9.4, ``ssh -W`` takes no path."""
         async with self._unix_turn:
             if address.path not in self._unix_paths:
-                path = forward_socket_path()
-                listening = self._listening(ForwardType.LOCAL, (os.fsencode(path), UNIX_SOCKET), _encode(address), path)
-                await self._connection.enter_async_context(listening)
-                self._unix_paths[address.path] = path
+                self._unix_paths[address.path] = await self._connection.enter_async_context(self._private(address))
         connection = socket.socket(socket.AF_UNIX)
         connection.setblocking(False)
         try:
@@ -142,31 +142,58 @@ class OpenSshForwarding(Forwarding):
             raise self._lost() from error
         return SocketStream(connection, check_end=self._end_check())
 
+    @asynccontextmanager
+    async def _private(self, address: SocketPath) -> AsyncIterator[str]:
+        """Let the master forward a private socket to an address of the target."""
+        async with hold_forward_socket(os.urandom(16).hex(), LOCK_TIMEOUT) as (path, lock):
+            listen = os.fsencode(path), UNIX_SOCKET
+            async with self._listening(ForwardType.LOCAL, listen, _encode(address), path, lock):
+                yield path
+
     # -- listening of the target
 
     @asynccontextmanager
     async def listen(self, address: Address, serve: Serve) -> AsyncIterator[int]:
         """See :class:`Forwarding`."""
-        path = forward_socket_path()
-        connect = (os.fsencode(path), UNIX_SOCKET)
         check_end = self._end_check()
 
         async def checked(stream: SocketStream) -> None:
             stream.check_end = check_end
             await serve(stream)
 
-        async with open_background_tasks() as tasks:
+        async with open_background_tasks() as tasks, self._hold_address(address) as (path, lock):
+            connect = os.fsencode(path), UNIX_SOCKET
             with _listener(path) as listener:
-                tasks.start_soon(accept_connections, listener, checked, tasks, math.inf)
-                async with self._listening(ForwardType.REMOTE, _encode(address), connect, path) as port:
+                tasks.start_soon(accept_connections, listener, checked, tasks, anyio.CapacityLimiter(math.inf))
+                async with self._listening(ForwardType.REMOTE, _encode(address), connect, path, lock) as port:
                     yield port or (address.port if isinstance(address, TcpAddress) else 0)
 
     @asynccontextmanager
+    async def _hold_address(self, address: Address) -> AsyncIterator[tuple[str, int]]:
+        """Hold an address of the target against this user's other processes.
+
+        The private socket of an address is always the same one: ssh connects to that of the first request for the
+        address, even if the server refused it.
+        """
+        is_fixed = isinstance(address, SocketPath) or address.port != 0
+        identity = f"{self._transport.control_path} {address}" if is_fixed else os.urandom(16).hex()
+        async with AsyncExitStack() as stack:
+            try:
+                held = await stack.enter_async_context(hold_forward_socket(identity, LOCK_TIMEOUT))
+            except TimeoutError:
+                raise ForwardError(
+                    f"another forward of yours listens on {address} of the target",
+                    target=self.target,
+                    hint="'harness forward list' shows your forwards",
+                ) from None
+            yield held
+
+    @asynccontextmanager
     async def _listening(
-        self, kind: ForwardType, listen: ForwardAddress, connect: ForwardAddress, path: str
+        self, kind: ForwardType, listen: ForwardAddress, connect: ForwardAddress, path: str, lock: int
     ) -> AsyncIterator[int]:
-        """Let the master or the server listen while the context is open, and remove a private socket afterwards."""
-        async with _guard(self._transport.control_path, kind, listen, connect, path):
+        """Let the master or the server listen while the context is open, or this process is alive."""
+        async with _guard(self._transport.control_path, kind, listen, connect, path, lock):
             try:
                 yield await self._start_listening(kind, listen, connect)
             finally:
@@ -228,31 +255,25 @@ def _close(*sockets: socket.socket) -> None:
 
 @asynccontextmanager
 async def _guard(
-    control_path: str, kind: ForwardType, listen: ForwardAddress, connect: ForwardAddress, path: str
+    control_path: str, kind: ForwardType, listen: ForwardAddress, connect: ForwardAddress, path: str, lock: int
 ) -> AsyncIterator[None]:
-    """Let a shell end the listening if this process is killed while the context is open."""
+    """Let a shell end the listening if this process is killed while the context is open.
+
+    It holds the lock of the private socket until then, so that it ends nothing of a later process.
+    """
     words = cancel_forward_argv(control_path, "-R" if kind is ForwardType.REMOTE else "-L", _spec(listen, connect))
-    guard = await anyio.open_process(
-        ["/bin/sh", "-c", GUARD, "harness-forward", path, *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd="/",
-    )
+    guard = await start_child(["/bin/sh", "-c", GUARD, "harness-forward", path, *words], pass_fds=[lock], cwd="/")
     try:
         yield
     finally:
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(CLOSE_TIMEOUT), suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                assert guard.stdin is not None
-                await guard.stdin.send(b"\n")
+            with anyio.move_on_after(CLOSE_TIMEOUT), suppress(BrokenPipeError):
+                await guard.stdin.write(b"\n")
                 await guard.wait()
             if guard.returncode is None:
-                guard.kill()
-            await guard.aclose()
-            with suppress(OSError):
-                os.unlink(path)
+                guard.signal_group(signal.SIGKILL)
+                await guard.wait()
+            guard.close_pipes()
 
 
 def _spec(listen: ForwardAddress, connect: ForwardAddress) -> str:

@@ -16,6 +16,7 @@ from ..output import print_json, readable
 
 if TYPE_CHECKING:
     from ...forwards.forwarder import ForwardStatus
+    from ...forwards.specification import ForwardSpec
 
 __all__ = ["Display", "status_document", "status_line"]
 
@@ -30,6 +31,7 @@ class Display:
         self._target: Target | None = None
         self._status: Callable[[], ForwardStatus] | None = None
         self._printed = ""
+        self._specs: tuple[ForwardSpec, ...] = ()
 
     @property
     def has_started(self) -> bool:
@@ -43,9 +45,6 @@ class Display:
     def start(self, name: str, target: Target, status: Callable[[], ForwardStatus]) -> None:
         """Print the forwards, which work now."""
         self._name, self._target, self._status = name, target, status
-        if not self._as_json:
-            for spec in status().specs:
-                click.echo(readable(str(spec)))
         self.update()
 
     def update(self) -> None:
@@ -60,6 +59,11 @@ class Display:
                 self._printed = str(stable)
                 print_json(document)
             return
+        if status.specs != self._specs:
+            self.end()
+            for spec in status.specs:
+                click.echo(readable(str(spec)))
+            self._specs = status.specs
         line = status_line(self._name, self._target, status, with_connections=self._is_terminal)
         if line != self._printed:
             self._printed = line
