@@ -14,7 +14,8 @@ from typing import Any
 import pexpect
 import pytest
 from tests.support.fleet_hosts import FleetHosts
-from tests.support.program import Program
+from tests.support.program import Program, options_of
+from tests.support.sshd import MakeSshd
 
 MANY = 100_000_000
 """Bytes of a file that takes long enough to be cut."""
@@ -197,6 +198,18 @@ def test_two_copies_at_once_both_succeed(fleet_program: Program, fleet_hosts: Fl
         assert first.wait(60) == 0
     assert (home / "copy").read_bytes() == big.read_bytes()
     assert [path.name for path in home.iterdir() if path.name.startswith(".hx-tmp")] == []
+
+
+def test_a_host_with_one_session_gets_its_files_through_it(make_sshd: MakeSshd, request: pytest.FixtureRequest) -> None:
+    server = make_sshd("MaxSessions 1")
+    program: Program = request.getfixturevalue("program")  # after the server, which changes the environment
+    program.always = options_of(server)
+    (program.home / "f").write_bytes(content := os.urandom(1_500_000))
+    done = program.run("cp", "f", ":copy")
+    assert (done.returncode, (server.home / "copy").read_bytes()) == (0, content), done.stderr
+    assert [path.name for path in server.home.iterdir() if path.name.startswith(".hx-tmp")] == []
+    done = program.run("cp", ":copy", "back")
+    assert (done.returncode, (program.home / "back").read_bytes()) == (0, content), done.stderr
 
 
 # -- the terminal

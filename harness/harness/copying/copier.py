@@ -57,6 +57,11 @@ class CopySide:
         """Whether it is this machine."""
         return not self.label
 
+    @property
+    def where(self) -> str:
+        """The target, for errors."""
+        return self.label.removesuffix(":") or "this machine"
+
     def name(self, path: str) -> str:
         """Return a path as the operator would write it."""
         return f"{self.label}{path}"
@@ -142,6 +147,7 @@ class Copier:
         for side, found in lists:
             for problem in found.problems:
                 status: CopyStatus = "skipped" if problem.skipped else "failed"
+                problem.error.target = problem.error.target or side.where
                 self._end(FileCopy(side.name(problem.path), "", status, error=problem.error))
         roots = [entry for _, found in lists for entry in found.entries if len(entry.names) < 2]
         count = sum(len(paths) for _, paths in self._sources)
@@ -297,6 +303,7 @@ class Copier:
         return self._destination.name(job.path)
 
     def _fail(self, job: _Job, error: HarnessError) -> None:
+        error.target = error.target or self._destination.where
         self._end(FileCopy(job.side.name(job.entry.path), self._name(job), "failed", error=error))
 
     def _end(self, ended: FileCopy) -> None:

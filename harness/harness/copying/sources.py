@@ -135,8 +135,10 @@ class _Lister:
             )
         elif stat.type == "file":
             self._keep(SourceEntry(path, names, False, stat.size, stat.mode, stat.mtime, matched))
-        else:
+        elif names and above:
             self._skip(path)
+        else:
+            raise FileError(f"{path}: is a pipe, a socket or a device", hint="read it with a command")
 
     def _add_directory(self, entry: SourceEntry, real: str, above: tuple[str, ...]) -> None:
         if not self._recursive:

@@ -305,8 +305,9 @@ class FileWriter:
         If the connection is lost meanwhile, the staged file stays; a failure removes it.
         """
         script = "hxf_keep=1\n" + request.script(stage, "staged", "", "", sweep=self._sweep(request.path))
-        process = await self._calls.open_channel(script)
-        return _result(self._calls.checked(request.path, await collect(process)), request.size, version)
+        process = await self._calls.open_script(script)
+        reply = await self._calls.attempt(script) if process is None else await collect(process)
+        return _result(self._calls.checked(request.path, reply), request.size, version)
 
     async def hasher(self) -> Hasher:
         """Return a hasher for this target's version scheme."""

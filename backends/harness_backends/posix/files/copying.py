@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 
 from harness.backend import ANY, Progress
-from harness.errors import FileError, HarnessError
+from harness.errors import FileError, HarnessError, UnsupportedOperation
 from harness.file_transfer import ReceivedFile, ReceiveRequest, SourceFile
 
 from .content import FLUSHED, LARGE, FileWriter, OpenReply, WriteRequest, copy_content, open_file, read_file
@@ -44,7 +44,8 @@ COPY_LIBRARY = r"""
 hxf_version_of() {
   hxf_abs "$1"
   hxf_readable
-  case $3 in "$hxf_scheme" | cksum) hxf_scheme=$3 ;; *) exit 85 ;; esac
+  [ "$3" = "$hxf_scheme" ] || { [ "$3" = cksum ] && hxf_has cksum; } || exit 85
+  hxf_scheme=$3
   if [ -z "$2" ]; then
     hxf_hash "$real"
   else
@@ -232,10 +233,10 @@ class FileReceiver:
             _report(progress, 0, source.size)
             result = await self._writer.write_verified(write, content, progress)
             return ReceivedFile(source.size, result.created)
-        if self._calls.transport.max_channels == 1:
+        try:
+            return await _PartialCopy(self._calls, self._writer, source, write, request.nonce).run(progress)
+        except UnsupportedOperation:  # no second channel
             return await self._receive_in_pieces(source, write, progress)
-        copy = _PartialCopy(self._calls, self._writer, source, write, request.nonce)
-        return await copy.run(progress)
 
     async def _receive_in_pieces(
         self, source: SourceFile, write: WriteRequest, progress: Progress | None
@@ -283,7 +284,7 @@ class _PartialCopy:
             stage = await self._send(directory, offset, hasher, progress)
             await self._source.check_unchanged()
             result = await self._writer.commit(self._write, stage, hasher.version())
-        except FileError:  # what is there is of no use, or the disk is full; a cut connection is another error
+        except (FileError, UnsupportedOperation):  # it is of no use, or the disk is full; a cut is another error
             await self._remove(directory)
             raise
         return ReceivedFile(self._write.size, result.created, offset)

@@ -342,8 +342,12 @@ class FileCalls:
         """Start a separate process for a script with the library.
 
         Raises:
-            HarnessError: The connection is lost, or no channel is available.
+            ConnectError: The target cannot be entered any more.
+            ConnectionLost: The connection is lost.
+            UnsupportedOperation: No channel is available.
         """
+        if self.transport.max_channels == 1:
+            raise UnsupportedOperation("only one channel is available", target=self.transport.target)
         return await self.transport.open_process(shell_library.standalone(self._library, script))
 
     async def open_argv(self, argv: Sequence[str]) -> Process | None:

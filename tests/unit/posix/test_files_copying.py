@@ -1,0 +1,153 @@
+"""Files that a target receives from another one, with every kind of shell and tools."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.file_targets import FLAVOURS, FileTarget, Flavour, open_file_target
+
+from harness.errors import ConnectionLost, FileError
+from harness.file_transfer import ReceivedFile, ReceiveRequest, SourceFile
+from harness_backends.posix.files.copying import masked_mode
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
+SIZE = 5_000_000
+
+
+@pytest.fixture(params=FLAVOURS, ids=lambda flavour: flavour.name)
+async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[FileTarget]:
+    flavour: Flavour = request.param
+    with anyio.fail_after(60):
+        async with open_file_target(flavour, tmp_path) as opened:
+            yield opened
+
+
+async def receive(target: FileTarget, request: ReceiveRequest, cut_at: int = 0) -> ReceivedFile:
+    """Copy the file ``source`` of the target, and lose the connection behind some bytes."""
+
+    def progress(done: int, whole: int | None) -> None:
+        if cut_at and done >= cut_at:
+            raise ConnectionLost("cut")
+
+    source = await target.files.open_source("source")
+    return await target.files.receive(source, request, progress)
+
+
+def hidden(target: FileTarget) -> list[str]:
+    return [path.name for path in target.home.rglob(".hx-*")]
+
+
+@pytest.mark.parametrize("size", [0, 1, 20_000, 900_000, SIZE])
+async def test_content_mode_and_time_arrive(target: FileTarget, size: int) -> None:
+    (target.home / "source").write_bytes(content := os.urandom(size))
+    name = "a 'b'\n$(c) \udcff*\n"
+    received = await receive(target, ReceiveRequest(name, new_permissions=0o751, mtime=1e9))
+    copy = target.home / name
+    assert (copy.read_bytes(), received.size, received.created) == (content, size, True)
+    assert (stat.S_IMODE(copy.stat().st_mode), copy.stat().st_mtime) == (0o751 & ~umask(), 1e9)
+    received = await receive(target, ReceiveRequest(name, permissions=0o604, new_permissions=0o777))
+    assert (received.created, stat.S_IMODE(copy.stat().st_mode)) == (False, 0o604)
+    await receive(target, ReceiveRequest(name, new_permissions=0o777))
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o604
+    assert hidden(target) == []
+
+
+def umask() -> int:
+    current = os.umask(0o077)
+    os.umask(current)
+    return current
+
+
+async def test_a_cut_file_is_continued_once_its_start_was_compared(target: FileTarget) -> None:
+    (target.home / "source").write_bytes(content := os.urandom(SIZE))
+    with pytest.raises(ConnectionLost):
+        await receive(target, ReceiveRequest("copy", nonce="one"), cut_at=4_000_000)
+    assert not (target.home / "copy").exists()
+    (name,) = hidden(target)
+    assert name.rpartition(".")[0].endswith(".one")
+    received = await receive(target, ReceiveRequest("copy", nonce="two"))
+    assert 1_000_000 < received.resumed_at <= 4_100_000
+    assert (target.home / "copy").read_bytes() == content
+    assert hidden(target) == []
+    with pytest.raises(ConnectionLost):
+        await receive(target, ReceiveRequest("other", nonce="one"), cut_at=2_000_000)
+    (target.home / "source").write_bytes(changed := os.urandom(SIZE))
+    received = await receive(target, ReceiveRequest("other", nonce="two"))
+    assert (received.resumed_at, (target.home / "other").read_bytes()) == (0, changed)
+    assert hidden(target) == []
+
+
+async def test_a_partial_file_that_is_being_written_is_left_alone(target: FileTarget) -> None:
+    (target.home / "source").write_bytes(content := os.urandom(SIZE))
+    with pytest.raises(ConnectionLost):
+        await receive(target, ReceiveRequest("copy", nonce="one"), cut_at=4_000_000)
+    (name,) = hidden(target)
+    written = target.home / f"{name.rpartition('.')[0]}.{os.getpid()}"  # this process is alive
+    (target.home / name).rename(written)
+    before = written.read_bytes()
+    received = await receive(target, ReceiveRequest("copy", nonce="two"))
+    assert (received.resumed_at, (target.home / "copy").read_bytes()) == (0, content)
+    assert written.read_bytes() == before
+    received = await receive(target, ReceiveRequest("copy", nonce="one"))  # its own, after a reconnect
+    assert (received.resumed_at, hidden(target)) == (len(before), [])
+
+
+class Changing(SourceFile):
+    """A source whose content changes while it is read."""
+
+    def __init__(self, source: SourceFile, path: Path) -> None:
+        self.path, self.size, self.mode, self.mtime, self.data = "source", source.size, 0o600, 0.0, None
+        self._source, self._path = source, path
+
+    async def copy(self, offset: int, sink) -> None:  # type: ignore[no-untyped-def]  # as its base
+        await self._source.copy(offset, sink)
+        with self._path.open("ab") as file:
+            file.write(b"more")
+
+    async def version(self, length: int, scheme: str) -> str | None:
+        return await self._source.version(length, scheme)
+
+    async def check_unchanged(self) -> None:
+        await self._source.check_unchanged()
+
+
+async def test_a_source_that_changes_meanwhile_is_an_error(target: FileTarget) -> None:
+    (target.home / "source").write_bytes(os.urandom(SIZE))
+    source = Changing(await target.files.open_source("source"), target.home / "source")
+    with pytest.raises(FileError, match="changed while it was copied"):
+        await target.files.receive(source, ReceiveRequest("copy"))
+    assert ((target.home / "copy").exists(), hidden(target)) == (False, [])
+
+
+async def test_what_was_damaged_on_its_way_does_not_become_the_file(target: FileTarget) -> None:
+    (target.home / "source").write_bytes(os.urandom(SIZE))
+    (target.home / "copy").write_text("old")
+
+    class Damaged(Changing):
+        async def copy(self, offset: int, sink) -> None:  # type: ignore[no-untyped-def]  # as its base
+            await sink(b"short")
+
+    source = Damaged(await target.files.open_source("source"), target.home / "none")
+    with pytest.raises(FileError):
+        await target.files.receive(source, ReceiveRequest("copy"))
+    assert ((target.home / "copy").read_text(), hidden(target)) == ("old", [])
+
+
+async def test_versions_of_parts(target: FileTarget) -> None:
+    (target.home / "f").write_bytes(b"0123456789")
+    whole = await target.files.version("f")
+    assert whole == await target.files.version("f", 10) == await target.files.version("f", 99)
+    assert await target.files.version("f", 5) != whole
+    assert await target.files.version("f", None, "cksum") in {"cksum:3648003736:10", None}  # busybox may lack it
+    assert await target.files.version("f", None, "md5") is None
+
+
+def test_a_mode_less_the_umask() -> None:
+    assert masked_mode(0o777) == "=rwx"
+    assert masked_mode(0o640) == "=rwx,u-x,g-wx,o-rwx"
+    assert masked_mode(0) == "=rwx,u-rwx,g-rwx,o-rwx"
