@@ -32,6 +32,7 @@ __all__ = [
     "needs_mandoc",
     "needs_node",
     "needs_process",
+    "needs_release",
     "needs_root",
     "needs_ssh",
     "needs_time",
@@ -51,6 +52,7 @@ RESOURCES = {
     "browser": "starts Chromium, with Playwright",
     "asciinema": "starts asciinema's own program",
     "desktop": "sends notifications over a D-Bus session of its own",
+    "release": "installs with uv and pipx from a package index",
     "mandoc": "checks manual pages with mandoc and groff",
     "frameworks": "runs agents of LangGraph, the OpenAI Agents SDK and smolagents",
     "dask": "starts a scheduler and workers of Dask",
@@ -74,6 +76,7 @@ ASCIINEMA = Path(sys.executable).with_name("asciinema")
 FRAMEWORKS = Path(os.environ.get("HARNESS_VENVS", Path(__file__).parents[2] / ".venv")) / "frameworks/bin/python"
 """The Python of an environment with other projects' frameworks, which take an older release of the MCP SDK."""
 WAYS = "api|cli|program|busybox|openssh|asyncssh|chroot|nsenter|unshare"
+RELEASE_TOOLS = Path(os.environ.get("HARNESS_VENVS") or Path(__file__).parents[2] / ".venv") / "release/bin"
 BACKEND = re.compile(rf"({'|'.join(BACKENDS)})(?:-(?:{WAYS}))*(?:\+(\w+))?")
 SHELL = re.compile(r"(?:/\S*/)?(?:zsh|fish|mksh|ksh|yash|tcsh|csh|ash|busybox(?: a?sh)?|posh)")
 PROGRAMS = {
@@ -89,6 +92,9 @@ PROGRAMS = {
     "chromium": "browser",
     "asciinema": "asciinema",
     "dbus-daemon": "desktop",
+    "uv": "release",
+    "pipx": "release",
+    "cyclonedx-py": "release",
     "mandoc": "mandoc",
     "groff": "mandoc",
 }
@@ -184,6 +190,14 @@ def needs_frameworks(needs_process: None) -> Path:
 def needs_mandoc(needs_process: None) -> None:
     """The test checks manual pages."""
     skip_without("mandoc", "mandoc", "groff")
+
+
+@pytest.fixture(scope="session")
+def needs_release(needs_process: None) -> Path:
+    """The test uses the programs of ``.venv/release``, which ``scripts/test`` makes, and a package index."""
+    if not (RELEASE_TOOLS / "cyclonedx-py").exists():
+        pytest.skip(f"needs release: there is no {RELEASE_TOOLS}")
+    return RELEASE_TOOLS
 
 
 @pytest.fixture(scope="session")
