@@ -65,6 +65,32 @@ async def test_the_sdks_client_that_prefers_later_revisions_is_served_too(home: 
     assert data_of(result)["stdout"] == "hi\n"
 
 
+async def test_a_runbook_is_a_prompt_without_its_secrets(home: Home) -> None:
+    folder = home.path / ".config/harness/runbooks"
+    folder.mkdir(mode=0o700)
+    (folder / "look.md").write_text("---\ndescription: Look\n---\nLook, with password=Tr0ub4dor-3x.")
+    (folder / "look.md").chmod(0o600)
+    async with stdio_client_of(home) as client:
+        (prompt,) = (await client.list_prompts()).prompts
+        (message,) = (await client.get_prompt("look")).messages
+    assert (prompt.name, prompt.description) == ("look", "Look")
+    assert isinstance(message.content, types.TextContent)
+    assert message.content.text.startswith("Look, with password=[redacted]")
+
+
+async def test_jobs_and_panes_are_completed_in_addresses(home: Home) -> None:
+    async def completed(uri: str, name: str, value: str) -> list[str]:
+        place = types.ResourceTemplateReference(uri=uri)
+        return (await client.complete(place, {"name": name, "value": value})).completion.values
+
+    async with stdio_client_of(home, "--tmux") as client:
+        job_id = data_of(await client.call_tool("run_shell", {"command": "true"}))["job_id"]
+        assert job_id in await completed("harness://job/{id}/log{?offset,limit}", "id", job_id[:1])
+        assert await completed("harness://job/{id}/log{?offset,limit}", "id", "no-such-job") == []
+        assert await completed("harness://pane/{name}/screen", "name", "ma") == ["main"]
+        assert await completed("harness://nothing", "id", "") == []
+
+
 async def test_many_calls_at_once_are_not_mixed(home: Home) -> None:
     got: dict[int, str] = {}
     async with stdio_client_of(home) as client:

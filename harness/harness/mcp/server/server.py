@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import mcp_types as types
+from anyio import to_thread
 from mcp.server import NotificationOptions, Server
 from mcp.server.context import ServerRequestContext
 from mcp.server.runner import serve_loop
@@ -40,6 +41,7 @@ from .resources import (
     resource_tools,
     screen_uri,
 )
+from .runbooks import Runbook, RunbookError, find_runbooks
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -72,6 +74,8 @@ SHOWN = 2_000
 LAST_WORDS = 1.0
 """Maximum seconds that the last notification may delay the result."""
 BUSY = -32000
+MAX_COMPLETIONS = 100
+"""Maximum values of a completion, by the protocol."""
 log = logging.getLogger("harness.mcp")
 
 
@@ -220,6 +224,9 @@ class ClientSession:
             on_read_resource=self._read,
             on_subscribe_resource=self._subscribe,
             on_unsubscribe_resource=self._unsubscribe,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._prompt,
+            on_completion=self._complete,
         )
         server.add_notification_handler("notifications/initialized", types.NotificationParams, self._greeted)
         return server
@@ -307,6 +314,41 @@ class ClientSession:
         self._watched.remove(params.uri)
         return types.EmptyResult()
 
+    async def _complete(self, ctx: Request, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """Complete the ID of a job and the name of a pane in the addresses of resources."""
+        place, argument = getattr(params.ref, "uri", ""), params.argument
+        values: list[str] = []
+        with self._approver.asks(ctx):
+            if (place, argument.name) == (LOG_TEMPLATE, "id"):
+                values = [job_id for job_id, _ in _newest((await self._look(parse_uri(JOBS))).result.data)]
+            elif (place, argument.name) == (SCREEN_TEMPLATE, "name"):
+                values = _strings((await self._look(parse_uri(DESCRIBE))).result.data, "panes")
+        found = [plain(value) for value in values if value.startswith(argument.value)]
+        shown = found[:MAX_COMPLETIONS]
+        return types.CompleteResult(
+            completion=types.Completion(values=shown, total=len(found), has_more=len(shown) < len(found))
+        )
+
+    # -- prompts
+
+    async def _list_prompts(self, ctx: Request, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+        found, problems = await to_thread.run_sync(find_runbooks)
+        for problem in problems:
+            log.warning("%s", problem)
+        return types.ListPromptsResult(prompts=[_prompt_of(one) for one in found.values()])
+
+    async def _prompt(self, ctx: Request, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        found, _ = await to_thread.run_sync(find_runbooks)
+        try:
+            if params.name not in found:
+                raise RunbookError(f"there is no runbook {params.name}")
+            text = found[params.name].filled(params.arguments or {})
+        except RunbookError as error:
+            raise MCPError(code=types.INVALID_PARAMS, message=plain(error.message)) from None
+        content = types.TextContent(text=plain(self._executor.services.redactor.text(text)))
+        message = types.PromptMessage(role="user", content=content)
+        return types.GetPromptResult(description=plain(found[params.name].description), messages=[message])
+
 
 @asynccontextmanager
 async def open_session(open_executor: OpenExecutor, version: str) -> AsyncIterator[ClientSession]:
@@ -362,6 +404,14 @@ def _notes() -> tuple[types.Resource, ...]:
         _resource(TODOS, "todos", "The to-do list of this session.", "application/json"),
         _resource(MEMORIES, "memories", "The memories of this session and target.", "application/json"),
     )
+
+
+def _prompt_of(runbook: Runbook) -> types.Prompt:
+    needed = [
+        types.PromptArgument(name=name, description=plain(text), required=True)
+        for name, text in runbook.arguments.items()
+    ]
+    return types.Prompt(name=runbook.name, description=plain(runbook.description), arguments=needed)
 
 
 def _strings(data: Json, name: str) -> list[str]:
