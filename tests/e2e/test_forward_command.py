@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pexpect
 import pytest
 from tests.support.forwarding import DigestServer, digest_server, exchange, free_port, listeners_of, until
 from tests.support.program import Program, options_of, over_ssh, program
-from tests.support.sshd import SshServer, master_pids
+from tests.support.sshd import MakeSshd, MakeUser, SshServer, SystemUser, master_pids
 
 __all__ = ["digest_server", "over_ssh", "program"]
 
@@ -30,7 +31,7 @@ def listed(program: Program) -> list[dict[str, Any]]:
 
 def in_background(program: Program, *words: str) -> dict[str, Any]:
     done = program.run("forward", *words, "--background", "--json")
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, b"")
     report: dict[str, Any] = json.loads(done.stdout)
     return report
 
@@ -51,6 +52,7 @@ async def test_a_forward_in_the_background_is_listed_and_ended_by_name(
     (found,) = listed(over_ssh)
     assert (found["name"], found["state"], found["pid"]) == ("web-ui", "connected", report["pid"])
     assert [one["kind"] for one in found["forwards"]] == ["local", "remote", "dynamic"]
+    assert f"web-ui: -L localhost:{port}" in over_ssh.run("top", "--once").stdout.decode()
     table = over_ssh.run("forward", "list").stdout.decode()
     assert f"-L localhost:{port} -> localhost:{digest_server.port}" in table
     assert log_of(over_ssh, "web-ui").stat().st_mode & 0o777 == 0o600
@@ -108,6 +110,42 @@ async def test_a_restarted_sshd_is_shown_and_waited_for(
     sshd.start()
     assert await exchange((LOCALHOST, port))
     assert over_ssh.run("forward", "stop", "db").returncode == 0
+
+
+def test_a_process_that_does_not_answer_is_named(over_ssh: Program) -> None:
+    report = in_background(over_ssh, "-R0:localhost:1", "--name", "stopped")
+    os.kill(report["pid"], signal.SIGSTOP)
+    try:
+        done = over_ssh.run("forward", "list")
+        assert f"process {report['pid']} does not answer" in done.stderr.decode()
+    finally:
+        os.kill(report["pid"], signal.SIGCONT)
+    assert over_ssh.run("forward", "stop", "stopped").returncode == 0
+
+
+def test_a_program_of_an_agent_ends_no_forward(over_ssh: Program) -> None:
+    in_background(over_ssh, "-R0:localhost:1", "--name", "mine")
+    done = over_ssh.run("forward", "stop", "mine", HARNESS_JOB="1")
+    assert done.returncode == 125
+    assert b"the forward mine is not ended: this client may not act" in done.stderr
+    done = over_ssh.run("disconnect", HARNESS_JOB="1")
+    assert b"the forward mine is not ended, and reconnects" in done.stderr
+    assert [one["name"] for one in listed(over_ssh)] == ["mine"]
+    assert over_ssh.run("forward", "stop", "mine").returncode == 0
+
+
+async def test_a_refused_login_ends_the_line_and_the_forward(over_ssh: Program, sshd: SshServer) -> None:
+    port = free_port()
+    words = [*over_ssh.always, "--batch", "forward", "-D", str(port)]
+    with pexpect.spawn(over_ssh.path, words, env=over_ssh.environ, timeout=30, dimensions=(24, 150)) as terminal:  # type: ignore[arg-type]  # its stubs know only os.environ
+        terminal.expect_exact("; 0 open")
+        (sshd.directory / "authorized_keys").write_text("")
+        sshd.restart()
+        terminal.expect_exact("\r\nharness: ")
+        terminal.expect(pexpect.EOF)
+        terminal.wait()
+        assert terminal.exitstatus == 125
+    assert not listeners_of(port)
 
 
 async def test_disconnect_ends_the_forwards_of_its_target(
@@ -226,13 +264,62 @@ def test_a_process_that_could_not_be_found_does_not_start(over_ssh: Program) -> 
     assert b"announce = false" in done.stderr
 
 
-def test_a_failed_login_is_reported_before_the_terminal_is_left(program: Program, sshd: SshServer) -> None:
+def test_a_failed_login_is_reported_before_the_terminal_is_left(sshd: SshServer, program: Program) -> None:
     words = [word for word in options_of(sshd) if word != str(sshd.identity)]
     words.insert(words.index("-i") + 1, "/nowhere")
     done = program.run(*words, "--batch", "forward", "-R0:localhost:1", "--background")
     assert done.returncode == 125
     assert len(done.stderr.decode().splitlines()) == 1
     assert done.stdout == b""
+
+
+PASSWORD_ONLY = ("PasswordAuthentication yes", "PubkeyAuthentication no")
+
+
+def at_password_prompt(program: Program, server: SshServer, user: SystemUser, *words: str) -> pexpect.spawn[bytes]:
+    server.user = user.name
+    argv = [*options_of(server), "forward", *words]
+    terminal = pexpect.spawn(program.path, argv, env=program.environ, timeout=30, dimensions=(24, 150))  # type: ignore[arg-type]  # its stubs know only os.environ
+    terminal.expect("password: ")
+    return terminal
+
+
+async def test_a_password_is_asked_for_before_the_terminal_is_left_and_never_again(
+    make_sshd: MakeSshd, make_user: MakeUser, program: Program, ssh_runtime: Path, digest_server: DigestServer
+) -> None:
+    server, user = make_sshd(*PASSWORD_ONLY), make_user(password="secret words")
+    port = free_port()
+    words = ("-L", f"{port}:localhost:{digest_server.port}", "--background", "--name", "pw")
+    with at_password_prompt(program, server, user, *words) as terminal:
+        terminal.sendline("secret words")
+        terminal.expect("harness forward stop pw")
+        terminal.expect(pexpect.EOF)
+        terminal.wait()
+        assert terminal.exitstatus == 0
+    assert await exchange((LOCALHOST, port))
+    (pid,) = master_pids(ssh_runtime)
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: listed(program) == [])
+    log = log_of(program, "pw").read_text()
+    assert "ended: " in log
+    assert "secret" not in log
+    assert not listeners_of(port)
+
+
+def test_an_interrupt_at_the_password_prompt_leaves_nothing(
+    make_sshd: MakeSshd, make_user: MakeUser, program: Program
+) -> None:
+    server, user = make_sshd(*PASSWORD_ONLY), make_user(password="secret words")
+    port = free_port()
+    for more in ([], ["--background"]):
+        with at_password_prompt(program, server, user, "-D", str(port), *more) as terminal:
+            assert listeners_of(port)
+            terminal.sendintr()
+            terminal.expect(pexpect.EOF)
+            terminal.wait()
+            assert terminal.exitstatus == 130
+        anyio.run(until, lambda: not listeners_of(port))
+    assert listed(program) == []
 
 
 def test_the_caller_of_a_background_forward_gets_the_end_of_its_output(over_ssh: Program) -> None:

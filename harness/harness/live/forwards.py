@@ -111,11 +111,12 @@ def _lock_of(name: str) -> Path:
 # -- finding and ending them
 
 
-async def list_forwards() -> list[RunningForward]:
-    """Return the running forwards, by name."""
+async def list_forwards() -> tuple[list[RunningForward], list[int]]:
+    """Return the running forwards, by name, and the processes that do not answer: each may have forwards."""
     async with open_overview() as overview:
         await _wait_complete(overview)
-        return sorted((_forward_of(*row) for row in _rows(overview)), key=lambda one: one.name)
+        found = sorted((_forward_of(*row) for row in _rows(overview)), key=lambda one: one.name)
+        return found, [one.identity.pid for one in overview.processes.values() if not one.is_complete]
 
 
 async def stop_forwards(

@@ -188,7 +188,8 @@ def forward_names() -> list[str]:
     from ..live.forwards import list_forwards
 
     with suppress(HarnessError, OSError):
-        return [forward.name for forward in anyio.run(list_forwards)]
+        forwards, _ = anyio.run(list_forwards)
+        return [forward.name for forward in forwards]
     return []
 
 

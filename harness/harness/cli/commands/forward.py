@@ -126,6 +126,7 @@ async def _forward(
     target, config = session.settings.target, session.settings.config
     with ExitStack() as stack:
         held = stack.enter_context(hold_name(name or default_name(target, specs), is_given=name is not None))
+        stack.callback(display.end)
         async with announced(session, "forward") as announcement:
             stopped = anyio.Event()
 
@@ -140,7 +141,6 @@ async def _forward(
                     with announcement.session(shown):
                         display.start(held, target, status)
                         await stopped.wait()
-        display.end()
     return 0
 
 
@@ -156,7 +156,9 @@ def list_running(ctx: click.Context) -> int:
     async def main(interruption: Interruption) -> int:
         from ...live.forwards import list_forwards
 
-        found = await list_forwards()
+        found, silent = await list_forwards()
+        for pid in silent:
+            warn(f"process {pid} does not answer: its forwards are not listed", as_json_document=session.json)
         if session.json:
             print_json([asdict(one) for one in found])
         else:

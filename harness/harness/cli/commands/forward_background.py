@@ -110,8 +110,6 @@ class _BackgroundDisplay(Display):
     def start(self, name: str, target: Target, status: Callable[[], ForwardStatus]) -> None:
         self._status = status
         _open_log(name)
-        for spec in status().specs:
-            log.info("%s over %s", spec, mask_password(str(target)))
         document: dict[str, Any] = {**status_document(name, target, status()), "pid": os.getpid()}
         if not self._reports_json:
             document["texts"] = [str(spec) for spec in status().specs]
@@ -120,6 +118,8 @@ class _BackgroundDisplay(Display):
         if self._prompter is not None:
             self._prompter.is_detached = True
         _leave_terminal()
+        for spec in status().specs:  # the log is all that is left to write to
+            log.info("%s over %s", spec, mask_password(str(target)))
 
     def update(self) -> None:
         """Print nothing: the log has it."""
