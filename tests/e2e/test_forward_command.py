@@ -13,9 +13,9 @@ from typing import Any
 import anyio
 import pexpect
 import pytest
-from tests.support.forwarding import DigestServer, digest_server, exchange, free_port, listeners_of, until
+from tests.support.forwarding import DigestServer, digest_server, exchange, listeners_of, until
 from tests.support.program import Program, options_of, over_ssh, program
-from tests.support.sshd import MakeSshd, MakeUser, SshServer, SystemUser, master_pids
+from tests.support.sshd import MakeSshd, MakeUser, SshServer, SystemUser, free_port, master_pids
 
 __all__ = ["digest_server", "over_ssh", "program"]
 

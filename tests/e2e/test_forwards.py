@@ -21,12 +21,11 @@ from tests.support.forwarding import (
     digest_server,
     exchange,
     exchange_over,
-    free_port,
     listeners_of,
     through_socks,
     until,
 )
-from tests.support.sshd import MakeSshd, SshServer, master_pids
+from tests.support.sshd import MakeSshd, SshServer, free_port, master_pids
 
 from harness.errors import ForwardError, UnsupportedOperation
 from harness.forwards.forwarder import Forwards, open_forwards

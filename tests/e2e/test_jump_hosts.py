@@ -10,15 +10,20 @@ from pathlib import Path
 import anyio
 import anyio.abc
 import pytest
+from tests.support.forwarding import DigestServer, digest_server, exchange, until
 from tests.support.sshd import MakeSshd, SshServer, free_port, master_pids
 from tests.support.transports import run
 
 import harness
 from harness.config import Config
 from harness.errors import AuthenticationError, ConfigError, ConnectError, HarnessError, HostKeyError
+from harness.forwards.forwarder import open_forwards
+from harness.forwards.specification import parse_forward
 from harness.login import use_prompter
 from harness.target import Target
 from harness_backends.ssh import disconnect, open_transport
+
+__all__ = ["digest_server"]
 
 BOTH_ENGINES = pytest.mark.parametrize("engine", ["openssh", "asyncssh"])
 NUMBER = 30
@@ -201,6 +206,25 @@ async def _status(transport: harness.transport.Transport) -> int:
 
 
 # -- OpenSSH's client only
+
+
+@BOTH_ENGINES
+async def test_forwards_through_a_lost_jump_host_come_back(
+    make_network: MakeNetwork, engine: str, digest_server: DigestServer
+) -> None:
+    network, here, there = make_network(), free_port(), free_port()
+    specs = [
+        parse_forward("local", f"{here}:localhost:{digest_server.port}"),
+        parse_forward("remote", f"{there}:localhost:{digest_server.port}"),
+    ]
+    async with open_forwards(Target.parse("ssh://web1"), network.config(engine), specs) as forwards:
+        assert await exchange(("127.0.0.1", here))
+        network.jump.stop()
+        await until(lambda: not forwards.status.connected)
+        network.jump.start()
+        assert await exchange(("127.0.0.1", here))
+        await until(lambda: forwards.status.connected)
+        assert await exchange(("127.0.0.1", there))
 
 
 async def test_disconnect_ends_the_master_of_the_jump_host(make_network: MakeNetwork, ssh_runtime: Path) -> None:

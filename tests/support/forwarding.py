@@ -18,7 +18,6 @@ __all__ = [
     "can_connect",
     "digest_server",
     "exchange",
-    "free_port",
     "listeners_of",
     "until",
 ]
@@ -68,13 +67,6 @@ def digest_server(needs_process: None) -> Iterator[DigestServer]:
     server = DigestServer(("127.0.0.1", 0))
     yield server
     server.close()
-
-
-def free_port() -> int:
-    """A port that nothing uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def connected(place: Place) -> socket.socket:
