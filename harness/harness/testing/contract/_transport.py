@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import anyio
 
+from ...errors import UnsupportedOperation
 from ...transport import Process, Transport
 from ._registry import CHECK_TIMEOUT
 
@@ -242,3 +243,14 @@ async def people_can_type_it(transport: Transport) -> None:
     assert words, words
     assert all(words), words
     assert transport.describe()
+
+
+@_check("The command for a program that reconnects is a list of words, or the error says what to do instead.")
+async def programs_can_start_it_again(transport: Transport) -> None:
+    try:
+        words = transport.supervised_argv(["sh", "-c", "echo it's"])
+    except UnsupportedOperation as error:
+        assert error.hint, error
+        return
+    assert words, words
+    assert all(words), words
