@@ -66,13 +66,13 @@ async def until_ended(pid: int) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("script", "-qec", "{command}", "/dev/null"), "mixes standard error into standard output"),
+        (("script", "-qec", "{command}", "/dev/null"), "puts a terminal between"),
         (("sh", "-c", "{command} 2>&1"), "mixes standard error into standard output"),
         (("sh", "-c", "{command} 2>/dev/null"), "loses standard error"),
         (("sh", "-c", "({command}) | sed -u 's/$/\r/'"), "changes the bytes"),
         (("sh", "-c", r"({command}) | sed -u 's/\x00/x/'"), "changes the bytes"),
-        (("sh", "-c", r"tr '\377' x | {command}"), "changes the bytes"),
-        (("sh", "-c", "{command} </dev/null"), "changes the bytes"),
+        (("sh", "-c", r"sed -u 's/\xff/x/' | {command}"), "changes the bytes"),
+        (("sh", "-c", "{command} </dev/null"), "no standard input arrives"),
         (("sh", "-c", "echo no such pod >&2; exit 1 # {command}"), "started no shell: no such pod"),
         (("sh", "-c", "echo welcome; # {command}"), "started no shell: welcome"),
         (("no-such-program", "{argv}"), "no-such-program: no such file or directory"),

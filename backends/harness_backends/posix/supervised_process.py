@@ -10,6 +10,7 @@ import logging
 import secrets
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -26,6 +27,7 @@ from .process_scripts import LIST, SEEK, SINCE
 __all__ = [
     "ENDED",
     "ENDED_BEFORE",
+    "LOCATED_ARGV",
     "REMAINS",
     "GroupLeader",
     "StartReport",
@@ -34,7 +36,7 @@ __all__ = [
     "finish_start",
     "kill_argv",
     "kill_group",
-    "located_argv",
+    "located_order",
     "new_nonce",
     "wait_for_start",
     "wrapped_argv",
@@ -55,7 +57,7 @@ T = TypeVar("T")
 #     RS NONCE STATUS LF                              after its end
 #
 # The ``sh`` is the leader of its own session, so its process id is the program's group: an engine makes it that, and
-# :func:`located_argv` uses ``setsid`` where the program that starts it does not. A later process with the same id is
+# :func:`located_order` uses ``setsid`` where the program that starts it does not. A later process with the same id is
 # distinguished by its start time.
 
 
@@ -83,10 +85,10 @@ _REPORT = r"""
 printf '\036%s%s %s %s\n' __FIRST__ __SECOND__ $$ "${hx_began:--}" >&3 || exit 125
 """
 
-# Where it is: the kernel's boot, the start of the first process, the device of the root directory; parts that cannot be
-# read are empty. In another place than the expected one, and with a terminal between, nothing runs. The line on
-# standard output ends what a login shell there may have written before. The shell itself exits with 0, as some programs
-# report any other exit on standard error.
+# Where it is: the kernel's boot, the start of the first process (in hundredths of a second), the device of the root
+# directory, the namespace of process ids; parts that cannot be read are empty. In another place than the expected one
+# nothing runs. The line on standard output ends what a login shell there may have written before. The shell itself
+# exits with 0, as some programs report any other exit on standard error.
 _REPORT_LOCATION = r"""
 hx_leader=${hx_began:--} hx_boot= hx_device= hx_verdict=started
 { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
@@ -96,22 +98,32 @@ hx_since 1
     [ "$hx_e" != / ] || { hx_device=$hx_c; break; }
   done </proc/self/mountinfo
 } 2>/dev/null
-hx_instance=$hx_boot/$hx_began/$hx_device
+hx_instance=$hx_boot/$hx_began/$hx_device/$(readlink /proc/self/ns/pid 2>/dev/null)
 [ -z __EXPECTED__ ] || [ "$hx_instance" = __EXPECTED__ ] || hx_verdict=moved
-if [ -t 0 ] || [ -t 1 ] || [ -t 3 ]; then hx_verdict=terminal; fi
 printf '\036%s%s %s %s %s %s\n' __FIRST__ __SECOND__ $$ "$hx_leader" "$hx_verdict" "$hx_instance" >&3 || exit 125
 [ "$hx_verdict" = started ] || exit 125
 printf '%s%so\n' __FIRST__ __SECOND__ || exit 125
 unset hx_leader hx_boot hx_device hx_verdict hx_instance hx_a hx_b hx_c hx_d hx_e hx_f
 """
 
-# $1 the script, which setsid makes the leader of a group where it is not one yet.
+# The shell that takes an order: not as an argument, as Kubernetes puts arguments into a URL, other programs bound their
+# length, and everyone sees them. A terminal between would change the order, too.
+LOCATED_ARGV = (
+    "sh",
+    "-c",
+    'if [ -t 0 ] || [ -t 1 ] || [ -t 2 ]; then echo "a terminal is between, which changes bytes and loses exit codes"'
+    ' >&2; exit 125; fi; hx_nl=$(printf "\\nx"); hx_nl=${hx_nl%x}; '
+    'IFS= read -r hx_line || { echo "no standard input arrives" >&2; exit 125; }; eval "$hx_line"',
+)
+"""The argv of a shell that reads its order from the first line of its input: :func:`located_order`."""
+
+# setsid makes the shell the leader of a group where it is not one yet.
 _LEAD = r"""
 hx_stat=
 { read -r hx_stat </proc/$$/stat; } 2>/dev/null
-hx_group=${hx_stat##*) } hx_text=$1
+hx_group=${hx_stat##*) }
 hx_group=${hx_group#* }; hx_group=${hx_group#* }; hx_group=${hx_group%% *}
-shift
+unset hx_nl hx_line
 [ -z "$hx_stat" ] || [ "$hx_group" = $$ ] || ! command -v setsid >/dev/null || exec setsid sh -c "$hx_text" sh "$@"
 eval "$hx_text"
 """
@@ -177,12 +189,15 @@ def wrapped_argv(argv: Sequence[str], nonce: str) -> list[str]:
     Raises:
         ValueError: an argument contains a NUL byte, or ``argv`` is empty.
     """
-    script, rest = _wrap(argv, nonce, _REPORT, '"$hx_code"')
-    return ["sh", "-c", script, "sh", *rest]
+    _check(argv)
+    script = _script(nonce, _REPORT, '"$hx_code"')
+    if all(_is_utf8(word) for word in argv):
+        return ["sh", "-c", script.replace("__DECODE__", ""), "sh", *argv]
+    return ["sh", "-c", script.replace("__DECODE__", _decode(argv)), "sh"]
 
 
-def located_argv(argv: Sequence[str], nonce: str, expected: str = "") -> list[str]:
-    """Return the argv of a shell that also reports where it is, for programs that may start it anywhere.
+def located_order(argv: Sequence[str], nonce: str, expected: str = "") -> bytes:
+    """Return the order by which a shell of :data:`LOCATED_ARGV` reports where it is and starts ``argv``.
 
     Args:
         argv: What the shell starts.
@@ -192,22 +207,25 @@ def located_argv(argv: Sequence[str], nonce: str, expected: str = "") -> list[st
     Raises:
         ValueError: an argument contains a NUL byte, or ``argv`` is empty.
     """
+    _check(argv)
     report = _REPORT_LOCATION.replace("__EXPECTED__", shlex.quote(expected))
-    script, rest = _wrap(argv, nonce, report, "0")
-    return ["sh", "-c", _LEAD, "sh", script, *rest]
+    script = _script(nonce, report, "0").replace("__DECODE__", "")
+    text = f"hx_text={shlex.quote(script)}; set -- {shlex.join(argv)}; eval {shlex.quote(_LEAD)}"
+    line = text.replace("\n", "'\"$hx_nl\"'")  # a newline is always between single quotes here
+    return line.encode("utf-8", "surrogateescape") + b"\n"
 
 
-def _wrap(argv: Sequence[str], nonce: str, report: str, code: str) -> tuple[str, Sequence[str]]:
+def _check(argv: Sequence[str]) -> None:
     if not argv or not argv[0]:
         raise ValueError("no program to start")
     if any("\0" in word for word in argv):
         raise ValueError("an argument cannot contain a NUL byte")
+
+
+def _script(nonce: str, report: str, code: str) -> str:
     half = len(nonce) // 2
     script = _WRAPPER.replace("__REPORT__", report).replace("__EXIT__", code)
-    script = script.replace("__FIRST__", nonce[:half]).replace("__SECOND__", nonce[half:])
-    if all(_is_utf8(word) for word in argv):
-        return script.replace("__DECODE__", ""), argv
-    return script.replace("__DECODE__", _decode(argv)), ()
+    return script.replace("__FIRST__", nonce[:half]).replace("__SECOND__", nonce[half:])
 
 
 def _is_utf8(word: str) -> bool:
@@ -251,10 +269,9 @@ def kill_argv(
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """What the shell of :func:`located_argv` reports before it starts its program.
+    """What the shell of :data:`LOCATED_ARGV` reports before it starts its program.
 
-    ``verdict`` is ``started``, ``moved`` (it is in another place than expected) or ``terminal`` (its streams are no
-    pipes); then nothing runs.
+    ``verdict`` is ``started``, or ``moved``: it is in another place than expected, and starts nothing.
     """
 
     verdict: str = "started"
@@ -368,7 +385,7 @@ KILL_PAUSE = 0.2
 
 
 class SupervisedProcess(Process):
-    """A program started by an engine's exec of :func:`wrapped_argv`, or by any program with :func:`located_argv`.
+    """A program started by an engine's exec of :func:`wrapped_argv`, or by any program with :data:`LOCATED_ARGV`.
 
     Args:
         raw: the exec; the process closes it.
@@ -376,7 +393,7 @@ class SupervisedProcess(Process):
         kill: kills a group in the container, optionally with all descendants unless the program has ended; returns
             :data:`ENDED`, :data:`ENDED_BEFORE` or :data:`REMAINS`.
         verdict: returns the status of an exec without a status line: its shell was killed, or the connection lost.
-        located: whether it was started with :func:`located_argv`.
+        located: whether it was started with :data:`LOCATED_ARGV`.
     """
 
     def __init__(self, raw: Process, nonce: str, kill: Kill, verdict: Verdict, *, located: bool = False) -> None:
@@ -429,7 +446,7 @@ class SupervisedProcess(Process):
 
     @property
     def report(self) -> StartReport:
-        """What the shell of :func:`located_argv` reported."""
+        """What the shell of :data:`LOCATED_ARGV` reported."""
         return self._filter.report
 
     async def last_words(self) -> str:
@@ -564,13 +581,14 @@ async def finish_start(start: Callable[[], Awaitable[T]], target: Target, close:
     return results[0]
 
 
-async def wait_for_start(process: SupervisedProcess, starter: str, target: Target) -> str | None:
+async def wait_for_start(process: SupervisedProcess, starter: str, target: Target, order: bytes = b"") -> str | None:
     """Wait until a program has started; otherwise close it.
 
     Args:
         process: The program.
         starter: What starts it, for messages.
         target: For messages.
+        order: What its shell reads first.
 
     Returns:
         None if it has started, else the words of what should have started it.
@@ -580,6 +598,9 @@ async def wait_for_start(process: SupervisedProcess, starter: str, target: Targe
     """
     try:
         with anyio.fail_after(START_TIMEOUT):
+            if order:
+                with suppress(BrokenPipeError):  # it has ended, and says why
+                    await process.send(order)
             if await process.wait_for_start():
                 return None
             said = "" if process.fault else await process.last_words()

@@ -13,12 +13,13 @@ from harness.target import Target
 from harness.transport import Process, Transport
 
 from ..posix.supervised_process import (
+    LOCATED_ARGV,
     REMAINS,
     GroupLeader,
     SupervisedProcess,
     finish_start,
     kill_group,
-    located_argv,
+    located_order,
     new_nonce,
     wait_for_start,
 )
@@ -61,20 +62,22 @@ class ProgramTransport(Transport):
 
     async def _open(self, argv: Sequence[str], *, kills: bool) -> SupervisedProcess:
         nonce = new_nonce()
-        words = self._template.fill(located_argv(argv, nonce, self._instance))
-        start = partial(self._start, words, nonce, kills=kills)
+        order = located_order(argv, nonce, self._instance)
+        start = partial(self._start, order, nonce, kills=kills)
         return await finish_start(start, self.target, SupervisedProcess.aclose)
 
-    async def _start(self, words: Sequence[str], nonce: str, *, kills: bool) -> SupervisedProcess:
-        raw = await self._execute(words)
+    async def _start(self, order: bytes, nonce: str, *, kills: bool) -> SupervisedProcess:
+        raw = await self._execute(self._template.fill(LOCATED_ARGV))
         kill = self._kill if kills else _kill_nothing
         process = SupervisedProcess(raw, nonce, kill, self._verdict, located=True)
-        said = await wait_for_start(process, self._template.program, self.target)
+        said = await wait_for_start(process, self._template.program, self.target, order)
         if said is None:
             await self._refuse(process)
             return process
         if process.fault:
             raise self._inexact(_FAULTS[process.fault])
+        if "hx_text" in said:  # a terminal shows the order that was sent
+            raise self._inexact("puts a terminal between, which changes bytes and loses exit codes")
         said = said if len(said) <= MAX_REASON_CHARS else f"... {said[-MAX_REASON_CHARS:]}"
         raise ConnectError(
             f"{self._template.program} started no shell: {said or 'it gave no reason'}",
@@ -92,17 +95,14 @@ class ProgramTransport(Transport):
             raise ConnectError(error.message, target=self.target, hint=error.hint or hint) from error
 
     async def _refuse(self, process: SupervisedProcess) -> None:
-        """Raise the error for a shell that started nothing.
+        """Raise the error for a shell in another place than the first one.
 
         Raises:
-            TargetGone: it is in another place than the first one.
-            ConnectError: a terminal is between.
+            TargetGone: it is.
         """
         if process.report.verdict == "started":
             return
         await process.aclose()
-        if process.report.verdict == "terminal":
-            raise self._inexact("puts a terminal between, which changes bytes and loses exit codes")
         raise TargetGone(
             f"{self._template.program} enters another instance than before: the target was restarted or replaced, or"
             " each start has its own",

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from harness.errors import ConnectionLost
 from harness_backends.container.exec_stream import Demultiplexer
-from harness_backends.posix.supervised_process import GroupLeader, StderrFilter, kill_argv, new_nonce, wrapped_argv
+from harness_backends.posix.supervised_process import (
+    LOCATED_ARGV,
+    GroupLeader,
+    StderrFilter,
+    kill_argv,
+    located_order,
+    new_nonce,
+    wrapped_argv,
+)
 
 NONCE = "0123456789abcdef01234567"
 START = b"\x1e" + NONCE.encode() + b" 42 777\n"
@@ -176,3 +184,31 @@ def test_what_is_in_a_session_of_its_own_ends_with_the_tree_alone(shell: list[st
 
 def test_the_nonce_is_not_in_a_list_of_processes() -> None:
     assert not any(NONCE in word for word in wrapped_argv(["true"], NONCE))
+
+
+EVERY_BYTE = bytes(range(1, 256)).decode("ascii", "surrogateescape")
+
+
+@pytest.mark.usefixtures("needs_process")
+@pytest.mark.parametrize("shell", ["sh", "bash", "busybox sh"])
+def test_an_order_starts_a_program_with_exact_arguments_and_leaves_its_input(shell: str) -> None:
+    words = ["printf", "<%s>", EVERY_BYTE, "", "it's\n", "$hx_nl", "\n"]
+    order = located_order(["sh", "-c", 'cat; "$@"; exit 5', "sh", *words], NONCE)
+    argv = [*shell.split(), *LOCATED_ARGV[1:]]
+    done = subprocess.run(argv, input=order + b"in\0put\n", capture_output=True)
+    found = StderrFilter(NONCE)
+    assert found.feed(done.stderr) + found.finish() == b""
+    text = "".join(f"<{word}>" for word in words[2:]).encode("utf-8", "surrogateescape")
+    assert done.stdout == NONCE.encode() + b"o\nin\0put\n" + text
+    assert (found.status, done.returncode) == (5, 0)
+    assert found.report.verdict == "started"
+    assert found.report.instance.count("/") == 3
+
+
+@pytest.mark.usefixtures("needs_process")
+def test_an_order_for_another_place_starts_nothing() -> None:
+    order = located_order(["echo", "ran"], NONCE, "other/1/8:1/")
+    done = subprocess.run(LOCATED_ARGV, input=order, capture_output=True)
+    found = StderrFilter(NONCE)
+    assert found.feed(done.stderr) + found.finish() == b""
+    assert (done.stdout, found.report.verdict, found.status) == (b"", "moved", None)
