@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, contextmanager
 
 import anyio
 
+from ...context import ExecutionContext
 from ...errors import (
     AuthenticationError,
     ConnectError,
@@ -125,7 +126,7 @@ class ReconnectingShell:
                 with self._questions():
                     ended = await self._attach(create=False)
             except PaneGone as error:
-                raise _session_gone(error.target) from error
+                raise _session_ended(error.target) from error
             except HarnessError as error:
                 if not may_retry(error):
                     raise
@@ -144,13 +145,22 @@ class ReconnectingShell:
         async with AsyncExitStack() as stack:
             needs = TargetRequirements(terminal=True, create=create, pane=False)
             target = await stack.enter_async_context(self._session.open(needs))
-            if self._identity not in ("", target.session_identity):
-                raise _session_gone(target.target)
-            self._identity = target.session_identity
+            self._check_identity(target)
             words = target.supervised_attach_command(read_only=self._read_only)
             if not self._session.settings.config.dedicated_connection:  # that ends with its context
                 await stack.aclose()
             return await self._run_client(words)
+
+    def _check_identity(self, target: ExecutionContext) -> None:
+        """Check that this is still the session of the first connection.
+
+        Raises:
+            PaneGone: Another session has its name.
+        """
+        before, found = self._identity, target.session_identity
+        if before and found and before != found:
+            raise _session_ended(target.target)
+        self._identity = found or before
 
     async def _run_client(self, words: list[str]) -> bool:
         self._terminal.give_back()  # first: what is typed after the message is for the session
@@ -210,7 +220,7 @@ class ReconnectingShell:
             yield
 
 
-def _session_gone(target: object) -> PaneGone:
+def _session_ended(target: object) -> PaneGone:
     return PaneGone(
         "the tmux session no longer exists: it ended, or the target was restarted",
         target=target,
