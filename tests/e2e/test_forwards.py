@@ -352,3 +352,14 @@ async def test_other_targets_are_refused(needs_process: None) -> None:
         with pytest.raises(UnsupportedOperation, match="only a host behind SSH"):
             async with open_forwards(Target.parse(target), SshServer(Path("/"), 1).config(), []):
                 pass
+
+
+async def test_a_socket_that_was_left_on_the_target_is_named(
+    sshd: SshServer, engine: str, short_directory: Path
+) -> None:
+    path = short_directory / "there"
+    path.write_text("mine")
+    with pytest.raises(ForwardError, match=f"cannot listen on {path}.*StreamLocalBindUnlink"):
+        async with forwarding(sshd, engine, f"-R{path}:localhost:1"):
+            pass
+    assert path.read_text() == "mine"

@@ -19,6 +19,7 @@ from ..config import Config
 from ..discovery import find_backend
 from ..errors import (
     AuthenticationError,
+    ConfigError,
     ConnectError,
     ConnectionLost,
     ForwardError,
@@ -120,7 +121,7 @@ class Forwards:
                 await self._hold_restored()
             except (AuthenticationError, HostKeyError):
                 raise
-            except (ConnectError, ConnectionLost, OSError) as error:
+            except (ConnectError, ConnectionLost, ConfigError, OSError) as error:  # the configuration may be edited now
                 self._note(error)
             failures = 0 if anyio.current_time() - started > STABLE_SECONDS else failures + 1
 
@@ -207,8 +208,13 @@ class Forwards:
         self._count(1)
         try:
             await self._join(spec, connect, BufferedStream(stream))
-        except (OSError, EOFError, SocksError, HarnessError) as error:
-            self._note(error)
+        except SocksError as error:
+            self._note(f"a client of {spec} was refused: {error}")
+        except (OSError, HarnessError) as error:
+            if not isinstance(error, ConnectionError):  # the client has left
+                self._note(error)
+        except EOFError:
+            log.debug("a client of %s has left before its request was complete", spec)
         finally:
             stream.abort()  # does nothing after the regular end
             self._count(-1)

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 from ..config import Config
+from ..errors import ForwardError
 from ..target import Target
-from .specification import Address
+from .specification import Address, SocketPath
 from .streams import ByteStream
 
-__all__ = ["Forwarding", "OpenForwarding", "Serve"]
+__all__ = ["Forwarding", "OpenForwarding", "Serve", "connect_refused", "listen_refused"]
 
 Serve = Callable[[ByteStream], Awaitable[None]]
 """Serves one connection, and closes it; does not raise."""
@@ -52,6 +53,19 @@ class Forwarding(ABC):
             ConnectError: The login failed.
             ConnectionLost: The connection was lost again.
         """
+
+
+def connect_refused(address: Address, target: Target) -> ForwardError:
+    """Return the error for an address that a target cannot connect to; ssh does not report why."""
+    return ForwardError(f"the target cannot connect to {address}, or does not permit it", target=target)
+
+
+def listen_refused(address: Address, target: Target) -> ForwardError:
+    """Return the error for an address that a target cannot listen on; ssh does not report why."""
+    hint = "it may be in use there, or AllowTcpForwarding or PermitListen of its sshd_config forbid it"
+    if isinstance(address, SocketPath):
+        hint = "the file may exist there: remove it, or set StreamLocalBindUnlink in its sshd_config"
+    return ForwardError(f"the target cannot listen on {address}, or does not permit it", target=target, hint=hint)
 
 
 OpenForwarding = Callable[[Target, Config], AbstractAsyncContextManager[Forwarding]]

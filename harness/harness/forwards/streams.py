@@ -81,6 +81,7 @@ class SocketStream(ByteStream):
             one.setblocking(False)
             if one.family in (socket.AF_INET, socket.AF_INET6):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     async def receive(self) -> bytes:
         """See :class:`ByteStream`."""

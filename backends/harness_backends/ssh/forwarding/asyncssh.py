@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from harness.errors import ConnectionLost, ForwardError
-from harness.forwards.interface import Forwarding, Serve
+from harness.errors import ConnectionLost
+from harness.forwards.interface import Forwarding, Serve, connect_refused, listen_refused
 from harness.forwards.specification import Address, SocketPath
 from harness.forwards.streams import ByteStream
 from harness.system.background_tasks import open_background_tasks
@@ -105,9 +105,7 @@ class AsyncsshForwarding(Forwarding):
         except (*FOREIGN, TimeoutError) as error:
             if transport.is_lost:
                 raise ConnectionLost("the connection was lost", target=self.target) from error
-            raise ForwardError(
-                f"the target cannot connect to {address}, or does not permit it", target=self.target
-            ) from error
+            raise connect_refused(address, self.target) from error
         return AsyncsshStream(transport, reader, writer)
 
     @asynccontextmanager
@@ -140,11 +138,7 @@ class AsyncsshForwarding(Forwarding):
         except FOREIGN as error:
             if transport.is_lost:
                 raise ConnectionLost("the connection was lost", target=self.target) from error
-            raise ForwardError(
-                f"the target cannot listen on {address}, or does not permit it",
-                target=self.target,
-                hint="the port may be in use there, or AllowTcpForwarding or PermitListen of its sshd_config forbid it",
-            ) from error
+            raise listen_refused(address, self.target) from error
 
 
 @asynccontextmanager

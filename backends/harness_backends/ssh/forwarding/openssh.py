@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 import anyio
 
 from harness.errors import ConnectionLost, ForwardError
-from harness.forwards.interface import Forwarding, Serve
+from harness.forwards.interface import Forwarding, Serve, connect_refused, listen_refused
 from harness.forwards.listeners import accept_connections
 from harness.forwards.specification import Address, SocketPath, TcpAddress
 from harness.forwards.streams import ByteStream, SocketStream
@@ -125,7 +125,7 @@ class OpenSshForwarding(Forwarding):
 
     def _connect_error(self, address: Address, error: BaseException) -> BaseException:
         if isinstance(error, MuxRefused | TimeoutError):
-            return ForwardError(f"the target cannot connect to {address}, or does not permit it", target=self.target)
+            return connect_refused(address, self.target)
         return self._lost() if isinstance(error, MuxError) else error
 
     async def _connect_unix(self, address: SocketPath) -> ByteStream:
@@ -205,7 +205,10 @@ class OpenSshForwarding(Forwarding):
                 with await connect_with_timeout(self._transport.control_path) as session:
                     return await session.start_listening(kind, listen, connect)
         except MuxRefused as error:
-            raise _listen_error(self, kind, listen) from error
+            if kind is ForwardType.LOCAL:
+                message = f"ssh cannot listen on its private socket: {error}"
+                raise ForwardError(message, target=self.target) from error
+            raise listen_refused(_decode(listen), self.target) from error
         except (MuxError, TimeoutError) as error:
             raise self._lost() from error
 
@@ -218,21 +221,15 @@ class OpenSshForwarding(Forwarding):
             await session.stop_listening(kind, listen, connect)
 
 
-def _listen_error(forwarding: Forwarding, kind: ForwardType, listen: ForwardAddress) -> ForwardError:
-    if kind is ForwardType.LOCAL:
-        return ForwardError("ssh cannot listen on a private socket", target=forwarding.target)
-    where = os.fsdecode(listen[0]) if listen[1] == UNIX_SOCKET else f"port {listen[1]}"
-    return ForwardError(
-        f"the target cannot listen on {where}, or does not permit it",
-        target=forwarding.target,
-        hint="the port may be in use there, or AllowTcpForwarding or PermitListen of its sshd_config forbid it",
-    )
-
-
 def _encode(address: Address) -> ForwardAddress:
     if isinstance(address, SocketPath):
         return os.fsencode(address.path), UNIX_SOCKET
     return (address.host or "").encode("utf-8", "surrogateescape"), address.port
+
+
+def _decode(address: ForwardAddress) -> Address:
+    host, port = os.fsdecode(address[0]), address[1]
+    return SocketPath(host) if port == UNIX_SOCKET else TcpAddress(host or None, port)
 
 
 def _socket_pairs() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.socket, socket.socket]]:

@@ -162,7 +162,7 @@ def list_running(ctx: click.Context) -> int:
         if session.json:
             print_json([asdict(one) for one in found])
         else:
-            table(("NAME", "TARGET", "STATE", "OPEN", "PROCESS", "FORWARDS"), [_row(one) for one in found])
+            table(("NAME", "TARGET", "STATE", "OPEN", "PROCESS", "FORWARDS", "NOTE"), [_row(one) for one in found])
         return 0
 
     return run_async(main)
@@ -173,7 +173,7 @@ def _row(one: RunningForward) -> tuple[str, ...]:
     if state != "connected":
         state += time.strftime(" since %H:%M:%S", time.localtime(one.since))
     texts = [f"{letter_of(spec['kind'])} {spec['listen']} -> {spec['connect']}" for spec in one.forwards]
-    return one.name, one.target, state, str(one.connections), str(one.pid), ", ".join(texts)
+    return one.name, one.target, state, str(one.connections), str(one.pid), ", ".join(texts), one.note
 
 
 def letter_of(kind: str) -> str:
