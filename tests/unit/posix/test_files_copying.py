@@ -97,6 +97,24 @@ async def test_a_partial_file_that_is_being_written_is_left_alone(target: FileTa
     assert (received.resumed_at, hidden(target)) == (len(before), [])
 
 
+async def test_a_partial_file_that_another_copy_takes_meanwhile_is_not_missed(target: FileTarget) -> None:
+    (target.home / "source").write_bytes(content := os.urandom(SIZE))
+    with pytest.raises(ConnectionLost):
+        await receive(target, ReceiveRequest("copy", nonce="one"), cut_at=4_000_000)
+    taken: list[int] = []
+
+    def progress(done: int, whole: int | None) -> None:
+        if not taken:
+            taken.append(done)
+            (partial,) = target.home.glob(".hx-tmp-*.two.x")
+            partial.rename(partial.with_name(partial.name.replace(".two.x", ".three.x")))
+
+    source = await target.files.open_source("source")
+    received = await target.files.receive(source, ReceiveRequest("copy", nonce="two"), progress)
+    assert (received.resumed_at, taken[0] > 1_000_000) == (0, True)
+    assert (target.home / "copy").read_bytes() == content
+
+
 class Changing(SourceFile):
     """A source whose content changes while it is read."""
 

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 
 from harness.backend import ANY, Progress
-from harness.errors import FileError, HarnessError, UnsupportedOperation
+from harness.errors import FileError, HarnessError, StaleFileError, UnsupportedOperation
 from harness.file_transfer import ReceivedFile, ReceiveRequest, SourceFile
 
 from .content import FLUSHED, LARGE, FileWriter, OpenReply, WriteRequest, copy_content, open_file, read_file
@@ -95,10 +95,10 @@ hxf_fill() {
   if [ "$3" = 0 ]; then
     rm -f "$1/$2.x"
   else
-    mv "$1/$2.x" "$stage" || exit 84
+    mv "$1/$2.x" "$stage" 2>/dev/null || exit 76
     offset=$3
     set -- $(hxf_stat "$stage")
-    [ "$3" = "$offset" ] || exit 84
+    [ "$3" = "$offset" ] || exit 76
   fi
   hxf_copy hxf_into
   hxf_scheme_hash
@@ -281,7 +281,11 @@ class _PartialCopy:
         directory, offset = await self._find_partial(hasher.scheme)
         _report(progress, offset, self._write.size)
         try:
-            stage = await self._send(directory, offset, hasher, progress)
+            try:
+                stage = await self._send(directory, offset, hasher, progress)
+            except StaleFileError:  # another copy has taken the partial file over meanwhile
+                offset, hasher = 0, await self._writer.hasher()
+                stage = await self._send(directory, offset, hasher, progress)
             await self._source.check_unchanged()
             result = await self._writer.commit(self._write, stage, hasher.version())
         except (FileError, UnsupportedOperation):  # it is of no use, or the disk is full; a cut is another error
