@@ -24,6 +24,8 @@ from tests.support.sweep import unmount_below
 __all__ = ["Mirror", "cache_directory", "debian_rootfs", "find_mirror", "locked"]
 
 PACKAGES = ("tmux", "procps", "bash")
+FLAVORS: dict[str, tuple[str, ...]] = {"": (), "-python": ("python3-venv", "openssh-client")}
+"""By the end of the archive's name: further packages."""
 VERSION = 1  # of the recipe below
 LIMIT = 600.0
 FIELDS = "$(SITE) $(RELEASE) $(COMPONENT) $(IDENTIFIER)"
@@ -45,27 +47,27 @@ def cache_directory() -> Path:
     return Path(base) / "harness-tests"
 
 
-def debian_rootfs() -> Path:
-    """A tar archive of the root file system; made when the cache has none.
+def debian_rootfs(flavor: str = "") -> Path:
+    """A tar archive of the root file system of one of :data:`FLAVORS`; made when the cache has none.
 
     Raises:
         EngineUnavailable: it cannot be made here.
     """
-    found = _attempt()
+    found = _attempt(flavor)
     if isinstance(found, EngineUnavailable):
         raise found
     return found
 
 
 @cache
-def _attempt() -> Path | EngineUnavailable:
+def _attempt(flavor: str) -> Path | EngineUnavailable:
     """One attempt in each process: without a mirror every other would only take as long."""
     try:
         mirror = find_mirror(_targets(), _codename())
-        kept = cache_directory() / f"debian-{mirror.suite}-{platform.machine()}-{VERSION}.tar"
+        kept = cache_directory() / f"debian{flavor}-{mirror.suite}-{platform.machine()}-{VERSION}.tar"
         with locked(kept.with_suffix(".lock")):
             if not kept.exists():
-                _build(mirror, kept)
+                _build(mirror, kept, FLAVORS[flavor])
         return kept
     except EngineUnavailable as error:
         return error
@@ -114,14 +116,14 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(mirror: Mirror, kept: Path) -> None:
+def _build(mirror: Mirror, kept: Path, more: tuple[str, ...] = ()) -> None:
     """Build aside, then rename: a build that is killed leaves no half archive, and the next removes its remains."""
     for old in kept.parent.glob("build-*"):
         _remove(old)
     folder = Path(tempfile.mkdtemp(prefix="build-", dir=kept.parent))
     try:
         root = folder / "root"
-        _debootstrap(mirror, root)
+        _debootstrap(mirror, root, (*PACKAGES, *more))
         for name in DEAD_WEIGHT:
             _empty(root / name)
         subprocess.run(["tar", "-C", root, "-cf", folder / "rootfs.tar", "."], check=True, timeout=LIMIT)
@@ -130,11 +132,11 @@ def _build(mirror: Mirror, kept: Path) -> None:
         _remove(folder)
 
 
-def _debootstrap(mirror: Mirror, root: Path) -> None:
+def _debootstrap(mirror: Mirror, root: Path, packages: tuple[str, ...]) -> None:
     program = shutil.which("debootstrap", path=search_path())
     if program is None or os.getuid():
         raise EngineUnavailable("no Debian image: it takes debootstrap and root")
-    words = [program, "--variant=minbase", f"--include={','.join(PACKAGES)}", mirror.suite, str(root), mirror.site]
+    words = [program, "--variant=minbase", f"--include={','.join(packages)}", mirror.suite, str(root), mirror.site]
     environ = os.environ | {"PATH": search_path()} | _proxies()
     done = subprocess.run(words, env=environ, capture_output=True, text=True, errors="replace", timeout=LIMIT)
     if done.returncode:

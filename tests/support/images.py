@@ -121,6 +121,7 @@ def _dash() -> dict[str, str]:
 
 IMAGES = {
     "debian": Image(lambda: debian_rootfs().read_bytes(), ('CMD ["/bin/bash"]',)),
+    "debian-python": Image(lambda: debian_rootfs("-python").read_bytes(), ('CMD ["/bin/bash"]',)),
     "busybox": Image(_small, ('CMD ["/bin/sh"]',)),
     "no-tmp": Image(lambda: _small(tmp=False), ('CMD ["/bin/sh"]',)),
     "non-root": Image(_small, ('CMD ["/bin/sh"]', "USER app", "WORKDIR /home/app", "ENV COLOUR=blue")),
