@@ -36,6 +36,8 @@ __all__ = ["Copier", "CopyOptions", "CopySide"]
 
 T = TypeVar("T")
 FILES_AT_ONCE = 4
+OWNER_MODE = 0o700
+"""What a directory needs while files are copied into it."""
 MAX_PAUSE = 10.0
 """Seconds between two attempts to reconnect."""
 _FINAL = (AuthenticationError, HostKeyError, TargetGone, TargetNotFound)
@@ -186,13 +188,15 @@ class Copier:
             self._fail(job, error)
             return False
         self._directories[job.path] = known
-        return known.is_new or self._options.preserve
+        is_changed_last = known.is_new and job.entry.mode & OWNER_MODE != OWNER_MODE
+        return is_changed_last or self._options.preserve
 
     async def _open_directory(self, job: _Job) -> KnownDirectory:
         files = self._destination.files
         found = await self._find(job)
         if found is None:
-            await files.mkdir(job.path, exist_ok=True, mode=0o700)
+            await files.mkdir(job.path, exist_ok=True, mode=OWNER_MODE)
+            await files.limit_mode(job.path, job.entry.mode & 0o777 | OWNER_MODE)  # now: the copy may be cut
             return KnownDirectory([], is_new=True)
         if found.type != "dir":
             raise NotADirectory(f"{job.path}: is not a directory, but {job.side.name(job.entry.path)} is one")

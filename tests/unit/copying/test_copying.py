@@ -165,6 +165,24 @@ async def test_directories_keep_their_modes_and_times(desk: Desk) -> None:
     assert (stat.S_IMODE(kept.st_mode), kept.st_mtime) == (0o700, 1e9)
 
 
+async def test_directories_of_a_copy_that_was_cut_have_their_modes(desk: Desk) -> None:
+    for name, mode in (("open", 0o777), ("usual", 0o755), ("private", 0o700), ("read-only", 0o555)):
+        (desk.root / "tree" / name).mkdir(parents=True)
+        (desk.root / "tree" / name / "f").write_bytes(os.urandom(4 << 20))
+        (desk.root / "tree" / name).chmod(mode)
+    destination = desk.destination
+    desk.destination = Losing(destination, 1000)  # type: ignore[assignment]  # it forwards every call
+    with pytest.raises(ConnectionLost):
+        await desk.copy(["tree"], "copy", recursive=True, reconnect=0.0)
+    desk.destination = destination
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (desk.root / "copy").iterdir()}
+    assert modes == {"open": 0o777 & ~_umask(), "usual": 0o755 & ~_umask(), "private": 0o700, "read-only": 0o755}
+    assert (await desk.copy(["tree/."], "copy", recursive=True)).failed == 0
+    await desk.copy(["tree"], "whole", recursive=True)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (desk.root / "whole").iterdir()}
+    assert (modes["usual"], modes["read-only"]) == (0o755 & ~_umask(), 0o555 & ~_umask())
+
+
 def _umask() -> int:
     current = os.umask(0o077)
     os.umask(current)
