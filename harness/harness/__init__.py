@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .config import Config
     from .context import ExecutionContext, connect
     from .errors import *  # noqa: F403  # the error tree is public as a whole; its __all__ is pinned by a test
+    from .exec_target import ExecTarget
     from .fleets import Fleet, HostOutcome, fleet
     from .results import (
         DirEntry,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         "Capabilities",
         "Config",
         "DirEntry",
+        "ExecTarget",
         "ExecutionContext",
         "FileContent",
         "FileStat",
@@ -61,6 +63,7 @@ _NAMES = {
     "backend": ("ANY", "Capabilities"),
     "config": ("Config",),
     "context": ("ExecutionContext", "connect"),
+    "exec_target": ("ExecTarget",),
     "fleets": ("Fleet", "HostOutcome", "fleet"),
     "results": (
         *("DirEntry", "FileContent", "FileStat", "Job", "PaneInfo"),

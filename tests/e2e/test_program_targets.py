@@ -16,6 +16,7 @@ from tests.support.kubernetes import StandInCluster, stand_in_cluster
 from tests.support.namespaces import namespaces
 from tests.support.program import Program
 from tests.support.program_targets import root_directory
+from tests.support.sshd import SshServer
 
 from harness import ConnectError, ConnectionLost, ExecutionContext, Status, Target, TargetGone, connect
 from harness.config import Config
@@ -238,6 +239,24 @@ async def test_a_program_behind_another_target_starts_there() -> None:
     transport = await entered("env", "WHO=there", "{argv}", base=LocalTransport(Target.parse("local:")))
     words = transport.interactive_argv(["sh", "-c", "echo $WHO"])
     assert subprocess.run(words, capture_output=True, text=True).stdout == "there\n"
+
+
+async def test_a_program_behind_ssh_is_the_same(sshd: SshServer) -> None:
+    chosen = sshd.config(exec_targets=(("box", ExecTarget(("env", "WHO=box", "{argv}"))),))
+    async with connect(f"ssh://{sshd.user}@127.0.0.1:{sshd.port}+exec://box", config=chosen) as ctx:
+        result = await ctx.run_shell("echo $WHO; echo err >&2; exit 3")
+        assert (result.stdout, result.stderr, result.exit_code) == ("box\n", "err\n", 3)
+        async with await backend_of(ctx).transport.open_process(
+            ["sh", "-c", "trap '' TERM HUP INT; echo $$; while :; do sleep 1; done"]
+        ) as process:
+            pid = int(await process.receive())
+        await until_ended(pid)
+        with pytest.raises(ConnectError, match=r"started no shell: .*no-such"):
+            await open_transport(
+                Target.parse("exec://other"),
+                Config(exec_targets=(("other", ExecTarget(("no-such-program", "{argv}"))),)),
+                backend_of(ctx).transport,
+            )
 
 
 # -- Kubernetes: the real kubectl, and a stand-in for the cluster.

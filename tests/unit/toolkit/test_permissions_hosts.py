@@ -75,6 +75,15 @@ def test_a_port_in_a_rule_is_that_of_a_single_target() -> None:
     assert [bool(rules.on("", Target.parse(url)).rules.rules) for url in targets] == [True, True, False]
 
 
+def test_a_program_of_the_settings_is_denied_by_its_name_and_allowed_by_its_url() -> None:
+    targets = [Target.parse(url) for url in ("exec://stage", "ssh://web1+exec://stage", "exec://other")]
+    denied, allowed = (HostRules([Rule(action, hosts="stage")]) for action in (Action.DENY, Action.ALLOW))
+    assert [bool(denied.on("", target).rules.rules) for target in targets] == [True, True, False]
+    assert [bool(allowed.on("", target).rules.rules) for target in targets] == [False, False, False]
+    by_url = HostRules([Rule(Action.ALLOW, hosts="exec://stage")])
+    assert [bool(by_url.on("", target).rules.rules) for target in targets] == [True, False, False]
+
+
 @pytest.mark.parametrize("names", ["db1", "root@db1,web[1-2]", "2001:db8::1"])
 def test_a_call_on_no_host_is_meant_only_by_rules_about_all_hosts(names: str, tmp_path: Path) -> None:
     (tmp_path / "hosts.ini").write_text(INVENTORY)
