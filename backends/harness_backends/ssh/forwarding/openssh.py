@@ -106,17 +106,16 @@ class OpenSshForwarding(Forwarding):
         if isinstance(address, SocketPath):
             return await self._connect_unix(address)
         check_end = self._end_check()
+        ours, theirs = _socket_pairs()
+        session: MuxConnection | None = None
         try:
             session = await connect_with_timeout(self._transport.control_path)
-        except MuxError as error:
-            raise self._lost() from error
-        ours, theirs = _socket_pairs()
-        try:
             with anyio.fail_after(CONNECT_TIMEOUT):
                 descriptors = (theirs[0].fileno(), theirs[1].fileno())
                 await session.open_forward(address.host or "localhost", address.port, descriptors)
         except BaseException as error:
-            session.close()
+            if session is not None:
+                session.close()
             _close(*ours)
             raise self._connect_error(address, error) from error
         finally:
@@ -130,14 +129,15 @@ class OpenSshForwarding(Forwarding):
 
     async def _connect_unix(self, address: SocketPath) -> ByteStream:
         """Connect through a private socket of the master: before OpenSSH 9.4, ``ssh -W`` takes no path."""
+        paths, connection_stack = self._unix_paths, self._connection  # those of this connection, even if it is lost now
         async with self._unix_turn:
-            if address.path not in self._unix_paths:
-                self._unix_paths[address.path] = await self._connection.enter_async_context(self._private(address))
+            if address.path not in paths:
+                paths[address.path] = await connection_stack.enter_async_context(self._private(address))
         connection = socket.socket(socket.AF_UNIX)
         connection.setblocking(False)
         try:
-            connection.connect(self._unix_paths[address.path])
-        except (OSError, KeyError) as error:
+            connection.connect(paths[address.path])
+        except OSError as error:
             connection.close()
             raise self._lost() from error
         return SocketStream(connection, check_end=self._end_check())
