@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pexpect
 import pytest
-from tests.support.forwarding import DigestServer, digest_server, exchange, listeners_of, until
+from tests.support.forwarding import DigestServer, connected, digest_server, exchange, listeners_of, until
 from tests.support.program import Program, options_of, over_ssh, program
 from tests.support.sshd import MakeSshd, MakeUser, SshServer, SystemUser, free_port, master_pids
 
@@ -110,6 +112,30 @@ async def test_a_restarted_sshd_is_shown_and_waited_for(
     sshd.start()
     assert await exchange((LOCALHOST, port))
     assert over_ssh.run("forward", "stop", "db").returncode == 0
+
+
+async def test_missing_descriptors_refuse_connections_and_end_no_forward(
+    over_ssh: Program, digest_server: DigestServer
+) -> None:
+    port = free_port()
+    report = in_background(over_ssh, f"-L{port}:localhost:{digest_server.port}", "--name", "full")
+    used = len(os.listdir(f"/proc/{report['pid']}/fd"))
+    resource.prlimit(report["pid"], resource.RLIMIT_NOFILE, (used + 25, used + 25))
+    with ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(connected((LOCALHOST, port)))
+        await until(lambda: "Too many open files" in log_of(over_ssh, "full").read_text())
+
+    async def works() -> bool:
+        try:
+            return await exchange((LOCALHOST, port), 1000)
+        except OSError:  # until the connections above are closed
+            return False
+
+    with anyio.fail_after(30):
+        while not await works():
+            pass
+    assert over_ssh.run("forward", "stop", "full").returncode == 0
 
 
 def test_a_process_that_does_not_answer_is_named(over_ssh: Program) -> None:
