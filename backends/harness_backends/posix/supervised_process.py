@@ -63,6 +63,7 @@ T = TypeVar("T")
 
 SEPARATOR = b"\x1e"
 NOISE_KEPT = 2000
+MAX_DIGITS = 20
 
 # The nonce is split in two, so that a process list does not show it. The shell's own messages ("Killed") must not mix
 # with the program's. A signal to the group ends the program; the shell remains to report it.
@@ -326,10 +327,12 @@ class StderrFilter:
             self._held = self._held[-(NOISE_KEPT + len(self._mark)) :]
             return False
         _, words, self._held = found
-        self.leader = GroupLeader(int(words[0]), words[1].decode())
+        if len(words) < 2 or not words[0].isdigit() or len(words[0]) > MAX_DIGITS:
+            return False  # not the shell that was asked for
+        self.leader = GroupLeader(int(words[0]), words[1].decode("utf-8", "replace"))
         if len(words) > 3:
             instance = words[3].decode("utf-8", "replace")
-            self.report = StartReport(words[2].decode(), instance if instance.strip("/") else "")
+            self.report = StartReport(words[2].decode("utf-8", "replace"), instance if instance.strip("/") else "")
         return True
 
     def _take_output(self) -> bytes:
@@ -339,15 +342,17 @@ class StderrFilter:
             output, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
             return output
         before, words, after = found
-        self.status = int(words[0])
         self._held = b""
+        if len(words) != 1 or not words[0].isdigit() or len(words[0]) > MAX_DIGITS:
+            return before + after
+        self.status = int(words[0])
         return before + after
 
     def _possible_mark(self) -> int:
         """Return how many bytes at the end may belong to an incomplete line of the shell."""
         start = self._held.rfind(SEPARATOR)
         tail = self._held[start:] if start >= 0 else b""
-        if tail.startswith(self._mark) or self._mark.startswith(tail):
+        if (tail.startswith(self._mark) and len(tail) <= len(self._mark) + MAX_DIGITS) or self._mark.startswith(tail):
             return len(tail)
         return 0
 

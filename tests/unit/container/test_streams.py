@@ -212,3 +212,25 @@ def test_an_order_for_another_place_starts_nothing() -> None:
     found = StderrFilter(NONCE)
     assert found.feed(done.stderr) + found.finish() == b""
     assert (done.stdout, found.report.verdict, found.status) == (b"", "moved", None)
+
+
+@pytest.mark.parametrize("words", [b"", b"42", b"x 777", b"-1 777", b"\xc2\xb2 777", b"9" * 5000 + b" 777"])
+def test_a_start_that_no_shell_reports_is_none(words: bytes) -> None:
+    found = StderrFilter(NONCE)
+    assert found.feed(b"\x1e" + NONCE.encode() + b" " + words + b"\n") == b""
+    assert found.leader is None
+
+
+@pytest.mark.parametrize("words", [b"", b"x", b"-1", b"1 2", b"9" * 5000])
+def test_an_end_that_no_shell_reports_is_none(words: bytes) -> None:
+    found = StderrFilter(NONCE)
+    found.feed(START)
+    found.feed(b"\x1e" + NONCE.encode() + b" " + words + b"\n")
+    assert found.status is None
+
+
+def test_a_line_without_end_is_not_kept() -> None:
+    found = StderrFilter(NONCE)
+    found.feed(START + END[:-1])
+    passed = sum(len(found.feed(b"7" * 1000)) for _ in range(100))
+    assert passed > 90_000
