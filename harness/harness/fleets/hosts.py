@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from ..errors import ConfigError, TargetNotFound
-from ..system.account import home_directory
+from ..system.account import expand_home, home_directory
 from ..target import Hop, Target
 from .host_names import HostName, is_url, parse_host_name
 from .inventories.connection_variables import read_connection
@@ -105,7 +107,7 @@ def ssh_config_hosts(path: str | None = None) -> list[str]:
         path: The file; None is ``~/.ssh/config``.
     """
     found: dict[str, None] = {}
-    waiting = [Path(path).expanduser() if path else home_directory() / ".ssh/config"]
+    waiting = [expand_home(path) if path else home_directory() / ".ssh/config"]
     for _ in range(MAX_INCLUDES):
         if not waiting:
             break
@@ -115,18 +117,19 @@ def ssh_config_hosts(path: str | None = None) -> list[str]:
 
 def _read_entries(file: Path, found: dict[str, None], waiting: list[Path]) -> None:
     try:
+        if not file.is_file():  # a named pipe would block
+            return
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return  # ssh itself ignores a missing file
     for line in lines:
         keyword, *values = re.split(r"[\s=]+", line.strip().replace('"', ""))
+        values = list(takewhile(lambda value: not value.startswith("#"), values))
         if keyword.lower() == "host":
             found.update(dict.fromkeys(value for value in values if value and not set(value) & set("*?!")))
         elif keyword.lower() == "include":
             for value in values:
-                base = Path(value).expanduser()
-                base = base if base.is_absolute() else home_directory() / ".ssh" / base
-                waiting += sorted(base.parent.glob(base.name)) if base.name else []
+                waiting += map(Path, sorted(glob.glob(str(home_directory() / ".ssh" / expand_home(value)))))
 
 
 # -- the target of a name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import sys
@@ -191,6 +192,20 @@ def test_wildcards_match_the_ssh_configuration(tmp_path: Path) -> None:
     assert ssh_config_hosts(str(config)) == ["web1", "web2", "db1", "web3"]
     assert names("web*", ssh_config=str(config)) == ["web1", "web2", "web3"]
     assert ssh_config_hosts(str(tmp_path / "none")) == []
+
+
+def test_includes_of_the_ssh_configuration_are_found_as_ssh_finds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("a", "b"):
+        (tmp_path / ".ssh/sites" / name).mkdir(parents=True)
+        (tmp_path / ".ssh/sites" / name / "hosts").write_text(f"Host {name}1\n")
+    os.mkfifo(tmp_path / ".ssh/pipe")
+    (tmp_path / ".ssh/config").write_text(
+        "Include ~no-such-user/config pipe sites/*/hosts # not/this\nHost web1 # the first one\nHost=web2\n"
+    )
+    assert ssh_config_hosts() == ["web1", "web2", "a1", "b1"]
 
 
 def test_names_are_folded() -> None:
