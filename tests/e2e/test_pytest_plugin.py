@@ -31,6 +31,14 @@ async def test_container(harness_container):
 """
 
 
+OTHER_PLUGIN = """
+import pytest
+
+def pytest_itemcollected(item):  # as pytest-asyncio does in its automatic mode
+    item.add_marker(pytest.mark.asyncio)
+"""
+
+
 def outcome(folder: Path, *words: str, **variables: str) -> str:
     """Run pytest on the tests in a clean environment; returns what it prints."""
     (folder / "test_targets.py").write_text(TESTS)
@@ -50,6 +58,14 @@ def test_this_machine_and_a_host_are_given_without_any_setting(tmp_path: Path) -
 @pytest.mark.usefixtures("needs_process")
 def test_a_container_is_left_out_without_an_image(tmp_path: Path) -> None:
     assert "harness_container needs --harness-image IMAGE" in outcome(tmp_path, "-k", "container")
+
+
+@pytest.mark.usefixtures("needs_process")
+def test_a_test_of_another_asynchronous_plugin_fails_at_once(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(OTHER_PLUGIN)
+    said = outcome(tmp_path, "-k", "local or ssh", "-o", "markers=asyncio")
+    assert "mark it with pytest.mark.anyio" in said, said
+    assert "2 errors" in said
 
 
 def test_a_host_of_the_options_is_used(sshd: SshServer, tmp_path: Path) -> None:

@@ -33,23 +33,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"harness_{name}", text)
 
 
+@pytest.fixture
+def _harness_runner(request: pytest.FixtureRequest, anyio_backend_name: str) -> None:
+    """Check that anyio's plugin runs the test: another one has an event loop of its own, and would wait forever."""
+    if request.node.get_closest_marker("asyncio") is not None:
+        pytest.fail(
+            "the fixtures of harness need anyio's plugin, and pytest-asyncio runs this test:"
+            " mark it with pytest.mark.anyio, in pytest-asyncio's strict mode",
+            pytrace=False,
+        )
+    if anyio_backend_name != "asyncio":
+        pytest.skip("harness runs on asyncio")
+
+
 def _chosen(request: pytest.FixtureRequest, name: str) -> str:
     """Return an option, or the setting of that name; empty for neither."""
-    if request.getfixturevalue("anyio_backend_name") != "asyncio":
-        pytest.skip("harness runs on asyncio")
-    given = request.config.getoption(f"--harness-{name}") if name else ""
-    return str(given or request.config.getini(f"harness_{name}")) if name else ""
+    return str(request.config.getoption(f"--harness-{name}") or request.config.getini(f"harness_{name}"))
 
 
 @pytest.fixture
 async def harness_local(
-    anyio_backend: object, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    _harness_runner: None, anyio_backend: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ExecutionContext]:
     """Give this machine, in an empty directory, with job records of the test's own and without the user's settings."""
     from ..config import Config
     from ..context import connect
 
-    _chosen(request, "")
     with TemporaryDirectory(prefix="harness-state-", ignore_cleanup_errors=True) as state:
         monkeypatch.setenv("XDG_STATE_HOME", state)
         async with connect("local:", config=Config(cwd=str(tmp_path))) as ctx:
@@ -57,7 +66,9 @@ async def harness_local(
 
 
 @pytest.fixture
-async def harness_ssh(anyio_backend: object, request: pytest.FixtureRequest) -> AsyncIterator[ExecutionContext]:
+async def harness_ssh(
+    _harness_runner: None, anyio_backend: object, request: pytest.FixtureRequest
+) -> AsyncIterator[ExecutionContext]:
     """Give a host behind SSH: that of ``--harness-ssh``, else a server in the test itself, with an empty home."""
     from ..config import Config
     from ..context import connect
@@ -75,7 +86,9 @@ async def harness_ssh(anyio_backend: object, request: pytest.FixtureRequest) -> 
 
 
 @pytest.fixture
-async def harness_container(anyio_backend: object, request: pytest.FixtureRequest) -> AsyncIterator[ExecutionContext]:
+async def harness_container(
+    _harness_runner: None, anyio_backend: object, request: pytest.FixtureRequest
+) -> AsyncIterator[ExecutionContext]:
     """Give a new container of ``--harness-image``, which is removed after the test; without the option, skip."""
     from ..config import Config
     from ..context import connect
