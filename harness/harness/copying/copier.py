@@ -27,7 +27,13 @@ from ..errors import (
 )
 from ..file_transfer import ReceiveRequest
 from ..results import DirEntry
-from .destination import DestinationRoot, KnownDirectory, check_not_a_link, resolve_destination
+from .destination import (
+    DestinationRoot,
+    KnownDirectory,
+    check_not_a_link,
+    check_not_into_itself,
+    resolve_destination,
+)
 from .results import CopyObserver, CopyStatus, CopySummary, FileCopy
 from .sources import SourceEntry, SourceList, list_sources
 from .workers import for_each
@@ -151,13 +157,16 @@ class Copier:
                 status: CopyStatus = "skipped" if problem.skipped else "failed"
                 problem.error.target = problem.error.target or side.where
                 self._end(FileCopy(side.name(problem.path), "", status, error=problem.error))
-        roots = [entry for _, found in lists for entry in found.entries if len(entry.names) < 2]
+        roots = [entry for _, found in lists for entry in found.roots]
         count = sum(len(paths) for _, paths in self._sources)
-        count = max(count, sum(found.roots for _, found in lists))
+        count = max(count, sum(found.root_count for _, found in lists))
         if not roots:
             return []
         files = self._destination.files
         root = await self._connected(partial(resolve_destination, files, self._path, roots, count))
+        for side, found in lists:
+            if side.files is files:
+                await self._connected(partial(check_not_into_itself, files, root, found.roots))
         return self._jobs(lists, root)
 
     def _jobs(self, lists: Sequence[tuple[CopySide, SourceList]], root: DestinationRoot) -> list[_Job]:
@@ -208,7 +217,7 @@ class Copier:
         Raises:
             FileError: It is a link that is not followed.
         """
-        known = self._directories.get(posixpath.dirname(job.path)) if len(job.entry.names) > 1 else None
+        known = self._directories.get(posixpath.dirname(job.path))
         name = posixpath.basename(job.path)
         if known is not None:
             found = known.find(name)
@@ -216,7 +225,7 @@ class Copier:
             found = await self._find_by_stat(job.path, name)
         if found is None or found.type != "link":
             return found
-        if not job.side.is_here and (job.entry.matched or len(job.entry.names) > 1):
+        if not job.side.is_here and job.entry.from_target:
             check_not_a_link(job.path, found)
         try:
             stat = await self._destination.files.stat(job.path)

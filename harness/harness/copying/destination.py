@@ -10,7 +10,7 @@ from ..errors import FileError, FileNotFound, NotADirectory
 from ..results import DirEntry
 from .sources import SourceEntry
 
-__all__ = ["DestinationRoot", "KnownDirectory", "check_not_a_link", "resolve_destination"]
+__all__ = ["DestinationRoot", "KnownDirectory", "check_not_a_link", "check_not_into_itself", "resolve_destination"]
 
 
 class DestinationRoot:
@@ -22,7 +22,7 @@ class DestinationRoot:
     """
 
     def __init__(self, path: str, *, is_parent: bool) -> None:
-        self.path = path
+        self.path = path.rstrip("/") or "/"
         self.is_parent = is_parent
 
     def path_of(self, entry: SourceEntry) -> str:
@@ -59,6 +59,33 @@ async def resolve_destination(files: Files, path: str, roots: Sequence[SourceEnt
     # a directory without a name of its own has an empty tuple of names, which fits a parent
     nameless = any(not root.names for root in roots)
     return DestinationRoot(path, is_parent=nameless)
+
+
+async def check_not_into_itself(files: Files, root: DestinationRoot, sources: Sequence[SourceEntry]) -> None:
+    """Refuse to copy a directory to a place below it, as files would be replaced before they are read.
+
+    Args:
+        files: The target of the sources and of the destination.
+        root: The destination.
+        sources: What is copied.
+
+    Raises:
+        FileError: A directory would be copied into itself.
+    """
+    for source in sources:
+        if source.is_directory:
+            path = root.path_of(source)
+            if (await _real_path(files, path)).startswith(source.real.rstrip("/") + "/"):
+                raise FileError(f"{source.path}: cannot be copied into itself, {path}")
+
+
+async def _real_path(files: Files, path: str) -> str:
+    """Return a path without links; what does not exist keeps its names."""
+    try:
+        return (await files.stat(path)).path
+    except FileNotFound:
+        parent, name = posixpath.split(path)
+        return path if parent == path else posixpath.join(await _real_path(files, parent or "."), name)
 
 
 class KnownDirectory:

@@ -29,7 +29,8 @@ class SourceEntry:
     """A file or a directory to copy.
 
     ``names`` lead from the destination to it; they are empty for a directory without a name of its own, such as ``.``.
-    ``matched``: the target chose the first name, as it is that of a match of a pattern.
+    ``from_target``: the target chose its name, as it is that of a match of a pattern, or below a directory. ``real`` is
+    the path of a directory without links.
     """
 
     path: str
@@ -38,7 +39,8 @@ class SourceEntry:
     size: int = 0
     mode: int = 0
     mtime: float = 0.0
-    matched: bool = False
+    from_target: bool = False
+    real: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +58,15 @@ class SourceList:
 
     entries: list[SourceEntry] = field(default_factory=list)
     problems: list[SourceProblem] = field(default_factory=list)
-    roots: int = 0
-    """The number of paths that were named or matched."""
+    roots: list[SourceEntry] = field(default_factory=list)
+    """What was named or matched."""
+    root_count: int = 0
+    """The number of paths that were named or matched, also of those that were not found."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
     entry: SourceEntry
-    real: str
     above: tuple[str, ...]
     """The real paths of the directories that it is in, and its own."""
 
@@ -95,10 +98,11 @@ class _Lister:
         for path in paths:
             try:
                 for root, matched in await self._roots(path):
-                    self._found.roots += 1
+                    self._found.root_count += 1
                     await self._add_root(root, matched=matched)
             except FileError as error:
                 self._found.problems.append(SourceProblem(path, error))
+        self._found.roots = list(self._found.entries)
         while self._waiting:
             batch, self._waiting = self._waiting[:_AT_ONCE], self._waiting[_AT_ONCE:]
             await for_each(batch, self._descend, at_once=_AT_ONCE)
@@ -122,33 +126,32 @@ class _Lister:
         try:
             if matched:
                 _check_name(name or "", path)
-            await self._add(path, (name,) if name else (), (), matched=matched)
+            await self._add(path, (name,) if name else (), (), from_target=matched)
         except FileError as error:
             self._found.problems.append(SourceProblem(path, error))
 
-    async def _add(self, path: str, names: tuple[str, ...], above: tuple[str, ...], *, matched: bool) -> None:
+    async def _add(self, path: str, names: tuple[str, ...], above: tuple[str, ...], *, from_target: bool) -> None:
         """Add a path of unknown type, which may be a link."""
         stat = await self._files.stat(path)
         if stat.type == "dir":
-            self._add_directory(
-                SourceEntry(path, names, True, mode=stat.mode, mtime=stat.mtime, matched=matched), stat.path, above
-            )
+            entry = SourceEntry(path, names, True, 0, stat.mode, stat.mtime, from_target, stat.path)
+            self._add_directory(entry, above)
         elif stat.type == "file":
-            self._keep(SourceEntry(path, names, False, stat.size, stat.mode, stat.mtime, matched))
+            self._keep(SourceEntry(path, names, False, stat.size, stat.mode, stat.mtime, from_target))
         elif names and above:
             self._skip(path)
         else:
             raise FileError(f"{path}: is a pipe, a socket or a device", hint="read it with a command")
 
-    def _add_directory(self, entry: SourceEntry, real: str, above: tuple[str, ...]) -> None:
+    def _add_directory(self, entry: SourceEntry, above: tuple[str, ...]) -> None:
         if not self._recursive:
             raise IsADirectory(f"{entry.path}: is a directory", hint="copy directories with -r")
-        if real in above:
+        if entry.real in above:
             raise FileError(f"{entry.path}: is a link to a directory that it is in", hint="it is not copied")
         if len(above) >= MAX_DEPTH:
             raise FileError(f"{entry.path}: more than {MAX_DEPTH} directories deep")
         self._keep(entry)
-        self._waiting.append(_Directory(entry, real, (*above, real)))
+        self._waiting.append(_Directory(entry, (*above, entry.real)))
 
     async def _descend(self, directory: _Directory) -> None:
         entry = directory.entry
@@ -168,11 +171,11 @@ class _Lister:
     async def _add_entry(self, directory: _Directory, item: DirEntry, path: str) -> None:
         names = (*directory.entry.names, item.name)
         if item.type == "file" and item.size >= 0:
-            self._keep(SourceEntry(path, names, False, item.size))
+            self._keep(SourceEntry(path, names, False, item.size, from_target=True))
         elif item.type == "other":
             self._skip(path)
         else:
-            await self._add(path, names, directory.above, matched=False)
+            await self._add(path, names, directory.above, from_target=True)
 
     def _keep(self, entry: SourceEntry) -> None:
         if len(self._found.entries) >= MAX_ENTRIES:

@@ -13,7 +13,7 @@ import pytest
 from harness import connect
 from harness.backend import Files
 from harness.copying import Copier, CopyObserver, CopyOptions, CopySide, CopySummary, FileCopy
-from harness.errors import ConnectionLost, FileNotFound, NotADirectory
+from harness.errors import ConnectionLost, FileError, FileNotFound, NotADirectory
 from harness.file_transfer import ReceivedFile
 from harness.results import DirEntry
 
@@ -209,6 +209,21 @@ async def test_two_sources_of_one_name_do_not_replace_each_other(desk: Desk) -> 
     assert (summary.failed, (desk.root / "to/f").read_text()) == (1, "x/f")
 
 
+@pytest.mark.parametrize("to", ["d", "d/", "d/d", "d/new", "link", "link/new"])
+async def test_a_directory_is_not_copied_into_itself(desk: Desk, to: str) -> None:
+    (desk.root / "d/d").mkdir(parents=True)
+    (desk.root / "d/x").write_text("1")
+    (desk.root / "d/d/x").write_text("2")
+    (desk.root / "link").symlink_to("d")
+    desk.destination = desk.source
+    before = _tree(desk.root)
+    with pytest.raises(FileError, match="into itself"):
+        await desk.copy(["d"], to, label="", recursive=True)
+    assert (_tree(desk.root), (desk.root / "d/d/x").read_text()) == (before, "2")
+    assert (await desk.copy(["d"], "d2", label="", recursive=True)).counts["copied"] == 2
+    assert (await desk.copy(["d/."], "d", label="", recursive=True)).counts["unchanged"] == 2
+
+
 # -- a host that answers what it likes
 
 
@@ -247,6 +262,22 @@ async def test_a_host_cannot_choose_where_a_name_leads(desk: Desk, name: str) ->
     (desk.root / "to").mkdir()
     await desk.copy(["t*"], "to")
     assert set(os.listdir(desk.root / "to")) <= {"x"}  # the last name of a match, if it has one
+
+
+@pytest.mark.parametrize("source", ["tree/.", "tree/sub/.."])
+async def test_a_name_below_a_directory_without_a_name_is_not_followed_either(desk: Desk, source: str) -> None:
+    for path in ("tree/sub/f", "tree/current", "outside/f"):
+        (desk.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (desk.root / path).write_text("new")
+    (desk.root / "victim").write_text("old")
+    (desk.root / "outside/f").write_text("old")
+    (desk.root / "to").mkdir()
+    (desk.root / "to/current").symlink_to(desk.root / "victim")
+    (desk.root / "to/sub").symlink_to(desk.root / "outside")
+    for to in ("to", "to/"):
+        summary = await desk.copy([source], to, recursive=True)
+        assert (summary.counts["copied"], len(summary.problems)) == (0, 2)
+        assert ((desk.root / "victim").read_text(), (desk.root / "outside/f").read_text()) == ("old", "old")
 
 
 def _tree(root: Path) -> set[str]:
