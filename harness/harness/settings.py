@@ -258,10 +258,10 @@ def _explicit_file(chosen: CommandLineChoices, env: Mapping[str, str]) -> str | 
 def _file_layers(explicit: str | None, env: Mapping[str, str], directory: Path | None) -> list[_Layer]:
     layers = []
     user = user_config_path(env)
-    if user.exists():
+    if _exists(user):
         layers.append(_read(user, check_owner=True))
     project = (directory or Path.cwd()) / PROJECT_FILE
-    if project.exists() and not _same(project, user) and not (explicit and _same(project, Path(explicit))):
+    if _exists(project) and not _same(project, user) and not (explicit and _same(project, Path(explicit))):
         layer = _read(project, check_owner=True)
         names = next((_value(_merge([one]), "trusted_dirs", ()) for one in layers), ())
         trusted = is_trusted(project.parent, names)
@@ -271,6 +271,24 @@ def _file_layers(explicit: str | None, env: Mapping[str, str], directory: Path |
     if explicit is not None:
         layers.append(_read(expand_home(explicit), check_owner=False))
     return layers
+
+
+def _exists(path: Path) -> bool:
+    """Return whether a file exists.
+
+    Raises:
+        ConfigError: That is unknown, as its directory is accessible to another user only.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {(error.strerror or str(error)).lower()}",
+            hint="make its directory accessible, or set HOME and the current directory to some that are",
+        ) from error
+    return True
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -151,3 +151,10 @@ def test_free_space_is_that_of_the_nearest_directory_that_exists(home: Path) -> 
     finding = check_disk()
     assert finding.check == "free space"
     assert str(home / ".local/state/harness") in finding.message
+
+
+def test_free_space_is_checked_where_a_state_directory_is_inaccessible(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / ("x" * 300)))  # as one of another user, for any user
+    assert "free for" in check_disk().message

@@ -487,3 +487,10 @@ def test_a_project_that_is_not_trusted_defines_no_program(place: Place) -> None:
     place.project('[targets.stage]\nexec = ["touch", "/tmp/x", "{argv}"]\n')
     with pytest.raises(ConfigError, match="may choose hosts or run programs"):
         place.load()
+
+
+def test_an_inaccessible_settings_file_is_one_line(tmp_path: Path) -> None:
+    directory = tmp_path / ("x" * 300)  # as one of another user, for any user
+    with pytest.raises(ConfigError, match="config.toml: file name too long") as caught:
+        load_settings(environ={"XDG_CONFIG_HOME": str(directory)}, directory=tmp_path)
+    assert "accessible" in caught.value.hint

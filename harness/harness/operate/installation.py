@@ -96,7 +96,7 @@ def check_program() -> Finding:
     found = shutil.which("harness")
     if found is None:
         return warn("harness", f"{message}: not on PATH", f"add {scripts.parent} to PATH")
-    if scripts.exists() and not os.path.samefile(os.path.realpath(found), os.path.realpath(scripts)):
+    if os.path.exists(scripts) and not os.path.samefile(os.path.realpath(found), os.path.realpath(scripts)):
         return warn("harness", f"{message}: another one is first on PATH: {found}", "remove one, or change PATH")
     return ok("harness", message)
 
@@ -215,7 +215,7 @@ def _problem_of(path: Path, status: os.stat_result, others: int) -> tuple[str, s
 def check_disk() -> Finding:
     """Return a finding about the free space for conversations, recordings and the audit log."""
     path = state_home()
-    existing = next(one for one in (path, *path.parents) if one.exists())
+    existing = next(one for one in (path, *path.parents) if os.path.exists(one))
     try:
         free = shutil.disk_usage(existing).free
     except OSError as error:
@@ -305,7 +305,7 @@ def _mentions_completion(path: Path) -> bool:
 def check_manual() -> Finding:
     """Return a finding about the manual pages of this installation."""
     folder = Path(sys.prefix, "share/man/man1")
-    if not (folder / "harness.1").exists():
+    if not os.path.exists(folder / "harness.1"):
         return Finding("manual", "ok", f"no manual pages in {folder}", "install harness again, from its wheel")
     if program_output("man", "-w", "harness"):
         return ok("manual", "man harness")
