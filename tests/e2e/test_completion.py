@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -192,3 +193,20 @@ def test_completion_ends_in_time_whatever_blocks_it(program: Program) -> None:
     started = time.monotonic()
     assert answers(program, "harness --ssh ") == []
     assert time.monotonic() - started < 6
+
+
+def test_ctrl_c_leaves_no_program_behind(program: Program, tmp_path: Path) -> None:
+    tmux, started = tmp_path / "tmux", tmp_path / "started"
+    tmux.write_text(f"#!/bin/sh\nmv {started}.new {started}\nexec sleep 98.76\n")
+    tmux.chmod(0o755)
+    (tmp_path / "started.new").touch()
+    program.environ |= {"_HARNESS_COMPLETE": "bash_complete", "COMP_LINE": "harness panes kill ", "COMP_WORD": ""}
+    program.environ["PATH"] = f"{tmp_path}:{program.environ['PATH']}"
+    process = program.start()
+    deadline = time.monotonic() + 10
+    while not started.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)  # the program is the shell's, which reports nothing
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert "98.76" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout

@@ -491,6 +491,6 @@ def test_a_project_that_is_not_trusted_defines_no_program(place: Place) -> None:
 
 def test_an_inaccessible_settings_file_is_one_line(tmp_path: Path) -> None:
     directory = tmp_path / ("x" * 300)  # as one of another user, for any user
-    with pytest.raises(ConfigError, match="config.toml: file name too long") as caught:
+    with pytest.raises(ConfigError, match=r"config\.toml: file name too long") as caught:
         load_settings(environ={"XDG_CONFIG_HOME": str(directory)}, directory=tmp_path)
     assert "accessible" in caught.value.hint

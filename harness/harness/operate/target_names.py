@@ -107,9 +107,11 @@ def _run_here(argv: Sequence[str]) -> bytes:
         try:
             return process.communicate(timeout=TIMEOUT)[0][:MAX_OUTPUT]
         except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
             return b""
+        finally:
+            if process.returncode is None:  # after a timeout, and after Ctrl-C
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def _environment() -> Mapping[str, str]:
