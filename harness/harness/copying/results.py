@@ -74,6 +74,3 @@ class CopyObserver:
 
     def reconnecting(self, error: HarnessError) -> None:
         """Take a lost connection, after which the copy continues."""
-
-    def reconnected(self) -> None:
-        """Take the end of :meth:`reconnecting`."""

@@ -101,7 +101,7 @@ class _Lister:
                     self._found.root_count += 1
                     await self._add_root(root, matched=matched)
             except FileError as error:
-                self._found.problems.append(SourceProblem(path, error))
+                self._fail(path, error)
         self._found.roots = list(self._found.entries)
         while self._waiting:
             batch, self._waiting = self._waiting[:_AT_ONCE], self._waiting[_AT_ONCE:]
@@ -128,7 +128,7 @@ class _Lister:
                 _check_name(name or "", path)
             await self._add(path, (name,) if name else (), (), from_target=matched)
         except FileError as error:
-            self._found.problems.append(SourceProblem(path, error))
+            self._fail(path, error)
 
     async def _add(self, path: str, names: tuple[str, ...], above: tuple[str, ...], *, from_target: bool) -> None:
         """Add a path of unknown type, which may be a link."""
@@ -158,7 +158,7 @@ class _Lister:
         try:
             listed = await self._files.list_dir(entry.path)
         except FileError as error:
-            self._found.problems.append(SourceProblem(entry.path, error))
+            self._fail(entry.path, error)
             return
         for item in listed:
             path = posixpath.join(entry.path, item.name)
@@ -166,7 +166,7 @@ class _Lister:
                 _check_name(item.name, entry.path)
                 await self._add_entry(directory, item, path)
             except FileError as error:
-                self._found.problems.append(SourceProblem(path, error))
+                self._fail(path, error)
 
     async def _add_entry(self, directory: _Directory, item: DirEntry, path: str) -> None:
         names = (*directory.entry.names, item.name)
@@ -178,13 +178,19 @@ class _Lister:
             await self._add(path, names, directory.above, from_target=True)
 
     def _keep(self, entry: SourceEntry) -> None:
-        if len(self._found.entries) >= MAX_ENTRIES:
-            raise HarnessError(f"more than {MAX_ENTRIES:,} files", hint="copy a smaller part")
+        self._check_count()
         self._found.entries.append(entry)
 
+    def _fail(self, path: str, error: FileError, *, skipped: bool = False) -> None:
+        self._check_count()
+        self._found.problems.append(SourceProblem(path, error, skipped))
+
+    def _check_count(self) -> None:
+        if len(self._found.entries) + len(self._found.problems) >= MAX_ENTRIES:
+            raise HarnessError(f"more than {MAX_ENTRIES:,} files", hint="copy a smaller part")
+
     def _skip(self, path: str) -> None:
-        error = FileError(f"{path}: is a pipe, a socket or a device")
-        self._found.problems.append(SourceProblem(path, error, skipped=True))
+        self._fail(path, FileError(f"{path}: is a pipe, a socket or a device"), skipped=True)
 
 
 def _name_of(path: str) -> str | None:

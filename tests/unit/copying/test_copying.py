@@ -13,7 +13,8 @@ import pytest
 from harness import connect
 from harness.backend import Files
 from harness.copying import Copier, CopyObserver, CopyOptions, CopySide, CopySummary, FileCopy
-from harness.errors import ConnectionLost, FileError, FileNotFound, NotADirectory
+from harness.copying import sources as copying_sources
+from harness.errors import ConnectionLost, FileError, FileNotFound, HarnessError, NotADirectory
 from harness.file_transfer import ReceivedFile
 from harness.results import DirEntry
 
@@ -278,6 +279,14 @@ async def test_a_name_below_a_directory_without_a_name_is_not_followed_either(de
         summary = await desk.copy([source], to, recursive=True)
         assert (summary.counts["copied"], len(summary.problems)) == (0, 2)
         assert ((desk.root / "victim").read_text(), (desk.root / "outside/f").read_text()) == ("old", "old")
+
+
+async def test_refused_names_count_as_files_do(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    (desk.root / "tree").mkdir()
+    monkeypatch.setattr(copying_sources, "MAX_ENTRIES", 100)
+    desk.source = Hostile(desk.source, ["a/b"] * 100)
+    with pytest.raises(HarnessError, match="more than 100 files"):
+        await desk.copy(["tree"], "copy", recursive=True)
 
 
 def _tree(root: Path) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.cli.commands.sync import _change
 from harness.copying.rsync import path_for_rsync
 
 
@@ -28,3 +29,9 @@ def test_the_home_of_another_user_is_an_error() -> None:
     assert path_for_rsync("x", "") == "target:./x"
     with pytest.raises(ValueError, match="whole path"):
         path_for_rsync("~user/x", "/home/me")
+
+
+@pytest.mark.parametrize("size", ["²", "9" * 5000, "x", ""])
+def test_a_message_of_the_target_is_not_a_size(size: str) -> None:
+    assert _change(f"text\t{size}\tmore".encode()) == {"change": "text", "size": None, "path": "more"}
+    assert _change(b">f+++++++++\t12\ta\tb") == {"change": ">f+++++++++", "size": 12, "path": "a\tb"}

@@ -13,7 +13,9 @@ from tests.support.file_targets import FLAVOURS, FileTarget, Flavour, open_file_
 
 from harness.errors import ConnectionLost, FileError
 from harness.file_transfer import ReceivedFile, ReceiveRequest, SourceFile
+from harness_backends.posix.files import copying
 from harness_backends.posix.files.copying import masked_mode
+from harness_backends.posix.files.transfer import collect
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
 SIZE = 5_000_000
@@ -115,6 +117,42 @@ async def test_a_partial_file_that_another_copy_takes_meanwhile_is_not_missed(ta
     assert (target.home / "copy").read_bytes() == content
 
 
+async def test_a_partial_file_that_others_may_write_is_not_continued(target: FileTarget, needs_root: None) -> None:
+    (target.home / "source").write_bytes(content := os.urandom(SIZE))
+
+    def of_another_user(partial: Path) -> None:
+        os.chown(partial, 12345, 12345)
+
+    def writable(partial: Path) -> None:
+        partial.chmod(0o620)
+
+    def linked(partial: Path) -> None:
+        (target.home / "linked").hardlink_to(partial)
+
+    for number, change in enumerate((of_another_user, writable, linked)):
+        with pytest.raises(ConnectionLost):
+            await receive(target, ReceiveRequest("copy", nonce="one"), cut_at=4_000_000)
+        (name,) = hidden(target)
+        change(target.home / name)
+        before = (target.home / name).read_bytes()
+        received = await receive(target, ReceiveRequest("copy", nonce=f"two{number}"))
+        assert (received.resumed_at, (target.home / "copy").read_bytes()) == (0, content)
+        assert (target.home / "copy").stat().st_uid == 0
+        assert (target.home / name).read_bytes() == before
+        (target.home / name).unlink()
+        (target.home / "copy").unlink()
+
+
+async def test_a_file_without_size_and_end_is_an_error(
+    target: FileTarget, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    received = await target.files.receive(await target.files.open_source("/proc/kallsyms"), ReceiveRequest("symbols"))
+    assert received.size == (target.home / "symbols").stat().st_size > 1 << 20
+    monkeypatch.setattr(copying, "MAX_UNSIZED_BYTES", 1 << 20)
+    with pytest.raises(FileError, match="more than 1 MiB"):
+        await target.files.open_source("/proc/kallsyms")
+
+
 class Changing(SourceFile):
     """A source whose content changes while it is read."""
 
@@ -134,8 +172,9 @@ class Changing(SourceFile):
         await self._source.check_unchanged()
 
 
-async def test_a_source_that_changes_meanwhile_is_an_error(target: FileTarget) -> None:
-    (target.home / "source").write_bytes(os.urandom(SIZE))
+@pytest.mark.parametrize("size", [600_000, SIZE])
+async def test_a_source_that_changes_meanwhile_is_an_error(target: FileTarget, size: int) -> None:
+    (target.home / "source").write_bytes(os.urandom(size))
     source = Changing(await target.files.open_source("source"), target.home / "source")
     with pytest.raises(FileError, match="changed while it was copied"):
         await target.files.receive(source, ReceiveRequest("copy"))
@@ -169,3 +208,9 @@ def test_a_mode_less_the_umask() -> None:
     assert masked_mode(0o777) == "=rwx"
     assert masked_mode(0o640) == "=rwx,u-x,g-wx,o-rwx"
     assert masked_mode(0) == "=rwx,u-rwx,g-rwx,o-rwx"
+
+
+async def test_an_answer_without_end_is_not_kept(target: FileTarget) -> None:
+    process = await target.transport.open_process(["sh", "-c", "head -c 5000000 /dev/zero; exit 3"])
+    reply = await collect(process)
+    assert (reply.exit_code, len(reply.stdout) < 1_000_000) == (3, True)

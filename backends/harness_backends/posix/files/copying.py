@@ -8,7 +8,7 @@ library: a later write in the directory removes them once they have not changed 
 
 The name of a partial file is ``PREFIX KEY.NONCE.PID``: the key is that of the path and the size, the nonce that of the
 copy, and the process its writer. A copy takes over its own partial files, and those whose writer has exited or has
-written nothing for a minute.
+written nothing for a minute; never one that another user owns or may write, who could read or change the copy.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import hashlib
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import anyio
 
@@ -24,7 +25,7 @@ from harness.backend import ANY, Progress
 from harness.errors import FileError, HarnessError, StaleFileError, UnsupportedOperation
 from harness.file_transfer import ReceivedFile, ReceiveRequest, SourceFile
 
-from .content import FLUSHED, LARGE, FileWriter, OpenReply, WriteRequest, copy_content, open_file, read_file
+from .content import FLUSHED, LARGE, FileWriter, OpenReply, WriteRequest, copy_content, open_file
 from .file_calls import FileCalls, Hasher, display_path, fields_of
 from .shell_library import INLINE_READ, STAGE_PREFIX, Refusal, call
 from .transfer import Sink, collect, feed
@@ -35,6 +36,8 @@ RESUMABLE = 1 << 20
 """Files of at least so many bytes leave a partial file when their copy is cut."""
 HASHED_AT_ONCE = 8 << 20
 """Bytes that the persistent shell may hash; more are hashed by a process of their own."""
+MAX_UNSIZED_BYTES = 64 << 20
+"""Bytes of a file that says it has none, as those of ``/proc`` do; they are held in memory."""
 REMOVE_TIMEOUT = 10.0
 _AHEAD = 4
 """Pieces that are read before they are written."""
@@ -58,10 +61,15 @@ hxf_is_written() {
   case $1 in '' | *[!0-9]*) return 1 ;; esac
   kill -0 "$1" 2>/dev/null && [ -z "$(find "$2" -prune -mmin +1 2>/dev/null)" ]
 }
+hxf_is_private() {
+  set -- $(ls -ldn "$1" 2>/dev/null)
+  [ "$2:$3" = "1:$hxf_uid" ] || return 1
+  case $1 in -????-??-*) ;; *) return 1 ;; esac
+}
 hxf_partial() {
   hxf_begin "$1" overwrite any 0 "$2.$3.x"
   for old in "$dir/$2.$3".* "$dir/$2".*; do
-    [ -f "$old" ] && [ ! -L "$old" ] && [ -w "$old" ] || continue
+    [ -f "$old" ] && [ ! -L "$old" ] && [ -w "$old" ] && hxf_is_private "$old" || continue
     case $old in
       "$stage") break ;;
       "$dir/$2.$3".*) ;;
@@ -94,6 +102,7 @@ hxf_fill() {
   dir=$1 real=$1 stage=$1/$2.$$
   if [ "$3" = 0 ]; then
     rm -f "$1/$2.x"
+    (umask 077; set -C; : >"$stage") || exit 1
   else
     mv "$1/$2.x" "$stage" 2>/dev/null || exit 76
     offset=$3
@@ -152,9 +161,24 @@ async def open_source_file(calls: FileCalls, path: str) -> PosixSourceFile:
     """Open a regular file to be copied; files of ``/proc``, whose size is unknown in advance, are read at once."""
     opened = await open_file(calls, path, inline=INLINE_READ)
     if not opened.sized and opened.data is None:
-        content = await read_file(calls, path, 0, None, None)
-        opened = OpenReply(opened.scheme, opened.stat, opened.real, content.version, opened.sized, content.data)
+        opened = replace(opened, data=await _read_unsized(calls, path, opened))
     return PosixSourceFile(calls, path, opened)
+
+
+async def _read_unsized(calls: FileCalls, path: str, opened: OpenReply) -> bytes:
+    content = bytearray()
+
+    async def keep(data: bytes) -> None:
+        content.extend(data)
+
+    await copy_content(calls, path, opened, 0, MAX_UNSIZED_BYTES + 1, keep, None)
+    if len(content) > MAX_UNSIZED_BYTES:
+        raise FileError(
+            f"{display_path(path)}: has no size, and more than {MAX_UNSIZED_BYTES >> 20} MiB of content",
+            target=calls.transport.target,
+            hint="read it with a command",
+        )
+    return bytes(content)
 
 
 async def file_version(calls: FileCalls, path: str, length: int | None, scheme: str) -> str | None:
@@ -341,6 +365,7 @@ async def _content_of(source: SourceFile) -> bytes:
         pieces.append(piece)
 
     await source.copy(0, keep)
+    await source.check_unchanged()
     return b"".join(pieces)
 
 

@@ -16,6 +16,8 @@ __all__ = ["collect", "drain", "feed"]
 
 CHUNK = 256 << 10
 _STDERR_KEPT = 8192
+_ANSWER_KEPT = 64 << 10
+"""Bytes of an answer, which has a few paths and hashes; a program that prints more is read, and not kept."""
 
 Receive = Callable[[int], Awaitable[bytes]]
 Sink = Callable[[bytes], Awaitable[None]]
@@ -67,14 +69,14 @@ class _StreamDrainer:
     def start(self, tasks: TaskGroup) -> None:
         tasks.start_soon(self._gather, self._process.receive_stderr, self.err, _STDERR_KEPT)
         if self._answer:
-            tasks.start_soon(self._gather, self._process.receive, self.out, None)
+            tasks.start_soon(self._gather, self._process.receive, self.out, _ANSWER_KEPT)
 
     async def ended(self) -> None:
         await self._ended.wait()
 
-    async def _gather(self, receive: Receive, into: bytearray, keep: int | None) -> None:
+    async def _gather(self, receive: Receive, into: bytearray, keep: int) -> None:
         while data := await receive(65536):
-            if keep is None or len(into) < keep:
+            if len(into) < keep:
                 into += data
         self._left -= 1
         if not self._left:

@@ -22,6 +22,8 @@ __all__ = ["sync"]
 
 PARTIAL = frozenset({23, 24, 25})
 """The exit codes of rsync when some files were not copied."""
+MAX_DIGITS = 20
+"""Digits of a size; int() refuses thousands of them."""
 FORMAT = "%i\t%l\t%n"
 """What rsync prints of each change for ``--json``; it escapes control characters in names."""
 
@@ -139,4 +141,5 @@ class _Printer:
 def _change(line: bytes) -> dict[str, object]:
     """Return a line of rsync as a JSON object."""
     change, size, path = (*line.decode("utf-8", "replace").split("\t", 2), "", "")[:3]
-    return {"change": change, "size": int(size) if size.isdigit() else None, "path": path}
+    has_size = size.isascii() and size.isdigit() and len(size) < MAX_DIGITS  # a message of the target has any text
+    return {"change": change, "size": int(size) if has_size else None, "path": path}

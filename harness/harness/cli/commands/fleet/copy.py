@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from anyio import to_thread
@@ -19,9 +18,6 @@ from ..copy_report import copy_json, problem_text, summary_json
 from .calls import map_on_hosts
 from .files import TransferReport, create_directory, directory_name
 from .options import FleetOptions
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["copy_on_fleet"]
 
