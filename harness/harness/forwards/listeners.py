@@ -27,7 +27,7 @@ ACCEPT_PAUSE = 0.5
 CONNECT_TIMEOUT = 30.0
 LOOPBACK: Final = ("127.0.0.1", "::1")
 EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # only where the operator asks for it
-_FIXED: Final[Mapping[str | None, Sequence[str]]] = {None: LOOPBACK, "*": EVERYWHERE}
+_FIXED: Final[Mapping[str | None, Sequence[str]]] = {None: LOOPBACK, "localhost": LOOPBACK, "*": EVERYWHERE}
 _NO_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 """Errors of a system without IPv4 or IPv6."""
 
@@ -129,7 +129,7 @@ def _remove_own(listener: socket.socket, path: str) -> None:
     with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
         listener.shutdown(socket.SHUT_RDWR)
         probe.setblocking(False)
-        if Path(path).is_socket() and probe.connect_ex(path) != 0:
+        if Path(path).is_socket() and probe.connect_ex(path) == errno.ECONNREFUSED:
             os.unlink(path)
 
 
