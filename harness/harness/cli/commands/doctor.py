@@ -49,8 +49,8 @@ def disconnect(ctx: click.Context, every: bool) -> int:
         from ...live.forwards import stop_forwards
         from ...operate.doctor import keeper
 
-        url = mask_password(str(target))
-        stopped, failed = await stop_forwards(lambda forward: every or forward.target == url)
+        urls = {mask_password(str(hop)) for hop in target.hops}
+        stopped, failed = await stop_forwards(lambda forward: every or forward.target in urls)
         for forward, error in failed:
             warn(f"the forward {forward.name} is not ended, and reconnects: {error}", as_json_document=session.json)
         ended = await keeper().disconnect(session.settings.config, None if every else target)
