@@ -360,3 +360,24 @@ def test_the_caller_of_a_background_forward_gets_the_end_of_its_output(over_ssh:
     assert process.returncode == 0
     assert b"harness forward stop b" in process.stdout
     assert over_ssh.run("forward", "stop", "b").returncode == 0
+
+
+def test_a_forward_in_the_background_keeps_nothing_of_its_caller_open(over_ssh: Program) -> None:
+    reading, writing = os.pipe()
+    with open(reading, "rb") as reports:
+        try:
+            words = [over_ssh.path, *over_ssh.always, "forward", "-R0:localhost:1", "--background", "--name", "b"]
+            process = subprocess.run(words, env=over_ssh.environ, pass_fds=[writing], capture_output=True, timeout=30)
+        finally:
+            os.close(writing)
+        assert process.returncode == 0
+        os.set_blocking(reading, False)
+        assert reports.read() == b""  # None while another process has it open
+    assert over_ssh.run("forward", "stop", "b").returncode == 0
+
+
+def test_disconnect_from_a_container_ends_the_forwards_of_its_host(over_ssh: Program) -> None:
+    in_background(over_ssh, "-R0:localhost:1", "--name", "db")
+    done = over_ssh.run("disconnect", "--container", "app", "--json")
+    assert json.loads(done.stdout)["forwards"] == ["db"]
+    assert listed(over_ssh) == []

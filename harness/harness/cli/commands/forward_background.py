@@ -49,6 +49,7 @@ def run_in_background(session: CliSession, run: Callable[[Display, Interruption]
     child = os.fork()  # before any thread or event loop exists
     if child == 0:
         os.close(reading)
+        _close_inherited()
         return _run_child(session, run, writing)
     os.close(writing)
     with open(reading, "rb") as reports:
@@ -64,6 +65,14 @@ def run_in_background(session: CliSession, run: Callable[[Display, Interruption]
         click.echo(readable(text))
     click.echo(f"{document['name']}: runs as process {child}; 'harness forward stop {document['name']}' ends it")
     return 0
+
+
+def _close_inherited() -> None:
+    """Close what the caller left open for its programs, such as the lock of a script: it would stay open too long."""
+    for number in [int(name) for name in os.listdir("/dev/fd")]:
+        with suppress(OSError):  # the directory itself is closed again
+            if number > 2 and os.get_inheritable(number):
+                os.close(number)
 
 
 def _run_child(session: CliSession, run: Callable[[Display, Interruption], Awaitable[int]], descriptor: int) -> int:
