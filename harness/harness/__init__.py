@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .config import Config
     from .context import ExecutionContext, connect
     from .errors import *  # noqa: F403  # the error tree is public as a whole; its __all__ is pinned by a test
-    from .exec_target import ExecTarget
     from .fleets import Fleet, HostOutcome, fleet
     from .results import (
         DirEntry,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
         WriteResult,
     )
     from .settings import load_config
-    from .target import Hop, Target
+    from .target import ExecTarget, Hop, Target
 
     __all__ = [
         "ANY",
@@ -63,14 +62,13 @@ _NAMES = {
     "backend": ("ANY", "Capabilities"),
     "config": ("Config",),
     "context": ("ExecutionContext", "connect"),
-    "exec_target": ("ExecTarget",),
     "fleets": ("Fleet", "HostOutcome", "fleet"),
     "results": (
         *("DirEntry", "FileContent", "FileStat", "Job", "PaneInfo"),
         *("SessionInfo", "ShellResult", "Status", "WriteResult"),
     ),
     "settings": ("load_config",),
-    "target": ("Hop", "Target"),
+    "target": ("ExecTarget", "Hop", "Target"),
 }
 _WITH_EXTRAS = {"toolset": "agent"}
 """Names that need an optional part, so that ``import *`` must not load them, and the packages that define them."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .deprecated_names import renamed_fields
-from .exec_target import ExecTarget
+from .target import ExecTarget
 
 __all__ = ["Config"]
 

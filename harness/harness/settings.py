@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 from .config import Config
 from .deprecated_names import renamed_fields, renamed_names
 from .errors import ConfigError, TargetNotFound
-from .exec_target import EXEC_SCHEME, ExecTarget
 from .renamed_settings import both_given, rename_settings, rename_variable
 from .settings_schema import ENGINE_KEYS, GENERAL_KEYS, check_name, parse_variable, suggest, validate
 from .system.account import expand_home, home_directory
-from .target import Target, mask_password
+from .target import EXEC_SCHEME, ExecTarget, Target, mask_password
 
 __all__ = [
     "DEFAULT_ORIGIN",

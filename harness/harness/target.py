@@ -1,13 +1,23 @@
-"""Targets: where commands run, written as URLs composed with ``+``."""
+"""Targets: where commands run, written as URLs composed with ``+``, or given by a program of the settings."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from .errors import TargetNotFound
+from .errors import ConfigError, TargetNotFound
 
-__all__ = ["FLEET_SCHEME", "PATH_SCHEMES", "Hop", "Target", "mask_password"]
+__all__ = [
+    "ARGV",
+    "COMMAND",
+    "EXEC_SCHEME",
+    "FLEET_SCHEME",
+    "PATH_SCHEMES",
+    "ExecTarget",
+    "Hop",
+    "Target",
+    "mask_password",
+]
 
 FLEET_SCHEME = "fleet"
 """The scheme of a session on many hosts; no backend has it."""
@@ -106,3 +116,45 @@ def _parse_hop(part: str, whole: str) -> Hop:
     if (match["user"] or "").startswith("-"):
         raise TargetNotFound(f"{shown!r}: a user name may not start with '-'")
     return Hop(match["scheme"], host, match["user"], port)
+
+
+# -- Targets that a program of the settings gives
+
+
+EXEC_SCHEME = "exec"
+ARGV = "{argv}"
+"""A word that is replaced by the arguments, one word each."""
+COMMAND = "{command}"
+"""A part of a word that is replaced by the arguments as one text, which any POSIX or C shell reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecTarget:
+    """A program that starts commands somewhere: ``[targets.NAME] exec``.
+
+    Args:
+        argv: Its words; one is :data:`ARGV`, or holds :data:`COMMAND`.
+        terminal_argv: The words that an operator's terminal needs instead; empty if they are the same.
+
+    Raises:
+        ConfigError: The command has no place in the words, or more than one.
+    """
+
+    argv: tuple[str, ...]
+    terminal_argv: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, words in (("exec", self.argv), ("exec_terminal", self.terminal_argv or self.argv)):
+            _check(name, words)
+
+
+def _check(name: str, words: tuple[str, ...]) -> None:
+    if not words or not words[0] or ARGV in words[0] or COMMAND in words[0]:
+        raise ConfigError(f"{name} names no program", hint='for example ["lxc", "exec", "stage", "--", "{argv}"]')
+    if any(ARGV in word and word != ARGV for word in words):
+        raise ConfigError(f"{name}: {ARGV} is a word of its own", hint=f"inside a word, write {COMMAND}")
+    if words.count(ARGV) + sum(word.count(COMMAND) for word in words) != 1:
+        raise ConfigError(
+            f"{name} needs {ARGV} or {COMMAND} once, where the command is put",
+            hint=f"{ARGV} for programs that take arguments, {COMMAND} for those that pass a text to a shell",
+        )

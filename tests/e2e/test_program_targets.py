@@ -21,7 +21,7 @@ from tests.support.sshd import SshServer
 from harness import ConnectError, ConnectionLost, ExecutionContext, Status, Target, TargetGone, connect
 from harness.config import Config
 from harness.context import backend_of
-from harness.exec_target import ExecTarget
+from harness.target import ExecTarget
 from harness.transport import Transport
 from harness_backends.local import LocalTransport
 from harness_backends.program import open_transport

@@ -24,8 +24,7 @@ from harness import ExecutionContext, connect
 from harness.config import Config
 from harness.context import backend_of
 from harness.discovery import open_target
-from harness.exec_target import ExecTarget
-from harness.target import Target
+from harness.target import ExecTarget, Target
 from harness.transport import Transport
 
 __all__ = ["PROGRAMS", "ProgramTargets", "root_directory"]

@@ -21,7 +21,6 @@ PUBLIC = [
     "harness.context",
     "harness.discovery",
     "harness.errors",
-    "harness.exec_target",
     "harness.login",
     "harness.mcp.client.configuration",
     "harness.mcp.client.configuration",

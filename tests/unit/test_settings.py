@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import harness
 from harness.config import Config
 from harness.errors import ConfigError, TargetNotFound
-from harness.exec_target import ExecTarget
 from harness.operate.template import DESCRIPTIONS, settings_template
 from harness.settings import (
     SAFE_IN_PROJECTS,
@@ -24,6 +23,7 @@ from harness.settings import (
     user_config_path,
 )
 from harness.settings_schema import ENGINE_KEYS, GENERAL_KEYS, RANGES, TIMES, parse_size, with_unit
+from harness.target import ExecTarget
 
 
 class Place:

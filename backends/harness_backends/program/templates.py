@@ -9,8 +9,7 @@ from urllib.parse import unquote
 
 from harness.config import Config
 from harness.errors import TargetNotFound
-from harness.exec_target import ARGV, COMMAND, EXEC_SCHEME, ExecTarget
-from harness.target import Hop, Target
+from harness.target import ARGV, COMMAND, EXEC_SCHEME, ExecTarget, Hop, Target
 
 __all__ = ["TEMPLATES", "Template", "find_template"]
 

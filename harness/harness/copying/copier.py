@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import anyio
 
-from ..backend import Files
+from ..backend import Files, ReceiveRequest
 from ..errors import (
     AuthenticationError,
     ConnectError,
@@ -25,7 +25,6 @@ from ..errors import (
     TargetGone,
     TargetNotFound,
 )
-from ..file_transfer import ReceiveRequest
 from ..results import DirEntry
 from .destination import (
     DestinationRoot,

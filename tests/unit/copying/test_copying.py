@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from harness import connect
-from harness.backend import Files
+from harness.backend import Files, ReceivedFile
 from harness.copying import Copier, CopyObserver, CopyOptions, CopySide, CopySummary, FileCopy
 from harness.copying import sources as copying_sources
 from harness.errors import ConnectionLost, FileError, FileNotFound, HarnessError, NotADirectory
-from harness.file_transfer import ReceivedFile
 from harness.results import DirEntry
 
 

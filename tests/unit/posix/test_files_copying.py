@@ -11,8 +11,8 @@ import anyio
 import pytest
 from tests.support.file_targets import FLAVOURS, FileTarget, Flavour, open_file_target
 
+from harness.backend import ReceivedFile, ReceiveRequest, SourceFile
 from harness.errors import ConnectionLost, FileError
-from harness.file_transfer import ReceivedFile, ReceiveRequest, SourceFile
 from harness_backends.posix.files import copying
 from harness_backends.posix.files.copying import masked_mode
 from harness_backends.posix.files.transfer import collect

@@ -10,7 +10,7 @@ from harness import Target, TargetNotFound
 from harness.config import Config
 from harness.discovery import _names
 from harness.errors import ConfigError
-from harness.exec_target import ExecTarget
+from harness.target import ExecTarget
 from harness_backends.program.templates import TEMPLATES, find_template
 
 ARGV = ["sh", "-c", "echo it's $HOME"]

@@ -21,9 +21,8 @@ from dataclasses import replace
 
 import anyio
 
-from harness.backend import ANY, Progress
+from harness.backend import ANY, Progress, ReceivedFile, ReceiveRequest, SourceFile
 from harness.errors import FileError, HarnessError, StaleFileError, UnsupportedOperation
-from harness.file_transfer import ReceivedFile, ReceiveRequest, SourceFile
 
 from .content import FLUSHED, LARGE, FileWriter, OpenReply, WriteRequest, copy_content, open_file
 from .file_calls import FileCalls, Hasher, display_path, fields_of

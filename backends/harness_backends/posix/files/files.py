@@ -13,8 +13,17 @@ the persistent shell in pieces where the target allows no second channel. Guaran
 
 from __future__ import annotations
 
-from harness.backend import ANY, AnyVersion, Capabilities, Files, Progress, WriteMode
-from harness.file_transfer import ReceivedFile, ReceiveRequest, SourceFile
+from harness.backend import (
+    ANY,
+    AnyVersion,
+    Capabilities,
+    Files,
+    Progress,
+    ReceivedFile,
+    ReceiveRequest,
+    SourceFile,
+    WriteMode,
+)
 from harness.results import DirEntry, FileContent, FileStat, WriteResult
 from harness.transport import Transport
 

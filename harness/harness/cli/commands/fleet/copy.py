@@ -14,7 +14,7 @@ from ....context import ExecutionContext, connect
 from ....copying import Copier, CopyObserver, CopyOptions, CopySide, CopySummary, FileCopy, Location
 from ....copying.locations import path_on_target
 from ...runtime import PLAIN, CliSession
-from ..copy_report import copy_json, problem_text, summary_json
+from ..copying.report import copy_json, problem_text, summary_json
 from .calls import map_on_hosts
 from .files import TransferReport, create_directory, directory_name
 from .options import FleetOptions

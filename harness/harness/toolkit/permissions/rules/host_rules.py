@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ....errors import ConfigError
-from ....exec_target import EXEC_SCHEME
 from ....fleets.host_names import is_url, parse_host_name
 from ....fleets.hosts import SSH_PORT, address_of, names_by_address
 from ....fleets.inventories.inventory import Inventory
 from ....fleets.patterns import HostPatterns
-from ....target import Hop, Target
+from ....target import EXEC_SCHEME, Hop, Target
 from .rule import Action, Rule, RuleIndex
 
 __all__ = ["AppliedRules", "HostRules"]

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...context import connect
-from ...copying.locations import Location, parse_location, path_on_target
-from ..completed_names import complete_copied
-from ..exits import FAILED
-from ..options import command, pause_option
-from ..runtime import CliSession, session_of
-from ..streams import Interruption, StreamWriter, run_async
-from .copy_report import CopyReport
-from .fleet.options import FleetOptions, fleet_options
+from ....context import connect
+from ....copying.locations import Location, parse_location, path_on_target
+from ...completed_names import complete_copied
+from ...exits import FAILED
+from ...options import command, pause_option
+from ...runtime import CliSession, session_of
+from ...streams import Interruption, StreamWriter, run_async
+from ..fleet.options import FleetOptions, fleet_options
+from .report import CopyReport
 
 if TYPE_CHECKING:
-    from ...copying import CopyOptions, CopySide
-    from ...settings import Settings
+    from ....copying import CopyOptions, CopySide
+    from ....settings import Settings
 
 __all__ = ["RECONNECT", "check_target_is_used", "cp", "location_of", "settings_of_host"]
 
@@ -58,14 +58,14 @@ def cp(
 
     With --hosts, --inventory or several --ssh, :PATH is on each host: copy to all, or from each to DST/HOST.
     """
-    from ...copying import CopyOptions
+    from ....copying import CopyOptions
 
     places = [location_of(text) for text in sources]
     place = location_of(destination)
     session = session_of(ctx)
     options = CopyOptions(recursive, preserve, force, reconnect)
     if fleet.used_by(session.invocation):
-        from .fleet.copy import copy_on_fleet
+        from ..fleet.copy import copy_on_fleet
 
         return copy_on_fleet(session, fleet, places, place, options)
     check_target_is_used(session, [*places, place])
@@ -100,7 +100,7 @@ def check_target_is_used(session: CliSession, places: Sequence[Location]) -> Non
 
 
 def _copy(session: CliSession, sources: Sequence[Location], destination: Location, options: CopyOptions) -> int:
-    from ...copying import Copier
+    from ....copying import Copier
 
     async def main(interruption: Interruption) -> int:
         with CopyReport(session, StreamWriter(1, interruption)) as report:
@@ -139,7 +139,7 @@ class _Sides:
         return self._known[label]
 
     async def _connect(self, host: str | None, label: str) -> CopySide:
-        from ...copying import CopySide
+        from ....copying import CopySide
 
         if host is None:
             context = await self._stack.enter_async_context(connect("local:"))
@@ -157,7 +157,7 @@ def settings_of_host(session: CliSession, host: str) -> Settings:
     """
     if not host:
         return session.settings
-    from ...settings import load_settings
+    from ....settings import load_settings
 
     choices = replace(session.invocation.choices, ssh=None, container=None, image=None, target=None)
     named = host in dict(session.settings.targets)

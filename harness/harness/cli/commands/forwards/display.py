@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...target import Target, mask_password
-from ..output import print_json, readable
+from ....target import Target, mask_password
+from ...output import print_json, readable
 
 if TYPE_CHECKING:
-    from ...forwards.forwarder import ForwardStatus
-    from ...forwards.specification import ForwardSpec
+    from ....forwards.forwarder import ForwardStatus
+    from ....forwards.specification import ForwardSpec
 
 __all__ = ["Display", "status_document", "status_line"]
 
@@ -100,7 +100,7 @@ def _clock(seconds: float) -> str:
 
 def status_document(name: str, target: Target, status: ForwardStatus) -> dict[str, Any]:
     """Return the state as a JSON object."""
-    from ...live.sessions.forward_session import forwards_document
+    from ....live.sessions.forward_session import forwards_document
 
     return {
         "name": name,

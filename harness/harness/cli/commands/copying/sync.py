@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import click
 
-from ...context import connect
-from ...copying.locations import Location, path_on_target
-from ...errors import HarnessError
-from ..completed_names import complete_copied
-from ..exits import FAILED, HARNESS_FAILED
-from ..options import command, pause_option
-from ..output import as_json, note
-from ..runtime import CliSession, session_of
-from ..streams import Interruption, StreamWriter, run_async
+from ....context import connect
+from ....copying.locations import Location, path_on_target
+from ....errors import HarnessError
+from ...completed_names import complete_copied
+from ...exits import FAILED, HARNESS_FAILED
+from ...options import command, pause_option
+from ...output import as_json, note
+from ...runtime import CliSession, session_of
+from ...streams import Interruption, StreamWriter, run_async
 from .copy import RECONNECT, check_target_is_used, location_of, settings_of_host
 
 __all__ = ["sync"]
@@ -90,7 +90,7 @@ def _sync(
     settings = settings_of_host(session, host)
 
     async def main(interruption: Interruption) -> int:
-        from ...copying.rsync import RsyncRun, check_rsync, path_for_rsync, run_rsync
+        from ....copying.rsync import RsyncRun, check_rsync, path_for_rsync, run_rsync
 
         def path_of(place: Location) -> str:
             return path_on_target(place) if place.host is None else path_for_rsync(place.path, home)

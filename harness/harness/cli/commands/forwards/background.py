@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...errors import ConfigError, HarnessError
-from ...login import LoginQuestion, Prompter, current_prompter, use_prompter
-from ...system.private_files import make_private, state_home
-from ...target import Target, mask_password
-from ..exits import HARNESS_FAILED, SIGNALLED
-from ..output import print_json, readable
-from ..streams import Interruption, run_async
-from .forward_display import Display, status_document
+from ....errors import ConfigError, HarnessError
+from ....login import LoginQuestion, Prompter, current_prompter, use_prompter
+from ....system.private_files import make_private, state_home
+from ....target import Target, mask_password
+from ...exits import HARNESS_FAILED, SIGNALLED
+from ...output import print_json, readable
+from ...streams import Interruption, run_async
+from .display import Display, status_document
 
 if TYPE_CHECKING:
-    from ...forwards.forwarder import ForwardStatus
-    from ..runtime import CliSession
+    from ....forwards.forwarder import ForwardStatus
+    from ...runtime import CliSession
 
 __all__ = ["run_in_background"]
 
@@ -181,7 +181,7 @@ def _open_log(name: str) -> None:
 
 
 def _remove_old_logs(directory: Path) -> None:
-    from ...live.forwards import is_name_held
+    from ....live.forwards import is_name_held
 
     for path in directory.iterdir():
         with suppress(OSError):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from ...copying.results import CopyObserver, CopySummary, FileCopy
-from ...errors import HarnessError
-from ..output import as_json, error_json, note, readable, with_base64
-from ..runtime import CliSession
-from ..streams import StreamWriter
-from .files import MIN_INTERVAL, SHOW_AFTER, progress_text
+from ....copying.results import CopyObserver, CopySummary, FileCopy
+from ....errors import HarnessError
+from ...output import as_json, error_json, note, readable, with_base64
+from ...runtime import CliSession
+from ...streams import StreamWriter
+from ..files import MIN_INTERVAL, SHOW_AFTER, progress_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
-from ...errors import ConfigError, HarnessError
-from ..completed_names import complete_forward
-from ..exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED
-from ..options import command, group
-from ..output import print_json, table, warn
-from ..runtime import CliSession, announced, session_of
-from ..streams import Interruption, run_async
+from ....errors import ConfigError, HarnessError
+from ...completed_names import complete_forward
+from ...exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED
+from ...options import command, group
+from ...output import print_json, table, warn
+from ...runtime import CliSession, announced, session_of
+from ...streams import Interruption, run_async
 
 if TYPE_CHECKING:
-    from ...forwards.specification import ForwardKind, ForwardSpec
-    from ...live.forwards import RunningForward
-    from .forward_display import Display
+    from ....forwards.specification import ForwardKind, ForwardSpec
+    from ....live.forwards import RunningForward
+    from .display import Display
 
 __all__ = ["forward"]
 
@@ -75,11 +75,11 @@ def start(
     specs = _parse({"local": local, "remote": remote, "dynamic": dynamic})
     session = session_of(ctx)
     _check(session, specs, name, background=background)
-    from .forward_display import Display
+    from .display import Display
 
     run = partial(_forward, session, specs, name)
     if background:
-        from .forward_background import run_in_background
+        from .background import run_in_background
 
         return run_in_background(session, run)
     display = Display(session.json)
@@ -89,7 +89,7 @@ def start(
 
 
 def _parse(given: dict[ForwardKind, Sequence[str]]) -> list[ForwardSpec]:
-    from ...forwards.specification import parse_forward
+    from ....forwards.specification import parse_forward
 
     specs = [parse_forward(kind, text) for kind, texts in given.items() for text in texts]
     if not specs:
@@ -99,8 +99,8 @@ def _parse(given: dict[ForwardKind, Sequence[str]]) -> list[ForwardSpec]:
 
 def _check(session: CliSession, specs: Sequence[ForwardSpec], name: str | None, *, background: bool) -> None:
     """Refuse what cannot work, and warn of what others can reach."""
-    from ...forwards.specification import is_loopback
-    from ...live.forwards import check_name
+    from ....forwards.specification import is_loopback
+    from ....live.forwards import check_name
 
     if name is not None:
         check_name(name)
@@ -119,9 +119,9 @@ def _check(session: CliSession, specs: Sequence[ForwardSpec], name: str | None, 
 async def _forward(
     session: CliSession, specs: Sequence[ForwardSpec], name: str | None, display: Display, interruption: Interruption
 ) -> int:
-    from ...forwards.forwarder import open_forwards
-    from ...live.forwards import default_name, hold_name
-    from ...live.sessions.forward_session import ForwardSession
+    from ....forwards.forwarder import open_forwards
+    from ....live.forwards import default_name, hold_name
+    from ....live.sessions.forward_session import ForwardSession
 
     target, config = session.settings.target, session.settings.config
     with ExitStack() as stack:
@@ -154,7 +154,7 @@ def list_running(ctx: click.Context) -> int:
     session = session_of(ctx)
 
     async def main(interruption: Interruption) -> int:
-        from ...live.forwards import list_forwards
+        from ....live.forwards import list_forwards
 
         found, silent = await list_forwards()
         for pid in silent:
@@ -192,7 +192,7 @@ def stop(ctx: click.Context, every: bool, names: tuple[str, ...]) -> int:
     session = session_of(ctx)
 
     async def main(interruption: Interruption) -> int:
-        from ...live.forwards import stop_forwards
+        from ....live.forwards import stop_forwards
 
         ended, failed = await stop_forwards(lambda one: every or one.name in names)
         missing = set(names) - {one.name for one in [*ended, *(one for one, _ in failed)]}

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from ...context import ExecutionContext
-from ..completed_names import complete_file
-from ..options import command
-from ..output import print_json
-from ..runtime import PLAIN, on_target, session_of
-from ..streams import Interruption
-from .files import transfer_progress
-from .fleet.options import FleetOptions, fleet_options
+from ....context import ExecutionContext
+from ...completed_names import complete_file
+from ...options import command
+from ...output import print_json
+from ...runtime import PLAIN, on_target, session_of
+from ...streams import Interruption
+from ..files import transfer_progress
+from ..fleet.options import FleetOptions, fleet_options
 
 __all__ = ["download", "upload"]
 
@@ -34,7 +34,7 @@ def upload(ctx: click.Context, force: bool, fleet: FleetOptions, local: str, pat
     """
     session = session_of(ctx)
     if fleet.used_by(session.invocation):
-        from .fleet.files import upload_to_fleet
+        from ..fleet.files import upload_to_fleet
 
         return upload_to_fleet(session, fleet, local, path, force=force)
 
@@ -60,7 +60,7 @@ def download(ctx: click.Context, overwrite: bool, fleet: FleetOptions, path: str
     """
     session = session_of(ctx)
     if fleet.used_by(session.invocation):
-        from .fleet.files import download_from_fleet
+        from ..fleet.files import download_from_fleet
 
         name = _file_name(path)
         return download_from_fleet(session, fleet, path, local, file_name=name, overwrite=overwrite)

@@ -1,0 +1,1 @@
+"""Commands that copy files between this machine and targets."""

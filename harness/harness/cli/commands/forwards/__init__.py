@@ -1,0 +1,1 @@
+"""``harness forward``: ports and sockets over the SSH connection."""
