@@ -337,8 +337,11 @@ class Files(ABC):
 
     # -- copies between targets, which a backend need not support
 
-    async def open_source(self, path: str) -> SourceFile:
-        """Open a regular file to be copied to another target."""
+    async def open_source(self, path: str, *, own_channel: bool = True) -> SourceFile:
+        """Open a regular file to be copied to another target.
+
+        Without ``own_channel``, no channel is opened to read it, so that reading never waits for one to be free.
+        """
         raise self._no_copies()
 
     async def receive(

@@ -45,7 +45,7 @@ def test_a_tree_goes_there_and_back(fleet_program: Program, fleet_hosts: FleetHo
     assert stat.S_IMODE((far / "sub dir/run").stat().st_mode) == 0o750
     assert int((far / "-f").stat().st_mtime) == int((tree / "-f").stat().st_mtime)
     done = fleet_program.run("--json", "cp", "-r", "web1:tree/*", "web1:~/tree", "back")
-    assert done.returncode == 1  # several sources, and no directory
+    assert (done.returncode, b"this machine" in done.stdout + done.stderr) == (1, True)  # several, and no directory
     (fleet_program.home / "back").mkdir()
     done = fleet_program.run("--json", "cp", "-r", "web1:tree/*", "web1:~/tree", "back")
     files, summary = results(done.stdout)
@@ -210,6 +210,23 @@ def test_a_host_with_one_session_gets_its_files_through_it(make_sshd: MakeSshd, 
     assert [path.name for path in server.home.iterdir() if path.name.startswith(".hx-tmp")] == []
     done = program.run("cp", ":copy", "back")
     assert (done.returncode, (program.home / "back").read_bytes()) == (0, content), done.stderr
+
+
+@pytest.mark.parametrize("sessions", [1, 2, 3])
+def test_files_within_a_host_do_not_wait_for_each_others_sessions(
+    make_sshd: MakeSshd, request: pytest.FixtureRequest, sessions: int
+) -> None:
+    server = make_sshd(f"MaxSessions {sessions}")
+    program: Program = request.getfixturevalue("program")  # after the server, which changes the environment
+    program.always = options_of(server)
+    (server.home / "t").mkdir()
+    for number in range(6):
+        (server.home / "t" / str(number)).write_bytes(os.urandom(1_500_000))
+    with program.start("cp", "-r", ":t", ":copy") as copying:
+        _, stderr = copying.communicate(timeout=30)
+    assert (copying.returncode, stderr) == (0, b"")
+    for number in range(6):
+        assert (server.home / "copy" / str(number)).read_bytes() == (server.home / "t" / str(number)).read_bytes()
 
 
 # -- the terminal

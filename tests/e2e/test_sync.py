@@ -63,6 +63,9 @@ def test_what_cannot_be_done_is_said(sync: Program, fleet_hosts: FleetHosts) -> 
     done = sync.run("sync", "web1:a", "web2:b")
     assert (done.returncode, b"use 'harness cp' between two targets" in done.stderr) == (125, True)
     assert sync.run("sync", "tree", "copy").returncode == 125
+    for option in ("--", "-", "long", ""):  # rsync would read it as a path, and what follows, too
+        done = sync.run("sync", f"--rsync-option={option}", "tree", "web1:")
+        assert (done.returncode, b"--rsync-option takes an option" in done.stderr) == (125, True)
     assert sync.run("sync", "tree", "down:").returncode == 125
     programs = sync.home / "bin"
     programs.mkdir()

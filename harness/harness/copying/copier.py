@@ -161,12 +161,22 @@ class Copier:
         count = max(count, sum(found.root_count for _, found in lists))
         if not roots:
             return []
+        try:
+            root = await self._resolve(lists, roots, count)
+        except FileError as error:
+            error.target = error.target or self._destination.where
+            raise
+        return self._jobs(lists, root)
+
+    async def _resolve(
+        self, lists: Sequence[tuple[CopySide, SourceList]], roots: Sequence[SourceEntry], count: int
+    ) -> DestinationRoot:
         files = self._destination.files
         root = await self._connected(partial(resolve_destination, files, self._path, roots, count))
         for side, found in lists:
             if side.files is files:
                 await self._connected(partial(check_not_into_itself, files, root, found.roots))
-        return self._jobs(lists, root)
+        return root
 
     def _jobs(self, lists: Sequence[tuple[CopySide, SourceList]], root: DestinationRoot) -> list[_Job]:
         jobs: list[_Job] = []
@@ -281,7 +291,8 @@ class Copier:
         has_file = found is not None and found.type == "file" and found.size == job.entry.size
         if has_file and await self._is_equal(job):
             return await self._keep(job, counter)
-        source = await here.open_source(job.entry.path)
+        # within one target, files that hold a channel to write would wait for each other's to read
+        source = await here.open_source(job.entry.path, own_channel=here is not there)
         self._observer.started(job.entry.path)
         request = ReceiveRequest(
             job.path,

@@ -154,8 +154,13 @@ async def copy_content(
     length: int | None,
     sink: Sink,
     progress: Progress | None,
+    *,
+    own_channel: bool = True,
 ) -> int:
-    """Stream ``length`` bytes (None: all) from ``offset`` to ``sink``, and return their count."""
+    """Stream ``length`` bytes (None: all) from ``offset`` to ``sink``, and return their count.
+
+    Without ``own_channel``, they come through the persistent shell.
+    """
     done = 0
 
     async def count(data: bytes) -> None:
@@ -165,7 +170,8 @@ async def copy_content(
         if progress is not None:
             progress(done, length)
 
-    process = await calls.open_argv(["sh", "-c", f"LC_ALL=C; export LC_ALL; {CAT}", "sh", opened.real, str(offset)])
+    argv = ["sh", "-c", f"LC_ALL=C; export LC_ALL; {CAT}", "sh", opened.real, str(offset)]
+    process = await calls.open_argv(argv) if own_channel else None
     if process is not None:
         calls.checked(path, await drain(process, count, length))
         return done

@@ -128,7 +128,7 @@ hxf_attributes() {
 class PosixSourceFile(SourceFile):
     """A file that was opened with its metadata, and its content if that is small."""
 
-    def __init__(self, calls: FileCalls, path: str, opened: OpenReply) -> None:
+    def __init__(self, calls: FileCalls, path: str, opened: OpenReply, *, own_channel: bool) -> None:
         self.path = path
         self.size = opened.stat.size if opened.data is None else len(opened.data)
         self.mode = opened.stat.mode & 0o777
@@ -136,10 +136,13 @@ class PosixSourceFile(SourceFile):
         self.data = opened.data
         self._calls = calls
         self._opened = opened
+        self._own_channel = own_channel
 
     async def copy(self, offset: int, sink: Sink) -> None:
         length = self.size - offset
-        done = await copy_content(self._calls, self.path, self._opened, offset, length, sink, None)
+        done = await copy_content(
+            self._calls, self.path, self._opened, offset, length, sink, None, own_channel=self._own_channel
+        )
         if done != length:
             raise _changed(self.path, self._calls.transport.target)
 
@@ -156,12 +159,12 @@ def _changed(path: str, target: object) -> FileError:
     return FileError(f"{display_path(path)}: changed while it was copied", target=target, hint="copy it again")
 
 
-async def open_source_file(calls: FileCalls, path: str) -> PosixSourceFile:
+async def open_source_file(calls: FileCalls, path: str, *, own_channel: bool) -> PosixSourceFile:
     """Open a regular file to be copied; files of ``/proc``, whose size is unknown in advance, are read at once."""
     opened = await open_file(calls, path, inline=INLINE_READ)
     if not opened.sized and opened.data is None:
         opened = replace(opened, data=await _read_unsized(calls, path, opened))
-    return PosixSourceFile(calls, path, opened)
+    return PosixSourceFile(calls, path, opened, own_channel=own_channel)
 
 
 async def _read_unsized(calls: FileCalls, path: str, opened: OpenReply) -> bytes:

@@ -160,9 +160,9 @@ class PosixFiles(Files):
             await replacement.commit(opened.stat.mode & 0o777)
         return size
 
-    async def open_source(self, path: str) -> SourceFile:
-        """Open a file to be copied to another target."""
-        return await open_source_file(self._calls, path)
+    async def open_source(self, path: str, *, own_channel: bool = True) -> SourceFile:
+        """Open a file to be copied to another target; without ``own_channel``, the persistent shell reads it."""
+        return await open_source_file(self._calls, path, own_channel=own_channel)
 
     async def receive(
         self, source: SourceFile, request: ReceiveRequest, progress: Progress | None = None

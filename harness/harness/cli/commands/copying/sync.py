@@ -60,6 +60,8 @@ def sync(
     It runs 'rsync -a' over the connection of harness, and both sides need rsync. The paths are those of 'harness cp',
     and one side is this machine. As with rsync, SRC/ means the content of SRC.
     """
+    if any(option in {"-", "--"} or not option.startswith("-") for option in more):
+        raise click.UsageError("--rsync-option takes an option, such as --rsync-option=--max-size=1m")
     session = session_of(ctx)
     options = ["-a", "--partial-dir=.rsync-partial"]
     flags = {"--dry-run": dry_run, "--delete": delete, "--checksum": checksum, "--compress": compress}
