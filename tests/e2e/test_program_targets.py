@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -186,11 +187,83 @@ async def test_a_program_that_enters_new_namespaces_each_time_is_refused() -> No
 async def test_a_root_directory_without_proc_works() -> None:
     with root_directory("busybox", mounts=("dev",)) as directory:
         async with connect(f"chroot://{directory}") as ctx:
-            assert ctx.identity == f"chroot://{directory}"
+            assert ctx.identity.startswith(f"chroot://{directory}#")
             result = await ctx.run_shell("echo out; exit 4")
             assert (result.stdout, result.exit_code) == ("out\n", 4)
             result = await ctx.run_shell("sleep 1000", timeout=0.2)
             assert result.status is Status.TIMED_OUT
+
+
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize("mounts", [("proc", "dev"), ("dev",)])
+async def test_nothing_runs_in_another_root_directory_of_the_same_name(tmp_path: Path, mounts: tuple[str, ...]) -> None:
+    chosen = tmp_path / "chosen"
+    with root_directory("busybox", mounts=mounts) as one, root_directory("busybox", mounts=mounts) as other:
+        chosen.symlink_to(one)
+        async with connect(f"chroot://{chosen}") as ctx:
+            before = ctx.identity
+            chosen.unlink()
+            chosen.symlink_to(other)
+            with pytest.raises(TargetGone, match="another instance"):
+                await backend_of(ctx).transport.open_process(["touch", "/ran"])
+        assert not Path(one, "ran").exists()
+        assert not Path(other, "ran").exists()
+        async with connect(f"chroot://{chosen}") as ctx:
+            assert ctx.identity != before
+
+
+@pytest.mark.usefixtures("needs_root")
+async def test_nothing_runs_in_a_later_process_of_the_same_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both share this machine's namespace of process ids; only their networks differ."""
+    real, chosen = shutil.which("nsenter"), tmp_path / "chosen"
+    stand_in = tmp_path / "bin/nsenter"
+    stand_in.parent.mkdir()
+    stand_in.write_text(f'#!/bin/sh\nshift\nexec {real} --target="$(cat {chosen})" "$@"\n')
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stand_in.parent}:{os.environ['PATH']}")
+    with process_in_a_network() as one, process_in_a_network() as other:
+        chosen.write_text(str(one))
+        async with connect(f"nsenter://{one}") as ctx:
+            assert (await ctx.run_shell("echo one")).stdout == "one\n"
+            chosen.write_text(str(other))
+            with pytest.raises(TargetGone, match="another instance"):
+                await backend_of(ctx).transport.open_process(["touch", str(tmp_path / "ran")])
+    assert not (tmp_path / "ran").exists()
+
+
+@contextmanager
+def process_in_a_network() -> Iterator[int]:
+    words = ("unshare", "--net", "sh", "-c", "echo ready; exec sleep 1000")
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield process.pid
+        finally:
+            process.kill()
+
+
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize("enter", ["setsid -w chroot", "chroot"])
+async def test_a_killed_process_ends_where_processes_cannot_be_listed(enter: str) -> None:
+    """What the program starts is in a group or session of its own: its end alone ends nothing."""
+    with root_directory("busybox", mounts=("dev",)) as directory:
+        transport = await entered("sh", "-c", f'{enter} {directory} "$@"; true', "sh", "{argv}")
+        script = "trap '' TERM HUP INT; echo up; while :; do sleep 1; done"
+        async with await transport.open_process(["sh", "-c", script]) as process:
+            assert await process.receive() == b"up\n"
+            assert is_occupied(directory)
+            assert await process.end((("TERM", 0.2), ("KILL", 2.0)), tree=False) == 0
+            assert not is_occupied(directory)
+
+
+def is_occupied(directory: str) -> bool:
+    """Return whether a process has this root directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/root"):
+        with suppress(OSError):
+            found.append(os.readlink(path))
+    return directory in found
 
 
 async def test_a_lost_program_is_no_exit_code() -> None:

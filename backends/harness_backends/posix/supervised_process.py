@@ -86,9 +86,9 @@ _REPORT = r"""
 printf '\036%s%s %s %s\n' __FIRST__ __SECOND__ $$ "${hx_began:--}" >&3 || exit 125
 """
 
-# Where it is: the kernel's boot, the start of the first process (in hundredths of a second), the device of the root
-# directory, the namespace of process ids; parts that cannot be read are empty. In another place than the expected one
-# nothing runs. The line on standard output ends what a login shell there may have written before. The shell itself
+# Where it is: the kernel's boot, the start of the first process (in hundredths of a second), the device and the inode
+# of the root directory, namespaces; parts that cannot be read are empty. In another place than the expected one nothing
+# runs. The line on standard output ends what a login shell there may have written before. The shell itself
 # exits with 0, as some programs report any other exit on standard error.
 _REPORT_LOCATION = r"""
 hx_leader=${hx_began:--} hx_boot= hx_device= hx_verdict=started
@@ -99,12 +99,15 @@ hx_since 1
     [ "$hx_e" != / ] || { hx_device=$hx_c; break; }
   done </proc/self/mountinfo
 } 2>/dev/null
-hx_instance=$hx_boot/$hx_began/$hx_device/$(readlink /proc/self/ns/pid 2>/dev/null)
+hx_inode=$(ls -di / 2>/dev/null)
+hx_inode=${hx_inode% /}
+hx_instance=$hx_boot/$hx_began/$hx_device/${hx_inode##* }
+for hx_a in __NAMESPACES__; do hx_instance=$hx_instance/$(readlink "/proc/self/ns/$hx_a" 2>/dev/null); done
 [ -z __EXPECTED__ ] || [ "$hx_instance" = __EXPECTED__ ] || hx_verdict=moved
 printf '\036%s%s %s %s %s %s\n' __FIRST__ __SECOND__ $$ "$hx_leader" "$hx_verdict" "$hx_instance" >&3 || exit 125
 [ "$hx_verdict" = started ] || exit 125
 printf '%s%so\n' __FIRST__ __SECOND__ || exit 125
-unset hx_leader hx_boot hx_device hx_verdict hx_instance hx_a hx_b hx_c hx_d hx_e hx_f
+unset hx_leader hx_boot hx_device hx_inode hx_verdict hx_instance hx_a hx_b hx_c hx_d hx_e hx_f
 """
 
 # The shell that takes an order: not as an argument, as Kubernetes puts arguments into a URL, other programs bound their
@@ -118,20 +121,17 @@ LOCATED_ARGV = (
 )
 """The argv of a shell that reads its order from the first line of its input: :func:`located_order`."""
 
-# setsid makes the shell the leader of a group where it is not one yet.
+# setsid makes the shell the leader of a group where it is not one yet: no group has its process id. Without /proc, too.
 _LEAD = r"""
-hx_stat=
-{ read -r hx_stat </proc/$$/stat; } 2>/dev/null
-hx_group=${hx_stat##*) }
-hx_group=${hx_group#* }; hx_group=${hx_group#* }; hx_group=${hx_group%% *}
 unset hx_nl hx_line
-[ -z "$hx_stat" ] || [ "$hx_group" = $$ ] || ! command -v setsid >/dev/null || exec setsid sh -c "$hx_text" sh "$@"
+kill -0 "-$$" 2>/dev/null || ! command -v setsid >/dev/null || exec setsid sh -c "$hx_text" sh "$@"
 eval "$hx_text"
 """
 
 # $1 group, $2 start time of its leader, $3 whether to include all descendants (0; 1; 2: and to kill nothing if the
 # leader has ended, as the program has), then signals, each with its grace period in tenths of a second. Zombies do not
-# count: the first process of many containers never reaps them.
+# count: the first process of many containers never reaps them. Where processes cannot be listed, a group that accepts
+# signals is alive.
 _KILL = (
     SINCE
     + LIST
@@ -140,7 +140,8 @@ _KILL = (
 hx_left_over() {
   hx_tree=$(hx_seek "$hx_leader" "$hx_tree")
   hx_live=${hx_tree%% *}; hx_tree=${hx_tree#* }
-  hx_tree=${hx_tree#?}
+  hx_dead=${hx_tree%% *}; hx_tree=${hx_tree#?}
+  [ "$hx_live$hx_dead" != 00 ] || ! kill -0 "-$hx_leader" 2>/dev/null || hx_live=1
   [ "$hx_whole" != 0 ] || hx_tree=
   [ "$hx_live" = 1 ] || [ -n "$hx_tree" ]
 }
@@ -197,19 +198,23 @@ def wrapped_argv(argv: Sequence[str], nonce: str) -> list[str]:
     return ["sh", "-c", script.replace("__DECODE__", _decode(argv)), "sh"]
 
 
-def located_order(argv: Sequence[str], nonce: str, expected: str = "") -> bytes:
+def located_order(
+    argv: Sequence[str], nonce: str, expected: str = "", *, namespaces: Sequence[str] = ("pid",)
+) -> bytes:
     """Return the order by which a shell of :data:`LOCATED_ARGV` reports where it is and starts ``argv``.
 
     Args:
         argv: What the shell starts.
         nonce: The word that marks the shell's lines.
         expected: The :attr:`StartReport.instance` in which alone it starts it; empty for any.
+        namespaces: The kinds of namespaces that belong to the instance, as in ``/proc/self/ns``.
 
     Raises:
         ValueError: an argument contains a NUL byte, or ``argv`` is empty.
     """
     _check(argv)
     report = _REPORT_LOCATION.replace("__EXPECTED__", shlex.quote(expected))
+    report = report.replace("__NAMESPACES__", " ".join(namespaces))
     script = _script(nonce, report, "0").replace("__DECODE__", "")
     text = f"hx_text={shlex.quote(script)}; set -- {shlex.join(argv)}; eval {shlex.quote(_LEAD)}"
     line = text.replace("\n", "'\"$hx_nl\"'")  # a newline is always between single quotes here

@@ -24,6 +24,7 @@ class Template:
         hint: What to check when it starts no shell.
         shares_sockets: See :attr:`harness.transport.Transport.shares_sockets`.
         expands_variables: Whether it replaces ``$NAME`` in its arguments, and ``$$`` by ``$``.
+        namespaces: The kinds of namespaces that are the same at each start; in others, it is another target.
     """
 
     words: tuple[str, ...]
@@ -31,6 +32,7 @@ class Template:
     hint: str = ""
     shares_sockets: bool = True
     expands_variables: bool = False
+    namespaces: tuple[str, ...] = ("pid",)
 
     @property
     def program(self) -> str:
@@ -91,6 +93,8 @@ def _of_settings(found: ExecTarget | None, hop: Hop) -> Template:
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _WITH_USER = frozenset({"nspawn", "wsl"})
 _WITH_PORT = frozenset({"adb"})
+_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+"""All that ``nsenter --all`` enters: a later process with the same id may share some of them."""
 
 
 def _parts(hop: Hop, form: str, least: int, most: int) -> list[str]:
@@ -99,10 +103,25 @@ def _parts(hop: Hop, form: str, least: int, most: int) -> list[str]:
     Raises:
         TargetNotFound: they are too few or too many.
     """
-    parts = [unquote(part) for part in hop.host.split("/")]
+    parts = [_decoded(part, hop) for part in hop.host.split("/")]
     if not least <= len(parts) <= most or not all(parts[:-1]) or not (parts[-1] or len(parts) == most > least):
         raise TargetNotFound(f"{hop} is not {form}", hint=f"write {form}, and %2F for a '/' in a part")
     return parts
+
+
+def _decoded(part: str, hop: Hop) -> str:
+    """Decode a part of a URL.
+
+    Raises:
+        TargetNotFound: it is no text, has control characters, or one of the marks of a template.
+    """
+    try:
+        text = unquote(part, errors="strict")
+    except UnicodeDecodeError:
+        raise TargetNotFound(f"{hop}: {part!r} is not text in UTF-8") from None
+    if not text.isprintable() or ARGV in text or COMMAND in text:
+        raise TargetNotFound(f"{hop}: {part!r} has characters that no name has")
+    return text
 
 
 def _name(text: str, what: str, hop: Hop) -> str:
@@ -132,7 +151,7 @@ def _kubernetes(hop: Hop) -> Template:
 
 def _lxd(hop: Hop) -> Template:
     program = "lxc" if hop.scheme == "lxc" else "incus"
-    name = _name(unquote(hop.host), "container", hop)
+    name = _name(_decoded(hop.host, hop), "container", hop)
     start, rest = (program, "exec", name), ("--", ARGV)
     hint = f"{program} list {name} shows its state"
     return Template((*start, "--mode=non-interactive", *rest), (*start, "--mode=interactive", *rest), hint)
@@ -141,21 +160,27 @@ def _lxd(hop: Hop) -> Template:
 def _nspawn(hop: Hop) -> Template:
     """Build ``systemd-run``: ``machinectl shell`` has a terminal between, which changes bytes and loses exit codes."""
     name = _name(hop.host, "machine", hop)
-    start = ("systemd-run", f"--machine={name}", f"--uid={hop.user or 'root'}", "--quiet", "--collect", "--wait")
+    start = (
+        "systemd-run",
+        f"--machine={name}",
+        f"--uid={_name(hop.user or 'root', 'user', hop)}",
+        "--quiet",
+        "--collect",
+        "--wait",
+    )
     hint = f"machinectl status {name} shows its state; systemd must run in it"
     return Template((*start, "--pipe", "--", ARGV), (*start, "--pty", "--", ARGV), hint, expands_variables=True)
 
 
 def _nsenter(hop: Hop) -> Template:
-    if not hop.host.isdecimal():
+    if not (hop.host.isascii() and hop.host.isdecimal()):
         raise TargetNotFound(f"{hop} is not nsenter://PID", hint="the process whose namespaces to enter")
-    return Template(
-        ("nsenter", f"--target={hop.host}", "--all", "--", ARGV), (), "the process must exist; only root may enter it"
-    )
+    words = ("nsenter", f"--target={hop.host}", "--all", "--", ARGV)
+    return Template(words, (), "the process must exist; only root may enter it", namespaces=_NAMESPACES)
 
 
 def _chroot(hop: Hop) -> Template:
-    path = unquote(hop.host)
+    path = _decoded(hop.host, hop)
     if not path.startswith("/"):
         raise TargetNotFound(f"{hop} is not chroot:///DIRECTORY", hint="the directory is absolute")
     return Template(("chroot", path, ARGV), (), "only root may enter it, and it needs /bin/sh")

@@ -62,7 +62,7 @@ class ProgramTransport(Transport):
 
     async def _open(self, argv: Sequence[str], *, kills: bool) -> SupervisedProcess:
         nonce = new_nonce()
-        order = located_order(argv, nonce, self._instance)
+        order = located_order(argv, nonce, self._instance, namespaces=self._template.namespaces)
         start = partial(self._start, order, nonce, kills=kills)
         return await finish_start(start, self.target, SupervisedProcess.aclose)
 

@@ -202,7 +202,7 @@ def test_an_order_starts_a_program_with_exact_arguments_and_leaves_its_input(she
     assert done.stdout == NONCE.encode() + b"o\nin\0put\n" + text
     assert (found.status, done.returncode) == (5, 0)
     assert found.report.verdict == "started"
-    assert found.report.instance.count("/") == 3
+    assert found.report.instance.count("/") == 4
 
 
 @pytest.mark.usefixtures("needs_process")

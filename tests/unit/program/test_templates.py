@@ -83,6 +83,14 @@ def test_every_template_has_an_entry_point() -> None:
         "vagrant://root@default",
         "wsl://Debian:22",
         "exec://unknown",
+        "chroot:///srv/a%00b",
+        "chroot:///srv/%FF",
+        "chroot:///srv/%7Bcommand%7D",
+        "k8s://{command}/shop/a/",
+        "k8s://a%0Ab/shop/a/",
+        "gcloud://{command}/vm",
+        "nsenter://\u0663",
+        "nspawn://a%0Ab@deb",
     ],
 )
 def test_a_url_that_its_program_cannot_take_is_refused(url: str) -> None:
