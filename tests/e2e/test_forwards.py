@@ -9,7 +9,7 @@ import socket
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -320,6 +320,35 @@ async def test_a_lost_connection_is_an_error_for_clients_and_not_the_end_of_the_
                     sshd.stop()
                     with pytest.raises(ConnectionResetError):
                         await anyio.to_thread.run_sync(client.recv, 100)
+
+
+@pytest.mark.parametrize("kind", ["-L", "-R"])
+async def test_an_early_answer_reaches_a_client_that_still_sends(sshd: SshServer, engine: str, kind: str) -> None:
+    size = 3 << 20
+
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.recv(1000)
+            connection.sendall(bytes(size))
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(1 << 16):
+                pass
+
+    def upload(port: int) -> int:
+        with connected((LOCALHOST, port)) as client:
+            client.settimeout(20)
+            client.sendall(bytes(4 * size))
+            count = 0
+            while part := client.recv(1 << 16):
+                count += len(part)
+            return count
+
+    with socket.create_server((LOCALHOST, 0)) as listener:
+        spec = f"{kind}{free_port()}:{LOCALHOST}:{listener.getsockname()[1]}"
+        async with forwarding(sshd, engine, spec) as forwards, anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, answer, listener)
+            assert await anyio.to_thread.run_sync(upload, port_of(forwards)) == size
 
 
 async def test_a_client_that_leaves_frees_its_connection(sshd: SshServer, engine: str) -> None:

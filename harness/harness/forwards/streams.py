@@ -17,6 +17,8 @@ from ..system.descriptor_stream import read_when_ready, write_when_ready
 __all__ = ["BufferedStream", "ByteStream", "SocketStream", "relay"]
 
 CHUNK_BYTES = 1 << 18
+DISCARD_GRACE = 5.0
+"""Seconds that a client has to read the answer and to close, if the rest of what it sends cannot be delivered."""
 _RESET: Final = struct.pack("ii", 1, 0)
 """The value of SO_LINGER with which a close resets the connection."""
 
@@ -45,6 +47,14 @@ class ByteStream(ABC):
     @abstractmethod
     async def send_eof(self) -> None:
         """Let the other end know that no more bytes follow; it may still send. Never raises."""
+
+    @abstractmethod
+    async def wait_taken(self) -> None:
+        """After :meth:`send_eof`, wait until a program in between, if there is one, has taken all bytes.
+
+        Raises:
+            OSError: It has closed without taking them.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -105,6 +115,12 @@ class SocketStream(ByteStream):
         with suppress(OSError):
             self._writing.shutdown(socket.SHUT_WR)
 
+    async def wait_taken(self) -> None:
+        """See :class:`ByteStream`; only a socket for one direction has a program in between."""
+        if self._writing is not self._reading:
+            with suppress(anyio.ClosedResourceError):
+                await read_when_ready(self._writing, lambda: self._writing.recv(1))
+
     def close(self) -> None:
         """See :class:`ByteStream`."""
         if self._reading.fileno() < 0:
@@ -157,6 +173,10 @@ class BufferedStream(ByteStream):
         """See :class:`ByteStream`."""
         await self._stream.send_eof()
 
+    async def wait_taken(self) -> None:
+        """See :class:`ByteStream`."""
+        await self._stream.wait_taken()
+
     def close(self) -> None:
         """See :class:`ByteStream`."""
         self._stream.close()
@@ -167,36 +187,68 @@ class BufferedStream(ByteStream):
 
 
 async def relay(one: ByteStream, other: ByteStream) -> None:
-    """Copy both ways until both have ended, and close both; if one breaks, or this is cancelled, abort both."""
-    done = False
+    """Copy both ways until both have ended, and close both.
+
+    If one breaks, bytes could not be delivered, or this is cancelled, abort both.
+    """
+    is_complete = False
+    forth, back = _Direction(one, other), _Direction(other, one)
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_copy, one, other, tasks.cancel_scope)
-            tasks.start_soon(_copy, other, one, tasks.cancel_scope)
-        done = not tasks.cancel_scope.cancel_called
+            tasks.start_soon(forth.copy, back, tasks.cancel_scope)
+            tasks.start_soon(back.copy, forth, tasks.cancel_scope)
+        is_complete = not (tasks.cancel_scope.cancel_called or forth.is_cut or back.is_cut)
     finally:
         for stream in (one, other):
-            if done:
+            if is_complete:
                 stream.close()
             else:
                 stream.abort()
 
 
-async def _copy(source: ByteStream, sink: ByteStream, both: anyio.CancelScope) -> None:
-    """Copy one direction to its end; an error of the source ends both directions."""
-    while True:
+class _Direction:
+    """The copying of one direction."""
+
+    def __init__(self, source: ByteStream, sink: ByteStream) -> None:
+        self._source = source
+        self._sink = sink
+        self._ended = anyio.Event()
+        self.is_cut = False
+        """Whether bytes could not be delivered."""
+
+    async def copy(self, opposite: _Direction, both: anyio.CancelScope) -> None:
+        """Copy to the end; an error of the source ends both directions."""
         try:
-            data = await source.receive()
+            self.is_cut = not await self._copy(opposite)
         except (OSError, HarnessError):
             both.cancel()
-            return
-        if not data:
-            await sink.send_eof()
-            return
-        try:
-            await sink.send(data)
-        except OSError:  # it receives no more, but may still send
-            return
-        except HarnessError:
-            both.cancel()
-            return
+        finally:
+            self._ended.set()
+        if self.is_cut:
+            await self._discard(opposite)
+
+    async def _copy(self, opposite: _Direction) -> bool:
+        while data := await self._source.receive():
+            try:
+                await self._sink.send(data)
+            except OSError:  # it receives no more, but may still send
+                return False
+        if opposite._ended.is_set() and not opposite.is_cut:
+            await opposite._sink.wait_taken()  # else the end that follows would be taken for a success
+        await self._sink.send_eof()
+        return True
+
+    async def _discard(self, opposite: _Direction) -> None:
+        """Read what cannot be delivered: a reset now would destroy an answer that is on its way to the source."""
+
+        async def limit() -> None:
+            await opposite._ended.wait()
+            await anyio.sleep(DISCARD_GRACE)
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(limit)
+            with suppress(OSError, HarnessError):
+                while await self._source.receive():
+                    pass
+            tasks.cancel_scope.cancel()

@@ -54,6 +54,37 @@ async def test_a_lost_connection_ends_both_directions() -> None:
     assert checks == 1
 
 
+async def test_bytes_that_the_program_in_between_has_not_taken_reset_the_client() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname(), 5)
+        inner, _ = listener.accept()
+    (reading, answer), (writing, question) = socket.socketpair(), socket.socketpair()
+    with client, answer, question:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(relay, SocketStream(inner), SocketStream(reading, writing))
+            client.sendall(b"question")
+            client.shutdown(socket.SHUT_WR)
+            question.settimeout(5)
+            assert await anyio.to_thread.run_sync(question.recv, 3) == b"que"
+            answer.close()
+            question.close()
+            with pytest.raises(ConnectionResetError):
+                await anyio.to_thread.run_sync(client.recv, 100)
+
+
+async def test_a_client_that_closes_nothing_is_reset_once_the_rest_cannot_be_delivered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.forwards.streams.DISCARD_GRACE", 0.1)
+    client, inner, other, server = pairs()
+    with client, server, anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(relay, inner, other)
+            server.close()
+            assert await anyio.to_thread.run_sync(client.recv, 100) == b""
+            client.sendall(b"late")
+
+
 async def test_a_stream_is_closed_once() -> None:
     closed = []
     one, other = socket.socketpair()

@@ -66,6 +66,9 @@ class AsyncsshStream(ByteStream):
         with suppress(OSError):
             self._writer.write_eof()
 
+    async def wait_taken(self) -> None:
+        """See :class:`ByteStream`: there is no program in between."""
+
     def close(self) -> None:
         """See :class:`ByteStream`."""
         self._writer.close()
