@@ -11,6 +11,7 @@ from tests.support.toolbox import toolbox
 
 from harness.errors import HarnessError
 from harness.mcp.server.runbooks import MAX_FILE_BYTES, Runbook, RunbookError, find_runbooks, parse_runbook
+from harness.mcp.server.server import REFUSED
 
 RESTART = """---
 description: Restart a service safely
@@ -111,3 +112,17 @@ async def test_a_client_gets_them_as_prompts(folder: Path) -> None:
     (message,) = given.messages
     assert message.role == "user"
     assert "restart nginx." in message.content.text  # type: ignore[union-attr]  # it is a text
+
+
+async def test_settings_that_cannot_be_read_are_an_error_of_the_request(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Path(".harness/runbooks").mkdir(parents=True)
+    (folder.parent / "config.toml").write_text("broken [")
+    box = toolbox([])
+    async with connected(lambda approver: box.executor) as client:
+        for request in (client.list_prompts(), client.get_prompt("restart")):
+            with pytest.raises(MCPError, match="invalid TOML") as caught:
+                await request
+            assert caught.value.code == REFUSED
+    assert "Traceback" not in caplog.text

@@ -332,13 +332,13 @@ class ClientSession:
     # -- prompts
 
     async def _list_prompts(self, ctx: Request, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        found, problems = await to_thread.run_sync(find_runbooks)
+        found, problems = await _runbooks()
         for problem in problems:
             log.warning("%s", problem)
         return types.ListPromptsResult(prompts=[_prompt_of(one) for one in found.values()])
 
     async def _prompt(self, ctx: Request, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        found, _ = await to_thread.run_sync(find_runbooks)
+        found, _ = await _runbooks()
         try:
             if params.name not in found:
                 raise RunbookError(f"there is no runbook {params.name}")
@@ -348,6 +348,13 @@ class ClientSession:
         content = types.TextContent(text=plain(self._executor.services.redactor.text(text)))
         message = types.PromptMessage(role="user", content=content)
         return types.GetPromptResult(description=plain(found[params.name].description), messages=[message])
+
+
+async def _runbooks() -> tuple[dict[str, Runbook], list[str]]:
+    try:
+        return await to_thread.run_sync(find_runbooks)
+    except HarnessError as error:  # the settings cannot be read
+        raise MCPError(code=REFUSED, message=plain(str(error))) from error
 
 
 @asynccontextmanager
