@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import anyio
 from pydantic_ai import RunContext
-from pydantic_ai.exceptions import ToolFailed
+from pydantic_ai.exceptions import ToolFailed, UserError
 from pydantic_ai.messages import BinaryImage, InstructionPart
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
@@ -23,7 +24,7 @@ from ..toolkit.assembly import ToolkitSettings, open_executor
 from ..toolkit.executor import Executor
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.registry import Registry
-from ..toolkit.values import ToolCall
+from ..toolkit.values import CallOutcome, ToolCall
 from .messages.instructions import UNTRUSTED, content_of, definitions
 
 __all__ = ["ExecutorToolset", "toolset"]
@@ -46,6 +47,11 @@ class ExecutorToolset(AbstractToolset[Any]):
     def __init__(self, executor: Executor, *, id: str = "harness") -> None:  # the library's name
         self.executor = executor
         self._id = id
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Refuse further use: the executor is closed."""
+        self._is_closed = True
 
     @property
     def id(self) -> str:
@@ -57,7 +63,12 @@ class ExecutorToolset(AbstractToolset[Any]):
         return InstructionPart(content=UNTRUSTED, dynamic=False)
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """Return the tools that the executor offers now, by name."""
+        """Return the tools that the executor offers now, by name.
+
+        Raises:
+            UserError: The toolset is closed.
+        """
+        self._check_open()
         return {
             definition.name: ToolsetTool(
                 toolset=self,
@@ -75,12 +86,35 @@ class ExecutorToolset(AbstractToolset[Any]):
 
         Raises:
             ToolFailed: The call failed or was denied; the message is for the model.
+            UserError: The toolset is closed.
         """
-        outcome = await self.executor.call(ToolCall(name, tool_args, provider_id=ctx.tool_call_id or ""))
+        self._check_open()
+        outcome = await self._outcome(ToolCall(name, tool_args, provider_id=ctx.tool_call_id or ""))
         content = content_of(outcome, self.executor.registry)
         if outcome.result.is_error:
             raise ToolFailed(content if isinstance(content, str) else str(content[0]))
         return content
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise UserError("the toolset of harness is closed; run the agent within 'async with harness.toolset(...)'")
+
+    async def _outcome(self, call: ToolCall) -> CallOutcome:
+        """Run a call in a task of its own, so that the cancellation that reaches it is always anyio's.
+
+        pydantic-ai cancels the task of a call with the message of its own scope. In that task, the scopes of the call
+        would take it for their cancellation, and end it.
+        """
+        outcomes: list[CallOutcome] = []
+
+        async def run() -> None:
+            outcomes.append(await self.executor.call(call))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+        if not outcomes:  # the group has ended the cancellation, as above
+            raise anyio.get_cancelled_exc_class()
+        return outcomes[0]
 
 
 def _ordered(definition: ToolDefinition, registry: Registry) -> ToolDefinition:
@@ -113,4 +147,8 @@ async def toolset(
         ConfigError: The settings are wrong.
     """
     async with open_executor(execution, settings, approver=approver, profile=profile) as executor:
-        yield ExecutorToolset(executor, id=id)
+        tools = ExecutorToolset(executor, id=id)
+        try:
+            yield tools
+        finally:
+            tools.close()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 from pydantic_ai import Agent
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from tests.support.own_home import here
@@ -119,3 +122,21 @@ async def test_arguments_that_are_no_object_are_given_back(here: ExecutionContex
         run = await Agent(FunctionModel(script), toolsets=[tools], retries=1).run("Do it.")
     assert run.output == "done"
     assert len(script.infos) == 2
+
+
+async def test_a_cancelled_agent_ends_its_command(here: ExecutionContext) -> None:
+    settings = ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
+    script = Script([call("echo $$ > ~/new; mv ~/new ~/pid; exec sleep 100")])
+    async with toolset(here, settings) as tools, anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(Agent(FunctionModel(script), toolsets=[tools]).run, "Do it."))
+        assert (await here.run_shell("until [ -e ~/pid ]; do sleep 0.05; done", timeout=30)).ok
+        tasks.cancel_scope.cancel()
+    gone = await here.run_shell("kill -0 $(cat ~/pid)")
+    assert "No such process" in gone.stderr
+
+
+async def test_a_closed_toolset_is_refused_at_once(here: ExecutionContext) -> None:
+    async with toolset(here) as tools:
+        pass
+    with anyio.fail_after(5), pytest.raises(UserError, match="is closed"):
+        await results(tools, [call("true")])
