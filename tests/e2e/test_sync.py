@@ -93,6 +93,19 @@ def test_a_cut_connection_is_made_again_and_an_interrupt_ends_both_sides(
     assert not (fleet_hosts.home("web2") / "big").exists()
 
 
+def test_an_older_rsync_knows_the_options(sync: Program, fleet_hosts: FleetHosts) -> None:
+    programs = sync.home / "bin"
+    programs.mkdir()
+    (programs / "rsync").write_text(
+        '#!/bin/sh\nfor word; do [ "$word" != --secluded-args ] || exit 1; done\n'  # which came with 3.2.6
+        f'exec {shutil.which("rsync")} "$@"\n'
+    )
+    (programs / "rsync").chmod(0o755)
+    done = sync.run("sync", "tree/", "web1:old", PATH=f"{programs}:{os.environ['PATH']}")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert names(fleet_hosts.home("web1") / "old") == names(sync.home / "tree")
+
+
 def _wait_for(directory: Path, size: int) -> None:
     end = time.monotonic() + 30
     while time.monotonic() < end:

@@ -117,7 +117,8 @@ async def run_rsync(
     """
     pause, started = 0.5, monotonic()
     async with _remote_shell(backend_of(context).transport, run) as (program, service):
-        argv = ["rsync", *options, "--secluded-args", f"--rsh={shlex.quote(program)}", "--", *paths]
+        # --protect-args: rsync before 3.2.6 has no --secluded-args, and newer ones have both
+        argv = ["rsync", *options, "--protect-args", f"--rsh={shlex.quote(program)}", "--", *paths]
         while True:
             service.lost, before = None, service.received
             code = await _run_once(argv, run)

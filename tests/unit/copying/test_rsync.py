@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from harness.cli.commands.sync import _change
 
+from harness.cli.commands.copying.sync import _change
 from harness.copying.rsync import path_for_rsync
 
 
