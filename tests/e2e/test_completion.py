@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from tests.support.fish_home import let_fish_start_at_once
 from tests.support.program import Program
 
 SHELLS = ["bash", "zsh", "fish"]
@@ -26,6 +27,7 @@ class Terminal:
     """An interactive shell at a terminal, with the completion of harness."""
 
     def __init__(self, shell: str, program: Program) -> None:
+        let_fish_start_at_once(program.home)
         start = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"], "fish": ["--private"]}[shell]
         path = f"{Path(program.path).parent}:{os.environ['PATH']}"
         environ = {**program.environ, "PATH": path, "TERM": "xterm", "COLUMNS": "200"}
