@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import quote, unquote_to_bytes
 
 from .errors import ConfigError, TargetNotFound
 
@@ -92,9 +93,21 @@ class Target:
         return "+".join(str(hop) for hop in self.hops)
 
 
+def _normalize_path(scheme: str, path: str) -> str:
+    """Return the only spelling of a URL's path, so that no other one escapes a rule or names another target."""
+    if scheme == "chroot":
+        decoded = unquote_to_bytes(path)
+        names = [name for name in decoded.split(b"/") if name not in (b"", b".")]
+        return "/" * decoded.startswith(b"/") + "/".join(quote(name, safe="@:") for name in names)
+    parts = [quote(unquote_to_bytes(part), safe="@:") for part in path.split("/")]
+    if scheme == "k8s" and len(parts) == 3 and not parts[2]:
+        parts.pop()  # namespace/pod/ names no container
+    return "/".join(parts)
+
+
 def _parse_hop(part: str, whole: str) -> Hop:
     if (path := _PATH_HOP.fullmatch(part)) and not path["host"].startswith("-"):
-        return Hop(path["scheme"], path["host"])
+        return Hop(path["scheme"], _normalize_path(path["scheme"], path["host"]))
     match = _HOP.fullmatch(part)
     shown = mask_password(whole)
     if part.startswith("ssh:") and (":" in (match["user"] or "") if match else shown != whole):

@@ -173,7 +173,7 @@ def _nspawn(hop: Hop) -> Template:
 
 
 def _nsenter(hop: Hop) -> Template:
-    if not (hop.host.isascii() and hop.host.isdecimal()):
+    if not re.fullmatch(r"[1-9][0-9]*", hop.host):
         raise TargetNotFound(f"{hop} is not nsenter://PID", hint="the process whose namespaces to enter")
     words = ("nsenter", f"--target={hop.host}", "--all", "--", ARGV)
     return Template(words, (), "the process must exist; only root may enter it", namespaces=_NAMESPACES)
@@ -181,8 +181,8 @@ def _nsenter(hop: Hop) -> Template:
 
 def _chroot(hop: Hop) -> Template:
     path = _decoded(hop.host, hop)
-    if not path.startswith("/"):
-        raise TargetNotFound(f"{hop} is not chroot:///DIRECTORY", hint="the directory is absolute")
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise TargetNotFound(f"{hop} is not chroot:///DIRECTORY", hint="the directory is absolute and has no '..'")
     return Template(("chroot", path, ARGV), (), "only root may enter it, and it needs /bin/sh")
 
 

@@ -55,6 +55,40 @@ def test_a_denied_address_or_port_is_that_of_the_inventory(tmp_path: Path) -> No
     assert applied(path, Action.DENY, "db2:22", names) == []
 
 
+@pytest.mark.parametrize(
+    ("pattern", "url", "allows"),
+    [
+        ("k8s://shop/cart-0", "k8s://shop/cart-0/", True),
+        ("k8s://shop/cart-0/", "k8s://shop/cart-0", True),
+        ("k8s://shop/cart-0", "k8s://shop/cart%2D0", True),
+        ("k8s://shop/cart-0", "k8s://shop/cart-0/web", False),
+        ("k8s://shop/cart-0", "k8s://prod/shop/cart-0/", False),
+        ("k8s://prod/shop/cart-0/", "k8s://prod/shop/cart-0/web", False),
+        ("k8s://shop/cart-0/web", "k8s://prod/shop/cart-0/web", False),
+        ("k8s://shop/cart-0", "k8s://SHOP/cart-0", False),
+        ("k8s://shop/cart-0", "k8s://shop/cart-0/web+docker://x", False),
+        ("chroot:///srv/a", "chroot:///srv//./%61/", True),
+        ("lxc://stage", "lxc://st%61ge", True),
+        ("stage", "exec://stage", False),
+        ("stage", "exec://stage+docker://x", False),
+        ("stage", "exec://stage+ssh://web9", False),
+        ("docker://a", "docker://a+docker://b", False),
+    ],
+)
+def test_no_spelling_of_a_url_escapes_a_rule(pattern: str, url: str, *, allows: bool) -> None:
+    target = Target.parse(url)
+    for action in Action:
+        found = HostRules([Rule(action, hosts=pattern)]).on("", target).rules.rules
+        assert bool(found) is (allows or action is not Action.ALLOW)
+    assert not HostRules([Rule(Action.DENY, hosts="k8s://shop/cart,other")]).on("", target).rules.rules
+
+
+def test_no_spelling_of_a_url_escapes_an_exclusion() -> None:
+    rules = HostRules([Rule(Action.ALLOW, hosts="*,!k8s://shop/cart-0")])
+    assert not rules.on("", Target.parse("k8s://shop/cart%2D0/")).rules.rules
+    assert rules.on("", Target.parse("k8s://shop/cart-1")).rules.rules
+
+
 def test_a_rule_that_allows_means_a_host_by_its_own_name_only(tmp_path: Path) -> None:
     path = tmp_path / "hosts.ini"
     names = "db1,backup,app,ssh://db1+docker://app,ssh://10.0.0.5,ssh://DB1,web1,db2"

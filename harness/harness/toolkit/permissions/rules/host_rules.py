@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ....errors import ConfigError
 from ....fleets.host_names import is_url, parse_host_name
@@ -30,8 +30,8 @@ class HostRules:
     A rule that allows applies if the pattern means the host by its name. One that denies or asks also applies if it
     means the host by another name, whatever its case: its address, the name of a host of the inventory with the same
     address, or that of a host behind which the target is, such as the host of a container; ``stage`` also means the
-    target ``exec://stage``. ``!`` excludes a host by
-    its own name only.
+    target ``exec://stage``, and a pod any of its containers and the pod of that name in any context. ``!`` excludes a
+    host by its own name only.
 
     Args:
         rules: The rules, in order.
@@ -96,10 +96,10 @@ class HostRules:
         """Return the names of a host and of those behind which it is, in which a rule may restrict it."""
         hops = [hop for hop in reversed(target.hops) if hop.scheme == "ssh"]
         found = [name for hop in hops for host in (hop.host, *self._names_at(hop)) for name in _forms(host, hop.port)]
+        found += [hop.host for hop in target.hops if hop.scheme == EXEC_SCHEME]
+        found += _wider_urls(target)
         if target.last.scheme == "ssh" and (name := parse_host_name(own)).is_ssh:
             return [*found, *_forms(name.host, name.port)]
-        if target.last.scheme == EXEC_SCHEME:
-            found.append(target.last.host)
         return [*found, "localhost" if target.last.scheme == "local" else str(target)]
 
     def _names_at(self, hop: Hop) -> list[str]:
@@ -117,6 +117,26 @@ def _own_name(host: str, target: Target) -> str:
     if last.scheme == "local":
         return "localhost"
     return _written(last.host, last.port) if last.scheme == "ssh" else str(target)
+
+
+def _wider_urls(target: Target) -> list[str]:
+    """Return the URLs of a target and of those behind which it is, also with the parts left out that are optional."""
+    return [
+        str(Target((*target.hops[:index], replace(hop, host=path))))
+        for index, hop in enumerate(target.hops)
+        if hop.scheme not in ("local", "ssh")
+        for path in (_pods(hop.host) if hop.scheme == "k8s" else [hop.host])
+    ]
+
+
+def _pods(path: str) -> list[str]:
+    """Return a pod's path with and without its context and its container."""
+    parts = path.split("/")
+    if len(parts) < 3:
+        return [path]
+    *context, namespace, pod, container = parts
+    pods = [f"{namespace}/{pod}", *([f"{namespace}/{pod}/{container}"] if container else [])]
+    return [path, *pods, *(f"{name}/{namespace}/{pod}/" for name in context)]
 
 
 def _forms(host: str, port: int | None) -> list[str]:
