@@ -126,6 +126,13 @@ def _wait_for_part(directory: Path, size: int) -> None:
     raise AssertionError("no partial file")
 
 
+def _wait_for_exit(pid: int) -> None:
+    end = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
 @pytest.fixture
 def big(fleet_program: Program) -> Path:
     """A file of 100 MB."""
@@ -163,6 +170,8 @@ def test_a_killed_download_is_resumed(fleet_program: Program, fleet_hosts: Fleet
     with fleet_program.start("cp", "web1:big", "to") as copying:
         _wait_for_part(to, 10_000_000)
         copying.kill()
+    (part,) = to.iterdir()  # its writer, which outlives the program while the disk is slow, keeps it
+    _wait_for_exit(int(part.suffix.removeprefix(".")))
     done = fleet_program.run("--json", "cp", "web1:big", "to")
     (copied,), _ = results(done.stdout)
     assert (done.returncode, copied["resumed_at"] >= 10_000_000) == (0, True), (copied, done.stderr)
