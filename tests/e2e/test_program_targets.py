@@ -94,6 +94,13 @@ async def test_words_of_a_login_shell_before_the_command_are_left_out() -> None:
         assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 0)
 
 
+@pytest.mark.parametrize("redirection", ["", ">&2"])
+async def test_many_words_before_the_command_block_nothing(redirection: str) -> None:
+    transport = await entered("sh", "-c", f"head -c 1000000 /dev/zero {redirection}; {{command}}")
+    async with await transport.open_process(["sh", "-c", "echo out; exit 7"]) as process:
+        assert (await process.receive(), await process.wait()) == (b"out\n", 7)
+
+
 async def test_what_the_program_says_of_an_exit_code_is_not_output_of_the_command() -> None:
     transport = await entered("sh", "-c", '{command}; code=$?; [ $code = 0 ] || echo "exit code $code" >&2; exit 1')
     async with await transport.open_process(["sh", "-c", "echo err >&2; exit 7"]) as process:

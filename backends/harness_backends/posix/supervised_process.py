@@ -429,10 +429,11 @@ class SupervisedProcess(Process):
         if self._noise is None:
             await self._wait_for_leader()
         else:
-            await self._skip_noise(self._noise)
-            if self.fault in ("", "lost"):
-                with anyio.move_on_after(STDERR_DELAY):
-                    await self._wait_for_leader()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._wait_for_leader)  # unread messages on standard error may block what starts it
+                await self._skip_noise(self._noise)
+                delay = STDERR_DELAY if self.fault in ("", "lost") else 0
+                tasks.cancel_scope.deadline = anyio.current_time() + delay
         return self._filter.leader is not None
 
     async def _wait_for_leader(self) -> None:

@@ -128,7 +128,7 @@ class ProgramTransport(Transport):
                     self._instance = process.report.instance
                     await self._compare(process)
         except TimeoutError:
-            raise self._inexact("does not pass on the end of standard input") from None
+            raise self._inexact("does not pass on the end of standard input, or keeps its output open") from None
 
     async def _compare(self, process: Process) -> None:
         streams = {"output": b"", "error": b""}
