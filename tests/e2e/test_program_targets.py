@@ -191,6 +191,13 @@ async def test_a_program_that_enters_new_namespaces_each_time_is_refused() -> No
 
 
 @pytest.mark.usefixtures("needs_root")
+async def test_a_program_that_leaves_proc_to_other_processes_is_refused() -> None:
+    """Their process ids mean other processes: a kill would end the wrong ones."""
+    with namespaces() as pid, pytest.raises(ConnectError, match="/proc there is that of another one"):
+        await entered("nsenter", f"--target={pid}", "--pid", "--", "{argv}")
+
+
+@pytest.mark.usefixtures("needs_root")
 async def test_a_root_directory_without_proc_works() -> None:
     with root_directory("busybox", mounts=("dev",)) as directory:
         async with connect(f"chroot://{directory}") as ctx:

@@ -87,9 +87,10 @@ printf '\036%s%s %s %s\n' __FIRST__ __SECOND__ $$ "${hx_began:--}" >&3 || exit 1
 """
 
 # Where it is: the kernel's boot, the start of the first process (in hundredths of a second), the device and the inode
-# of the root directory, namespaces; parts that cannot be read are empty. In another place than the expected one nothing
-# runs. The line on standard output ends what a login shell there may have written before. The shell itself
-# exits with 0, as some programs report any other exit on standard error.
+# of the root directory, namespaces; parts that cannot be read are empty. In another place than the expected one
+# nothing runs, nor where /proc shows other processes than those of its own namespace: a kill would end the wrong ones.
+# The line on standard output ends what a login shell there may have written before. The shell itself exits with 0, as
+# some programs report any other exit on standard error.
 _REPORT_LOCATION = r"""
 hx_leader=${hx_began:--} hx_boot= hx_device= hx_verdict=started
 { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
@@ -104,6 +105,9 @@ hx_inode=${hx_inode% /}
 hx_instance=$hx_boot/$hx_began/$hx_device/${hx_inode##* }
 for hx_a in __NAMESPACES__; do hx_instance=$hx_instance/$(readlink "/proc/self/ns/$hx_a" 2>/dev/null); done
 [ -z __EXPECTED__ ] || [ "$hx_instance" = __EXPECTED__ ] || hx_verdict=moved
+hx_a= hx_b=
+{ read -r hx_a hx_b </proc/self/stat; } 2>/dev/null
+[ "$hx_a" = $$ ] || { [ -z "$hx_a" ] && [ ! -e /proc/1/stat ]; } || hx_verdict=foreign
 printf '\036%s%s %s %s %s %s\n' __FIRST__ __SECOND__ $$ "$hx_leader" "$hx_verdict" "$hx_instance" >&3 || exit 125
 [ "$hx_verdict" = started ] || exit 125
 printf '%s%so\n' __FIRST__ __SECOND__ || exit 125
@@ -277,7 +281,8 @@ def kill_argv(
 class StartReport:
     """What the shell of :data:`LOCATED_ARGV` reports before it starts its program.
 
-    ``verdict`` is ``started``, or ``moved``: it is in another place than expected, and starts nothing.
+    ``verdict`` is ``started``; or it starts nothing: ``moved``, in another place than expected, or ``foreign``, where
+    ``/proc`` is that of another namespace.
     """
 
     verdict: str = "started"

@@ -99,10 +99,17 @@ class ProgramTransport(Transport):
 
         Raises:
             TargetGone: it is.
+            ConnectError: ``/proc`` there shows the processes of another namespace.
         """
         if process.report.verdict == "started":
             return
         await process.aclose()
+        if process.report.verdict == "foreign":
+            raise ConnectError(
+                f"{self._template.program} enters a namespace of process ids, but /proc there is that of another one",
+                target=self.target,
+                hint="enter the namespace of mounts, too (nsenter --all), or mount /proc",
+            )
         raise TargetGone(
             f"{self._template.program} enters another instance than before: the target was restarted or replaced, or"
             " each start has its own",
