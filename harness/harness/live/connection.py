@@ -61,6 +61,8 @@ MIN_INTERVAL = 0.03
 GOODBYE_TIMEOUT = 2.0
 """Seconds for the last message to a client that is refused."""
 TOO_MANY = f"more than {MAX_REQUESTS} requests at the same time"
+LAST_ANSWERS_TIMEOUT = 0.5
+"""Seconds that the end of the process waits for a client to take the answers to its requests."""
 log = logging.getLogger(__name__)
 
 
@@ -87,6 +89,7 @@ class Connection:
         self._sent: dict[str, dict[str, Any]] = {}
         self._pending: dict[int, anyio.CancelScope] = {}
         self._is_leaving = False
+        self._is_sending = False
         self._is_closed = False
         self._left = anyio.Event()
 
@@ -114,6 +117,15 @@ class Connection:
             log.debug("a dashboard has closed its connection", exc_info=True)
         finally:
             self._is_closed = True
+            await self._send_rest()
+
+    async def _send_rest(self) -> None:
+        """Send the answers that wait: a request that ended the command, such as ``cancel``, is answered, too."""
+        if self._is_sending:
+            return  # a part of a message was sent
+        with anyio.move_on_after(LAST_ANSWERS_TIMEOUT, shield=True), suppress(OSError):
+            while self._outgoing:
+                await self._send(self._outgoing.popleft())
 
     async def _serve(self, facts: ProcessFacts) -> None:
         await self._send(encode(Hello(PROTOCOL_VERSION, facts.to_json(), self._challenge)))
@@ -194,7 +206,9 @@ class Connection:
             await self._send(encode(message))
 
     async def _send(self, line: bytes) -> None:
+        self._is_sending = True
         await write_when_ready(self._socket, line, self._socket.send)
+        self._is_sending = False
 
     def _changes(self) -> Iterator[Message]:
         """Yield what the client does not know yet."""

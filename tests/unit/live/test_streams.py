@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from harness.errors import HarnessError
-from harness.live import client
+from harness.live import client, connection
 from harness.live.announcement import announce
 from harness.live.client import ProcessLeft, open_client, open_stream
 from harness.live.protocol import PROTOCOL_VERSION, Goodbye, Hello, encode
@@ -80,3 +80,36 @@ async def test_a_stream_that_the_process_does_not_know_is_refused(
             (path,) = listed_processes(this_process())
             with pytest.raises(HarnessError, match="unknown action"):
                 await all_items(path, session.session_id, "a stream of a later version")
+
+
+@pytest.mark.usefixtures("needs_process")
+async def test_a_request_that_ends_the_process_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(connection, "acting_refusal", lambda *_: "")  # the client is this process
+    monkeypatch.setattr(connection, "MIN_INTERVAL", 10)
+    scope, shown = anyio.CancelScope(), anyio.Event()
+    session = CommandSession("local", "sleep 600", scope.cancel, make_redactor=PatternRedactor)
+
+    told = anyio.Event()
+
+    def changed() -> None:
+        if seen.is_complete:
+            told.set()
+
+    async def process() -> None:
+        with scope:
+            async with announce("run") as announcement:
+                with announcement.session(session):
+                    shown.set()
+                    await anyio.sleep_forever()
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(process)
+            await shown.wait()
+            (path,) = listed_processes(this_process())
+            async with open_client(path, changed) as seen:
+                await seen.authorize("operator")
+                await seen.watch()
+                await told.wait()  # the process waits now before it sends more
+                assert await seen.request(session.session_id, "cancel") == {}
