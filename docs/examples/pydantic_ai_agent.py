@@ -8,7 +8,7 @@ from pydantic_ai import Agent
 import harness
 
 
-async def main(model: str, target: str = "local:") -> None:
+async def main(model: str, target: str) -> None:
     async with harness.connect(target) as ctx, harness.toolset(ctx) as tools:
         agent = Agent(model, instructions="You look after this machine.", toolsets=[tools])
         async with agent:  # closes the model's connections at the end
@@ -16,4 +16,4 @@ async def main(model: str, target: str = "local:") -> None:
     print(run.output)
 
 
-anyio.run(main, *sys.argv[1:])
+anyio.run(main, sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "local:")
