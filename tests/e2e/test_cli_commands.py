@@ -49,9 +49,9 @@ def test_a_missing_file_is_1_and_wrong_usage_125(program: Program) -> None:
 
 @pytest.mark.parametrize("words", [("panes",), ("capture",), ("keys", "--text", "x")])
 def test_a_target_without_a_backend_is_a_clear_error(program: Program, words: tuple[str, ...]) -> None:
-    done = program.run("--target", "k8s://app", *words)
+    done = program.run("--target", "mars://app", *words)
     assert done.returncode == 125
-    assert b"no backend for 'k8s' targets" in done.stderr
+    assert b"no backend for 'mars' targets" in done.stderr
 
 
 def test_jobs_are_listed_shown_and_cleaned(program: Program) -> None:

@@ -21,6 +21,7 @@ from harness.discovery import find_backend
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 PEERS = Path(__file__).parents[1] / "peers" / "test_inspect_sandbox.py"
 """The tests of examples that need another project's package."""
+FRAMEWORKS = Path(__file__).with_name("test_frameworks.py")
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ async def test_backend() -> None:
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_every_example_is_tested(name: str) -> None:
     test = f"test_{Path(name).stem}"
-    assert test in globals() or f"def {test}(" in PEERS.read_text()
+    assert test in globals() or f"def {test}(" in PEERS.read_text() or name in FRAMEWORKS.read_text()
 
 
 def test_agent(home: Path) -> None:

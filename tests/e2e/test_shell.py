@@ -357,10 +357,23 @@ def test_a_password_is_asked_for_again_unless_questions_are_forbidden(
     shows(child, 2)
     batch = opened(ops, "--batch")
     shows(batch, 3)
+    assert detached(child) == 0  # else it may be the first to log in, and the other one waits for it
     server.restart()
     batch.expect("connection lost")
     batch.expect("the login was refused|no password")
     assert ended(batch) == 125
+
+
+def test_ctrl_c_at_the_question_for_a_password_ends_it(ops: Program, make_sshd: MakeSshd, make_user: MakeUser) -> None:
+    user = make_user(shell="/bin/sh", password="open sesame")
+    server = make_sshd("PasswordAuthentication yes", "AllowUsers *", "PubkeyAuthentication no")
+    ops.always = ("--ssh", f"{user.name}@127.0.0.1:{server.port}", *options_of(server)[2:])
+    child = opened(ops)
+    child.expect("assword:")
+    child.send("open sesame\r")
+    shows(child, 1)
+    server.restart()
+    child.expect("connection lost")
     child.expect("assword:")
     child.sendcontrol("c")
     assert ended(child) == 130
@@ -415,6 +428,10 @@ def test_the_escape_of_ssh_reconnects_at_once(ops: Program) -> None:
 
 def test_two_at_once_do_not_disturb_each_other(ops: Program, sshd: SshServer) -> None:
     first, second = opened(ops), opened(ops)
+    for child in (first, second):
+        child.setwinsize(
+            10, 60
+        )  # ssh's master waits for a terminal that is not read: a screen must fit into its buffer
     shows(first, 1)
     shows(second, 2)
     sshd.restart()
