@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,11 @@ async def limited(tmp_path: Path) -> AsyncIterator[JobTarget]:
 
 def on_disk(state: Path, job_id: str | None) -> int:
     """What the longer one of its streams takes."""
-    return max(path.stat().st_blocks * 512 for path in (state / "jobs").glob(f"{job_id}.[oe]*"))
+    sizes = [0]
+    for path in (state / "jobs").glob(f"{job_id}.[oe]*"):
+        with suppress(FileNotFoundError):  # a file that was just renamed
+            sizes.append(path.stat().st_blocks * 512)
+    return max(sizes)
 
 
 def size_of(state: Path, job_id: str | None) -> int:
