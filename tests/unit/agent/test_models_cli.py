@@ -71,7 +71,7 @@ def test_a_model_is_tried_out(program: Program) -> None:
 
 def test_names_of_models_are_completed(program: Program) -> None:
     configure(program, f"{profile('https://a.example', 'one')}{profile('https://b.example', 'two')}")
-    asked = {"_HARNESS_COMPLETE": "bash_complete", "COMP_LINE": "harness models check t"}
+    asked = {"_HARNESS_COMPLETE": "bash_complete", "COMP_LINE": "harness models check t", "COMP_WORD": "t"}
     assert program.run(**asked).stdout == b"plain,two\n"
     configure(program, "[models]\na = 3\n")
     assert program.run(**asked).stdout.strip() == b""
