@@ -22,6 +22,7 @@ from .version import TmuxVersion
 __all__ = [
     "HOOKS",
     "SESSION_FORMAT",
+    "SESSION_IDENTITY",
     "TURNS",
     "NewPane",
     "Setup",
@@ -89,6 +90,8 @@ HOOKS = {
     "zsh/.zlogin": "zlogin",
 }
 
+SESSION_IDENTITY = "#{session_id}@#{session_created}@#{pid}"
+"""What tells a session from a later one of its name, also on another server that was started in the same second."""
 SESSION_FORMAT = "#{@harness}:#{@harness_for}:#{@harness_name}:#{session_name}"
 """The original name stays in the option if an operator renames the session; tmux allows no colon in names."""
 
@@ -163,7 +166,7 @@ class Setup:
     shown: str = ""
     """The current name of the session, if known."""
     identity: str = ""
-    """The session's id and the time of its creation: a later session of its name has another; empty until found."""
+    """Its :data:`SESSION_IDENTITY`: a later session of its name has another one; empty until found."""
 
     @property
     def here(self) -> bool:
@@ -439,12 +442,12 @@ def setup_script(setup: Setup, pane: NewPane) -> str:
 
 
 def _find_session(setup: Setup) -> str:
-    """Return a script that sets ``hx_session`` to ``ID@CREATED:NAME``, ``hx_id`` to the id, ``hx_names`` to all names.
+    """Return a script that sets ``hx_session`` to ``IDENTITY:NAME``, ``hx_id`` to the id, ``hx_names`` to all names.
 
     It finds the session by its name, or by its original name after a rename; it skips unmanaged sessions, of which one
     may have the name: ``hx_foreign`` is not empty then.
     """
-    form = f"#{{session_id}}@#{{session_created}}:{SESSION_FORMAT}"
+    form = f"{SESSION_IDENTITY}:{SESSION_FORMAT}"
     listed = f"{setup.tmux} list-sessions -F '{form}' </dev/null 2>/dev/null"
     ours, name = shlex.quote(f"1:{setup.label}"), shlex.quote(setup.session)
     return (

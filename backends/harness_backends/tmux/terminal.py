@@ -36,6 +36,7 @@ from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .channel.command_channel import READY_TIMEOUT, CommandChannel
 from .channel.control_connection import ControlConnection
+from .channel.control_protocol import quote
 from .jobs.job_killing import END_TIMEOUT
 from .jobs.pane_job import PaneJob, forget_jobs
 from .jobs.runner import PaneRunner
@@ -49,7 +50,7 @@ from .pane.nested_shells import until_settled
 from .pane.pane_state import Pane
 from .pane.pane_table import PaneTable
 from .sessions import SessionTable, TmuxLocation, open_tmux_location
-from .setup import pane_shell, replaced_login_shell
+from .setup import SESSION_IDENTITY, pane_shell, replaced_login_shell
 from .sources.control_stream import ControlStream
 from .sources.live_panes import LivePanes
 from .sources.pane_source import PaneSource
@@ -59,6 +60,10 @@ __all__ = ["TmuxTerminal", "open_terminal"]
 CLOSE_TIMEOUT = 1.0
 WITHOUT_CONTROL = "tmux control mode is unavailable ({why}); using slower plain tmux commands"
 _SUPERVISED = f'"$@"; exit $(({CLIENT_STATUS} + $?))'
+_TMUX_WORDS = 4
+"""Words of a client's command before those for the tmux server: ``tmux -u -L SOCKET``."""
+_OTHER_SESSION = 9
+"""Exit status of a client that was not attached, because another session has the name; tmux has no such status."""
 INEXACT = "[harness: other text may stand in this, or its beginning may be missing]"
 
 
@@ -255,6 +260,12 @@ class TmuxTerminal(Terminal):
 
     def supervised_attach_command(self, *, read_only: bool = False) -> list[str]:
         client = self._client_argv(read_only=read_only)
+        if identity := self._link.setup.identity:  # one step of tmux: no other session of the name is attached to
+            is_same = f"#{{==:{SESSION_IDENTITY},{identity}}}"
+            attach = " ".join(map(quote, client[_TMUX_WORDS:]))
+            other = f"run-shell 'exit {_OTHER_SESSION}'"
+            name = f"={self._link.setup.name}:"
+            client = [*client[:_TMUX_WORDS], "if-shell", "-F", "-t", name, is_same, attach, other]
         return self._link.transport.supervised_argv(["sh", "-c", _SUPERVISED, "sh", *client])
 
     def _client_argv(self, *, read_only: bool) -> list[str]:
