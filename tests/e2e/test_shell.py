@@ -19,13 +19,13 @@ from typing import Any
 import pexpect
 import pytest
 from tests.support.program import Program, options_of, over_ssh, program
+from tests.support.reconnecting_shell import RECONNECTED, detached, ended, opened, shows
 from tests.support.resources import skip_without_ssh_terminal
 from tests.support.sshd import MakeSshd, MakeUser, SshServer, master_pids
 
 __all__ = ["over_ssh", "program"]
 
 LOST = "connection lost"
-RECONNECTED = r"reconnected after \d+ s"
 
 
 @pytest.fixture
@@ -42,38 +42,6 @@ def tmux(ops: Program, *words: str) -> str:
     """Run a command of the target's tmux server and return its output."""
     argv = ["tmux", "-L", ops.environ["HARNESS_TMUX_SOCKET"], *words]
     return subprocess.run(argv, capture_output=True, text=True).stdout
-
-
-def opened(ops: Program, *words: str, **variables: str) -> Any:
-    """Start ``harness shell`` in a terminal."""
-    argv: Any = [*ops.always, "shell", *words]
-    environ: Any = ops.environ | variables
-    child: Any = pexpect.spawn(ops.path, argv, env=environ, cwd=str(ops.home), timeout=40, dimensions=(50, 170))
-    child.str_last_chars = 1500
-    return child
-
-
-def shows(child: Any, number: int) -> None:
-    """Type a command into the session and wait for its output."""
-    child.send(f"echo shown$(({number} + 0))x\r")
-    child.expect(f"shown{number}x")
-
-
-def detached(child: Any) -> int:
-    """Detach, and return the exit code."""
-    for _ in range(5):  # tmux 3.3a takes a prefix for pasted text if much was typed at once before it
-        child.sendcontrol("b")
-        child.send("d")
-        if child.expect(["detached", pexpect.TIMEOUT], timeout=3) == 0:
-            break
-    return ended(child)
-
-
-def ended(child: Any) -> int:
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus is not None, child.signalstatus
-    return int(child.exitstatus)
 
 
 def client_pid(child: Any) -> int:
@@ -339,9 +307,8 @@ def test_without_tmux_on_the_target_it_says_what_to_do(
     assert ended(child) == 125
 
 
-def test_a_password_is_asked_for_again_unless_questions_are_forbidden(
-    ops: Program, make_sshd: MakeSshd, make_user: MakeUser, tmp_path: Path
-) -> None:
+def with_password(ops: Program, make_sshd: MakeSshd, make_user: MakeUser) -> tuple[SshServer, Any]:
+    """A server that asks for a password, and a shell that has given it."""
     user = make_user(shell="/bin/sh", password="open sesame")
     server = make_sshd("PasswordAuthentication yes", "AllowUsers *", "PubkeyAuthentication no")
     ops.always = ("--ssh", f"{user.name}@127.0.0.1:{server.port}", *options_of(server)[2:])
@@ -349,6 +316,13 @@ def test_a_password_is_asked_for_again_unless_questions_are_forbidden(
     child.expect("assword:")
     child.send("open sesame\r")
     shows(child, 1)
+    return server, child
+
+
+def test_a_password_is_asked_for_again_unless_questions_are_forbidden(
+    ops: Program, make_sshd: MakeSshd, make_user: MakeUser, tmp_path: Path
+) -> None:
+    server, child = with_password(ops, make_sshd, make_user)
     server.restart()
     child.expect("connection lost")
     child.expect("assword:")
@@ -365,13 +339,7 @@ def test_a_password_is_asked_for_again_unless_questions_are_forbidden(
 
 
 def test_ctrl_c_at_the_question_for_a_password_ends_it(ops: Program, make_sshd: MakeSshd, make_user: MakeUser) -> None:
-    user = make_user(shell="/bin/sh", password="open sesame")
-    server = make_sshd("PasswordAuthentication yes", "AllowUsers *", "PubkeyAuthentication no")
-    ops.always = ("--ssh", f"{user.name}@127.0.0.1:{server.port}", *options_of(server)[2:])
-    child = opened(ops)
-    child.expect("assword:")
-    child.send("open sesame\r")
-    shows(child, 1)
+    server, child = with_password(ops, make_sshd, make_user)
     server.restart()
     child.expect("connection lost")
     child.expect("assword:")

@@ -9,18 +9,16 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
 from tests.e2e.test_container_remote import session_environ
 from tests.support.contained import MakeWay, Way, make_way
 from tests.support.engines import Container, container
 from tests.support.program import Program, options_of, program
+from tests.support.reconnecting_shell import RECONNECTED, detached, ended, opened, shows
 from tests.support.resources import skip_without_ssh_terminal
 from tests.support.sshd import MakeSshd
 
 __all__ = ["make_way", "program"]
-
-RECONNECTED = r"reconnected after \d+ s"
 
 
 @pytest.fixture(params=["docker", "podman-program"])
@@ -34,37 +32,6 @@ def ops(way: Way, request: pytest.FixtureRequest) -> Program:
     program: Program = request.getfixturevalue("program")  # after the way, which changes the environment
     program.environ["HARNESS_TMUX_SOCKET"] = f"hx-{uuid.uuid4().hex[:8]}"
     return program
-
-
-def opened(ops: Program, *words: str) -> Any:
-    argv: Any = [*ops.always, "shell", *words]
-    environ: Any = ops.environ
-    child = pexpect.spawn(ops.path, argv, env=environ, cwd=str(ops.home), timeout=60, dimensions=(50, 170))
-    child.str_last_chars = 1500
-    return child
-
-
-def shows(child: Any, number: int) -> None:
-    """Type a command into the session and wait for its output."""
-    child.send(f"echo shown$(({number} + 0))x\r")
-    child.expect(f"shown{number}x")
-
-
-def detached(child: Any) -> int:
-    """Detach, and return the exit code."""
-    for _ in range(5):  # tmux 3.3a takes a prefix for pasted text if much was typed at once before it
-        child.sendcontrol("b")
-        child.send("d")
-        if child.expect(["detached", pexpect.TIMEOUT], timeout=3) == 0:
-            break
-    return ended(child)
-
-
-def ended(child: Any) -> int:
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus is not None, child.signalstatus
-    return int(child.exitstatus)
 
 
 def kill_program(child: Any) -> None:
@@ -96,7 +63,7 @@ def test_it_attaches_again_to_a_container_until_that_is_removed(way: Way, ops: P
 def kill_clients(one: Container) -> None:
     """Kill tmux's clients of operators in a container."""
     lines = one.run("ps", "-eo", "pid,args").splitlines()
-    pids = [line.split()[0] for line in lines if re.match(r"\s*\d+ tmux .* attach-session -t =", line)]
+    pids = [line.split()[0] for line in lines if re.match(r"\s*\d+ tmux -u -L \S+ if-shell .*attach-session", line)]
     assert pids, lines
     one.run("kill", "-9", *pids)
 
