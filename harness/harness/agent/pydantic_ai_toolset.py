@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import ToolFailed, UserError
-from pydantic_ai.messages import BinaryImage, InstructionPart
+from pydantic_ai.messages import BinaryImage, InstructionPart, ModelResponse
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
@@ -25,7 +25,7 @@ from ..toolkit.executor import Executor
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.registry import Registry
 from ..toolkit.values import CallOutcome, ToolCall
-from .messages.instructions import UNTRUSTED, content_of, definitions
+from .messages.instructions import UNTRUSTED, content_of, definitions, refuse_incomplete_calls
 
 __all__ = ["ExecutorToolset", "toolset"]
 
@@ -89,7 +89,9 @@ class ExecutorToolset(AbstractToolset[Any]):
             UserError: The toolset is closed.
         """
         self._check_open()
-        outcome = await self._outcome(ToolCall(name, tool_args, provider_id=ctx.tool_call_id or ""))
+        call = ToolCall(name, tool_args, provider_id=ctx.tool_call_id or "")
+        refused = [one for response in _last_response(ctx) for one in refuse_incomplete_calls(response, [call])]
+        outcome = refused[0] if refused else await self._outcome(call)
         content = content_of(outcome, self.executor.registry)
         if outcome.result.is_error:
             raise ToolFailed(content if isinstance(content, str) else str(content[0]))
@@ -115,6 +117,11 @@ class ExecutorToolset(AbstractToolset[Any]):
         if not outcomes:  # the group has ended the cancellation, as above
             raise anyio.get_cancelled_exc_class()
         return outcomes[0]
+
+
+def _last_response(ctx: RunContext[Any]) -> list[ModelResponse]:
+    """Return the response that makes the calls which run now."""
+    return [one for one in ctx.messages if isinstance(one, ModelResponse)][-1:]
 
 
 def _ordered(definition: ToolDefinition, registry: Registry) -> ToolDefinition:

@@ -108,6 +108,17 @@ async def test_a_failed_command_is_a_result_and_wrong_arguments_are_a_failure(he
     assert (wrong.outcome, unknown.outcome) == ("failed", "failed")
 
 
+@pytest.mark.parametrize("reason", ["length", "content_filter", "error"])
+async def test_no_call_of_an_incomplete_response_runs(here: ExecutionContext, reason: Any) -> None:
+    answers = [ModelResponse([call("echo half > ~/half")], finish_reason=reason), ModelResponse([TextPart("done")])]
+    settings = ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
+    async with toolset(here, settings) as tools:
+        run = await Agent(FunctionModel(lambda messages, info: answers.pop(0)), toolsets=[tools]).run("Do it.")
+    (part,) = [part for one in run.all_messages() for part in one.parts if isinstance(part, ToolReturnPart)]
+    assert part.outcome == "failed"
+    assert not (await here.run_shell("ls ~/half")).ok
+
+
 async def test_calls_that_change_something_run_one_after_the_other(here: ExecutionContext) -> None:
     settings = ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
     calls = [call(f"sleep 0.{9 - number}; echo {number} >> ~/order") for number in range(4)]
