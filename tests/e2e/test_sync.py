@@ -57,6 +57,15 @@ def test_a_directory_becomes_equal_there_and_here(sync: Program, fleet_hosts: Fl
     assert b"link -> -f" in done.stdout
 
 
+def test_a_target_without_ssh_takes_and_gives_a_directory(sync: Program, needs_root: None) -> None:
+    far = sync.home / "far"
+    place = f"nsenter://{os.getpid()}:{far}"
+    assert sync.run("sync", "tree/", f"{place}/").returncode == 0
+    assert names(far) == names(sync.home / "tree")
+    assert sync.run("sync", f"{place}/", "back").returncode == 0
+    assert names(sync.home / "back") == names(far)
+
+
 def test_what_cannot_be_done_is_said(sync: Program, fleet_hosts: FleetHosts) -> None:
     done = sync.run("sync", "none", "web1:")
     assert (done.returncode, b"No such file" in done.stderr) == (1, True)
