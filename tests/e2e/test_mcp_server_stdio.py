@@ -17,6 +17,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from pydantic import FileUrl
 from tests.support.mcp_program import HARNESS, Home, cancelled_call, running, stdio_client_of
 from tests.support.mcp_raw import GREETED, HELLO, Raw, call
 from tests.support.mcp_session import subscribe
@@ -63,6 +64,40 @@ async def test_the_sdks_client_that_prefers_later_revisions_is_served_too(home: 
     async with Client(stdio_client(server)) as client:
         result = await client.call_tool("run_shell", {"command": "echo hi"})
     assert data_of(result)["stdout"] == "hi\n"
+
+
+async def test_calls_start_in_the_root_that_the_client_opened_last(home: Home) -> None:
+    roots = ["file://elsewhere/tmp", (home.path / "missing").as_uri(), (home.path / "run").as_uri()]
+    asked = 0
+
+    async def list_roots(ctx: Any) -> types.ListRootsResult:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            await anyio.sleep_forever()
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri)) for uri in roots])
+
+    async def start() -> str:
+        return str(data_of(await client.call_tool("run_shell", {"command": "pwd"}))["stdout"]).strip()
+
+    other = home.path / "ä b"
+    other.mkdir()
+    (home.path / "link").symlink_to(home.path)
+    async with stdio_client_of(home, list_roots_callback=list_roots) as client:
+        assert await start() == str(home.path / "run")
+        await client.call_tool("write_file", {"path": "here", "content": "x"})
+        roots[:] = [other.as_uri()]
+        await client.send_notification(types.RootsListChangedNotification())
+        assert await start() == str(other)
+        await client.send_notification(types.RootsListChangedNotification())  # this one is never answered
+        assert await start() == str(other)
+    assert (asked, (home.path / "run/here").read_text()) == (3, "x")
+    asked = 0
+    roots[:] = [other.as_uri(), (home.path / "link").as_uri()]
+    async with stdio_client_of(home, list_roots_callback=list_roots) as client:
+        assert await start() == str(home.path)  # the server was started in one of them
+    async with stdio_client_of(home, "--tmux", list_roots_callback=list_roots) as client:
+        assert await start() == str(home.path)
 
 
 async def test_a_runbook_is_a_prompt_without_its_secrets(home: Home) -> None:

@@ -141,8 +141,13 @@ def write_new_file(path: Path, data: bytes) -> None:
         raise
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace a file as a whole, or create it; it is on disk when this returns.
+
+    Args:
+        path: The file.
+        data: Its new content.
+        mode: Its permissions.
 
     Raises:
         OSError: It cannot be written; an existing file is unchanged.
@@ -150,6 +155,7 @@ def replace_file(path: Path, data: bytes) -> None:
     draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     write_new_file(draft, data)
     try:
+        draft.chmod(mode)
         draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)

@@ -19,12 +19,13 @@ from ...errors import ConfigError
 from ...extras import install_extra
 from ..exits import SIGNALLED
 from ..notifications import notified
-from ..options import RenamedOption, command
+from ..options import RenamedOption, command, group
 from ..output import note, print_json, warn
 from ..runtime import CliSession, announced, session_of
 from ..streams import Interruption
 from .fleet.options import FleetOptions, fleet_options
 from .fleet.session import SessionTarget, target_of
+from .mcp_install import install
 from .servers import servers_of, with_servers
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["mcp"]
 
 
-@command("mcp", many_hosts=True)
+@command("serve", many_hosts=True)
 @fleet_options(session=True)
 @click.option("--http", "address", metavar="HOST:PORT", help="Listen on HOST:PORT (HTTP) instead of stdin/stdout.")
 @click.option("--token-file", metavar="FILE", help="Read the HTTP bearer token from FILE; created if missing.")
@@ -56,7 +57,7 @@ __all__ = ["mcp"]
     help="Use this tool profile; none: harness's own names.",
 )
 @click.pass_context
-def mcp(
+def serve(
     ctx: click.Context,
     address: str | None,
     token_file: str | None,
@@ -176,3 +177,6 @@ async def _open(
     sources = await stack.enter_async_context(with_servers(session, servers_of(session), Registry(), wait=False))
     announcement = await stack.enter_async_context(announced(session, "mcp"))
     return ToolServer(toolkit, execution, settings, version("harness-ops"), sources, announcement, notifier)
+
+
+mcp = group("mcp", "serve", (serve, install), "Serve the tools to MCP clients, and add the server to a client.")

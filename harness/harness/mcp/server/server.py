@@ -41,6 +41,7 @@ from .resources import (
     resource_tools,
     screen_uri,
 )
+from .roots import ClientRoots
 from .runbooks import Runbook, RunbookError, find_runbooks
 
 if TYPE_CHECKING:
@@ -126,9 +127,10 @@ class Progress:
 class CallDispatcher:
     """Runs the tool calls of one client."""
 
-    def __init__(self, executor: Executor, approver: ClientApprover) -> None:
+    def __init__(self, executor: Executor, approver: ClientApprover, roots: ClientRoots) -> None:
         self._executor = executor
         self._approver = approver
+        self._roots = roots
         self._turns = anyio.CapacityLimiter(AT_ONCE)
 
     async def call(
@@ -149,12 +151,13 @@ class CallDispatcher:
         self, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         call = ToolCall(params.name, params.arguments or {}, call_id=uuid.uuid4().hex)
+        executor = await self._roots.executor()
         if (ctx.meta or {}).get("progress_token") is None:
-            return self._result(await self._executor.call(call))
+            return self._result(await executor.call(call))
         with self._progress(call.call_id, ctx.session) as progress:
             async with open_background_tasks() as tasks:
                 tasks.start_soon(progress.run)
-                outcome = await self._executor.call(call)
+                outcome = await executor.call(call)
             await progress.finish()
         return self._result(outcome)
 
@@ -197,6 +200,8 @@ class _Client:
     """The session for notifications to the client; None until the handshake is finished."""
 
     session: ServerSession | None = None
+    is_local: bool = False
+    """Whether it runs on this machine: over HTTP, it may be elsewhere."""
 
 
 class ClientSession:
@@ -205,7 +210,8 @@ class ClientSession:
     def __init__(self, executor: Executor, approver: ClientApprover, tasks: BackgroundTasks, version: str) -> None:
         self._executor = executor
         self._looking = replace(executor, registry=resource_tools())
-        self._calls = CallDispatcher(executor, approver)
+        self._roots = ClientRoots(executor, tasks)
+        self._calls = CallDispatcher(executor, approver, self._roots)
         self._approver = approver
         self._watched = Subscriptions(executor, tasks)
         self._client = _Client()
@@ -229,6 +235,9 @@ class ClientSession:
             on_completion=self._complete,
         )
         server.add_notification_handler("notifications/initialized", types.NotificationParams, self._greeted)
+        server.add_notification_handler(
+            "notifications/roots/list_changed", types.NotificationParams, self._roots_changed
+        )
         return server
 
     async def serve(
@@ -238,6 +247,7 @@ class ClientSession:
         session_id: str | None = None,
     ) -> None:
         """Serve until the client disconnects; running calls are then cancelled, and recorded as such."""
+        self._client.is_local = session_id is None
         options = self._server.create_initialization_options(NotificationOptions(tools_changed=True))
         await serve_loop(
             self._server, incoming, outgoing, lifespan_state={}, session_id=session_id, init_options=options
@@ -250,6 +260,12 @@ class ClientSession:
 
     async def _greeted(self, ctx: Request, params: types.NotificationParams) -> None:
         self._client.session = ctx.session
+        if self._client.is_local:
+            self._roots.ask(ctx.session)
+
+    async def _roots_changed(self, ctx: Request, params: types.NotificationParams) -> None:
+        if self._client.is_local:
+            self._roots.ask(ctx.session)
 
     async def tell_of_tools(self, changed: CoalescedEvent) -> None:
         """Notify the client of changes of the registry, several at once in one notification."""

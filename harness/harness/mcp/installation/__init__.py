@@ -1,0 +1,1 @@
+"""Adding harness to the configuration files of MCP clients."""
