@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING
 
 from harness.backend import Backend, Capabilities, Files, Jobs
 from harness.config import Config
@@ -18,7 +19,10 @@ from .posix.jobs import shell_library
 from .posix.persistent_shell import PersistentShell, call_line, open_held_shell
 from .posix.state_directory import JobRecord, JobStore
 
-__all__ = ["PosixBackend", "open_posix_backend"]
+if TYPE_CHECKING:
+    from .posix.sudo.user_change import UserChanges
+
+__all__ = ["PosixBackend", "open_posix_backend", "user_changes_of"]
 
 
 def local_transport() -> Transport:
@@ -37,6 +41,20 @@ async def kill_pane_job(
     await kill_stored_job(shell, store, socket, record, age, signal, grace)
 
 
+def user_changes_of(
+    transport: Transport, shell: PersistentShell, capabilities: Capabilities, config: Config
+) -> Callable[[], UserChanges]:
+    """Return a function that returns the target's changes of user, which keep its passwords; loaded on first use."""
+
+    @cache
+    def user_changes() -> UserChanges:
+        from .posix.sudo.user_change import UserChanges
+
+        return UserChanges(transport, shell, capabilities, config)
+
+    return user_changes
+
+
 class PosixBackend(Backend):
     """One connected POSIX target."""
 
@@ -48,6 +66,7 @@ class PosixBackend(Backend):
         store: JobStore,
         capabilities: Capabilities,
         job_runner: Jobs,
+        user_changes: Callable[[], UserChanges],
     ) -> None:
         self.target = transport.target
         self.transport = transport
@@ -56,6 +75,7 @@ class PosixBackend(Backend):
         self._config = config
         self._shell = shell
         self._store = store
+        self._user_changes = user_changes
 
     @cached_property
     def files(self) -> Files:  # type: ignore[override]  # read-only and created on first use: its modules load slowly
@@ -75,6 +95,7 @@ class PosixBackend(Backend):
             session,
             create=create,
             local=local_transport,
+            user_changes=self._user_changes,
         )
 
     def open_sessions(self, session: str) -> AbstractAsyncContextManager[Sessions]:
@@ -107,6 +128,7 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
         probed = probe.parse_probe(text, report.root)
         store = await stack.enter_async_context(state_directory.keep_job_store(shell, report))
         kill = partial(kill_pane_job, shell, store, config.tmux_socket)
-        jobs = open_jobs(transport, config, shell, store, probed, local_transport, kill)
+        changes = user_changes_of(transport, shell, probed.capabilities, config)
+        jobs = open_jobs(transport, config, shell, store, probed, local_transport, kill, changes)
         runner = await stack.enter_async_context(jobs)
-        yield PosixBackend(transport, config, shell, store, probed.capabilities, runner)
+        yield PosixBackend(transport, config, shell, store, probed.capabilities, runner, changes)

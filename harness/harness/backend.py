@@ -180,6 +180,10 @@ class Capabilities:
         """Return True if the program is on the target's PATH."""
         return any(name == tool for name, _ in self.tools)
 
+    def program(self, tool: str) -> str:
+        """Return the path of a program, or its name if it was not found."""
+        return next((path for name, path in self.tools if name == tool and path), tool)
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:

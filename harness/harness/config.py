@@ -89,6 +89,13 @@ class Config:
     jobs_max_bytes: int = 2 << 30
     jobs_max_age: float = 14 * 86400.0
 
+    # sudo
+    sudo_password_command: tuple[str, ...] = ()
+    """A command on this machine that prints the password for ``sudo``; ``{user}``, ``{host}`` and ``{target}`` are
+    replaced. Empty: the operator is asked."""
+    sudo_password_max_age: float = 900.0
+    """How long a password that ``sudo`` accepted is kept in memory."""
+
     # dashboards
     announce: bool = True
     """Let the dashboards of this user show the process; see :mod:`harness.live`."""

@@ -74,14 +74,15 @@ def _is_ours(terminal: int) -> bool:
 # -- questions
 
 
-QuestionKind = Literal["password", "passphrase", "otp", "hostkey", "other"]
+QuestionKind = Literal["password", "passphrase", "otp", "hostkey", "sudo", "other"]
 
 
 @dataclass(frozen=True, slots=True)
 class LoginQuestion:
     """One question of a login; ``text`` is the login's own text, and the answer to a ``secret`` one must not be shown.
 
-    A ``hostkey`` question is answered with ``yes``, ``no`` or the fingerprint. ``attempt`` counts from 1; more than 1
+    A ``sudo`` question is asked later, for a command as another user; harness words it, except a second factor's. A
+    ``hostkey`` question is answered with ``yes``, ``no`` or the fingerprint. ``attempt`` counts from 1; more than 1
     means that the previous answer was refused.
     """
 
@@ -96,7 +97,12 @@ class LoginQuestion:
         """The text before a repeated question; empty at the first attempt."""
         if self.attempt == 1 or self.kind == "hostkey":
             return ""
-        what = {"password": "wrong password", "passphrase": "wrong passphrase", "otp": "wrong code"}
+        what = {
+            "password": "wrong password",
+            "passphrase": "wrong passphrase",
+            "otp": "wrong code",
+            "sudo": "wrong password",
+        }
         return f"{what.get(self.kind, 'the answer was not accepted')}, try again"
 
 

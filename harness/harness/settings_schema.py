@@ -53,6 +53,7 @@ TIMES: Mapping[str, tuple[float, float]] = {
     "control_persist": (0.0, FOREVER),
     "jobs_max_age": (1.0, 100 * FOREVER),
     "recordings_max_age": (1.0, 100 * FOREVER),
+    "sudo_password_max_age": (0.0, DAY),
     "timeout": (0.1, FOREVER),
 }
 """Seconds."""

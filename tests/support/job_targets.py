@@ -19,7 +19,7 @@ from harness.errors import ConnectError
 from harness.results import ShellResult
 from harness.target import Target
 from harness.transport import Process
-from harness_backends.composition import kill_pane_job, local_transport
+from harness_backends.composition import kill_pane_job, local_transport, user_changes_of
 from harness_backends.local import LocalTransport
 from harness_backends.posix import probe, state_directory
 from harness_backends.posix.jobs import shell_jobs
@@ -105,7 +105,8 @@ async def open_job_target(shell: str, directory: Path, config: Config | None = N
         config = config or Config()
         async with state_directory.keep_job_store(held, report) as store:
             kill = partial(kill_pane_job, held, store, config.tmux_socket)
-            async with open_jobs(transport, config, held, store, probed, local_transport, kill) as runner:
+            changes = user_changes_of(transport, held, probed.capabilities, config)
+            async with open_jobs(transport, config, held, store, probed, local_transport, kill, changes) as runner:
                 yield JobTarget(runner, store, held, transport, probed.capabilities, home)
 
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -55,6 +55,9 @@ from .sources.control_stream import ControlStream
 from .sources.live_panes import LivePanes
 from .sources.pane_source import PaneSource
 from .sources.stream_gaps import StreamGaps
+
+if TYPE_CHECKING:
+    from ..posix.sudo.user_change import UserChanges
 
 __all__ = ["TmuxTerminal", "open_terminal"]
 CLOSE_TIMEOUT = 1.0
@@ -315,6 +318,7 @@ async def open_terminal(
     *,
     create: bool = True,
     local: Callable[[], Transport],
+    user_changes: Callable[[], UserChanges],
 ) -> AsyncIterator[Terminal]:
     """Attach to the managed session of that name; with ``create``, create it and its default pane if missing.
 
@@ -336,7 +340,8 @@ async def open_terminal(
         place = replace(place, setup=replace(place.setup, create=create))
         stranger = replaced_login_shell(config.shell, capabilities)
         told = f"panes run {login_shell}: {stranger}, the account's shell, cannot have markers" if stranger else ""
-        terminal = await _Components(place, shell, store, login_shell, tasks, cancelling, told).open()
+        components = _Components(place, shell, store, login_shell, tasks, cancelling, told, user_changes)
+        terminal = await components.open()
         try:
             yield terminal
         finally:
@@ -357,6 +362,7 @@ class _Components:
     cancelling: JobCanceller
     told: str
     """A notice for the first caller of a newly created session; may be empty."""
+    user_changes: Callable[[], UserChanges]
 
     async def open(self) -> TmuxTerminal:
         """Attach the control client; without control mode, use single commands."""
@@ -437,7 +443,8 @@ class _Components:
             if notice:
                 table.add_notice(DEFAULT_PANE, notice)
         table.tell_name()
-        runner = PaneRunner(link, self.store, self.tasks, owner_name(), self.cancelling, source)
+        owner = owner_name()
+        runner = PaneRunner(link, self.store, self.tasks, owner, self.cancelling, source, self.user_changes)
         return TmuxTerminal(link, table, runner, source, stream)
 
 

@@ -43,6 +43,7 @@ __all__ = [
     "change_user",
     "check_script",
     "cwd_error",
+    "kill_rights",
     "launch_line",
     "order_text",
     "outcome",
@@ -84,6 +85,8 @@ _NAME = re.compile(r"[A-Za-z_0-9][A-Za-z0-9_.@+-]*")
 def change_user(user: str, capabilities: Capabilities, target: object) -> tuple[str, ...]:
     """Return the arguments to put before a command's argv; they never ask for a password.
 
+    :class:`..sudo.user_change.UserChanges` falls back to others that do.
+
     Raises:
         UnsupportedOperation: the login is neither root nor has sudo, or the user name is invalid.
     """
@@ -92,11 +95,11 @@ def change_user(user: str, capabilities: Capabilities, target: object) -> tuple[
     if capabilities.uid == 0:
         return _from_root(user, capabilities, target)
     if capabilities.has("sudo"):
-        return ("sudo", "-n", "-u", user, "--")
+        return (capabilities.program("sudo"), "-n", "-u", user, "--")
     raise UnsupportedOperation(
         f"cannot run as {user}: the login is neither root nor has sudo",
         target=target,
-        hint=f"connect as root or as {user}, or install sudo and allow it without a password",
+        hint=f"connect as root or as {user}, or install sudo",
     )
 
 
@@ -104,7 +107,7 @@ def _from_root(user: str, capabilities: Capabilities, target: object) -> tuple[s
     if capabilities.has("runuser"):
         return ("runuser", "-u", user, "--")
     if capabilities.has("sudo"):
-        return ("sudo", "-n", "-u", user, "--")
+        return (capabilities.program("sudo"), "-n", "-u", user, "--")
     if capabilities.has("su"):
         return ("su", "-s", "/bin/sh", "-c", 'exec "$0" "$@"', "--", user)
     raise UnsupportedOperation(
@@ -124,13 +127,20 @@ def refusal(user: str, said: str, target: object) -> UnsupportedOperation:
     return UnsupportedOperation(
         f"cannot run as {user}: {reason}",
         target=target,
-        hint=f"check the name, and allow it without a password (NOPASSWD in sudoers), or connect as {accounts}",
+        hint=f"check the name and what sudoers allows, or connect as {accounts}",
     )
+
+
+def kill_rights(argv: tuple[str, ...], askpass: str) -> str:
+    """Return shell code that lets ``hx_kill`` signal another user's processes by a ``sudo`` that wants a password."""
+    by_sudo = " ".join(map(shlex.quote, argv))
+    return f"hx_by={shlex.quote(by_sudo)}; SUDO_ASKPASS={shlex.quote(askpass)}; export SUDO_ASKPASS; "
 
 
 def account_text(user: str) -> str:
     """Return shell code that sets a login's variables."""
-    return f'HOME=~{user}; [ -d "$HOME" ] || HOME=/; USER={user}; LOGNAME={user}; export HOME USER LOGNAME; '
+    home = f'unset SUDO_ASKPASS; HOME=~{user}; [ -d "$HOME" ] || HOME=/; '
+    return f"{home}USER={user}; LOGNAME={user}; export HOME USER LOGNAME; "
 
 
 # -- Lines that make the persistent shell run jobs, and the meaning of its replies. Pure.
@@ -235,10 +245,14 @@ def start_text(env: tuple[tuple[str, str], ...] = ()) -> str:
     return preamble(env) + 'hx_group "$hx_sh" -c "$hx_child" sh "$hx_job" "$hx_jobs" "$hx_umask"'
 
 
-def start_text_as(user_argv: tuple[str, ...], length: int) -> str:
-    """Return shell code that starts the command (the first ``length`` bytes of ``N.in``) as another user."""
+def start_text_as(user_argv: tuple[str, ...], length: int, askpass: str = "") -> str:
+    """Return shell code that starts the command (the first ``length`` bytes of ``N.in``) as another user.
+
+    ``askpass`` is the program by which ``sudo`` reads a password.
+    """
+    asking = f"SUDO_ASKPASS={shlex.quote(askpass)}; export SUDO_ASKPASS; " if askpass else ""
     prefix = " ".join(map(shlex.quote, user_argv))
-    return f'hx_group {prefix} "$hx_sh" -c "$hx_child_other" sh {length} "$hx_umask"'
+    return f'{asking}hx_group {prefix} "$hx_sh" -c "$hx_child_other" sh {length} "$hx_umask"'
 
 
 def write_bytes(data: bytes, variable_path: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -41,14 +42,12 @@ from .launch import (
     StartError,
     account_text,
     background_line,
-    change_user,
-    check_script,
     cwd_error,
+    kill_rights,
     launch_line,
     order_text,
     outcome,
     preamble,
-    refusal,
     signal_name,
     start_line,
     start_text,
@@ -62,6 +61,9 @@ from .output_reader import JobReader, OutputReadRequest
 from .shell_library import ENDED_BEFORE, PROLOGUE
 from .standard_input import in_memory, store_input
 from .table import JobTable, StoredJob
+
+if TYPE_CHECKING:
+    from ..sudo.user_change import UserChange, UserChanges
 
 __all__ = ["PROLOGUE", "PosixJobs", "open_jobs"]
 
@@ -121,8 +123,10 @@ class PosixJobs(Jobs):
         tasks: BackgroundTasks,
         local: Callable[[], Transport],
         kill_pane_job: PaneJobKiller,
+        user_changes: Callable[[], UserChanges],
     ) -> None:
         """``local`` makes a transport to this machine, for the logs of panes that are here."""
+        self._user_changes = user_changes
         self._transport = transport
         self._tasks = tasks
         self._kill_pane_job = kill_pane_job
@@ -169,27 +173,30 @@ class PosixJobs(Jobs):
             result = await self._run_warm(warm, command)
             if result is not None:
                 return result
-        if command.user is not None and self._changes_user(command):
-            await self._check_user(command.user)
         while True:
             try:
-                return await self._run_cold(command)
+                if command.user is None or not self._changes_user(command):
+                    return await self._run_cold(command, None)
+                async with self._user_changes().open(command.user) as change:
+                    return await self._run_cold(command, change)
             except NotAcceptedError:  # the id was queried before it was used: retry with another one
                 if command.job_id is not None:
                     raise NotStarted from None
 
-    async def _run_cold(self, command: Command) -> ShellResult:
+    async def _run_cold(self, command: Command, change: UserChange | None) -> ShellResult:
         job_id = command.job_id or await self._store.claim()
         try:
-            launch = await self._prepare(job_id, command)
+            launch = await self._prepare(job_id, command, change)
         except HarnessError:
             self._store.give_back(job_id)
             raise
         began = time.monotonic()
         command.announce(job_id)
-        async with self._ended_on_error(job_id):
+        async with self._ended_on_error(job_id, command):
             ticket = await self._shell.submit(launch_line(launch), acknowledged=launch.acknowledge)
             running = _new_run(job_id, command, ticket, began)
+            if change is not None and change.askpass:
+                await change.deliver(ticket.reply)
             if command.wait:
                 return await self._finish(running)
             return await self._acknowledge(running)
@@ -201,11 +208,11 @@ class PosixJobs(Jobs):
             launch = replace(await self._prepare(warm.job_id, command), start=order)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._cancelling.cancel(warm.job_id, partial(self._interrupt, warm.job_id))
+                await self._cancelling.cancel(warm.job_id, partial(self._interrupt, warm.job_id, None))
             raise
         running = _new_run(warm.job_id, command, warm.ticket, time.monotonic())
         command.announce(warm.job_id)
-        async with self._ended_on_error(warm.job_id):
+        async with self._ended_on_error(warm.job_id, command):
             await self._shell.add(warm.ticket, start_line(launch, warm.slot))
             try:
                 return await self._finish(running)
@@ -236,35 +243,28 @@ class PosixJobs(Jobs):
             and len(order.encode("utf-8", "surrogateescape")) <= MAX_COMMAND_BYTES
         )
 
-    async def _check_user(self, user: str) -> None:
-        program = change_user(user, self._probe.capabilities, self._target)
-        reply = await self._shell.call(check_script(program))
-        if reply.exit_code != 0:
-            raise refusal(user, reply.stderr.decode("utf-8", "replace"), self._target)
-
     def _changes_user(self, command: Command) -> bool:
         return command.user is not None and command.user != self._probe.capabilities.user
 
     @asynccontextmanager
-    async def _ended_on_error(self, job_id: str) -> AsyncIterator[None]:
+    async def _ended_on_error(self, job_id: str, command: Command) -> AsyncIterator[None]:
         """Terminate the command if the caller is cancelled or its callback fails."""
         try:
             yield
         except (anyio.get_cancelled_exc_class(), CallbackError) as reason:
             with anyio.CancelScope(shield=True):
-                await self._cancelling.cancel(job_id, partial(self._interrupt, job_id))
+                await self._cancelling.cancel(job_id, partial(self._interrupt, job_id, command.user))
             if isinstance(reason, CallbackError) and reason.__cause__ is not None:
                 raise reason.__cause__ from None
             raise
 
-    async def _prepare(self, job_id: str, command: Command) -> Launch:
+    async def _prepare(self, job_id: str, command: Command, change: UserChange | None = None) -> Launch:
         record = render_record(self._record(job_id, command))
         parts, start = () if command.stdin is None else (command.stdin,), start_text(command.env)
-        if command.user is not None and self._changes_user(command):
-            program = change_user(command.user, self._probe.capabilities, self._target)
-            before = account_text(command.user) + preamble(command.env)
+        if change is not None:
+            before = account_text(change.user) + preamble(command.env)
             text = f"{before}{command.command}".encode("utf-8", "surrogateescape")
-            parts, start = (text, *parts), start_text_as(program, len(text))
+            parts, start = (text, *parts), start_text_as(change.argv, len(text), change.askpass)
         feed = ""
         small = in_memory(parts, SMALL_STDIN)
         if parts and small is not None:
@@ -410,7 +410,8 @@ class PosixJobs(Jobs):
     async def _time_out(self, run: _RunningCommand) -> ShellResult:
         """Kill the command, unless the target finds that it had ended: the report of its exit may only be late here."""
         try:
-            end = await self._end(run.job_id, Status.TIMED_OUT, ("TERM", TERM_GRACE), ("KILL", KILL_GRACE))
+            ladder = ("TERM", TERM_GRACE), ("KILL", KILL_GRACE)
+            end = await self._end(run.job_id, run.command.user, Status.TIMED_OUT, *ladder)
             if end.exit_code == ENDED_BEFORE:
                 if await wait_within(END_TIMEOUT, run.ticket.reply):
                     return await self._completed(run, await run.ticket.reply())
@@ -429,15 +430,32 @@ class PosixJobs(Jobs):
         """Wait for pending terminations of cancelled commands."""
         await self._cancelling.finish()
 
-    async def _interrupt(self, job_id: str) -> None:
+    async def _interrupt(self, job_id: str, user: str | None) -> None:
         ladder = ("INT", INT_GRACE), ("TERM", TERM_GRACE), ("KILL", KILL_GRACE)
-        await self._end(job_id, Status.INTERRUPTED, *ladder)
+        await self._end(job_id, user, Status.INTERRUPTED, *ladder)
 
-    async def _end(self, job_id: str, why: Status, *ladder: tuple[str, float]) -> ShellReply:
-        """Terminate a job's process group, unless its command has ended; return the reply of ``hx_end``."""
+    async def _end(
+        self, job_id: str, user: str | None, why: Status, *ladder: tuple[str, float], may_ask: bool = False
+    ) -> ShellReply:
+        """Terminate a job's process group, unless its command has ended; return the reply of ``hx_end``.
+
+        Args:
+            job_id: The job.
+            user: The user that it was started as; None for the login's.
+            why: The status of the job if this ends it.
+            ladder: The signals, each with the seconds until the next one.
+            may_ask: Whether the operator may be asked for a password of ``sudo``.
+        """
+        if not user or user == self._probe.capabilities.user or self._probe.capabilities.uid == 0:
+            return await self._end_with("", job_id, why, *ladder)
+        async with self._user_changes().open_for_kill(user, may_ask=may_ask) as change:
+            rights = kill_rights(change.argv, change.askpass) if change else ""
+            return await self._end_with(rights, job_id, why, *ladder)
+
+    async def _end_with(self, rights: str, job_id: str, why: Status, *ladder: tuple[str, float]) -> ShellReply:
         steps = " ".join(f"{signal} {max(0, round(grace * 10))}" for signal, grace in ladder)
         bound = sum(grace for _, grace in ladder) + END_TIMEOUT
-        ticket = await self._shell.submit(background_line(f"hx_end {job_id} {why} {steps}"))
+        ticket = await self._shell.submit(background_line(f"{rights}hx_end {job_id} {why} {steps}"))
         try:
             if await wait_within(bound, ticket.reply):
                 return await ticket.reply()
@@ -454,7 +472,8 @@ class PosixJobs(Jobs):
             age = max(0.0, self._now() - (kept.job.started or time.time()))
             await self._kill_pane_job(kept.record, age, name, grace)
         else:
-            await self._end(kept.job.job_id, Status.INTERRUPTED, (name, grace), ("KILL", KILL_GRACE))
+            ladder = (name, grace), ("KILL", KILL_GRACE)
+            await self._end(kept.job.job_id, kept.record.user, Status.INTERRUPTED, *ladder, may_ask=True)
         await self._follower.wait(kept.record, KILL_GRACE)
         return await self._table.get(job_id)
 
@@ -554,10 +573,11 @@ async def open_jobs(
     probe: Probe,
     local: Callable[[], Transport],
     kill_pane_job: PaneJobKiller,
+    user_changes: Callable[[], UserChanges],
 ) -> AsyncIterator[PosixJobs]:
     """Provide the jobs of a target; :data:`PROLOGUE` must be defined before the persistent shell's first call."""
     async with open_background_tasks() as tasks:
-        jobs = PosixJobs(transport, config, shell, store, probe, tasks, local, kill_pane_job)
+        jobs = PosixJobs(transport, config, shell, store, probe, tasks, local, kill_pane_job, user_changes)
         tasks.start_soon(jobs.clean_sometimes)
         try:
             yield jobs

@@ -6,9 +6,10 @@ import re
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -46,7 +47,10 @@ from .job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
 from .output_collector import collector_for
 from .pane_job import PaneJob
 from .separate_streams import keep_limit, report_streams
-from .wrapped_command import check_user, plan, wrap_command
+from .wrapped_command import plan, wrap_command
+
+if TYPE_CHECKING:
+    from ...posix.sudo.user_change import UserChange, UserChanges
 
 __all__ = ["PaneRunner"]
 
@@ -82,6 +86,7 @@ class PaneRunner:
     owner: str
     cancelling: JobCanceller
     source: PaneSource
+    user_changes: Callable[[], UserChanges]
 
     async def run(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> ShellResult:
         """Run a command like :meth:`Terminal.run`; ``on_job`` receives the job before it is typed."""
@@ -106,9 +111,10 @@ class PaneRunner:
             notices += [*await self.source.prepare(pane), *_news(pane)]
             job: PaneJob | None = None
             try:
-                job = await self._dispatch(pane, command, on_job, in_memory=in_memory)
-                job.notices[:0], notices = [*notices, *_news(pane)], []
-                result = await (self._await(pane, job) if command.wait else self._begun(job))
+                async with self._user_change(command.user) as change:
+                    job = await self._dispatch(pane, command, on_job, change, in_memory=in_memory)
+                    job.notices[:0], notices = [*notices, *_news(pane)], []
+                    result = await self._first_result(pane, job, change)
             except _NotTypedError:  # the preparation waits for a new shell, or raises an error that names the program
                 if command.job_id is not None:
                     raise NotStarted from None
@@ -128,6 +134,16 @@ class PaneRunner:
                 return replace(result, notices=(*told, *result.notices)) if told else result
             await self._forget(job)
             command = replace(command, timeout=max(0.1, deadline - anyio.current_time()))
+
+    def _user_change(self, user: str | None) -> AbstractAsyncContextManager[UserChange | None]:
+        return self.user_changes().open(user) if user else nullcontext()
+
+    async def _first_result(self, pane: Pane, job: PaneJob, change: UserChange | None) -> ShellResult:
+        if change is not None and not job.command.wait:
+            await change.deliver(job.done.wait)
+        elif change is not None:
+            self.tasks.start_soon(change.deliver, job.done.wait)
+        return await (self._await(pane, job) if job.command.wait else self._begun(job))
 
     async def _begun(self, job: PaneJob) -> ShellResult:
         """Return the first result of a background job, after checking that it could be stored and started."""
@@ -152,7 +168,13 @@ class PaneRunner:
     # -- dispatch
 
     async def _dispatch(
-        self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None], *, in_memory: bool
+        self,
+        pane: Pane,
+        command: Command,
+        on_job: Callable[[Pane, PaneJob], None],
+        change: UserChange | None,
+        *,
+        in_memory: bool,
     ) -> PaneJob:
         if command.key is not None and not pane.shell.files:
             raise UnsupportedOperation(
@@ -171,9 +193,7 @@ class PaneRunner:
             secret=new_secret() if pane.shell.files else "",
             collector=collector_for(command),
         )
-        if command.user:
-            await check_user(self.link.shells, command.user)
-        action, files = await self._prepare(pane, job, in_memory=in_memory)
+        action, files = await self._prepare(pane, job, change, in_memory=in_memory)
         pane.jobs.append(job)
         command.announce(job_id)
         on_job(pane, job)
@@ -195,12 +215,14 @@ class PaneRunner:
                 await self._forget(job)
             raise
 
-    async def _prepare(self, pane: Pane, job: PaneJob, *, in_memory: bool) -> tuple[Dispatch, list[SavedFile]]:
+    async def _prepare(
+        self, pane: Pane, job: PaneJob, change: UserChange | None, *, in_memory: bool
+    ) -> tuple[Dispatch, list[SavedFile]]:
         """Store a job's input and return the keys to type, and the files that must exist first."""
         if in_memory:
             await self._move_to_memory(job)
         hooks, target = self.link.setup.hooks, self._target
-        body = wrap_command(job.command, job.job_id, self.store, pane.shell.kind, target, hooks)
+        body = wrap_command(job.command, job.job_id, self.store, pane.shell.kind, target, hooks, change)
         if body.stdin is not None:
             await store_input(self.link.shells.transport, self.store.path(job.job_id, "in"), body.stdin)
         return plan(self.link.setup, self.store, self.owner, pane, job, body, target)

@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.command import Command
 from harness.errors import TerminalError, UnsupportedOperation
 
 from ...posix.jobs.launch import MISSING, NOT_A_DIRECTORY, NOT_ENTERED, account_text
-from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobRecord, JobStore
 from ..naming import command_text, record_text
 from ..pane.keyboard import Dispatch, SavedFile
@@ -22,35 +22,16 @@ from ..pane.respawn_check import is_ours, known_program
 from ..setup import Setup, fish_quote
 from .pane_job import PaneJob
 
+if TYPE_CHECKING:
+    from ...posix.sudo.user_change import UserChange
+
 __all__ = [
     "WrappedCommand",
-    "check_user",
     "command_files",
     "plan",
     "slot_text",
     "wrap_command",
 ]
-
-
-# -- Commands as another user.
-
-
-async def check_user(shell: PersistentShell, user: str) -> None:
-    """Check that commands can run as another user.
-
-    Raises:
-        UnsupportedOperation: they cannot, or the user does not exist.
-    """
-    name = shlex.quote(user)
-    reply = await shell.call(f'id -u -- {name} >&2 || exit 2; [ "$(id -u)" = 0 ] || sudo -n -u {name} true')
-    if reply.exit_code == 2:
-        raise UnsupportedOperation(f"user {user!r} does not exist", target=shell.transport.target)
-    if reply.exit_code != 0:
-        raise UnsupportedOperation(
-            f"cannot run commands as {user!r} here",
-            target=shell.transport.target,
-            hint="that requires root, or sudo without a password",
-        )
 
 
 # -- The wrapper of a command with options of its own (``cwd``, ``env``, ``stdin``, ``user``, ``tty``). Pure.
@@ -75,12 +56,19 @@ class WrappedCommand:
 
 
 def wrap_command(
-    command: Command, job_id: str, store: JobStore, kind: str, target: object, hooks: str = ""
+    command: Command,
+    job_id: str,
+    store: JobStore,
+    kind: str,
+    target: object,
+    hooks: str = "",
+    change: UserChange | None = None,
 ) -> WrappedCommand:
     """Return the files that a command needs in addition to its own.
 
     Args:
         hooks: the directory of the hook files, where the pane's shell runs.
+        change: how it runs as another user if that requires a password.
 
     Raises:
         UnsupportedOperation: the command is too long to run as another user, or the user name is invalid.
@@ -90,7 +78,7 @@ def wrap_command(
         return WrappedCommand()
     quote = fish_quote if kind == "fish" else shlex.quote
     source = _source(kind, whole="\n" not in command.command, path=quote(store.path(job_id, "sh")))
-    inner = _as_user(command, quote, target) if command.user else source
+    inner = _as_user(command, quote, target, change) if command.user else source
     if command.tty is False:
         inner = _apart(store.path(job_id, "cmd"), hooks, inner if command.user else "", kind, quote)
     redirect = _redirections(command, job_id, store, quote)
@@ -180,7 +168,7 @@ def _fish(command: Command, inner: str, redirect: str) -> str:
     )
 
 
-def _as_user(command: Command, quote: Callable[[str], str], target: object) -> str:
+def _as_user(command: Command, quote: Callable[[str], str], target: object, change: UserChange | None) -> str:
     """Return text that runs a command as another user; ``su -c`` is tried last, as it detaches the terminal."""
     user = command.user or ""
     script = account_text(user) + command.command
@@ -193,13 +181,18 @@ def _as_user(command: Command, quote: Callable[[str], str], target: object) -> s
             hint="write it to a file on the target and run the file",
         )
     keep = f" --preserve-env={','.join(name for name, _ in command.env)}" if command.env else ""
-    change = (
+    sudo = f"exec sudo -n{keep} -u {user} --"
+    if change is not None and change.askpass:
+        *words, end = map(shlex.quote, change.argv)
+        sudo = f"SUDO_ASKPASS={shlex.quote(change.askpass)}; export SUDO_ASKPASS; exec {' '.join(words)}{keep} {end}"
+    text = (
         "\\unset -f command id runuser su sudo 2>/dev/null\n"
-        f'if [ "$(id -u)" != 0 ]; then exec sudo -n{keep} -u {user} -- sh -c "$1"\n'
+        f'if [ "$(id -un)" = {user} ]; then exec sh -c "$1"\n'
+        f'elif [ "$(id -u)" != 0 ]; then {sudo} sh -c "$1"\n'
         f'elif command -v runuser >/dev/null; then exec runuser -u {user} -- sh -c "$1"\n'
         f'else exec su -s /bin/sh -c "$1" -- {user}; fi'
     )
-    return f"sh -c {quote(change)} sh {quote(script)}"
+    return f"sh -c {quote(text)} sh {quote(script)}"
 
 
 # -- The files and the typed input of a command. Pure.

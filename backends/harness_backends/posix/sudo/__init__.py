@@ -1,0 +1,1 @@
+"""Commands as another user by a ``sudo`` that asks for a password."""

@@ -1,0 +1,162 @@
+"""How commands run as another user: checked first, by ``runuser`` or ``sudo``, with a password if that is required."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass
+
+import anyio
+
+from harness.backend import Capabilities
+from harness.config import Config
+from harness.errors import HarnessError
+from harness.login import use_prompter
+from harness.system.background_tasks import open_background_tasks
+from harness.transport import Transport
+
+from ..jobs.launch import change_user, check_script, refusal
+from ..persistent_shell import PersistentShell
+from .askpass import AskpassProcess, open_askpass, sudo_argv
+from .passwords import PasswordAttempts, SudoPasswords
+
+__all__ = ["UserChange", "UserChanges"]
+
+log = logging.getLogger(__name__)
+
+CHECK_TIMEOUT = 120.0
+"""Seconds for ``sudo`` to ask, or to finish after an answer; PAM modules may be slow."""
+DELIVERY_TIMEOUT = 60.0
+"""Seconds for the ``sudo`` of a started command to ask."""
+
+
+@dataclass(slots=True)
+class UserChange:
+    """A way to run one command as another user that was checked."""
+
+    user: str
+    argv: tuple[str, ...]
+    """The words before the command's."""
+    askpass: str = ""
+    """The program for ``SUDO_ASKPASS``; empty if no password is required."""
+    _process: AskpassProcess | None = None
+    _attempts: PasswordAttempts | None = None
+
+    async def deliver(self, ended: Callable[[], Awaitable[object]]) -> None:
+        """Give the command's ``sudo`` the password that was checked, as soon as it asks.
+
+        Args:
+            ended: Waits for the command's end, when it no longer asks.
+        """
+        if self._process is None or self._attempts is None:
+            return
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_cancel_when, tasks.cancel_scope, ended)
+                with anyio.move_on_after(DELIVERY_TIMEOUT), suppress(HarnessError, OSError):
+                    for _ in range(self._attempts.questions):
+                        await self._answer(self._process, self._attempts)
+                tasks.cancel_scope.cancel()
+        finally:
+            await self._process.close()
+
+    async def keep_answering(self) -> None:
+        """Give each further ``sudo`` the password that was checked, until cancelled."""
+        if self._process is None or self._attempts is None:
+            return
+        with suppress(HarnessError, OSError):
+            while True:
+                await self._answer(self._process, self._attempts)
+
+    async def _answer(self, process: AskpassProcess, attempts: PasswordAttempts) -> None:
+        event = await process.next_event()
+        if event.checked is None:
+            await process.answer(await attempts.repeat(event.prompt))
+
+
+async def _cancel_when(scope: anyio.CancelScope, ended: Callable[[], Awaitable[object]]) -> None:
+    with suppress(HarnessError):
+        await ended()
+    scope.cancel()
+
+
+class UserChanges:
+    """The changes of user on one target; the passwords for ``sudo`` are kept as long as this object."""
+
+    def __init__(
+        self, transport: Transport, shell: PersistentShell, capabilities: Capabilities, config: Config
+    ) -> None:
+        self._transport = transport
+        self._shell = shell
+        self._capabilities = capabilities
+        self._passwords = SudoPasswords(transport.target, config)
+        self._asking = anyio.Lock()
+
+    @asynccontextmanager
+    async def open(self, user: str) -> AsyncIterator[UserChange]:
+        """Provide a way to run a command as the user, which asks the operator for a password if ``sudo`` does.
+
+        Raises:
+            UnsupportedOperation: Commands cannot run as this user, or there is no password.
+            ConnectError, ConnectionLost: There is no connection.
+        """
+        argv = change_user(user, self._capabilities, self._transport.target)
+        reply = await self._shell.call(check_script(argv))
+        if reply.exit_code == 0:
+            yield UserChange(user, argv)
+            return
+        sudo = self._capabilities.program("sudo")
+        if argv[0] != sudo or self._capabilities.uid == 0:
+            raise refusal(user, reply.stderr.decode("utf-8", "replace"), self._transport.target)
+        root, sh = self._capabilities.state_dir, self._capabilities.program("sh")
+        async with open_askpass(self._transport, root, sh, sudo, user) as process:
+            attempts = PasswordAttempts(self._passwords, user)
+            async with self._asking:  # who waits here finds the password that another one was asked for
+                await self._check(process, attempts)
+            yield UserChange(user, sudo_argv(sudo, user), process.path, process, attempts)
+
+    async def _check(self, process: AskpassProcess, attempts: PasswordAttempts) -> None:
+        """Answer ``sudo`` until it accepts or refuses.
+
+        Raises:
+            UnsupportedOperation: It refuses, or there is no answer.
+        """
+        target = self._transport.target
+        while True:
+            with anyio.move_on_after(CHECK_TIMEOUT) as waiting:
+                event = await process.next_event()
+            if waiting.cancelled_caught:
+                raise refusal(attempts.user, f"sudo did not answer within {CHECK_TIMEOUT:g} s", target)
+            if event.checked == 0:
+                attempts.accept()
+                return
+            if event.checked is not None:
+                attempts.doubt()
+                raise refusal(attempts.user, process.said, target)
+            await process.answer(await attempts.answer(event.prompt))
+
+    @asynccontextmanager
+    async def open_for_kill(self, user: str, *, may_ask: bool) -> AsyncIterator[UserChange | None]:
+        """Provide a way to kill a user's processes by ``sudo`` with a password; None if that is not needed or possible.
+
+        Args:
+            user: The user of the job; empty for the login's own.
+            may_ask: Whether the operator may be asked.
+        """
+        if not user or user == self._capabilities.user or self._capabilities.uid == 0:
+            yield None
+            return
+        async with AsyncExitStack() as stack:
+            change = None
+            try:
+                with nullcontext() if may_ask else use_prompter(None):
+                    change = await stack.enter_async_context(self.open(user))
+            except HarnessError as error:
+                log.warning("%s: cannot kill processes of %s: %s", self._transport.target, user, error)
+            if change is None or not change.askpass:
+                yield None
+                return
+            tasks = await stack.enter_async_context(open_background_tasks())
+            tasks.start_soon(change.keep_answering)
+            yield change

@@ -1,0 +1,161 @@
+"""Commands as another user by a real ``sudo`` that asks for a password, over a real sshd."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.support.sshd import MakeUser, SshServer, SystemUser
+from tests.support.sudo import Answers, sudo_rule, watched_processes
+
+from harness import ExecutionContext, connect
+from harness.errors import UnsupportedOperation
+from harness.login import use_prompter
+from harness.results import Status
+
+PASSWORD = "corr3ct-h0rse b'attery"
+
+
+@dataclass
+class SudoHost:
+    """A host whose account may use ``sudo`` with a password."""
+
+    server: SshServer
+    user: SystemUser
+
+    @property
+    def target(self) -> str:
+        return f"ssh://{self.user.name}@127.0.0.1:{self.server.port}"
+
+    @property
+    def state(self) -> Path:
+        return self.user.home / ".local/state/harness"
+
+    @asynccontextmanager
+    async def connect(
+        self, prompter: Answers | None, tmux: bool = False, **config: Any
+    ) -> AsyncIterator[ExecutionContext]:
+        config = {"dedicated_connection": True, **config}
+        with use_prompter(prompter):
+            async with connect(self.target, tmux=tmux, config=self.server.config(**config)) as ctx:
+                yield ctx
+
+
+@pytest.fixture
+def host(sshd: SshServer, make_user: MakeUser) -> Iterator[SudoHost]:
+    user = make_user(shell="/bin/bash", password=PASSWORD)
+    with sudo_rule(user, "ALL=(ALL) ALL"):
+        yield SudoHost(sshd, user)
+
+
+def leaks(host: SudoHost) -> list[str]:
+    """The files of the account that contain the password."""
+    files = [path for path in host.user.home.rglob("*") if path.is_file()]
+    return [str(path) for path in files if PASSWORD.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("tmux", [False, True])
+async def test_the_password_is_asked_once_and_seen_nowhere(
+    host: SudoHost, tmux: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    answers = Answers([PASSWORD])
+    with watched_processes(PASSWORD) as watch:
+        async with host.connect(answers, tmux) as ctx:
+            first = await ctx.run_shell("id -un; echo out; read line; echo got $line", user="root", stdin="typed\n")
+            assert (first.stdout, first.exit_code) == ("root\nout\ngot typed\n", 0)
+            second = await ctx.run_shell('id -un; echo "$HOME ${SUDO_ASKPASS-unset}"; exit 3', user="nobody", tty=False)
+            assert (second.stdout.splitlines()[0], second.exit_code) == ("nobody", 3)
+            assert second.stdout.endswith(" unset\n")
+            started = await ctx.run_shell("id -un", user="root", wait=False)
+            assert (await ctx.wait(started.job_id or "", timeout=20)).stdout == "root\n"
+            assert list((host.state / "run").glob("sudo.*")) == []
+            again = await ctx.run_shell("sudo -n true")
+            assert again.exit_code == 1, "harness leaves a ticket"
+            screen = await ctx.capture_pane(start="-") if tmux else ""
+    assert [(one.kind, one.secret) for one in answers.asked] == [("sudo", True)]
+    question = f"password of {host.user.name} for sudo on {host.target}, to run a command as root: "
+    assert answers.asked[0].text == question
+    assert watch.rounds > 5
+    assert watch.seen == set()
+    assert PASSWORD not in screen
+    assert PASSWORD not in caplog.text
+    assert leaks(host) == []
+
+
+async def test_two_commands_at_once_ask_once_and_wrong_passwords_are_forgotten(host: SudoHost) -> None:
+    answers = Answers(["wrong", PASSWORD])
+    results = []
+    async with host.connect(answers) as ctx:
+
+        async def run() -> None:
+            results.append((await ctx.run_shell("id -un", user="root")).stdout)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            tasks.start_soon(run)
+    assert results == ["root\n", "root\n"]
+    assert [(one.attempt, one.refusal) for one in answers.asked] == [(1, ""), (2, "wrong password, try again")]
+
+
+async def test_a_password_that_is_refused_or_missing_is_an_error_and_nothing_runs(
+    host: SudoHost, tmp_path: Path
+) -> None:
+    mark = tmp_path / "ran"
+    async with host.connect(Answers(["1", "2", "3"])) as ctx:
+        with pytest.raises(UnsupportedOperation, match="cannot run as root: sudo: 3 incorrect password attempts"):
+            await ctx.run_shell(f"touch {mark}", user="root")
+        with use_prompter(None), pytest.raises(UnsupportedOperation, match="sudo asks for a password") as caught:
+            await ctx.run_shell(f"touch {mark}", user="root")
+        assert "--batch" in (caught.value.hint or "")
+        with use_prompter(Answers([None])), pytest.raises(UnsupportedOperation, match="none was given"):
+            await ctx.run_shell(f"touch {mark}", user="root")
+        assert [job.command for job in await ctx.jobs()] == []
+        assert list((host.state / "run").glob("sudo.*")) == []
+    assert not mark.exists()
+
+
+async def test_a_command_of_the_settings_gives_it_and_a_wrong_one_is_sent_once(host: SudoHost, tmp_path: Path) -> None:
+    calls, secret = tmp_path / "calls", tmp_path / "password"
+    command = ("sh", "-c", f'echo "$@" >>{calls}; cat {secret}', "sh", "{user}", "{host}")
+    secret.write_text(f"{PASSWORD}\nuser: me\n")
+    async with host.connect(None, sudo_password_command=command) as ctx:
+        assert (await ctx.run_shell("id -un", user="root")).stdout == "root\n"
+        assert (await ctx.run_shell("id -un", user="root")).stdout == "root\n"
+    assert calls.read_text() == f"{host.user.name} 127.0.0.1\n"
+    secret.write_text("wrong\n")
+    tries = host.user.home / "tries"
+    with sudo_rule(host.user, f'ALL=(ALL) ALL\nDefaults:{host.user.name} badpass_message="try again"'):
+        async with host.connect(None, sudo_password_command=command) as ctx:
+            for _ in range(3):
+                with pytest.raises(UnsupportedOperation, match="refused the password of sudo_password_command"):
+                    await ctx.run_shell("true", user="root")
+    assert not tries.exists()
+
+
+async def test_without_a_password_nothing_is_asked(host: SudoHost) -> None:
+    answers = Answers()
+    with sudo_rule(host.user, "ALL=(ALL) NOPASSWD: ALL"):
+        async with host.connect(answers) as ctx:
+            assert (await ctx.run_shell("id -un", user="root")).stdout == "root\n"
+    assert answers.asked == []
+
+
+@pytest.mark.parametrize("tmux", [False, True])
+async def test_a_command_that_has_a_password_is_killed_by_it(host: SudoHost, tmux: bool) -> None:
+    async with host.connect(Answers([PASSWORD]), tmux) as ctx:
+        timed_out = await ctx.run_shell("sleep 71", user="root", timeout=2, on_timeout="kill")
+        assert timed_out.status is Status.TIMED_OUT
+        started = await ctx.run_shell("sleep 72", user="root", wait=False)
+        assert (await ctx.kill(started.job_id or "")).status is Status.INTERRUPTED
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert entry.read_bytes() not in (b"sleep\x0071\0", b"sleep\x0072\0")
+        except OSError:
+            continue

@@ -1,0 +1,83 @@
+"""Accounts of this machine whose ``sudo`` asks for a password, and what a test looks at for leaks of it."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.sshd import SystemUser
+
+from harness.login import LoginQuestion
+
+__all__ = ["Answers", "ProcessWatch", "sudo_rule", "watched_processes"]
+
+
+@contextmanager
+def sudo_rule(user: SystemUser, rule: str) -> Iterator[None]:
+    """Let the account use ``sudo`` by a file of sudoers, which is removed at the end."""
+    path = Path("/etc/sudoers.d", f"zz-{user.name}")
+    text = f"Defaults:{user.name} !syslog,!mail_badpass,!mail_no_user,!mail_no_perms\n{user.name} {rule}\n"
+    subprocess.run(["visudo", "-c", "-q", "-f", "-"], input=text, text=True, check=True)
+    path.touch(mode=0o440)
+    path.write_text(text)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@dataclass
+class Answers:
+    """A prompter with prepared answers, which keeps the questions."""
+
+    answers: list[str | None] = field(default_factory=list)
+    asked: list[LoginQuestion] = field(default_factory=list)
+
+    async def answer(self, question: LoginQuestion) -> str | None:
+        self.asked.append(question)
+        return self.answers.pop(0)
+
+
+@dataclass
+class ProcessWatch:
+    """Where a text was seen in the argument lists and environments of this machine's processes."""
+
+    text: bytes
+    seen: set[str] = field(default_factory=set)
+    rounds: int = 0
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            self.rounds += 1
+            for entry in Path("/proc").iterdir():
+                if entry.name.isdecimal():
+                    self._look(entry)
+
+    def _look(self, entry: Path) -> None:
+        for name in ("cmdline", "environ"):
+            try:
+                if self.text in (entry / name).read_bytes():
+                    self.seen.add(f"{name} of {(entry / 'comm').read_text().strip()}")
+            except OSError:
+                continue
+
+    def stop(self) -> None:
+        self._ended.set()
+
+
+@contextmanager
+def watched_processes(text: str) -> Iterator[ProcessWatch]:
+    """Read all argument lists and environments again and again, as fast as possible."""
+    watch = ProcessWatch(text.encode())
+    thread = threading.Thread(target=watch.run)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        watch.stop()
+        thread.join()
