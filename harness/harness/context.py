@@ -173,7 +173,8 @@ class ExecutionContext:
             env: Extra environment for this command only.
             stdin: Its standard input; by default the terminal's keyboard, or nothing without a terminal. A ``Path`` is
                 a regular file on this machine, which is sent in pieces.
-            user: Run it as this user (needs root or password-less sudo).
+            user: Run it as this user: as root, or by ``sudo``, whose password :func:`.login.use_prompter` or
+                ``sudo_password_command`` answers.
             pane: A managed pane's name or tmux ID, instead of the default one.
             tty: False runs it in a new ``sh`` with separate, byte-exact streams even in a terminal context. It starts
                 in the pane's directory, with the variables that the pane's shell exports, and the pane shows it.

@@ -19,6 +19,7 @@ from harness.errors import UnsupportedOperation
 from harness.login import use_prompter
 from harness.results import Status
 
+pytestmark = pytest.mark.usefixtures("needs_tmux")
 PASSWORD = "corr3ct-h0rse b'attery"
 
 

@@ -284,6 +284,8 @@ def test_an_untrusted_directory_may_not_decide_what_runs_where(place: Place, key
         "job_log_max_bytes": "4096",
         "jobs_max_bytes": "4096",
         "jobs_max_age": "1",
+        "sudo_password_command": '["cat", "x"]',
+        "sudo_password_max_age": "1",
         "announce": "false",
         "record": "true",
         "record_format": '"v3"',

@@ -333,11 +333,11 @@ def _clock(facts: Facts, local_time: float) -> Finding | None:
 
 def _sudo(facts: Facts, *, by_engine: bool) -> Finding | None:
     if by_engine and facts.get("sudo") in ("asks", "none"):
-        return ok("sudo", "not needed: the engine does --user; in a pane it needs root, or sudo without a password")
+        return ok("sudo", "not needed: the engine does --user; in a pane it needs root, or sudo")
     known = {
         "root": ok("sudo", "not needed: the login is root"),
         "free": ok("sudo", "works without a password"),
-        "asks": ok("sudo", "asks for a password, so --user does not work; in a pane it can be answered"),
+        "asks": ok("sudo", "asks for a password; --user asks for it, or sudo_password_command gives it"),
         "none": ok("sudo", "not installed, so --user does not work"),
     }
     return known.get(facts.get("sudo", ""))

@@ -132,9 +132,9 @@ def refusal(user: str, said: str, target: object) -> UnsupportedOperation:
 
 
 def kill_rights(argv: tuple[str, ...], askpass: str) -> str:
-    """Return shell code that lets ``hx_kill`` signal another user's processes by a ``sudo`` that wants a password."""
-    by_sudo = " ".join(map(shlex.quote, argv))
-    return f"hx_by={shlex.quote(by_sudo)}; SUDO_ASKPASS={shlex.quote(askpass)}; export SUDO_ASKPASS; "
+    """Return shell code that lets ``hx_kill`` signal another user's processes; ``askpass`` as at the start."""
+    by_user = f"hx_by={shlex.quote(' '.join(map(shlex.quote, argv)))}; "
+    return f"{by_user}SUDO_ASKPASS={shlex.quote(askpass)}; export SUDO_ASKPASS; " if askpass else by_user
 
 
 def account_text(user: str) -> str:

@@ -71,7 +71,10 @@ reader=$!
 echo "ready $d/askpass"
 SUDO_ASKPASS=$d/askpass
 export SUDO_ASKPASS
-( "$3" -A -k -p "$5%p" -u "$4" -- sh -c : >/dev/null; echo "checked $?" ) </dev/null 7>&- 8>&- &
+(
+  said=$("$3" -A -k -p "$5%p" -u "$4" -- sh -c : 2>&1 >/dev/null)
+  echo "checked $? $(printf '%s\n' "$said" | tail -n 1 | head -c 1000)"
+) </dev/null 7>&- 8>&- &
 check=$!
 if timeout 5 true 2>/dev/null; then timeout "$6" cat >&8; else cat >&8; fi
 kill "$reader" "$check" 2>/dev/null
@@ -90,10 +93,11 @@ def sudo_argv(sudo: str, user: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AskpassEvent:
-    """What the process reports: a prompt of ``sudo``, or the exit status of the check."""
+    """What the process reports: a prompt of ``sudo``, or the exit status of the check and the last line it printed."""
 
     prompt: str = ""
     checked: int | None = None
+    reason: str = ""
 
 
 class AskpassProcess:
@@ -133,21 +137,17 @@ class AskpassProcess:
             word, rest = await self._line()
             if word == "asked":
                 return AskpassEvent(prompt=rest)
-            if word == "checked" and rest.isdecimal():
-                return AskpassEvent(checked=int(rest))
+            status, _, reason = rest.partition(" ")
+            if word == "checked" and status.isdecimal():
+                return AskpassEvent(checked=int(status), reason=reason)
 
     async def answer(self, password: str) -> None:
         """Send the answer to the last prompt."""
         with suppress(BrokenPipeError):  # the next event reports the end
             await self._process.send(password.encode("utf-8", "surrogateescape") + b"\n")
 
-    @property
-    def said(self) -> str:
-        """What ``sudo`` has said, such as why it refused."""
-        return self._said.decode("utf-8", "replace")
-
     async def collect_messages(self) -> None:
-        """Read the messages of ``sudo`` until the end."""
+        """Read what the process prints when it cannot work."""
         while data := await self._process.receive_stderr():
             self._said = (self._said + data)[-MAX_MESSAGE_BYTES:]
 
@@ -181,7 +181,8 @@ class AskpassProcess:
         return self._unusable()
 
     def _unusable(self) -> UnsupportedOperation:
-        reason = (self.said.strip().splitlines() or ["the process that passes the password to sudo has ended"])[-1]
+        said = self._said.decode("utf-8", "replace")
+        reason = (said.strip().splitlines() or ["the process that passes the password to sudo has ended"])[-1]
         return UnsupportedOperation(
             f"cannot pass a password to sudo: {reason}",
             target=self._target,

@@ -27,7 +27,7 @@ MAX_QUESTIONS = 3
 MAX_DOUBTS = 2
 """How often a password that was accepted may be sent again after ``sudo`` refused a command."""
 _ACCOUNT = re.compile(r"[A-Za-z_0-9][A-Za-z0-9_.@+$-]{0,63}")
-HINT = "run harness at a terminal without --batch, set sudo_password_command, or allow it without a password (NOPASSWD)"
+HINT = "use a terminal without --batch (on several hosts: --ask-sudo-password), or set sudo_password_command"
 
 
 def account_of(prompt: str) -> str:
@@ -202,7 +202,8 @@ class PasswordAttempts:
         if waiting.cancelled_caught:
             raise self._error(f"sudo asks for a password, and there was no answer within {ANSWER_TIMEOUT:g} s", HINT)
         if not answer:
-            raise self._error("sudo asks for a password, and none was given", "")
+            refused = self._asked > 1
+            raise self._error(f"sudo {'refused the' if refused else 'asks for a'} password, and none was given", "")
         _remember(answer)
         return answer
 

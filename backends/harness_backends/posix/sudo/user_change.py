@@ -133,12 +133,12 @@ class UserChanges:
                 return
             if event.checked is not None:
                 attempts.doubt()
-                raise refusal(attempts.user, process.said, target)
+                raise refusal(attempts.user, event.reason, target)
             await process.answer(await attempts.answer(event.prompt))
 
     @asynccontextmanager
     async def open_for_kill(self, user: str, *, may_ask: bool) -> AsyncIterator[UserChange | None]:
-        """Provide a way to kill a user's processes by ``sudo`` with a password; None if that is not needed or possible.
+        """Provide a way to kill a user's processes; None if the login can, or if that is not possible.
 
         Args:
             user: The user of the job; empty for the login's own.
@@ -155,7 +155,7 @@ class UserChanges:
             except HarnessError as error:
                 log.warning("%s: cannot kill processes of %s: %s", self._transport.target, user, error)
             if change is None or not change.askpass:
-                yield None
+                yield change
                 return
             tasks = await stack.enter_async_context(open_background_tasks())
             tasks.start_soon(change.keep_answering)

@@ -117,6 +117,10 @@ Without --timeout there is no time limit, unless the setting timeout gives one: 
 command keeps running as a job. With --timeout, the command is killed when the timeout expires; with --on-timeout keep,
 and by default with --tmux, it keeps running. In a container of --image it is always killed with the container.
 
+With --user USER the command runs as another user: a root login needs nothing, others need sudo. If sudo asks for a
+password, you type it at the terminal, or the setting sudo_password_command prints it: harness run --user root -- id.
+On several hosts, --ask-sudo-password asks once, before the start.
+
 With --key KEY the command runs once per target: if a run with this key was started there before, by any process, its
 job is waited for and its output printed again, also after harness or this machine was stopped. A key is kept as long as
 jobs are.
@@ -145,7 +149,7 @@ def command_text(words: tuple[str, ...]) -> str:
 @click.option("--no-wait", is_flag=True, help="Start the command, print its job ID and exit.")
 @click.option("--cwd", metavar="DIR", help="Run the command in DIR.")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="Set an environment variable; repeatable.")
-@click.option("--user", metavar="USER", help="Run the command as USER (needs root or password-less sudo).")
+@click.option("--user", metavar="USER", help="Run the command as USER, by sudo unless the login is root.")
 @click.option("--stdin", is_flag=True, help="Pass standard input to the command.")
 @click.option(
     "--max-output",

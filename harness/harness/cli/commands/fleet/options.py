@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from ....login import LoginQuestion, TerminalPrompter
+from ....errors import HarnessError
+from ....login import LoginQuestion, Prompter, TerminalPrompter
 from ...completed_names import complete_file, complete_pattern
 from ...options import HostCount, Invocation
 from ...output import warn
 from ...runtime import CliSession
-from ...streams import Interruption
+from ...streams import Interruption, run_async
 
 if TYPE_CHECKING:
     from ....fleets import Fleet
@@ -32,6 +33,7 @@ __all__ = [
     "check_can_ask",
     "collected_options",
     "fleet_options",
+    "sudo_prompter",
 ]
 
 
@@ -48,6 +50,7 @@ class FleetOptions:
     retry_unreachable: int | None = None
     each: bool = False
     scheduler: str | None = None
+    ask_sudo_password: bool = False
 
     @property
     def given(self) -> bool:
@@ -105,6 +108,9 @@ _START_OPTIONS = (
 SCHEDULER = click.option(
     "--scheduler", metavar="ADDRESS", help="Run on the workers of the Dask scheduler at ADDRESS (tcp://HOST:8786)."
 )
+ASK_SUDO_PASSWORD = click.option(
+    "--ask-sudo-password", is_flag=True, help="Ask once for the password that sudo wants on these hosts (--user)."
+)
 _Function = Callable[..., int | None]
 
 
@@ -120,7 +126,9 @@ def fleet_options(
     """
 
     hosts = _SESSION_OPTIONS if session else _HOST_OPTIONS
-    return collected_options(*hosts, *(_START_OPTIONS if changes else ()), *((EACH, SCHEDULER) if each else ()))
+    return collected_options(
+        *hosts, *(_START_OPTIONS if changes else ()), *((EACH, SCHEDULER, ASK_SUDO_PASSWORD) if each else ())
+    )
 
 
 def collected_options(*options: Callable[[_Function], _Function]) -> Callable[[_Function], _Function]:
@@ -151,6 +159,44 @@ def check_can_ask(session: CliSession, options: FleetOptions) -> None:
             "--first asks at the terminal whether to continue: without one, or with --json or --batch, use"
             " --rolling N --max-fail N"
         )
+
+
+class _SudoPassword:
+    """Gives each host the password that the operator has typed, once; answers nothing else."""
+
+    def __init__(self, password: str) -> None:
+        self._password = password
+
+    async def answer(self, question: LoginQuestion) -> str | None:
+        """See :class:`Prompter`."""
+        return self._password if question.kind == "sudo" and question.attempt == 1 else None
+
+
+def sudo_prompter(session: CliSession, options: FleetOptions, user: str | None, hosts: int) -> Prompter | None:
+    """Ask for the password of ``--ask-sudo-password``; None if nothing may be asked on the hosts.
+
+    Raises:
+        click.UsageError: The option does not fit the others, or there is no terminal.
+        HarnessError: No password was given.
+    """
+    if not options.ask_sudo_password:
+        return None
+    if user is None or options.scheduler is not None:
+        raise click.UsageError("--ask-sudo-password is for --user, and does not work with --scheduler")
+    prompter = TerminalPrompter()
+    if session.invocation.batch or not prompter.usable():
+        raise click.UsageError("--ask-sudo-password needs a terminal: without one, set sudo_password_command")
+    answers: list[str | None] = []
+    text = f"harness: sudo password for {hosts} hosts, each of which that asks for it gets it, to run as {user}: "
+
+    async def ask(interruption: Interruption) -> int:
+        answers.append(await prompter.answer(LoginQuestion("sudo", text, True, "")))
+        return 0
+
+    run_async(ask)
+    if not (answers and answers[0]):
+        raise HarnessError("no sudo password was given, so nothing ran")
+    return _SudoPassword(answers[0])
 
 
 class FleetControl:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....errors import HarnessError
+from ....login import use_prompter
 from ....results import ShellResult, Status
 from ...completed_names import complete_file, complete_pattern
 from ...options import command
@@ -17,7 +18,7 @@ from ...output import note, print_json, readable, result_json, table, warn
 from ...runtime import CliSession, TargetRequirements, session_of
 from ...streams import Interruption
 from .calls import call_on_hosts, hosts_of_options, hosts_of_patterns
-from .options import FleetOptions, check_can_ask
+from .options import FleetOptions, check_can_ask, sudo_prompter
 from .report import FleetReport, MergedText
 from .texts import ending_of, host_label, with_gap
 
@@ -55,12 +56,14 @@ def run_on_fleet(session: CliSession, options: FleetOptions, text: str, how: Map
 
     check_can_ask(session, options)  # before the run is stored
     chosen = hosts_of_options(session, options, ignore_become=how.get("user") is not None)
+    prompter = sudo_prompter(session, options, how.get("user"), len(chosen))
     kept = _keep(session, text, chosen, how)
-    if kept is None:
-        asked = HostCommand(text, how.get("key"), how.get("stdin"), _run_options(how))
-        return ask_hosts(session, options, chosen, lambda name: asked)
-    with kept.held():
-        return ask_hosts(session, options, chosen, kept.command_for, kept)
+    with use_prompter(prompter):  # on many hosts, nothing else is asked
+        if kept is None:
+            asked = HostCommand(text, how.get("key"), how.get("stdin"), _run_options(how))
+            return ask_hosts(session, options, chosen, lambda name: asked)
+        with kept.held():
+            return ask_hosts(session, options, chosen, kept.command_for, kept)
 
 
 def ask_hosts(
