@@ -15,6 +15,7 @@ import anyio
 
 from .agent import agent_row
 from .containers import container_files_row, containers_row
+from .copies import copies_row
 from .fleet import FLEET_PEERS, SIZES, fleet_row
 from .fleet_simulated import fleet_simulated_row
 from .footprint import memory_row, scale_row, scale_tmux_row, waiting_row
@@ -39,6 +40,7 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "ssh-plain": ssh_plain_row,
     "throughput": throughput_row,
     "files": files_row,
+    "copies": copies_row,
     "flat": flat_row,
     "startup": startup_row,
     "memory": memory_row,
