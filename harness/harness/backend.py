@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
@@ -32,6 +32,7 @@ __all__ = [
     "ReceiveRequest",
     "ReceivedFile",
     "Reservation",
+    "SmallFile",
     "SourceFile",
     "WriteMode",
     "fail",
@@ -138,6 +139,15 @@ class ReceivedFile:
     created: bool
     resumed_at: int = 0
     """The number of bytes that an earlier copy had left there, which were not transferred again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """A small file of a target, with its content."""
+
+    mode: int
+    mtime: float
+    data: bytes
 
 
 # -- The interface of a backend.
@@ -365,6 +375,41 @@ class Files(ABC):
             path: The file.
             length: The number of bytes; None is all.
             scheme: ``sha256`` or ``cksum``; empty is the one that the target prefers.
+        """
+        raise self._no_copies()
+
+    async def read_small(self, paths: Sequence[str], max_bytes: int) -> list[SmallFile | None]:
+        """Read many small files in one round trip; links are followed.
+
+        Returns:
+            The files; None for what is not a regular file, or may not be read.
+
+        Raises:
+            FileError: One of them changed meanwhile, or all have more than ``max_bytes`` bytes.
+            UnsupportedOperation: The target cannot read many files at once.
+        """
+        raise self._no_copies()
+
+    async def create_small(self, files: Sequence[SmallFile], requests: Sequence[ReceiveRequest]) -> list[bool]:
+        """Create many small files in one round trip, each atomically after its content was compared by hash.
+
+        Nothing that exists is replaced, and no link is followed.
+
+        Returns:
+            For each file whether it was created. What was not may be received on its own (:meth:`receive`).
+
+        Raises:
+            FileError: None was created.
+            UnsupportedOperation: The target cannot create many files at once.
+        """
+        raise self._no_copies()
+
+    async def versions(self, paths: Sequence[str], scheme: str = "") -> list[str]:
+        """Return the hashes of many small files in one round trip; ``scheme`` as for :meth:`version`.
+
+        Raises:
+            FileError: One of them cannot be read, or the target has no program for the scheme.
+            UnsupportedOperation: The target cannot read many files at once.
         """
         raise self._no_copies()
 

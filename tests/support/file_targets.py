@@ -48,8 +48,8 @@ BARE = Flavour(  # busybox's own shell would find its applets without PATH
 FLAVOURS = (DASH, BASH, MKSH, BUSYBOX, BARE)
 BUSYBOX_APPLETS = """
     awk base64 cat chgrp chmod chown cp cut date dd df echo env false find flock grep head id ln ls mkdir mktemp
-    mv od printf readlink realpath rm rmdir sed sh sha256sum sleep stat sync tail tee test timeout touch tr true uname
-    wc
+    mv od printf readlink realpath rm rmdir sed sh sha256sum sleep stat sync tail tar tee test timeout touch tr true
+    uname wc
 """
 
 

@@ -7,7 +7,8 @@ below the destination.
 
 from __future__ import annotations
 
-from .copier import Copier, CopyOptions, CopySide
+from .copier import Copier, CopyOptions
+from .jobs import CopySide
 from .locations import Location, parse_location
 from .results import CopyObserver, CopySummary, FileCopy
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -12,7 +14,7 @@ from typing import TypeVar
 
 import anyio
 
-from ..backend import Files, ReceiveRequest
+from ..backend import ReceiveRequest, SmallFile, SourceFile
 from ..errors import (
     AuthenticationError,
     ConnectError,
@@ -24,6 +26,7 @@ from ..errors import (
     NotADirectory,
     TargetGone,
     TargetNotFound,
+    UnsupportedOperation,
 )
 from ..results import DirEntry
 from .destination import (
@@ -33,45 +36,25 @@ from .destination import (
     check_not_into_itself,
     resolve_destination,
 )
+from .jobs import MAX_BATCH_BYTES, CopyJob, CopySide, batches_of, is_small
 from .results import CopyObserver, CopyStatus, CopySummary, FileCopy
 from .sources import SourceEntry, SourceList, list_sources
 from .workers import for_each
 
-__all__ = ["Copier", "CopyOptions", "CopySide"]
+__all__ = ["Copier", "CopyOptions"]
 
 T = TypeVar("T")
 FILES_AT_ONCE = 4
 OWNER_MODE = 0o700
 """What a directory needs while files are copied into it."""
+MIN_LISTED = 8
+"""So many files in an existing directory make it worth listing."""
+MAX_FAILED_BATCHES = 3
+"""So many batches that fail as a whole show that the target cannot take them."""
 MAX_PAUSE = 10.0
 """Seconds between two attempts to reconnect."""
 _FINAL = (AuthenticationError, HostKeyError, TargetGone, TargetNotFound)
 """Errors of a connection that trying again does not change."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopySide:
-    """A target that files are copied from or to.
-
-    ``label`` is put before its paths in reports, such as ``web1:``; empty for this machine.
-    """
-
-    files: Files
-    label: str = ""
-
-    @property
-    def is_here(self) -> bool:
-        """Whether it is this machine."""
-        return not self.label
-
-    @property
-    def where(self) -> str:
-        """The target, for errors."""
-        return self.label.removesuffix(":") or "this machine"
-
-    def name(self, path: str) -> str:
-        """Return a path as the operator would write it."""
-        return f"{self.label}{path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +69,6 @@ class CopyOptions:
     """Replace read-only files."""
     reconnect: float = 60.0
     """Seconds to try to reconnect after a lost connection."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A file or a directory with its place."""
-
-    side: CopySide
-    entry: SourceEntry
-    path: str
-    """The destination."""
 
 
 class Copier:
@@ -126,6 +99,7 @@ class Copier:
         self._nonce = secrets.token_hex(6)
         self._directories: dict[str, KnownDirectory] = {}
         self._failed_directories: set[str] = set()
+        self._failed_batches = 0
         self._last_advance = monotonic()
 
     async def run(self) -> CopySummary:
@@ -139,14 +113,14 @@ class Copier:
         files = [job for job in jobs if not job.entry.is_directory]
         self._observer.planned(len(files), sum(max(job.entry.size, 0) for job in files))
         made = [job for job in directories if await self._make_directory(job)]
-        await for_each(files, self._copy_or_fail, at_once=FILES_AT_ONCE)
+        await self._copy_files(files)
         for job in reversed(made):
             await self._finish_directory(job)
         return self._summary
 
     # -- the plan
 
-    async def _plan(self) -> list[_Job]:
+    async def _plan(self) -> list[CopyJob]:
         lists: list[tuple[CopySide, SourceList]] = []
         for side, paths in self._sources:
             search = partial(list_sources, side.files, paths, recursive=self._options.recursive)
@@ -178,24 +152,22 @@ class Copier:
                 await self._connected(partial(check_not_into_itself, files, root, found.roots))
         return root
 
-    def _jobs(self, lists: Sequence[tuple[CopySide, SourceList]], root: DestinationRoot) -> list[_Job]:
-        jobs: list[_Job] = []
-        seen: dict[str, _Job] = {}
+    def _jobs(self, lists: Sequence[tuple[CopySide, SourceList]], root: DestinationRoot) -> list[CopyJob]:
+        jobs: list[CopyJob] = []
+        seen: dict[str, CopyJob] = {}
         for side, found in lists:
             for entry in found.entries:
-                job = _Job(side, entry, root.path_of(entry))
+                job = CopyJob(side, entry, root.path_of(entry))
                 before = seen.setdefault(job.path, job)
                 if before is job:
                     jobs.append(job)
                 elif not (entry.is_directory and before.entry.is_directory):
-                    self._fail(
-                        job, FileError(f"{job.path}: {before.side.name(before.entry.path)} is copied there, too")
-                    )
+                    self._fail(job, FileError(f"{job.path}: {before.name} is copied there, too"))
         return jobs
 
     # -- directories
 
-    async def _make_directory(self, job: _Job) -> bool:
+    async def _make_directory(self, job: CopyJob) -> bool:
         """Create a directory or read the existing one; return whether it gets the mode of its source at the end."""
         if self._lacks_directory(job):
             return False
@@ -209,7 +181,7 @@ class Copier:
         is_changed_last = known.is_new and job.entry.mode & OWNER_MODE != OWNER_MODE
         return is_changed_last or self._options.preserve
 
-    async def _open_directory(self, job: _Job) -> KnownDirectory:
+    async def _open_directory(self, job: CopyJob) -> KnownDirectory:
         files = self._destination.files
         found = await self._find(job)
         if found is None:
@@ -217,10 +189,10 @@ class Copier:
             await files.limit_mode(job.path, job.entry.mode & 0o777 | OWNER_MODE)  # now: the copy may be cut
             return KnownDirectory([], is_new=True)
         if found.type != "dir":
-            raise NotADirectory(f"{job.path}: is not a directory, but {job.side.name(job.entry.path)} is one")
+            raise NotADirectory(f"{job.path}: is not a directory, but {job.name} is one")
         return KnownDirectory(await files.list_dir(job.path), is_new=False)
 
-    async def _find(self, job: _Job) -> DirEntry | None:
+    async def _find(self, job: CopyJob) -> DirEntry | None:
         """Return what the destination has in the place of a file or a directory; None if nothing.
 
         Raises:
@@ -249,7 +221,7 @@ class Copier:
             return None
         return DirEntry(name, stat.type, stat.size)
 
-    async def _finish_directory(self, job: _Job) -> None:
+    async def _finish_directory(self, job: CopyJob) -> None:
         """Give a directory its mode, and its time, which files in it would have changed."""
         files, entry = self._destination.files, job.entry
         try:
@@ -261,7 +233,7 @@ class Copier:
         except FileError as error:
             self._fail(job, error)
 
-    def _lacks_directory(self, job: _Job) -> bool:
+    def _lacks_directory(self, job: CopyJob) -> bool:
         """Report a file whose directory could not be created."""
         parent = posixpath.dirname(job.path)
         if parent not in self._failed_directories:
@@ -269,12 +241,99 @@ class Copier:
         if job.entry.is_directory:
             self._failed_directories.add(job.path)
         error = FileError(f"{job.path}: its directory could not be created")
-        self._end(FileCopy(job.side.name(job.entry.path), self._name(job), "failed", error=error, consequence=True))
+        self._end(FileCopy(job.name, self._name(job), "failed", error=error, consequence=True))
         return True
 
     # -- files
 
-    async def _copy_or_fail(self, job: _Job) -> None:
+    async def _copy_files(self, jobs: list[CopyJob]) -> None:
+        """Copy small files in batches, then what is left one at a time."""
+        left = [job for job in jobs if not is_small(job)]
+        small = [job for job in jobs if is_small(job)]
+        await self._list_destination(small)
+        for by_directory in (False, True):
+            again: list[CopyJob] = []
+
+            async def copy(batch: Sequence[CopyJob], again: list[CopyJob] = again) -> None:
+                again += await self._copy_batch(batch)
+
+            await for_each(batches_of(small, by_directory=by_directory), copy, at_once=FILES_AT_ONCE)
+            small = again
+        await for_each(small + left, self._copy_or_fail, at_once=FILES_AT_ONCE)
+
+    async def _list_destination(self, jobs: Sequence[CopyJob]) -> None:
+        """List the directory that existed before, if many files go there."""
+        counts = Counter(job.directory for job in jobs if job.directory not in self._directories)
+        for path, count in counts.items():
+            if count >= MIN_LISTED and path not in self._failed_directories:
+                with suppress(FileError):  # each of its files fails, and says why
+                    entries = await self._connected(partial(self._destination.files.list_dir, path))
+                    self._directories[path] = KnownDirectory(entries, is_new=False)
+
+    async def _copy_batch(self, jobs: Sequence[CopyJob]) -> list[CopyJob]:
+        """Copy small files together; return those that have to be copied one at a time."""
+        known = [job for job in jobs if job.directory in self._directories]
+        if len(known) < 2 or self._failed_batches >= MAX_FAILED_BATCHES:
+            return list(jobs)
+        done: set[str] = set()
+        try:
+            for step in (self._keep_equal, self._create_missing):
+                found = [job for job in known if job.path not in done]
+                done |= await self._connected(partial(step, found))
+            self._failed_batches = 0
+        except (FileError, UnsupportedOperation):  # which of them, and why, each one shows on its own
+            self._failed_batches += 1
+        return [job for job in jobs if job.path not in done]
+
+    async def _keep_equal(self, jobs: Sequence[CopyJob]) -> set[str]:
+        """Report the files that the destination has already; return their paths."""
+        if self._options.preserve:
+            return set()
+        equal = [job for job in jobs if self._has_file_of_size(job)]
+        if len(equal) < 2:
+            return set()
+        try:
+            there = await self._destination.files.versions([job.path for job in equal])
+            scheme = there[0].partition(":")[0]
+            here = await equal[0].side.files.versions([job.entry.path for job in equal], scheme)
+        except FileError:  # one of them cannot be read
+            return set()
+        kept = [job for job, one, other in zip(equal, here, there, strict=True) if one == other]
+        for job in kept:
+            self._observer.left_out(job.entry.size)
+            self._end(FileCopy(job.name, self._name(job), "unchanged", job.entry.size))
+        return {job.path for job in kept}
+
+    async def _create_missing(self, jobs: Sequence[CopyJob]) -> set[str]:
+        """Copy the files whose names are free at the destination; return their paths."""
+        new = [job for job in jobs if self._listed(job) is None]
+        if len(new) < 2:
+            return set()
+        self._observer.started(new[0].entry.path)
+        files = await new[0].side.files.read_small([job.entry.path for job in new], MAX_BATCH_BYTES)
+        read = [(job, file) for job, file in zip(new, files, strict=True) if file is not None]
+        if not read:
+            return set()
+        requests = [self._request(job, file) for job, file in read]
+        created = await self._destination.files.create_small([file for _, file in read], requests)
+        self._advanced()
+        done = set()
+        for (job, file), is_created in zip(read, created, strict=True):
+            if is_created:
+                _ByteCounter(self._observer, self._advanced).finish(job.entry.size, len(file.data))
+                self._end(FileCopy(job.name, self._name(job), "copied", len(file.data)))
+                done.add(job.path)
+        return done
+
+    def _listed(self, job: CopyJob) -> DirEntry | None:
+        """Return what the listing of its directory has in the place of a file."""
+        return self._directories[job.directory].find(posixpath.basename(job.path))
+
+    def _has_file_of_size(self, job: CopyJob) -> bool:
+        found = self._listed(job)
+        return found is not None and found.type == "file" and found.size == job.entry.size
+
+    async def _copy_or_fail(self, job: CopyJob) -> None:
         if self._lacks_directory(job):
             return
         counter = _ByteCounter(self._observer, self._advanced)
@@ -284,7 +343,7 @@ class Copier:
             counter.drop(job.entry.size)
             self._fail(job, error)
 
-    async def _copy(self, job: _Job, counter: _ByteCounter) -> FileCopy:
+    async def _copy(self, job: CopyJob, counter: _ByteCounter) -> FileCopy:
         counter.restart()
         here, there = job.side.files, self._destination.files
         found = await self._find(job)
@@ -294,40 +353,43 @@ class Copier:
         # within one target, files that hold a channel to write would wait for each other's to read
         source = await here.open_source(job.entry.path, own_channel=here is not there)
         self._observer.started(job.entry.path)
-        request = ReceiveRequest(
+        received = await there.receive(source, self._request(job, source), counter.update)
+        counter.finish(job.entry.size, received.size)
+        name = job.name
+        return FileCopy(name, self._name(job), "copied", received.size, received.resumed_at)
+
+    def _request(self, job: CopyJob, source: SourceFile | SmallFile) -> ReceiveRequest:
+        preserve = self._options.preserve
+        return ReceiveRequest(
             job.path,
-            permissions=source.mode if self._options.preserve else None,
+            permissions=source.mode if preserve else None,
             new_permissions=source.mode,
-            mtime=source.mtime if self._options.preserve else None,
+            mtime=source.mtime if preserve else None,
             nonce=self._nonce,
             force=self._options.force,
         )
-        received = await there.receive(source, request, counter.update)
-        counter.finish(job.entry.size, received.size)
-        name = job.side.name(job.entry.path)
-        return FileCopy(name, self._name(job), "copied", received.size, received.resumed_at)
 
-    async def _is_equal(self, job: _Job) -> bool:
+    async def _is_equal(self, job: CopyJob) -> bool:
         """Return whether the destination has the same content already."""
         there = await self._destination.files.version(job.path)
         scheme = (there or "").partition(":")[0]
         return there is not None and await job.side.files.version(job.entry.path, None, scheme) == there
 
-    async def _keep(self, job: _Job, counter: _ByteCounter) -> FileCopy:
+    async def _keep(self, job: CopyJob, counter: _ByteCounter) -> FileCopy:
         if self._options.preserve:
             stat = await job.side.files.stat(job.entry.path)
             await self._destination.files.set_attributes(job.path, mode=stat.mode & 0o777, mtime=stat.mtime)
         counter.drop(job.entry.size)
-        return FileCopy(job.side.name(job.entry.path), self._name(job), "unchanged", job.entry.size)
+        return FileCopy(job.name, self._name(job), "unchanged", job.entry.size)
 
     # -- reports
 
-    def _name(self, job: _Job) -> str:
+    def _name(self, job: CopyJob) -> str:
         return self._destination.name(job.path)
 
-    def _fail(self, job: _Job, error: HarnessError) -> None:
+    def _fail(self, job: CopyJob, error: HarnessError) -> None:
         error.target = error.target or self._destination.where
-        self._end(FileCopy(job.side.name(job.entry.path), self._name(job), "failed", error=error))
+        self._end(FileCopy(job.name, self._name(job), "failed", error=error))
 
     def _end(self, ended: FileCopy) -> None:
         self._summary.add(ended)

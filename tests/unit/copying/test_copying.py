@@ -14,7 +14,7 @@ from harness import connect
 from harness.backend import Files, ReceivedFile
 from harness.copying import Copier, CopyObserver, CopyOptions, CopySide, CopySummary, FileCopy
 from harness.copying import sources as copying_sources
-from harness.errors import ConnectionLost, FileError, FileNotFound, HarnessError, NotADirectory
+from harness.errors import ConnectionLost, FileError, FileNotFound, HarnessError, NotADirectory, UnsupportedOperation
 from harness.results import DirEntry
 
 
@@ -306,6 +306,108 @@ async def test_a_name_from_a_host_is_not_followed_through_a_link(desk: Desk) -> 
     assert (desk.root / "victim").read_text() == "old"
     await desk.copy(["tree"], "to", recursive=True, label="")  # the operator's own names
     assert ((desk.root / "victim").read_text(), os.listdir(desk.root / "outside")) == ("new", ["f"])
+
+
+# -- many small files
+
+
+class Counting:
+    """Counts the calls that transfer content, and fails some of them."""
+
+    def __init__(self, files: Files, *errors: Exception) -> None:
+        self._files = files
+        self._errors = list(errors)
+        self.singles = self.batches = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    async def receive(self, source: Any, request: Any, progress: Any) -> ReceivedFile:
+        self.singles += 1
+        return await self._files.receive(source, request, progress)
+
+    async def create_small(self, files: Any, requests: Any) -> list[bool]:
+        self.batches += 1
+        if self._errors:
+            raise self._errors.pop()
+        return await self._files.create_small(files, requests)
+
+
+def _make_small_files(desk: Desk) -> None:
+    """Create 300 files in 4 directories."""
+    for number in range(300):
+        path = desk.root / f"tree/d{number % 4}/f{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(number))
+
+
+def _contents(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+async def test_small_files_are_copied_together(desk: Desk) -> None:
+    _make_small_files(desk)
+    desk.destination = counting = Counting(desk.destination)  # type: ignore[assignment]  # it forwards every call
+    summary = await desk.copy(["tree"], "copy", recursive=True)
+    assert (summary.counts["copied"], counting.singles, counting.batches) == (300, 0, 2)
+    assert _contents(desk.root / "copy") == _contents(desk.root / "tree")
+    assert desk.ended.done == desk.ended.size == summary.transferred
+    (desk.root / "copy/d1/f1").write_bytes(b"x")  # of the same size, and another content
+    (desk.root / "copy/d2/f2").unlink()
+    (desk.root / "tree/d3/f3").write_bytes(b"longer")
+    summary = await desk.copy(["tree/."], "copy", recursive=True)
+    assert (summary.counts["copied"], summary.counts["unchanged"], summary.failed) == (3, 297, 0)
+    assert _contents(desk.root / "copy") == _contents(desk.root / "tree")
+    assert not list(desk.root.rglob(".hx-*"))
+
+
+@pytest.mark.parametrize("error", [FileError("no tar"), UnsupportedOperation("one channel")])
+async def test_what_cannot_be_copied_together_is_copied_alone(desk: Desk, error: Exception) -> None:
+    _make_small_files(desk)
+    desk.destination = counting = Counting(desk.destination, *[error] * 1000)  # type: ignore[assignment]  # as above
+    summary = await desk.copy(["tree/d0"], "copy", recursive=True)
+    assert (summary.counts["copied"], summary.failed, counting.singles) == (75, 0, 75)
+    assert counting.batches <= 3
+    assert _contents(desk.root / "copy") == _contents(desk.root / "tree/d0")
+
+
+async def test_a_batch_is_sent_again_after_a_cut(desk: Desk) -> None:
+    _make_small_files(desk)
+    cuts = [ConnectionLost("cut"), ConnectionLost("cut")]
+    desk.destination = counting = Counting(desk.destination, *cuts)  # type: ignore[assignment]  # as above
+    summary = await desk.copy(["tree"], "copy", recursive=True)
+    assert (summary.counts["copied"], counting.singles, desk.ended.lost) == (300, 0, 2)
+    assert desk.ended.done == desk.ended.size == summary.transferred
+
+
+async def test_one_file_that_cannot_be_read_is_the_only_one_to_fail(desk: Desk) -> None:
+    _make_small_files(desk)
+    tree = desk.source
+
+    class Lying(Hostile):
+        """Lists a file that does not exist."""
+
+        async def list_dir(self, path: str) -> list[DirEntry]:
+            return [*await tree.list_dir(path), DirEntry("none", "file", 1)]
+
+    Lying.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]  # every call is forwarded
+    desk.source = Lying(tree, [])
+    desk.destination = counting = Counting(desk.destination)  # type: ignore[assignment]  # it forwards every call
+    summary = await desk.copy(["tree/d0"], "copy", recursive=True)
+    assert (summary.counts["copied"], summary.failed, counting.singles) == (75, 1, 0)
+    assert "none: no such file" in str(summary.problems[0].error)
+
+
+async def test_a_link_in_the_place_of_one_of_many_files_is_not_followed(desk: Desk) -> None:
+    _make_small_files(desk)
+    (desk.root / "to").mkdir()
+    (desk.root / "victim").write_text("old")
+    (desk.root / "to/f4").symlink_to(desk.root / "victim")
+    (desk.root / "to/f8").symlink_to(desk.root / "missing")
+    summary = await desk.copy(["tree/d0/*"], "to")
+    assert (summary.counts["copied"], summary.failed) == (73, 2)
+    assert (desk.root / "victim").read_text() == "old"
+    assert not (desk.root / "missing").exists()
 
 
 # -- resuming

@@ -40,6 +40,8 @@ __all__ = [
     "copy_content",
     "open_file",
     "read_file",
+    "slices",
+    "stage_name",
 ]
 
 
@@ -310,7 +312,7 @@ class FileWriter:
 
         If the connection is lost meanwhile, the staged file stays; a failure removes it.
         """
-        script = "hxf_keep=1\n" + request.script(stage, "staged", "", "", sweep=self._sweep(request.path))
+        script = "hxf_keep=1\n" + request.script(stage, "staged", "", "", sweep=self.sweep_due(request.path))
         process = await self._calls.open_script(script)
         reply = await self._calls.attempt(script) if process is None else await collect(process)
         return _result(self._calls.checked(request.path, reply), request.size, version)
@@ -321,7 +323,7 @@ class FileWriter:
 
     async def _write_inline(self, request: WriteRequest, content: bytes, encoded: str) -> WriteResult:
         sha256, cksum = version_of(content, "sha256"), version_of(content, "cksum")
-        script = request.script(_stage_name(), "inline", sha256, cksum, sweep=self._sweep(request.path))
+        script = request.script(stage_name(), "inline", sha256, cksum, sweep=self.sweep_due(request.path))
         reply = await self._calls.run(request.path, encoded + script)
         return _result(reply, request.size, cksum if reply.stdout.startswith(b"cksum\0") else sha256)
 
@@ -339,8 +341,8 @@ class FileWriter:
     async def _send(
         self, request: WriteRequest, chunks: AsyncIterator[bytes], progress: Progress | None, version: str = ""
     ) -> ShellReply:
-        stage = _stage_name()
-        script = request.script(stage, "staged", version, version, sweep=self._sweep(request.path))
+        stage = stage_name()
+        script = request.script(stage, "staged", version, version, sweep=self.sweep_due(request.path))
         how = FROM_STDIN + FLUSHED if request.size >= LARGE else FROM_STDIN
         process = await self._calls.open_script(how + script)
         counted = _observe(chunks, request.size, progress)
@@ -375,6 +377,12 @@ class FileWriter:
             await self._unstage(request, stage, made)
             raise
 
+    async def remove_stage(self, path: str, stage: str) -> None:
+        """Remove the hidden directory of a killed program, which may not have had the time; only while connected."""
+        if self._calls.connected:
+            with anyio.move_on_after(UNSTAGE_TIMEOUT, shield=True), suppress(HarnessError):
+                await self._calls.attempt(call("hxf_unstage_all", path, stage))
+
     async def _unstage(self, request: WriteRequest, stage: str, made: int = 0) -> None:
         """Remove the staged file of a killed program, which may not have had the time to clean up.
 
@@ -383,7 +391,7 @@ class FileWriter:
         with anyio.move_on_after(UNSTAGE_TIMEOUT, shield=True), suppress(HarnessError):
             await self._calls.attempt(call("hxf_unstage", request.path, stage, made))
 
-    def _sweep(self, path: str) -> bool:
+    def sweep_due(self, path: str) -> bool:
         """Return whether to search for old hidden files: at the first write in a directory, then hourly."""
         directory, now = path.rpartition("/")[0], monotonic()
         due = now - self._swept.get(directory, -SWEEP_EVERY) >= SWEEP_EVERY
@@ -416,7 +424,8 @@ async def _observe(chunks: AsyncIterator[bytes], size: int, progress: Progress |
             progress(done, size)
 
 
-def _stage_name() -> str:
+def stage_name() -> str:
+    """Return a new name of a hidden file or directory."""
     return STAGE_PREFIX + secrets.token_hex(12)
 
 

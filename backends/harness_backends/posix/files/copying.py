@@ -29,7 +29,16 @@ from .file_calls import FileCalls, Hasher, display_path, fields_of
 from .shell_library import INLINE_READ, STAGE_PREFIX, Refusal, call
 from .transfer import Sink, collect, feed
 
-__all__ = ["FileReceiver", "PosixSourceFile", "file_version", "open_source_file", "set_attributes"]
+__all__ = [
+    "COPY_LIBRARY",
+    "FileReceiver",
+    "PosixSourceFile",
+    "file_version",
+    "masked_mode",
+    "open_source_file",
+    "set_attributes",
+    "touch_times",
+]
 
 RESUMABLE = 1 << 20
 """Files of at least so many bytes leave a partial file when their copy is cut."""
@@ -205,11 +214,11 @@ async def file_version(calls: FileCalls, path: str, length: int | None, scheme: 
 
 async def set_attributes(calls: FileCalls, path: str, mode: str, mtime: float | None) -> None:
     """Set the mode, as ``chmod`` takes it, and the time of the last change; what is empty or None stays."""
-    exact, short = ("", "") if mtime is None else _times(mtime)
+    exact, short = ("", "") if mtime is None else touch_times(mtime)
     await calls.run(path, COPY_LIBRARY + call("hxf_attributes", path, mode, exact, short))
 
 
-def _times(mtime: float) -> tuple[str, str]:
+def touch_times(mtime: float) -> tuple[str, str]:
     """Return a time in UTC as ``touch -d`` and, in whole seconds, ``touch -t`` take it."""
     whole = int(mtime // 1)
     parts = time.gmtime(whole)

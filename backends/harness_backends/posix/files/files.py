@@ -13,6 +13,8 @@ the persistent shell in pieces where the target allows no second channel. Guaran
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.backend import (
     ANY,
     AnyVersion,
@@ -21,6 +23,7 @@ from harness.backend import (
     Progress,
     ReceivedFile,
     ReceiveRequest,
+    SmallFile,
     SourceFile,
     WriteMode,
 )
@@ -34,6 +37,7 @@ from .download_file import replace_local
 from .file_calls import FileCalls, check_path, fields_of, file_error, parse_stat
 from .search import Search, glob_paths, list_entries, search
 from .shell_library import Refusal, call
+from .small_files import SmallFiles
 from .transfer import collect
 from .upload_source import open_source
 
@@ -51,6 +55,7 @@ class PosixFiles(Files):
         self._calls = FileCalls(shell, transport, capabilities.home)
         self._writer = FileWriter(self._calls)
         self._receiver = FileReceiver(self._calls, self._writer)
+        self._small = SmallFiles(self._calls, self._writer)
 
     async def read(
         self, path: str, offset: int = 0, limit: int | None = None, progress: Progress | None = None
@@ -170,6 +175,18 @@ class PosixFiles(Files):
         """Write a file with the content of another target's, as :mod:`.copying` describes."""
         check_path(request.path, self._transport.target)
         return await self._receiver.receive(source, request, progress)
+
+    async def read_small(self, paths: Sequence[str], max_bytes: int) -> list[SmallFile | None]:
+        """Read small files with one process."""
+        return await self._small.read(paths, max_bytes)
+
+    async def create_small(self, files: Sequence[SmallFile], requests: Sequence[ReceiveRequest]) -> list[bool]:
+        """Create small files with one process, as :mod:`.small_files` describes."""
+        return await self._small.create(files, requests)
+
+    async def versions(self, paths: Sequence[str], scheme: str = "") -> list[str]:
+        """Return the hashes of small files, computed by one process."""
+        return await self._small.versions(paths, scheme)
 
     async def version(self, path: str, length: int | None = None, scheme: str = "") -> str | None:
         """Return the hash of a file, or of its first bytes; None if the target has no program for the scheme."""

@@ -146,6 +146,10 @@ hxf_unstage() {
   rm -f "$dir/$2" "$dir/$2.all" "${TMPDIR:-/tmp}/$2"
   hxf_unmake
 }
+hxf_unstage_all() {
+  hxf_abs "$1"
+  cd -P "${file%/*}/" && rm -rf "./$2"
+}
 hxf_stage() {
   hxf_staged=$stage
   [ -f "$stage" ] || hxf_copy hxf_into
@@ -339,8 +343,9 @@ hxf_unadded() {
 }
 hxf_sweep() {
   for old in "$dir"/.hx-tmp-*; do
-    [ -f "$old" ] || continue
+    [ -f "$old" ] || [ -d "$old" ] || continue
     find "$dir/." ! -name . -prune -name '.hx-tmp-*' -type f -mtime +0 -exec rm -f {} + 2>/dev/null
+    find "$dir/." ! -name . -prune -name '.hx-tmp-*' -type d -user "$hxf_uid" -mtime +0 -exec rm -rf {} + 2>/dev/null
     return 0
   done
 }
@@ -518,10 +523,10 @@ else
   hxf_head() { dd bs=1 count="$1" 2>/dev/null; }
 fi
 hxf_scheme=sha256
-if hxf_has sha256sum; then hxf_digest() { sha256sum; }
-elif hxf_has shasum; then hxf_digest() { shasum -a 256; }
-elif hxf_has sha256; then hxf_digest() { sha256 -q; }
-elif hxf_has openssl; then hxf_digest() { openssl dgst -sha256 -r; }
+if hxf_has sha256sum; then hxf_digest() { sha256sum "$@"; }
+elif hxf_has shasum; then hxf_digest() { shasum -a 256 "$@"; }
+elif hxf_has sha256; then hxf_digest() { sha256 -q "$@"; }
+elif hxf_has openssl; then hxf_digest() { openssl dgst -sha256 -r "$@"; }
 else hxf_scheme=cksum
 fi
 hxf_hash() {
