@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, get_args
 
 import anyio
 
@@ -137,6 +137,12 @@ class ExecutionContext:
         self._use.check()
         return self._use.terminal
 
+    @property
+    def _command_terminal(self) -> Terminal | None:
+        """The terminal in which commands run; None if they run without one, also beside the operator's own panes."""
+        terminal = self._terminal
+        return terminal if terminal is not None and terminal.runs_commands else None
+
     # -- commands
 
     async def run_shell(
@@ -195,14 +201,15 @@ class ExecutionContext:
             KeyInUse: The key was used for another command.
             ValueError: An argument is out of range.
         """
-        waiting, seconds, policy = _timing(wait, timeout, on_timeout, has_terminal=self._terminal is not None)
+        terminal = self._command_terminal
+        waiting, seconds, policy = _timing(wait, timeout, on_timeout, has_terminal=terminal is not None)
         request = Command(
             command=_command(command),
             wait=waiting,
             timeout=seconds,
             on_timeout=policy,
-            cwd=check_text(cwd or "", "cwd") or (self._config.cwd if self._terminal is None else None),
-            env=_env(self._config.env if self._terminal is None else (), env),
+            cwd=check_text(cwd or "", "cwd") or (self._config.cwd if terminal is None else None),
+            env=_env(self._config.env if terminal is None else (), env),
             stdin=_input(stdin),
             user=user and check_text(user, "user"),
             pane=(pane and check_text(pane, "pane")) or (self._pane if waiting else self._in_background),
@@ -213,12 +220,10 @@ class ExecutionContext:
             receive_early=receive_early,
             key=None if key is None else check_key(key),
         )
-        if self._terminal is None and request.tty:
-            raise self._needs_terminal("a command with a terminal (tty=True)")
-        if self._terminal is None and pane:
-            raise self._needs_terminal("a pane")
+        if terminal is None and (request.tty or pane):
+            self._refuse_in_pane("a pane" if pane else "a command with a terminal (tty=True)")
         with self._use.during():
-            run = self._backend.jobs.run if self._terminal is None else self._terminal.run
+            run = self._backend.jobs.run if terminal is None else terminal.run
             return await (run(request) if key is None else run_once(self, self._backend.jobs, run, request))
 
     async def run_helper(
@@ -422,6 +427,22 @@ class ExecutionContext:
         """Kill a managed pane; the default pane is protected unless ``force`` is given."""
         await self._need_terminal("kill_pane").kill_pane(name, force=force)
 
+    async def lend_pane(self, pane: str, *, duration: float | None = None) -> PaneInfo:
+        """Let harness type into a pane of the operator's own tmux (``connect(tmux="current")``).
+
+        Only a program that the operator runs at a terminal of that tmux can do this. The lend ends with the pane's
+        first process or the tmux server, by :meth:`end_lend`, or after ``duration`` seconds.
+
+        Raises:
+            TerminalError: No operator is seen to run this program, or the pane cannot be lent.
+            PaneGone: The pane does not exist.
+        """
+        return await self._need_terminal("lend_pane").lend_pane(pane, duration)
+
+    async def end_lend(self, pane: str) -> PaneInfo:
+        """End the lend of a pane."""
+        return await self._need_terminal("end_lend").end_lend(pane)
+
     async def list_sessions(self) -> list[SessionInfo]:
         """Return the managed sessions on the target's tmux server."""
         return await self._need_terminal("list_sessions").list_sessions()
@@ -623,6 +644,11 @@ class ExecutionContext:
     @property
     def has_terminal(self) -> bool:
         """True when commands run in a tmux pane."""
+        return self._use.terminal is not None and self._use.terminal.runs_commands
+
+    @property
+    def has_panes(self) -> bool:
+        """True when there are panes to capture and to type into, even if commands do not run in them."""
         return self._use.terminal is not None
 
     @property
@@ -653,6 +679,15 @@ class ExecutionContext:
             raise self._needs_terminal(operation)
         return self._terminal
 
+    def _refuse_in_pane(self, what: str) -> NoReturn:
+        if self._terminal is None:
+            raise self._needs_terminal(what)
+        raise UnsupportedOperation(
+            "no command runs in a pane of your own tmux: its outcome could not be proved",
+            target=self.target,
+            hint="leave the pane out, or type it: harness keys, send_keys",
+        )
+
     def _needs_terminal(self, operation: str) -> UnsupportedOperation:
         return UnsupportedOperation(
             f"{operation} needs a terminal", target=self.target, hint="connect with tmux=True, or --tmux"
@@ -681,7 +716,8 @@ async def connect(
 
     Args:
         target: A URL: ``local:``, ``ssh://user@host:port``, joined with ``+``.
-        tmux: True for the configured tmux session, a string for the session of that name, False to run without tmux.
+        tmux: True for the configured tmux session, a string for the session of that name, False to run without tmux;
+            ``"current"`` runs commands without tmux, and captures and types into panes of the tmux of this process.
         pane: The managed pane to use instead of the default one; created if it does not exist.
         cwd: The directory of commands; in a terminal, of new shells.
         env: Extra environment of commands; in a terminal, of new shells.

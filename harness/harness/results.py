@@ -220,6 +220,10 @@ class PaneInfo:
     cwd: str = ""
     busy: str = ""
     """What holds the pane, as a phrase; empty if it is at its prompt."""
+    lent: bool | None = None
+    """Whether the operator has lent this pane of their own tmux; None for a managed pane."""
+    lent_until: float | None = None
+    """The Unix time at which the lend ends; None without one."""
 
 
 @dataclass(frozen=True, slots=True)

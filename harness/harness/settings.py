@@ -25,6 +25,7 @@ from .renamed_settings import both_given, rename_settings, rename_variable
 from .settings_schema import ENGINE_KEYS, GENERAL_KEYS, check_name, parse_variable, suggest, validate
 from .system.account import expand_home, home_directory
 from .target import EXEC_SCHEME, ExecTarget, Target, mask_password
+from .terminal import CURRENT_TMUX
 
 __all__ = [
     "DEFAULT_ORIGIN",
@@ -331,6 +332,8 @@ def _check_owner(path: Path, info: os.stat_result) -> None:
 def _check_trust(layer: _Layer, path: Path) -> None:
     here = path.parent.resolve()
     risky = sorted(set(layer.values) - SAFE_IN_PROJECTS) + (["targets"] if layer.targets else [])
+    if layer.values.get("tmux") == CURRENT_TMUX:  # it opens all panes of the operator's tmux
+        risky.append("tmux")
     if risky:
         raise ConfigError(
             f"{path}: {', '.join(risky)} may choose hosts or run programs, and this directory is not trusted",

@@ -78,7 +78,10 @@ RANGES: Mapping[str, tuple[int, int]] = {
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,47}"
 PATTERNS: Mapping[str, tuple[str, str]] = {
     "session": (_NAME, "a session name: up to 48 letters, digits, '-' and '_', no first '-'"),
-    "pane": (rf"{_NAME}|%\d+", "a pane's name (up to 48 letters, digits, '-' and '_') or its tmux id, such as %3"),
+    "pane": (
+        rf"{_NAME}|%\d+|[^\s:.%=@$-][^\x00-\x1f:.]{{0,99}}:\d+(\.\d+)?",
+        "a pane's name (up to 48 letters, digits, '-' and '_'), its tmux id, such as %3, or SESSION:WINDOW.PANE",
+    ),
     "image_memory": (r"(\d+[kmgKMG]?[bB]?)?", "a size such as 512m or 2g"),
     "image_cpus": (r"(\d+(\.\d+)?)?", "a number of processors such as 2 or 1.5"),
     "image_network": (r"([A-Za-z0-9][A-Za-z0-9_.:-]*)?", "a network's name, none or host"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLIENT_STATUS",
+    "CURRENT_TMUX",
     "Listener",
     "OperatorActivity",
     "Operators",
@@ -101,6 +102,10 @@ ssh and the programs of container engines use no status from 64 to 65, so these 
 """
 
 
+CURRENT_TMUX = "current"
+"""The name that stands for the operator's own tmux in place of a session's."""
+
+
 class Sessions(ABC):
     """The managed tmux sessions of a target, attached or not."""
 
@@ -133,6 +138,8 @@ class Terminal(ABC):
 
     session: str
     """The name of the session in use."""
+    runs_commands: bool = True
+    """Whether commands run in its panes; False for the operator's own, which are only captured and typed into."""
 
     @property
     def session_identity(self) -> str:
@@ -216,6 +223,22 @@ class Terminal(ABC):
     async def kill_session(self, name: str) -> None:
         """Kill a managed session and its panes; the session in use is refused."""
 
+    async def lend_pane(self, name: str, seconds: float | None = None) -> PaneInfo:
+        """Let harness type into a pane of the operator's own tmux: see :meth:`.ExecutionContext.lend_pane`.
+
+        Raises:
+            UnsupportedOperation: The panes are harness's own, which is the default.
+        """
+        raise _not_lendable()
+
+    async def end_lend(self, name: str) -> PaneInfo:
+        """Stop typing into a pane of the operator's own tmux.
+
+        Raises:
+            UnsupportedOperation: The panes are harness's own, which is the default.
+        """
+        raise _not_lendable()
+
     def operators(self, listener: Listener) -> AbstractAsyncContextManager[Operators]:
         """Watch the operators at the session, and show them the agent's state.
 
@@ -267,6 +290,10 @@ class Terminal(ABC):
     @abstractmethod
     def describe(self) -> str:
         """Return a phrase for ``repr``: ``tmux 'harness' pane %0 idle``."""
+
+
+def _not_lendable() -> UnsupportedOperation:
+    return UnsupportedOperation("only panes of your own tmux can be lent", hint='connect with tmux="current"')
 
 
 def _not_live() -> UnsupportedOperation:

@@ -166,6 +166,7 @@ NAMES = {
         *("PaneWatch", "PaneWatches", "Typed"),
     },
     "harness.terminal": {
+        "CURRENT_TMUX",
         *("CLIENT_STATUS", "Listener", "OperatorActivity", "Operators", "ScreenMark", "Sessions", "Terminal"),
     },
 }
@@ -177,7 +178,7 @@ CONTEXT = {
     "run_helper",
     "run_beside",  # deprecated
     *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session", "operators"),
-    *("watch_pane", "watch_panes"),
+    *("watch_pane", "watch_panes", "has_panes", "lend_pane", "end_lend"),
     *("stat", "list_dir", "walk", "glob", "mkdir", "remove", "rename", "upload", "download"),
     *(
         "attach_command",

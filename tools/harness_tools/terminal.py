@@ -41,6 +41,8 @@ __all__ = [
 
 
 NEEDS = ("tmux",)
+NEEDS_PANES = ("panes",)
+"""The operator's own panes will do, in which no command runs."""
 PACKS = ("panes",)
 SESSION = AliasChoices("session", "name")
 PANE = AliasChoices("pane", "name")
@@ -48,12 +50,12 @@ OTHER = "this works only in session {used!r}: omit session, or use that name"
 _STOP = Advice("; send_keys with C-c stops what runs in it", tools=("send_keys",))
 
 
-def _traits(*aliases: str, mutating: bool) -> Traits:
+def _traits(*aliases: str, mutating: bool, requires: tuple[str, ...] = NEEDS) -> Traits:
     return Traits(
         category=Category.SHELL,
         mutating=mutating,
         parallelizable=not mutating,
-        requires=NEEDS,
+        requires=requires,
         aliases=aliases,
         packs=PACKS,
     )
@@ -68,7 +70,8 @@ class ListPanes(Tool[_ListPanes]):
 
     def __init__(self) -> None:
         text = "List the panes of the current session: name, size, foreground program, and what keeps it busy."
-        super().__init__("tmux_list_panes", text, _ListPanes, _traits("list_panes", mutating=False))
+        traits = _traits("list_panes", mutating=False, requires=NEEDS_PANES)
+        super().__init__("tmux_list_panes", text, _ListPanes, traits)
 
     async def run(self, args: _ListPanes, ctx: ToolContext) -> ToolResult:
         panes = await ctx.execution.list_panes()
@@ -80,6 +83,8 @@ class ListPanes(Tool[_ListPanes]):
 def _pane_line(pane: PaneInfo) -> str:
     mark = " (default)" if pane.default else ""
     held = f", held by {pane.busy}" if pane.busy else ""
+    if pane.lent is not None:
+        held += ", lent" if pane.lent else ", not lent"
     place = f" in {readable_name(pane.cwd)}" if pane.cwd else ""
     runs = readable_line(pane.foreground)
     return f"{readable_line(pane.name)}{mark}  {pane.pane_id}  {pane.width}x{pane.height}  {runs}{place}{held}"
@@ -96,6 +101,7 @@ def _pane_facts(pane: PaneInfo) -> Json:
         "foreground": pane.foreground,
         "cwd": pane.cwd,
         "busy": pane.busy,
+        "lent": pane.lent,
     }
 
 
@@ -318,12 +324,15 @@ class CapturePane(Tool[_Capture]):
         traits = Traits(
             category=Category.SHELL,
             parallelizable=True,
-            requires=NEEDS,
+            requires=NEEDS_PANES,
             aliases=("capture-pane", "tmux_capture_pane"),
             packs=("core", "panes"),
             limit=SCREEN,
         )
         super().__init__("capture_pane", text, _Capture, traits)
+
+    def subjects(self, args: _Capture) -> tuple[Subject, ...]:
+        return (Subject("screen", self.name, pane=args.pane),) if args.bash_id is None else ()
 
     async def run(self, args: _Capture, ctx: ToolContext) -> ToolResult:
         pane = args.pane
@@ -403,7 +412,7 @@ class SendKeys(Tool[_Send]):
         traits = Traits(
             category=Category.SHELL,
             mutating=True,
-            requires=NEEDS,
+            requires=NEEDS_PANES,
             aliases=("send-keys", "tmux_send_keys"),
             packs=("core", "panes"),
         )

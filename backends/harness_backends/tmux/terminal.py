@@ -27,7 +27,7 @@ from harness.pane_events import PaneEvent, PaneWatches
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
 from harness.system.account import account_name
 from harness.system.background_tasks import BackgroundTasks, open_background_tasks
-from harness.terminal import CLIENT_STATUS, Listener, Operators, Terminal
+from harness.terminal import CLIENT_STATUS, CURRENT_TMUX, Listener, Operators, Terminal
 from harness.transport import Transport
 
 from ..posix.jobs.cancellation import JobCanceller
@@ -42,6 +42,7 @@ from .jobs.pane_job import PaneJob, forget_jobs
 from .jobs.runner import PaneRunner
 from .libtmux_access import open_libtmux
 from .naming import DEFAULT_PANE, check_name
+from .operator_panes import open_operator_terminal
 from .pane.capture import capture_command, captured_text, extract_running, extract_tagged
 from .pane.foreground import PaneInspector
 from .pane.key_bytes import encode_keys
@@ -322,11 +323,17 @@ async def open_terminal(
 ) -> AsyncIterator[Terminal]:
     """Attach to the managed session of that name; with ``create``, create it and its default pane if missing.
 
+    The name ``current`` opens the operator's own tmux instead: see :mod:`.operator_panes`.
+
     Raises:
         UnsupportedOperation: tmux is unusable on the target.
         PaneGone: the session does not exist, and ``create`` is False.
         TerminalError: harness did not create the session of that name, the limit is reached, or tmux refused.
     """
+    if session == CURRENT_TMUX:
+        async with open_operator_terminal(transport, config) as current:
+            yield current
+        return
     check_name(session, "session")
     _refuse_inside(transport, config)
     login_shell = pane_shell(config.shell, capabilities)

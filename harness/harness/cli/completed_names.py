@@ -24,6 +24,7 @@ __all__ = [
     "complete_host",
     "complete_job",
     "complete_model",
+    "complete_operator_pane",
     "complete_pane",
     "complete_pattern",
     "complete_recording",
@@ -133,6 +134,7 @@ def _completer(kind: Kind) -> Callable[[click.Context, click.Parameter, str], _I
 complete_container = _completer("containers")
 complete_job = _completer("jobs")
 complete_pane = _completer("panes")
+complete_operator_pane = _completer("operator_panes")
 complete_session = _completer("sessions")
 
 

@@ -49,6 +49,7 @@ class Program(LazyGroup):
         "download": (".commands.copying.transfers:download", "Copy a file of the target to this machine."),
         "capture": (".commands.terminal:capture", "Print a pane's screen or scrollback."),
         "keys": (".commands.terminal:keys", "Type into a pane."),
+        "lend": (".commands.lend:lend", "Let an agent type into panes of your own tmux, and end that."),
         "hosts": (".commands.fleet.run:hosts", "List the hosts that a pattern of --hosts means."),
         "fleet": (
             ".commands.fleet.kept_runs:fleet",

@@ -75,6 +75,11 @@ class FleetContext(ExecutionContext):
         return False
 
     @property
+    def has_panes(self) -> bool:
+        """False, as for :attr:`has_terminal`."""
+        return False
+
+    @property
     def capabilities(self) -> Capabilities:
         """Nothing: hosts differ."""
         return Capabilities()

@@ -20,10 +20,11 @@ from ..discovery import find_backend
 from ..errors import HarnessError
 from ..settings import CommandLineChoices, Settings, load_settings
 from ..target import Target
+from ..terminal import CURRENT_TMUX
 
 __all__ = ["Kind", "names_on_target"]
 
-Kind = Literal["jobs", "sessions", "panes", "containers"]
+Kind = Literal["jobs", "sessions", "panes", "operator_panes", "containers"]
 TIMEOUT = 1.0
 MAX_OUTPUT = 1 << 18
 
@@ -49,6 +50,7 @@ list() {
       done ;;
     sessions) tmux -L "$2" list-sessions -F '#{?@harness,#{session_name},}' ;;
     panes) tmux -L "$2" list-panes -s -t "=$3:" -F '#{?#{==:#{@harness_pane_id},#{pane_id}},#{@harness_pane},}' ;;
+    operator_panes) [ -z "$TMUX" ] || tmux list-panes -a -F '#{pane_id}' ;;
     containers)
       if running dockerd; then
         for socket in /var/run/docker.sock "${XDG_RUNTIME_DIR:-/nowhere}/docker.sock"; do
@@ -81,6 +83,8 @@ def names_on_target(kind: Kind, choices: CommandLineChoices) -> list[str]:
     except HarnessError:
         return []
     target = settings.target
+    if kind == "panes" and settings.tmux == CURRENT_TMUX:
+        kind = "operator_panes"
     if kind == "containers" and len(target.hops) > 1:
         target = Target(target.hops[:-1])
     if len(target.hops) != 1 or (kind != "containers" and settings.config.tmux_host == "local" != target.last.scheme):

@@ -118,6 +118,9 @@ class FixedSource(ToolSource):
 BUILTIN = "builtin"
 """The source of harness's own tools, or the part of its name before ``:``."""
 TMUX = "tmux"
+"""What tools require that work in harness's own panes."""
+PANES = "panes"
+"""What tools require that capture panes or type into them; the operator's own will do."""
 COMPACT = "compact"
 """The tool that needs a :class:`.interfaces.Compactor`."""
 NAMED = 5
@@ -476,8 +479,9 @@ def _listing(names: Iterable[str]) -> str:
 
 
 async def _lacking(execution: ExecutionContext, programs: set[str]) -> frozenset[str]:
-    lacking = {TMUX} if TMUX in programs and not execution.has_terminal else set()
-    asked = sorted(name for name in programs - {TMUX} if not execution.capabilities.has(name))
+    offered = {TMUX: execution.has_terminal, PANES: execution.has_panes}
+    lacking = {name for name, is_there in offered.items() if name in programs and not is_there}
+    asked = sorted(name for name in programs - set(offered) if not execution.capabilities.has(name))
     if not asked:
         return frozenset(lacking)
     found = await execution.run_shell(_probe(asked))

@@ -54,7 +54,7 @@ class Category(StrEnum):
     """Nothing outside the conversation, such as a clock or a to-do list."""
 
 
-SubjectKind = Literal["command", "read", "write", "url", "keys", "other"]
+SubjectKind = Literal["command", "read", "write", "url", "keys", "screen", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Subject:
 
     ``text`` is the command, the path as given, the URL, or the keys (named ones in angle brackets: ``rm x<Enter>``).
     ``cwd`` is the directory in which the command or a relative path starts; None means the context's.
-    ``pane`` is the pane that receives the keys; ``job:ID`` is the pane in which that job runs.
+    ``pane`` is the pane that receives the keys, or whose screen is read; ``job:ID`` is the pane in which that job runs.
     """
 
     kind: SubjectKind

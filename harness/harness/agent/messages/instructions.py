@@ -237,6 +237,8 @@ def _target(execution: ExecutionContext) -> Iterator[str]:
     yield f"user: {_line(known.user) or 'unknown'}{rights}; home: {_line(known.home) or 'unknown'}"
     if not execution.has_terminal:
         yield "there is no terminal: each command runs in a new sh, so that cd, variables and functions do not persist"
+        if execution.has_panes:
+            yield "the panes are those of the operator's own tmux: type only into lent ones; no command runs in them"
         return
     shell = _line(known.shell) or "sh"
     yield f"commands run in {shell}, in a tmux pane that the operator sees and may type into: cd and variables persist"
@@ -261,7 +263,7 @@ def _work(execution: ExecutionContext, names: Mapping[str, str]) -> Iterator[str
         yield from _commands(shell, has_terminal=has_terminal)
     if reader := names.get("bash_output"):
         yield f"{reader} returns the output of a job, and its exit code when it has ended."
-    if execution.has_terminal and (screen := names.get("capture_pane")):
+    if execution.has_panes and (screen := names.get("capture_pane")):
         keys = f", {names['send_keys']} types into it" if "send_keys" in names else ""
         yield f"{screen} shows the screen of a program that waits{keys}."
     if handle := names.get("read_output"):

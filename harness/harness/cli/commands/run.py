@@ -209,13 +209,7 @@ def run(
             _shown(session, target, text, interruption, environment) as shown,
         ):
             with notified_end(notifier, shown.state, "job_ended", shown.redact) as end:
-                result = await target.run_shell(
-                    text,
-                    stdin=given if stdin else None,
-                    on_output=out.write if out else None,
-                    on_stderr=err.write if err else None,
-                    **how,
-                )
+                result = await _run_shell(target, text, out, err, how | {"stdin": given if stdin else None})
                 if not (no_wait or interruption.tripped):
                     end.take_result(result)
             _finish_writers(out, err)
@@ -223,6 +217,18 @@ def run(
 
     with spool_stdin(read=stdin) as given:
         return on_target(session, work, TargetRequirements(create=True))
+
+
+async def _run_shell(
+    target: ExecutionContext, text: str, out: StreamWriter | None, err: StreamWriter | None, how: Mapping[str, Any]
+) -> ShellResult:
+    return await target.run_shell(
+        text,
+        on_output=out.write if out else None,
+        on_stderr=err.write if err else None,
+        pane=None if target.has_terminal else target.pane,  # refused, as the command would run beside that pane
+        **how,
+    )
 
 
 @asynccontextmanager

@@ -142,7 +142,8 @@ def kill_session(ctx: click.Context, name: str) -> int:
 def _pane_row(pane: PaneInfo) -> tuple[str, ...]:
     name = f"{pane.name} (default)" if pane.default else pane.name
     size = f"{pane.width}x{pane.height}"
-    return name, pane.pane_id, pane.session, size, pane.foreground, pane.cwd, pane.busy or "idle"
+    state = pane.busy or "idle" if pane.lent is None else "lent" if pane.lent else "not lent"
+    return name, pane.pane_id, pane.session, size, pane.foreground, pane.cwd, state
 
 
 def _session_row(session: SessionInfo) -> tuple[str, ...]:

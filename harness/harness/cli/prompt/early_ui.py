@@ -241,10 +241,15 @@ class PromptUI:
         """Show a log record."""
         self.surface.show(*(line(Span(f"· {part}", "warn")) for part in printable(text).split("\n")))
 
+    def _beside_panes(self) -> str:
+        if self._execution.has_panes:
+            return "with the panes of your own tmux: harness lend PANE lets the agent type into one"
+        return "without tmux: --tmux lets you watch"
+
     def greet(self) -> None:
         """Show the target and how to watch it."""
         has_terminal, target = self._execution.has_terminal, str(self._execution.target).removesuffix(":")
-        without = "" if has_terminal else ", without tmux: --tmux lets you watch"
+        without = "" if has_terminal else f", {self._beside_panes()}"
         where = (
             self._execution.describe() if self._execution.target.last.scheme == FLEET_SCHEME else f"{target}{without}"
         )

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ConfigError, ToolError
 from ...fleets import Fleet
 from ..contract import Tool
-from ..registry import TMUX, Registry, is_builtin
+from ..registry import PANES, TMUX, Registry, is_builtin
 from ..tool_profiles import AdaptedTool, RenderedResult
 from ..values import Category, Json, JsonObject, ToolResult
 from .tools import ABOUT_HOSTS, HOSTS, HostsTool, has_hosts_property, with_hosts_property
@@ -34,7 +34,7 @@ def fleet_registry(registry: Registry, fleet: Fleet) -> Registry:
     """
     found = Registry()
     for tool in registry.list():
-        if TMUX in tool.traits.requires and not fleet.has_terminal:
+        if not {TMUX, PANES}.isdisjoint(tool.traits.requires) and not fleet.has_terminal:
             continue
         source = registry.source_of(tool.name) or ""
         found.register(_with_hosts(tool, fleet, source), source)

@@ -79,8 +79,13 @@ async def key_claims(
     ctx.notes.keys_command = None
     classification = await judge_keys(subject, ctx)
     if classification.rule == "command" and classification.command is not None:
+        claim = await command(classification.command)
+        if classification.typed:  # what it may do denies as for a command, but a line editor of the operator reads it
+            return (replace(claim, must_ask=claim.must_ask or classification.reason, unkept=True),)
         ctx.notes.keys_command = classification.command
-        return (await command(classification.command),)
+        return (claim,)
+    if classification.rule == "denied":
+        return (replace(_plain(subject, classification, tool, ctx), forbidden=classification.reason),)
     if classification.rule == "password":
         return (_secret(classification, tool, ctx),)
     return (_plain(subject, classification, tool, ctx),)
@@ -665,7 +670,21 @@ class _Reader:
             return await key_claims(subject, self._tool, self._ctx, self._typed)
         if subject.kind in ("read", "write"):
             return (await self._path(subject),)
+        if subject.kind == "screen":
+            return (await self._screen(subject),)
         return (self._text(subject),)
+
+    async def _screen(self, subject: Subject) -> AccessRequest:
+        """Return the claim of a screen: one of the operator's own panes asks, unless it is lent or chosen."""
+        claim, execution = self._text(Subject("other", self._tool)), self._ctx.execution
+        wanted = subject.pane or execution.pane
+        if execution.has_terminal or not execution.has_panes or wanted == execution.pane:
+            return claim
+        panes = await execution.list_panes()
+        pane = next((pane for pane in panes if wanted in (pane.name, pane.pane_id)), None)
+        if pane is None or pane.lent:
+            return claim
+        return replace(claim, must_ask=f"pane {pane.pane_id} of the operator's own tmux is not lent")
 
     async def _typed(self, subject: Subject) -> AccessRequest:
         return await self._command(subject, keys=True)

@@ -606,7 +606,7 @@ def _own_files(file: RuleFile | None) -> tuple[str, ...]:
         return ()
     config, state = _own_places(file)[0], _state()
     names = [str(file.path), f"{config}/config.toml", f"{config}/tools"]
-    names += [f"{state}/{name}" for name in ("audit", "mcp", "live", "web")]
+    names += [f"{state}/{name}" for name in ("audit", "mcp", "live", "web", "lent-panes")]
     usual = SecretPaths(PROTECTED)
     every = dict.fromkeys(path for name in names for path in (name, posixpath.realpath(name)))
     own = [path for path in every if not usual.matching(path, "")]

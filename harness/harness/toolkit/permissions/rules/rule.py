@@ -250,6 +250,7 @@ DECISIONS = (
     ("audit", "resolve"),
     ("exec", "--approve"),
     ("exec", "--dangerously-auto-approve"),
+    ("lend",),
 )
 """harness commands that only the operator may run, as words of its command line; options may stand between them."""
 RUNS = frozenset({"run", "exec", "resume", "keys", "mcp", "call", "demo"})

@@ -84,6 +84,7 @@ SECRETS = (
 PROTECTED = (
     *(".aiexclude", "**/.config/harness/**", "**/harness/permissions.json"),
     *("**/.local/state/harness/live/**", "**/.local/state/harness/web/**"),
+    "**/.local/state/harness/lent-panes/**",
     *("**/.local/state/harness/mcp/**", "**/.local/state/harness/audit/**", "**/harness/audit.head"),
 )
 """Patterns of protected paths: writing them could grant permissions or hide what was done."""

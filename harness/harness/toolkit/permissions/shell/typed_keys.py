@@ -143,8 +143,9 @@ def has_empty_prompt(screen: str, width: int = 0) -> bool:
 # for a shell ask.
 
 
-KeysRule = Literal["command", "password", "program", "harmless", "unknown"]
+KeysRule = Literal["command", "password", "program", "harmless", "unknown", "denied"]
 
+NOT_LENT = "pane {pane} of the operator's own tmux is not lent; the operator lends it"
 PROMPT_TIMEOUT = 0.5
 """Seconds to wait for a shell to show its prompt, if only that is missing."""
 PROMPT_INTERVAL = 0.05
@@ -173,11 +174,12 @@ class KeysClassification:
     Values of ``rule``: ``command``: one line for a shell at an empty prompt; it is run in the pane as the command
     ``command`` and not typed. ``password``: input for a secret prompt; always asks. ``program``: ``program`` reads the
     keys, and their effect is unknown; asks. ``unknown``: the effect cannot be determined; asks. ``harmless``: they
-    interrupt, or navigate in a pager.
+    interrupt, or navigate in a pager. ``denied``: the pane is the operator's own, and not lent or prompts for a secret.
 
     ``reason``: shown in the approval request; empty for ``command`` and ``harmless``. ``line``: the last line on the
     screen if the keys may edit or run it. ``prompt_missing``: it would be ``command`` if the screen showed an empty
-    prompt, which a shell shows shortly after the result of a command.
+    prompt, which a shell shows shortly after the result of a command. ``typed``: a ``command`` is typed all the same,
+    and asks: the pane is the operator's own.
     """
 
     rule: KeysRule
@@ -186,6 +188,7 @@ class KeysClassification:
     program: str = ""
     line: str = ""
     prompt_missing: bool = False
+    typed: bool = False
 
 
 async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysClassification:
@@ -196,7 +199,7 @@ async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysClassification:
     Raises:
         HarnessError: the connection was lost.
     """
-    if not ctx.execution.has_terminal:
+    if not ctx.execution.has_panes:
         return KeysClassification(
             "unknown", reason="the target is used without a terminal, so it has no pane to type into"
         )
@@ -205,6 +208,8 @@ async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysClassification:
     pane = _pane_of(await ctx.execution.list_panes(), wanted)
     if pane is None:
         return KeysClassification("unknown", reason=f"pane not found: {wanted or 'the default pane'}")
+    if pane.lent is False:
+        return KeysClassification("denied", reason=f"{NOT_LENT.format(pane=pane.pane_id)}: harness lend {pane.pane_id}")
     pane = await _settled(pane, ctx)
     classification = judge_typing(subject, pane, await ctx.execution.capture_pane(pane=subject.pane))
     with anyio.move_on_after(PROMPT_TIMEOUT):
@@ -234,6 +239,19 @@ def _pane_of(panes: list[PaneInfo], wanted: str | None) -> PaneInfo | None:
 
 def judge_typing(subject: Subject, pane: PaneInfo, screen: str) -> KeysClassification:
     """Classify keys from the state of the pane and its screen. Pure."""
+    found = _judge_typing(subject, pane, screen)
+    if pane.lent is None:
+        return found
+    if found.rule == "password":
+        return replace(
+            found, rule="denied", reason=f"{found.reason}, and only the operator answers it in their own pane"
+        )
+    if found.rule == "command":
+        return replace(found, typed=True, reason=f"it is typed into the operator's own {pane.foreground.lstrip('-')}")
+    return found
+
+
+def _judge_typing(subject: Subject, pane: PaneInfo, screen: str) -> KeysClassification:
     hidden = hidden_character(subject.text.replace("\r", "\n"))
     if hidden:
         return KeysClassification("unknown", reason=f"the keys contain a hidden or misleading character: {hidden}")
