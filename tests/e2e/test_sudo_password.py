@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import signal
+import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pexpect
 import pytest
+from tests.support.program import Program
+from tests.support.reconnecting_shell import ended
 from tests.support.sshd import MakeUser, SshServer, SystemUser
 from tests.support.sudo import Answers, sudo_rule, watched_processes
 
@@ -20,6 +27,7 @@ from harness.login import use_prompter
 from harness.results import Status
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
+SUDO = shutil.which("sudo")
 PASSWORD = "corr3ct-h0rse b'attery"
 
 
@@ -160,3 +168,86 @@ async def test_a_command_that_has_a_password_is_killed_by_it(host: SudoHost, tmu
             assert entry.read_bytes() not in (b"sleep\x0071\0", b"sleep\x0072\0")
         except OSError:
             continue
+
+
+# -- the program
+
+
+@pytest.fixture
+def ops(host: SudoHost, request: pytest.FixtureRequest) -> Program:
+    """The program, with the host under the names web1 and web2."""
+    program: Program = request.getfixturevalue("program")  # after sshd, which changes the environment
+    alias = f"[127.0.0.1]:{host.server.port}"
+    host.server.ssh_config.write_text(
+        f"Host web1 web2\n  HostName 127.0.0.1\n  Port {host.server.port}\n  User {host.user.name}\n"
+        f"  HostKeyAlias {alias}\n"
+    )
+    options = [word for option in host.server.client_options for word in ("-o", option)]
+    program.always = ("-F", str(host.server.ssh_config), "-i", str(host.server.identity), *options)
+    return program
+
+
+def typed(ops: Program, *words: str) -> Any:
+    """Start the program in a terminal."""
+    argv: Any = [*ops.always, *words]
+    environ: Any = ops.environ
+    return pexpect.spawn(ops.path, argv, env=environ, cwd=str(ops.home), timeout=30, dimensions=(50, 200))
+
+
+def until_clean(host: SudoHost) -> None:
+    """Wait until nothing of the account's ``sudo`` is left: neither files nor processes."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        found = subprocess.run(["pgrep", "-u", "root", "-f", f"^{SUDO} -A -k -p password of"], capture_output=True)
+        asking = subprocess.run(["pgrep", "-u", host.user.name, "-f", "askpass"], capture_output=True)
+        if not (list((host.state / "run").glob("sudo.*")) or found.stdout or asking.stdout):
+            return
+        time.sleep(0.1)
+    pytest.fail("something of the question is left on the target")
+
+
+def test_the_program_asks_without_echo_and_cleans_up_however_it_ends(host: SudoHost, ops: Program) -> None:
+    question = f"password of {host.user.name} for sudo on ssh://web1, to run a command as root: "
+    run = ("--ssh", "web1", "run", "--user", "root", "--")
+    child = typed(ops, *run, "id -un; echo end")
+    child.expect_exact(question)
+    child.send("wrong\r")
+    child.expect_exact(f"wrong password, try again\r\n{question}")
+    child.send(f"{PASSWORD}\r")
+    child.expect_exact("root\r\nend\r\n")
+    assert PASSWORD.encode() not in child.before
+    assert ended(child) == 0
+
+    child = typed(ops, *run, "touch ran")
+    child.expect_exact(question)
+    child.sendcontrol("c")
+    assert ended(child) == 130
+    until_clean(host)
+
+    child = typed(ops, *run, "touch ran")
+    child.expect_exact(question)
+    child.kill(signal.SIGKILL)
+    child.wait()
+    until_clean(host)
+    assert not (host.user.home / "ran").exists()
+
+    done = ops.run("--batch", *run, "true")
+    assert done.returncode == 125
+    assert b"sudo asks for a password (use a terminal without --batch" in done.stderr
+    until_clean(host)
+
+
+def test_many_hosts_are_given_one_password(host: SudoHost, ops: Program) -> None:
+    fleet = ("run", "--hosts", "web[1-2]", "--user", "root")
+    done = ops.run(*fleet, "--", "id -un")
+    assert done.returncode != 0
+    assert b"--ask-sudo-password" in done.stderr
+    child = typed(ops, *fleet, "--ask-sudo-password", "--", "id -un")
+    child.expect_exact("sudo password for 2 hosts, each of which that asks for it gets it, to run as root: ")
+    child.send(f"{PASSWORD}\r")
+    child.expect_exact("== web[1-2] (2)\r\nroot\r\n")
+    assert ended(child) == 0
+    for words in (("--ask-sudo-password", "--", "true"), ("--user", "root", "--ask-sudo-password", "--", "true")):
+        assert ops.run("run", "--hosts", "web1", *words).returncode == 125
+    stored = [path for path in ops.home.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+    assert (stored, leaks(host)) == ([], [])
