@@ -9,22 +9,29 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pexpect
 import pytest
+from tests.support.permits import says
 from tests.support.program import Program
 from tests.support.reconnecting_shell import ended
 from tests.support.sshd import MakeUser, SshServer, SystemUser
 from tests.support.sudo import Answers, sudo_rule, watched_processes
+from tests.support.toolbox import toolbox
 
 from harness import ExecutionContext, connect
 from harness.errors import UnsupportedOperation
 from harness.login import use_prompter
 from harness.results import Status
+from harness.toolkit import CallStatus, ToolCall
+from harness.toolkit.permissions.policy import RulePolicy
+from harness.toolkit.permissions.questions import ApprovalScope
+from harness.toolkit.redaction.redactor import PatternRedactor
+from harness_tools.core import tools as core_tools
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
 SUDO = shutil.which("sudo")
@@ -168,6 +175,26 @@ async def test_a_command_that_has_a_password_is_killed_by_it(host: SudoHost, tmu
             assert entry.read_bytes() not in (b"sleep\x0071\0", b"sleep\x0072\0")
         except OSError:
             continue
+
+
+async def test_an_agent_asks_the_operator_who_decides_and_types_the_password(host: SudoHost, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    secret = tmp_path / "secret"
+    secret.write_text(f"it is {PASSWORD}\n")
+    secret.chmod(0o600)
+    approver, answers = says(ApprovalScope.ONCE), Answers([PASSWORD])
+    async with host.connect(answers) as ctx:
+        box = toolbox(core_tools(), execution=ctx)
+        services = replace(box.executor.services, policy=RulePolicy(approver=approver), redactor=PatternRedactor())
+        executor = replace(box.executor, services=services)
+        done = await executor.call(ToolCall("run_shell", {"command": f"id -un; cat {secret}", "user": "root"}))
+        assert "root\nit is [redacted]" in done.result.text
+        approver.answer = says(ApprovalScope.DENY_ONCE).answer
+        refused = await executor.call(ToolCall("run_shell", {"command": "id", "user": "root"}))
+    assert "(with user='root')" in approver.questions[0].what
+    assert refused.status is CallStatus.DENIED
+    assert len(answers.asked) == 1
+    assert PASSWORD not in str([done, refused, approver.questions, box.ledger.begun, box.ledger.ended])
 
 
 # -- the program

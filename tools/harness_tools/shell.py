@@ -70,6 +70,9 @@ class _Arguments(MutatingArguments):
         "byte for byte",
     )
     pane: Line | None = Field(None, description="a pane's name or id, instead of the default one")
+    user: Line | None = Field(
+        None, description="run it as this user, by sudo; a password is asked of the operator, not of you"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -207,6 +210,7 @@ class RunShell(Tool[_Arguments]):
             stdin=args.stdin,
             tty=args.tty,
             pane=args.pane,
+            user=args.user,
             on_output=progress_of(ctx),
             on_stderr=progress_of(ctx, "stderr"),
         )

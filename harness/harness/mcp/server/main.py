@@ -14,6 +14,7 @@ from ...errors import ConfigError
 from ...live.announcement import Announcement
 from ...live.sessions.approvals import share_approver
 from ...live.sessions.call_session import show_calls
+from ...login import use_prompter
 from ...notifications.notifier import Notifier
 from ...settings import SettingsTable
 from ...system.http_server import Address
@@ -102,8 +103,9 @@ class ToolServer:
 
     async def serve_stdio(self, wire: Wire) -> None:
         """Serve one client until it disconnects."""
-        async with stdio_streams(wire) as (incoming, outgoing), self._session() as session:
-            await session.serve(incoming, outgoing)
+        with use_prompter(None):  # the terminal, if there is one, belongs to the client
+            async with stdio_streams(wire) as (incoming, outgoing), self._session() as session:
+                await session.serve(incoming, outgoing)
 
     async def serve_http(
         self, address: Address, token: Token, names: Sequence[str], started: Callable[[Address], None]
@@ -119,9 +121,10 @@ class ToolServer:
         Raises:
             HarnessError: the address is not available.
         """
-        async with http_sessions(self._session) as sessions, http_server(sessions, address, token, names) as found:
-            started(found)
-            await anyio.sleep_forever()
+        with use_prompter(None):  # a client must not make this terminal ask
+            async with http_sessions(self._session) as sessions, http_server(sessions, address, token, names) as found:
+                started(found)
+                await anyio.sleep_forever()
 
     def _session(self) -> AbstractAsyncContextManager[ClientSession]:
         return open_session(self._executor, self.version)
