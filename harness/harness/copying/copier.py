@@ -323,6 +323,8 @@ class Copier:
                 _ByteCounter(self._observer, self._advanced).finish(job.entry.size, len(file.data))
                 self._end(FileCopy(job.name, self._name(job), "copied", len(file.data)))
                 done.add(job.path)
+        if not done:
+            raise FileError("no file was created")  # such as on a file system without hard links
         return done
 
     def _listed(self, job: CopyJob) -> DirEntry | None:

@@ -354,7 +354,7 @@ class FileWriter:
             ended = reply.exit_code < KILLED
         finally:
             if not ended and self._calls.connected:  # after a lost connection the program cleans up itself
-                await self._unstage(request, stage)
+                await self.unstage(request.path, stage)
         return self._calls.checked(request.path, reply)
 
     async def _stream_through_shell(
@@ -374,22 +374,16 @@ class FileWriter:
                     await self._calls.run(request.path, encode_inline(chunk[start : start + PIECE]) + begin)
             return await self._calls.run(request.path, script)
         except BaseException:
-            await self._unstage(request, stage, made)
+            await self.unstage(request.path, stage, made)
             raise
 
-    async def remove_stage(self, path: str, stage: str) -> None:
-        """Remove the hidden directory of a killed program, which may not have had the time; only while connected."""
-        if self._calls.connected:
-            with anyio.move_on_after(UNSTAGE_TIMEOUT, shield=True), suppress(HarnessError):
-                await self._calls.attempt(call("hxf_unstage_all", path, stage))
-
-    async def _unstage(self, request: WriteRequest, stage: str, made: int = 0) -> None:
-        """Remove the staged file of a killed program, which may not have had the time to clean up.
+    async def unstage(self, path: str, stage: str, made: int = 0) -> None:
+        """Remove the staged file or directory of a killed program, which may not have had the time to clean up.
 
         ``made`` directories were created for the file.
         """
         with anyio.move_on_after(UNSTAGE_TIMEOUT, shield=True), suppress(HarnessError):
-            await self._calls.attempt(call("hxf_unstage", request.path, stage, made))
+            await self._calls.attempt(call("hxf_unstage", path, stage, made))
 
     def sweep_due(self, path: str) -> bool:
         """Return whether to search for old hidden files: at the first write in a directory, then hourly."""

@@ -143,12 +143,8 @@ hxf_unstage() {
   hxf_abs "$1"
   hxf_follow || exit 0
   hxf_made=$3
-  rm -f "$dir/$2" "$dir/$2.all" "${TMPDIR:-/tmp}/$2"
+  rm -rf "$dir/$2" "$dir/$2.all" "${TMPDIR:-/tmp}/$2"
   hxf_unmake
-}
-hxf_unstage_all() {
-  hxf_abs "$1"
-  cd -P "${file%/*}/" && rm -rf "./$2"
 }
 hxf_stage() {
   hxf_staged=$stage

@@ -81,7 +81,7 @@ hxf_create_several() {
   trap 'trap "" 1 2 13 15; cd /; rm -rf "$stage"' 0
   trap 'exit 143' 1 2 13 15
   (umask 077; mkdir "$stage") || { trap - 0; exit 1; }
-  cd "$stage" || exit 1
+  cd -P "$stage" && [ "$PWD" = "$stage" ] || exit 71
   want=$3
   shift 4
   hxf_check_stage $(ls -ldn .)
@@ -171,13 +171,12 @@ class SmallFiles:
         numbers = range(len(batch.directories))
         order = call("hxf_create_several", batch.directories[0], stage, version, sweep, *numbers)
         process = await self._calls.open_channel(_LIBRARY + order)
-        is_ended = False
         try:
             reply = await feed(process, slices(archive))
-            is_ended = True
-        finally:
-            if not is_ended:
-                await self._writer.remove_stage(first, stage)
+        except BaseException:
+            if self._calls.connected:  # after a lost connection the program cleans up itself
+                await self._writer.unstage(first, stage)
+            raise
         self._calls.checked(first, reply)
         with self._calls.understanding(first, reply.stdout):
             (_, text), _ = fields_of(reply.stdout, 2)
