@@ -9,20 +9,20 @@ import sys
 import pexpect
 import pytest
 
-from harness.cli.commands.files import progress_text
+from harness.cli.progress_bar import progress_text
 
 PROGRAM = """
 import sys, time
 sys.modules.update(dict.fromkeys(sys.argv[1:]))  # an import of these fails
-from harness.cli.commands import files
-files.SHOW_AFTER = 0.0
-with files.transfer_progress("big [x].log") as update:
+from harness.cli import progress_bar
+progress_bar.SHOW_AFTER = 0.0
+with progress_bar.transfer_progress("big [x].log") as update:
     if update is None:
         sys.exit("no terminal")
     update(30_000_000, 120_000_000)
-    time.sleep(2 * files.MIN_INTERVAL)
+    time.sleep(2 * progress_bar.MIN_INTERVAL)
     update(60_000_000, 120_000_000)
-    time.sleep(2 * files.MIN_INTERVAL)
+    time.sleep(2 * progress_bar.MIN_INTERVAL)
     update(120_000_000, 120_000_000)
 print("the end")
 """

@@ -1,133 +1,21 @@
-"""``harness read`` and ``harness write``: read and write files on the target byte-exactly, with a progress bar."""
+"""``harness read`` and ``harness write``: read and write files on the target byte-exactly."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ...backend import ANY, AnyVersion, Progress, WriteMode
+from ...backend import ANY, AnyVersion, WriteMode
 from ...context import ExecutionContext
 from ..options import command
 from ..output import content_json, print_json, read_stdin
+from ..progress_bar import transfer_progress
 from ..runtime import PLAIN, on_target, session_of
 from ..streams import Interruption, StreamWriter
 from .fleet.options import FleetOptions, fleet_options
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
-__all__ = [
-    "read",
-    "transfer_progress",
-    "write",
-]
-
-
-# -- A progress bar on stderr for transfers: amount, speed, time left.
-
-
-SHOW_AFTER = 1.0
-"""Seconds before the bar is shown; most transfers finish earlier."""
-MIN_INTERVAL = 0.1
-"""Seconds between two updates."""
-
-
-@contextmanager
-def transfer_progress(what: str) -> Iterator[Progress | None]:
-    """Show the progress of one transfer while stderr is a terminal.
-
-    Args:
-        what: The name of the transferred file, for the start of the line.
-
-    Yields:
-        A callback that takes ``(done, whole)`` in bytes, with ``whole`` None if unknown; None without a terminal.
-    """
-    if not sys.stderr.isatty():
-        yield None
-        return
-    shown = _Shown(what)
-    try:
-        yield shown.update
-    finally:
-        shown.close()
-
-
-class _Shown:
-    """The progress display of one transfer."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._started = time.monotonic()
-        self._due = self._started + SHOW_AFTER
-        self._bar: Bar | None = None
-        self._has_line = False
-
-    def update(self, done: int, whole: int | None) -> None:
-        now = time.monotonic()
-        finished = done == whole and (self._has_line or self._bar is not None)
-        if now < self._due and not finished:
-            return
-        self._due = now + MIN_INTERVAL
-        if not self._has_line and self._bar is None:
-            self._bar = _rich_bar(self._what, self._started, whole)
-        if self._bar is None:
-            self._write_line(done, whole, now - self._started)
-        else:
-            self._bar.update(self._bar.task_ids[0], completed=done, total=whole)
-
-    def _write_line(self, done: int, whole: int | None, seconds: float) -> None:
-        """Write the progress as one line, without rich."""
-        self._has_line = True
-        click.echo(f"\r\x1b[K{progress_text(self._what, done, whole, seconds)}", nl=False, err=True)
-
-    def close(self) -> None:
-        """Leave the last state on the screen, with the cursor below it."""
-        if self._bar is not None:
-            self._bar.stop()
-        elif self._has_line:
-            click.echo(err=True)
-
-
-def progress_text(what: str, done: int, whole: int | None, seconds: float) -> str:
-    """Return one line: ``NAME 12.3 of 50.0 MB, 4.1 MB/s, 0:09 left``."""
-    rate = done / seconds if seconds > 0 else 0.0
-    size = f"{done / 1e6:.1f} of {whole / 1e6:.1f} MB" if whole else f"{done / 1e6:.1f} MB"
-    text = f"{what} {size}, {rate / 1e6:.1f} MB/s"
-    if not whole or rate <= 0:
-        return text
-    minutes, rest = divmod(round((whole - done) / rate), 60)
-    return f"{text}, {minutes}:{rest:02} left"
-
-
-def _rich_bar(what: str, started: float, whole: int | None) -> Bar | None:
-    """Return a running bar that counts from ``started`` on; None without rich."""
-    try:
-        from rich import progress
-        from rich.console import Console
-        from rich.markup import escape
-    except ImportError:
-        return None
-    bar = progress.Progress(
-        progress.TextColumn(escape(what)),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
-        refresh_per_second=10,
-    )
-    bar.add_task(what, total=whole)
-    bar.tasks[0].start_time = bar.get_time() - (time.monotonic() - started)
-    bar.start()
-    return bar
-
-
-# -- ``harness read`` and ``harness write``.
+__all__ = ["read", "write"]
 
 
 @command("read", many_hosts=True)

@@ -6,19 +6,14 @@ import os
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
-
-import click
+from typing import Self
 
 from ....copying.results import CopyObserver, CopySummary, FileCopy
 from ....errors import HarnessError
 from ...output import as_json, error_json, note, readable, with_base64
+from ...progress_bar import ProgressBar
 from ...runtime import CliSession
 from ...streams import StreamWriter
-from ..files import MIN_INTERVAL, SHOW_AFTER, progress_text
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
 
 __all__ = ["CopyReport", "copy_json", "problem_text", "summary_json"]
 
@@ -132,7 +127,7 @@ class CopyReport(CopyObserver):
 
 
 class _CopyBar:
-    """One line on stderr for all files: amount, speed, time left; drawn by rich if it is installed."""
+    """A bar for all files of a copy."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -140,14 +135,13 @@ class _CopyBar:
         self._ended = 0
         self._size = 0
         self._done = 0
-        self._started = time.monotonic()
-        self._due = self._started + SHOW_AFTER
-        self._bar: Bar | None = None
-        self._has_line = False
+        self._bar = ProgressBar(transient=True)
+        self.clear = self._bar.clear
+        self.close = self._bar.remove
 
     def plan(self, files: int, size: int) -> None:
         self._files, self._size = files, size
-        self._started = time.monotonic()
+        self._bar.restart()
 
     def advance(self, size: int) -> None:
         self._done += size
@@ -161,57 +155,11 @@ class _CopyBar:
         self._ended += 1
         self._draw()
 
-    def clear(self) -> None:
-        """Remove the line, before another one is printed; rich prints above its bar."""
-        if self._has_line:
-            click.echo("\r\x1b[K", nl=False, err=True)
-
-    def close(self) -> None:
-        """Remove the bar, as the summary says the rest."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
-        self.clear()
-        self._has_line = False
-        self._due = float("inf")
-
     def _draw(self) -> None:
-        now = time.monotonic()
-        if now < self._due:
-            return
-        self._due = now + MIN_INTERVAL
-        if self._bar is None and not self._has_line:
-            self._bar = _rich_bar(self._size)
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self._done, total=self._size, description=self._title())
-            return
-        self._has_line = True
-        text = progress_text(self._title(), self._done, self._size, now - self._started)
-        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+        self._bar.title = self._title()
+        self._bar.update(self._done, self._size)
 
     def _title(self) -> str:
         name = readable(self.name.rpartition("/")[2])
         name = name if len(name) <= 30 else f"{name[:27]}..."
         return name if self._files == 1 else f"{min(self._ended + 1, self._files)}/{self._files} {name}"
-
-
-def _rich_bar(size: int) -> Bar | None:
-    """Return a running bar that removes itself at the end; None without rich."""
-    try:
-        from rich import progress
-        from rich.console import Console
-    except ImportError:
-        return None
-    bar = progress.Progress(
-        progress.TextColumn("{task.description}", markup=False),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
-        refresh_per_second=10,
-        transient=True,
-    )
-    bar.add_task("", total=size)
-    bar.start()
-    return bar

@@ -11,9 +11,9 @@ from ....context import ExecutionContext
 from ...completed_names import complete_file
 from ...options import command
 from ...output import print_json
+from ...progress_bar import transfer_progress
 from ...runtime import PLAIN, on_target, session_of
 from ...streams import Interruption
-from ..files import transfer_progress
 from ..fleet.options import FleetOptions, fleet_options
 
 __all__ = ["download", "upload"]
