@@ -50,12 +50,14 @@ OWNERS = {
         "harness/harness/toolkit/",
         "tools/harness_tools/",
         "harness/harness/mcp/",
+        "harness/harness/acp/",
         "harness/harness/agent/",
         "harness/harness/notifications/settings_table.py",
         "harness/harness/inspect_sandbox/",
     ),
     "inspect_ai": ("harness/harness/inspect_sandbox/",),
     "opentelemetry": ("harness/harness/agent/trace/open_telemetry.py",),
+    "acp": ("harness/harness/acp/",),
     "mcp": ("harness/harness/mcp/",),
     "mcp_types": ("harness/harness/mcp/",),
     "starlette": ("harness/harness/web/",),
@@ -63,7 +65,7 @@ OWNERS = {
 }
 HEAVY = (
     *("pydantic", "asyncssh", "pexpect", "click", "rich", "prompt_toolkit", "pydantic_ai"),
-    *("harness_backends", "harness_tools", "mcp", "opentelemetry", "inspect_ai"),
+    *("harness_backends", "harness_tools", "mcp", "acp", "opentelemetry", "inspect_ai"),
 )
 
 # The core's layers, lowest first; a module may import from its own layer and from those below.
@@ -80,7 +82,7 @@ LAYERS = (
     ("toolkit",),
     ("recordings",),
     ("operate", "mcp", "agent", "testing", "inspect_sandbox", "live", "notifications"),
-    ("web",),
+    ("web", "acp"),
     ("cli",),
 )
 

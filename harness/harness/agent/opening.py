@@ -144,6 +144,7 @@ async def open_agent(
     session_id: str = "",
     resumed: ResumedConversation | None = None,
     tool_profile: str | None = None,
+    cwd: str | None = None,
     spawner: Spawner | None = None,
     middleware: tuple[Middleware, ...] = (),
     open_one: OpenOne = open_model,
@@ -161,6 +162,7 @@ async def open_agent(
         session_id: the id of the conversation to resume; empty starts a new one.
         resumed: the stored conversation to resume.
         tool_profile: the tool profile: names and formats of the tools.
+        cwd: the directory in which files and commands start, as for :meth:`Toolkit.executor`.
         spawner: runs sub-agents; a :class:`.sub_agents.Subagents` is given the agent as their parent.
         middleware: more middleware around tool calls, inside the agent's own.
         open_one: opens the model of a profile.
@@ -193,6 +195,7 @@ async def open_agent(
                 session_id=session_id,
                 agent_id="agent",
                 model=profile.model,
+                cwd=cwd,
                 spawner=spawner,
                 compactor=compactor,
                 middleware=(gate, LoopDetector(), *middleware),

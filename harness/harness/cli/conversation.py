@@ -197,6 +197,8 @@ class ConversationStart:
     here: bool = False
     """Whether to move the stored conversation to this target."""
     tool_profile: str | None = None
+    cwd: str | None = None
+    """The directory in which files and commands start, if it is not the target's."""
     tmux: str = ""
     """The tmux session; empty without one."""
     options: JsonObject = field(default_factory=dict)
@@ -278,6 +280,7 @@ async def open_conversation(
                 session_id=session_id,
                 resumed=resumed,
                 tool_profile=begun.tool_profile,
+                cwd=begun.cwd,
                 spawner=await _subagents(begun, stored),
                 open_one=observed(open_model, begun.observers),
             )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.mcp_session import connected
 from tests.support.toolbox import Toolbox, toolbox
 
-from harness.mcp.server.elicitation import SHOWN, ClientApprover, answer_of, can_ask, form_of, message_of, offered
+from harness.mcp.server.elicitation import ClientApprover, answer_of, can_ask, form_of
 from harness.toolkit import (
     Category,
     Executor,
@@ -30,6 +30,7 @@ from harness.toolkit.contract import Services
 from harness.toolkit.events import PermissionAsked, PermissionReplied
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
+from harness.toolkit.permissions.request_text import SHOWN, message_of, offered
 
 ALL = tuple(ApprovalScope)
 

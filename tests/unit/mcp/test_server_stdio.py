@@ -20,7 +20,8 @@ from mcp.shared.message import SessionMessage
 
 from harness.mcp.client.channel import OversizedMessage
 from harness.mcp.server.messages import MAX_MESSAGE, Refusal, encode_message, parse_message
-from harness.mcp.server.stdio import Wire, stdio_streams
+from harness.mcp.server.stdio import stdio_streams
+from harness.system.protocol_stdio import Wire
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
@@ -346,7 +347,7 @@ async def test_what_may_not_be_in_a_batch_is_refused(inside: bytes) -> None:
 
 CLAIM = """
 import os, subprocess, sys
-from harness.mcp.server.stdio import claimed_stdio
+from harness.system.protocol_stdio import claimed_stdio
 print("before, buffered")
 with claimed_stdio() as wire:
     print("printed")

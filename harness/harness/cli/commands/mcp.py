@@ -96,7 +96,7 @@ _Opened = Callable[..., Awaitable["ToolServer"]]
 
 
 def _stdio(target: SessionTarget, opened: _Opened) -> int:
-    from ...mcp.server.stdio import claimed_stdio
+    from ...system.protocol_stdio import claimed_stdio
 
     with claimed_stdio() as wire:
 

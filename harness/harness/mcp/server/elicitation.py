@@ -18,8 +18,8 @@ from ...system.background_tasks import open_background_tasks
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.asking import no_approver
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
+from ...toolkit.permissions.request_text import MEANINGS, cut_text, message_of, offered, one_line
 from ...toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies, UserQuestion, check_replies
-from .protocol_types import plain
 from .requests import unheard_of
 
 __all__ = [
@@ -30,9 +30,6 @@ __all__ = [
     "can_ask",
     "elicited",
     "form_of",
-    "message_of",
-    "offered",
-    "one_line",
     "question_form",
     "question_message",
     "replies_of",
@@ -47,20 +44,6 @@ __all__ = [
 
 CURRENT: ContextVar[ServerRequestContext[Any, Any] | None] = ContextVar("harness_mcp_request", default=None)
 """The current request; questions go to its sender."""
-SHOWN = 20_000
-"""Maximum characters of a call that an approval request shows; a longer call can be allowed only once."""
-SAID = 300
-"""Maximum characters of the agent's explanation of its call."""
-MEANINGS = {
-    ApprovalScope.ONCE: "allow this once",
-    ApprovalScope.EXACT: "allow exactly this, in this session",
-    ApprovalScope.DIRECTORY: "allow this tool every file in the same directory, in this session",
-    ApprovalScope.TOOL: "allow every call of this tool, in this session",
-    ApprovalScope.SESSION: "allow everything, in this session",
-    ApprovalScope.ALWAYS: "allow exactly this, from now on",
-    ApprovalScope.DENY_ONCE: "deny this once",
-    ApprovalScope.DENY_SESSION: "deny exactly this, in this session",
-}
 
 
 class ClientApprover(Approver):
@@ -91,7 +74,7 @@ class ClientApprover(Approver):
         try:
             result = await elicited(ctx, message, form)
         except MCPError as error:  # it declared the capability, but cannot show this form
-            why = _cut(one_line(str(error)))
+            why = cut_text(one_line(str(error)))
             return ApprovalDecision(ApprovalScope.DENY_ONCE, "approver", f"the client could not ask its user: {why}")
         except ValidationError:  # its message may contain the user's input
             return ApprovalDecision(
@@ -133,13 +116,6 @@ def can_ask(capabilities: types.ClientCapabilities | None) -> bool:
     return can is not None and (can.form is not None or can.url is None)
 
 
-def offered(question: ApprovalRequest) -> tuple[ApprovalScope, ...]:
-    """Return the possible decisions: no lasting one about a call that is not shown completely. Pure."""
-    if len(question.what) <= SHOWN:
-        return question.scopes
-    return tuple(scope for scope in question.scopes if scope in (ApprovalScope.ONCE, ApprovalScope.DENY_ONCE))
-
-
 def form_of(scopes: Sequence[ApprovalScope]) -> dict[str, Any]:
     """Return the form for the user. Pure."""
     decision = {
@@ -152,54 +128,6 @@ def form_of(scopes: Sequence[ApprovalScope]) -> dict[str, Any]:
     }
     reason = {"type": "string", "title": "Reason", "description": "for the agent, if you deny", "maxLength": 500}
     return {"type": "object", "properties": {"decision": decision, "reason": reason}, "required": ["decision"]}
-
-
-def message_of(question: ApprovalRequest) -> str:
-    """Return the request as text, with each line of the agent's marked so that it cannot imitate harness's. Pure."""
-    lines = [
-        f"Allow {question.call.name} on {one_line(question.target)}?",
-        "",
-        *_quoted(question.what),
-        *(f"  {one_line(line)}" for line in question.preview.splitlines()),
-        "",
-        f"Asked because: {one_line(question.reason)}",
-        *(f"The agent says: {one_line(said)}" for said in _said(question.details)),
-    ]
-    return "\n".join(lines)
-
-
-def _quoted(text: str) -> list[str]:
-    left_out = len(text) - SHOWN
-    if left_out <= 0:
-        return [f"  | {one_line(line)}" for line in text.split("\n")]
-    half = SHOWN // 2
-    between = f"  !! {left_out} characters are not shown here !!"
-    return [*_quoted(text[:half]), between, *_quoted(text[-half:])]
-
-
-def one_line(text: str) -> str:
-    """Return one printable line; control characters and invisible characters are escaped."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in plain(text))
-
-
-def _said(details: Mapping[str, object]) -> list[str]:
-    names = {
-        "risk": "risk",
-        "mutation": "it changes something",
-        "privesc": "it uses another user's rights",
-        "why": "why",
-    }
-    words = {True: "yes", False: "no"}
-    return [
-        f"{meaning}: {words[value] if isinstance(value, bool) else _cut(str(value))}"
-        for name, meaning in names.items()
-        if (value := details.get(name)) is not None
-    ]
-
-
-def _cut(text: str) -> str:
-    left = len(text) - SAID
-    return text if left <= 0 else f"{text[:SAID]} … {left} more characters"
 
 
 def answer_of(

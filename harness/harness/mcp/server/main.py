@@ -18,6 +18,7 @@ from ...login import use_prompter
 from ...notifications.notifier import Notifier
 from ...settings import SettingsTable
 from ...system.http_server import Address
+from ...system.protocol_stdio import Wire
 from ...toolkit.assembly import Toolkit
 from ...toolkit.executor import Executor
 from ..client.sources import McpSources
@@ -25,7 +26,7 @@ from .elicitation import ClientApprover, ClientQuestioner
 from .http import Token, http_server, http_sessions
 from .protocol_types import DEFAULT_HANDOFF
 from .server import ClientSession, open_session
-from .stdio import Wire, stdio_streams
+from .stdio import stdio_streams
 
 __all__ = [
     "ServerSettings",

@@ -1,18 +1,10 @@
-"""Standard input and output as the transport of the MCP server: one JSON message per line, and nothing else.
-
-While it runs, anything that is printed goes to standard error, and children get an empty input: a stray line would
-break the protocol. Reading and writing wait for the descriptors in the event loop, not in a thread, so that a signal
-ends the server even while its client sends or reads nothing.
-"""
+"""Standard input and output as the transport of the MCP server: one JSON message per line, and nothing else."""
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
-import select
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import anyio
@@ -21,6 +13,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
+from ...system.protocol_stdio import Wire, read_some, write_all
 from ..client.channel import LineSplitter, OversizedMessage
 from .messages import (
     INVALID_REQUEST,
@@ -39,40 +32,13 @@ from .messages import (
 )
 from .requests import DUPLICATE_ID_MESSAGE, PendingRequests
 
-__all__ = ["Wire", "claimed_stdio", "stdio_streams"]
+__all__ = ["stdio_streams"]
 
-READ = 64 << 10
 FLUSH_LIMIT = 2.0
 """Maximum seconds to write the last messages when the server ends."""
 
 Incoming = SessionMessage | Exception
 log = logging.getLogger("harness.mcp")
-
-
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """The descriptors of the protocol's input and output."""
-
-    incoming: int
-    outgoing: int
-
-
-@contextmanager
-def claimed_stdio() -> Iterator[Wire]:
-    """Take standard input and output for the protocol alone, until the process exits.
-
-    They are not restored: a thread or a child may still print, and the client would read it.
-    """
-    wire = Wire(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    os.close(nothing)
-    try:
-        yield wire
-    finally:
-        os.close(wire.incoming)
-        os.close(wire.outgoing)
 
 
 @asynccontextmanager
@@ -131,7 +97,7 @@ async def _read_all(
     splitter = LineSplitter(MAX_MESSAGE)
     async with answers:
         reader = _Reader(into, answers, conversation)
-        while chunk := await _read_some(descriptor):
+        while chunk := await read_some(descriptor):
             for line in splitter.feed(chunk):
                 with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the server is ending
                     await reader.take(line)
@@ -213,7 +179,7 @@ async def _write_all(
         async for message in messages:
             data = _line_of(message, conversation)
             try:
-                await _write(descriptor, data)
+                await write_all(descriptor, data)
             except OSError as error:
                 log.info("cannot write to the client: %s", error)
                 return
@@ -235,28 +201,3 @@ def _line_of(item: SessionMessage, conversation: _Conversation) -> bytes:
     if not in_batch:
         return encode_message(message)
     return encode_batch(batch.answers) if batch is not None else b""
-
-
-async def _read_some(descriptor: int) -> bytes:
-    """Return available input; empty at the end."""
-    await _ready(anyio.wait_readable, descriptor)
-    try:
-        return os.read(descriptor, READ)
-    except OSError as error:
-        log.info("cannot read the client's messages: %s", error)
-        return b""
-
-
-async def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        await _ready(anyio.wait_writable, descriptor)
-        with suppress(BlockingIOError):
-            view = view[os.write(descriptor, view[: select.PIPE_BUF]) :]  # a ready pipe accepts this without blocking
-
-
-async def _ready(wait: Callable[[int], Awaitable[None]], descriptor: int) -> None:
-    try:
-        await wait(descriptor)
-    except PermissionError:  # a regular file, which epoll does not support and which never blocks
-        await anyio.lowlevel.checkpoint()

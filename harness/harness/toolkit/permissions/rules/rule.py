@@ -253,7 +253,7 @@ DECISIONS = (
     ("lend",),
 )
 """harness commands that only the operator may run, as words of its command line; options may stand between them."""
-RUNS = frozenset({"run", "exec", "resume", "keys", "mcp", "call", "demo"})
+RUNS = frozenset({"run", "exec", "resume", "keys", "mcp", "acp", "call", "demo"})
 """harness commands that run other commands, with their own rules or none."""
 HARMLESS = frozenset(
     [
