@@ -33,12 +33,19 @@ def local_transport() -> Transport:
 
 
 async def kill_pane_job(
-    shell: PersistentShell, store: JobStore, socket: str, record: JobRecord, age: float, signal: str, grace: float
+    shell: PersistentShell,
+    store: JobStore,
+    socket: str,
+    record: JobRecord,
+    age: float,
+    signal: str,
+    grace: float,
+    rights: str | None,
 ) -> None:
     """Kill a job that runs in a pane; only then the modules of tmux are loaded."""
     from .tmux.jobs.kill_script import kill_stored_job
 
-    await kill_stored_job(shell, store, socket, record, age, signal, grace)
+    await kill_stored_job(shell, store, socket, record, age, signal, grace, rights)
 
 
 def user_changes_of(

@@ -43,7 +43,6 @@ from .launch import (
     account_text,
     background_line,
     cwd_error,
-    kill_rights,
     launch_line,
     order_text,
     outcome,
@@ -106,8 +105,8 @@ def _new_run(job_id: str, command: Command, ticket: PendingReply, began: float) 
     return _RunningCommand(job_id, command, ticket, began, [0, 0], received)
 
 
-PaneJobKiller = Callable[[JobRecord, float, str, float], Awaitable[None]]
-"""Kills a job that runs in a pane, by its record, its age in seconds, a signal and a grace period."""
+PaneJobKiller = Callable[[JobRecord, float, str, float, str | None], Awaitable[None]]
+"""Kills a job that runs in a pane, by its record, its age in seconds, a signal, a grace period and its rights."""
 
 
 class PosixJobs(Jobs):
@@ -446,11 +445,12 @@ class PosixJobs(Jobs):
             ladder: The signals, each with the seconds until the next one.
             may_ask: Whether the operator may be asked for a password of ``sudo``.
         """
-        if not user or user == self._probe.capabilities.user or self._probe.capabilities.uid == 0:
+        if not user:
             return await self._end_with("", job_id, why, *ladder)
-        async with self._user_changes().open_for_kill(user, may_ask=may_ask) as change:
-            rights = kill_rights(change.argv, change.askpass) if change else ""
-            return await self._end_with(rights, job_id, why, *ladder)
+        async with self._user_changes().open_kill_rights(user, may_ask=may_ask) as rights:
+            if rights is None:  # a KILL would end sudo alone, and leave the command running
+                ladder = tuple(step for step in ladder if step[0] != "KILL")
+            return await self._end_with(rights or "", job_id, why, *ladder)
 
     async def _end_with(self, rights: str, job_id: str, why: Status, *ladder: tuple[str, float]) -> ShellReply:
         steps = " ".join(f"{signal} {max(0, round(grace * 10))}" for signal, grace in ladder)
@@ -470,7 +470,11 @@ class PosixJobs(Jobs):
             return kept.job
         if kept.record.kind == "pane":
             age = max(0.0, self._now() - (kept.job.started or time.time()))
-            await self._kill_pane_job(kept.record, age, name, grace)
+            if not kept.record.user:
+                await self._kill_pane_job(kept.record, age, name, grace, "")
+            else:
+                async with self._user_changes().open_kill_rights(kept.record.user, may_ask=True) as rights:
+                    await self._kill_pane_job(kept.record, age, name, grace, rights)
         else:
             ladder = (name, grace), ("KILL", KILL_GRACE)
             await self._end(kept.job.job_id, kept.record.user, Status.INTERRUPTED, *ladder, may_ask=True)

@@ -311,19 +311,25 @@ hx_behind() {
 
 # hx_alive JOB: true if the process group has members. A process that may not be signalled (of another user) is alive.
 # A reused process id is detected by its start time, a reboot by the kernel's boot id.
-# hx_kill: processes of other users by sudo, or by hx_by (launch.kill_rights), and a shell's own kill: the program of
-# procps-ng 4.0.2 (Debian 12) takes -TERM -123 for -TERM -1, and signals every process of the machine.
+# hx_kill: processes of other users by sudo, or by hx_by (launch.kill_rights): first, as the login may signal sudo, but
+# not its command. By a shell's own kill: the program of procps-ng 4.0.2 (Debian 12) takes -TERM -123 for -TERM -1, and
+# signals every process of the machine.
 # hx_going JOB: also true if its keeper, which has seen the exit, will write N.exit in a moment.
 _PROCESS = r"""
 hx_by=
 hx_builtin_kill='kill "$@"'
 hx_nap() { sleep "$1" </dev/null >/dev/null 2>&1 || sleep 1 </dev/null; }
 hx_kill() {
+  [ -z "$hx_by" ] || [ "$1" = -0 ] || hx_kill_by "$hx_by" "$@"
   hx_said=$(LC_ALL=C; export LC_ALL; kill "$@" 2>&1) && return 0
   case $hx_said in *[Pp]ermitted*) ;; *) return 1 ;; esac
-  [ "$1" != -0 ] || return 0
-  eval "${hx_by:-sudo -n --}"' "$hx_sh" -c "$hx_builtin_kill" sh "$@"' </dev/null >/dev/null 2>&1
+  [ -n "$hx_by" ] || [ "$1" = -0 ] || hx_kill_by "sudo -n --" "$@"
   return 0
+}
+hx_kill_by() {
+  hx_words=$1
+  shift
+  eval "$hx_words"' "$hx_sh" -c "$hx_builtin_kill" sh "$@"' </dev/null >/dev/null 2>&1
 }
 hx_alive() {
   hx_pg= hx_at= hx_keeper=

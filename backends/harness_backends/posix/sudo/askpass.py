@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 START_TIMEOUT = 20.0
 CLOSE_TIMEOUT = 2.0
-LIFETIME = 900
+LIFETIME = 1800
 """Seconds after which the process ends by itself, when the connection was cut and the target has not noticed."""
 MAX_LINE_BYTES = 16 << 10
 MAX_MESSAGE_BYTES = 4 << 10
@@ -46,25 +46,24 @@ echo >&5
 exec head -n 1 <&4
 """
 
-# $1 state directory, $2 sh, $3 sudo, $4 user, $5 prompt, $6 lifetime. Directories of processes that were killed are
-# removed. The password is only copied by cat: no variable and no builtin of a traced shell holds it.
+# $1 state directory, $2 sh, $3 sudo, $4 user, $5 prompt, $6 lifetime. What is older than the lifetime was left by a
+# process that was killed; other hosts may share the directory. The password is only copied by cat: no variable and no
+# builtin of a traced shell holds it.
 _SCRIPT = (
     r"""
 set +x
 umask 077
-cd "$1/run" || exit 1
-for old in sudo.*; do
-  case ${old#sudo.} in '' | *[!0-9]*) continue ;; esac
-  kill -0 "${old#sudo.}" 2>/dev/null || rm -rf "./$old"
-done
-d=$1/run/sudo.$$
+find "$1/run" -name 'sudo.*' -prune -mmin +31 -exec rm -rf {} + 2>/dev/null
+d=$1/run/sudo.$(uname -n).$$
 trap 'rm -rf "$d"' EXIT
 trap 'exit 1' HUP INT TERM PIPE
+rm -rf "$d"
 mkdir "$d" && mkfifo "$d/asked" "$d/answer" || exit 1
 { echo "#!$2"; cat <<'END_OF_PROGRAM'"""
     + _PROGRAM
     + r"""END_OF_PROGRAM
 } >"$d/askpass" && chmod 700 "$d/askpass" || exit 1
+[ -x "$d/askpass" ] || { echo "programs may not run in $1 (noexec)" >&2; exit 1; }
 exec 7<>"$d/asked" 8<>"$d/answer"
 cat <"$d/asked" 7>&- 8>&- &
 reader=$!
@@ -186,7 +185,7 @@ class AskpassProcess:
         return UnsupportedOperation(
             f"cannot pass a password to sudo: {reason}",
             target=self._target,
-            hint="it needs mkfifo, and a state directory on the target whose programs may run (no noexec)",
+            hint="it needs mkfifo; set XDG_STATE_HOME on the target to a directory where programs may run",
         )
 
 

@@ -16,7 +16,7 @@ from harness.login import use_prompter
 from harness.system.background_tasks import open_background_tasks
 from harness.transport import Transport
 
-from ..jobs.launch import change_user, check_script, refusal
+from ..jobs.launch import change_user, check_script, kill_rights, refusal
 from ..persistent_shell import PersistentShell
 from .askpass import AskpassProcess, open_askpass, sudo_argv
 from .passwords import PasswordAttempts, SudoPasswords
@@ -92,6 +92,8 @@ class UserChanges:
         self._capabilities = capabilities
         self._passwords = SudoPasswords(transport.target, config)
         self._asking = anyio.Lock()
+        self._sudo_asks = False
+        """Whether ``sudo`` has asked for a password: then trying without one only fills its log."""
 
     @asynccontextmanager
     async def open(self, user: str) -> AsyncIterator[UserChange]:
@@ -102,13 +104,14 @@ class UserChanges:
             ConnectError, ConnectionLost: There is no connection.
         """
         argv = change_user(user, self._capabilities, self._transport.target)
-        reply = await self._shell.call(check_script(argv))
-        if reply.exit_code == 0:
-            yield UserChange(user, argv)
-            return
         sudo = self._capabilities.program("sudo")
-        if argv[0] != sudo or self._capabilities.uid == 0:
-            raise refusal(user, reply.stderr.decode("utf-8", "replace"), self._transport.target)
+        if not self._sudo_asks:
+            reply = await self._shell.call(check_script(argv))
+            if reply.exit_code == 0:
+                yield UserChange(user, argv)
+                return
+            if argv[0] != sudo or self._capabilities.uid == 0:
+                raise refusal(user, reply.stderr.decode("utf-8", "replace"), self._transport.target)
         root, sh = self._capabilities.state_dir, self._capabilities.program("sh")
         async with open_askpass(self._transport, root, sh, sudo, user) as process:
             attempts = PasswordAttempts(self._passwords, user)
@@ -130,6 +133,7 @@ class UserChanges:
                 raise refusal(attempts.user, f"sudo did not answer within {CHECK_TIMEOUT:g} s", target)
             if event.checked == 0:
                 attempts.accept()
+                self._sudo_asks = attempts.questions > 0
                 return
             if event.checked is not None:
                 attempts.doubt()
@@ -137,14 +141,17 @@ class UserChanges:
             await process.answer(await attempts.answer(event.prompt))
 
     @asynccontextmanager
-    async def open_for_kill(self, user: str, *, may_ask: bool) -> AsyncIterator[UserChange | None]:
-        """Provide a way to kill a user's processes; None if the login can, or if that is not possible.
+    async def open_kill_rights(self, user: str, *, may_ask: bool) -> AsyncIterator[str | None]:
+        """Provide shell code before a kill of a user's processes; None if they can only be asked to end, by ``sudo``.
 
         Args:
-            user: The user of the job; empty for the login's own.
+            user: The user of the job.
             may_ask: Whether the operator may be asked.
         """
-        if not user or user == self._capabilities.user or self._capabilities.uid == 0:
+        if user == self._capabilities.user or self._capabilities.uid == 0:
+            yield ""
+            return
+        if self._asking.locked() and not may_ask:  # an operator's answer may take minutes
             yield None
             return
         async with AsyncExitStack() as stack:
@@ -153,10 +160,8 @@ class UserChanges:
                 with nullcontext() if may_ask else use_prompter(None):
                     change = await stack.enter_async_context(self.open(user))
             except HarnessError as error:
-                log.warning("%s: cannot kill processes of %s: %s", self._transport.target, user, error)
-            if change is None or not change.askpass:
-                yield change
-                return
-            tasks = await stack.enter_async_context(open_background_tasks())
-            tasks.start_soon(change.keep_answering)
-            yield change
+                log.warning("%s: cannot kill processes of %s: %s", self._transport.target, user, error.message)
+            if change is not None and change.askpass:
+                tasks = await stack.enter_async_context(open_background_tasks())
+                tasks.start_soon(change.keep_answering)
+            yield None if change is None else kill_rights(change.argv, change.askpass)

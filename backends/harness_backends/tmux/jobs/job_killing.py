@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -24,6 +25,9 @@ from ..pane.pane_state import Pane
 from .kill_script import KILL_GRACE, PaneJobEnd, PaneKill
 from .pane_job import PaneJob
 from .unstarted_commands import drop_slot, take_slot
+
+if TYPE_CHECKING:
+    from ...posix.sudo.user_change import UserChanges
 
 __all__ = ["END_TIMEOUT", "TERM_GRACE", "JobKiller", "end_unless_ended", "no_answer"]
 
@@ -122,6 +126,7 @@ class JobKiller:
 
     link: CommandChannel
     store: JobStore
+    user_changes: Callable[[], UserChanges]
 
     async def end(
         self, pane: Pane, job: PaneJob, status: Status, signal: str, grace: float, *, interrupt: bool = True
@@ -139,7 +144,8 @@ class JobKiller:
             return
         job.ending = status
         try:
-            await self._terminate(attempt, signal, grace, interrupt=interrupt)
+            async with self._rights(job) as rights:
+                await self._terminate(attempt, rights, signal, grace, interrupt=interrupt)
         except BaseException:  # a cancelled caller too
             attempt.give_up()
             raise
@@ -162,12 +168,18 @@ class JobKiller:
             again=attempt.again,
         )
 
-    async def _terminate(self, attempt: _Attempt, signal: str, grace: float, *, interrupt: bool) -> None:
+    def _rights(self, job: PaneJob) -> AbstractAsyncContextManager[str | None]:
+        user = job.command.user
+        return self.user_changes().open_kill_rights(user, may_ask=False) if user else nullcontext("")
+
+    async def _terminate(
+        self, attempt: _Attempt, rights: str | None, signal: str, grace: float, *, interrupt: bool
+    ) -> None:
         pane, job, status = attempt.pane, attempt.job, attempt.status
         await _started(job)
         if not job.started and await self._take_back(pane, job, status):
             return
-        kill = self._kill(attempt)
+        kill = replace(self._kill(attempt), rights=rights)
         type_there = partial(self._interrupt, pane) if self.link.setup.here else None
         problem: HarnessError | None = None
         async with anyio.create_task_group() as tasks:

@@ -79,7 +79,7 @@ list || {
 } 2>/dev/null
 [ "$stop" = 0 ] || [ "$own" = 0 ] || end_shell
 if [ "$signal" != 0 ]; then
-  for entry in $found; do kill -"$signal" "${entry%:*}"; done 2>/dev/null
+  for entry in $found; do hx_kill "-$signal" "${entry%:*}"; done 2>/dev/null
 fi
 echo $own $found
 )
@@ -108,7 +108,8 @@ KILL_GRACE = 3.0
 ANSWER_TIMEOUT = 5.0
 """Seconds that the answer may take in addition to the grace periods."""
 
-# Variables: exit, home, nested, status; age in hundredths of a second, first and again in tenths; goes_on is 0 or 1.
+# Variables: exit, home, nested, status; age in hundredths of a second, first and again in tenths; goes_on is 0 or 1,
+# and so is spared: the shell of a job that cannot be killed.
 # earlier: tenths that an earlier kill may still need until it records its proof; 0 without an earlier one.
 # Arguments: SIGNAL TENTHS ... Prints "before 0 RECORD", "ended STOPPED RECORD", "left STOPPED" or "gone": STOPPED is 1
 # when the shell was killed before its program. hx_alone: only the program that the command names in $word is running; a
@@ -217,7 +218,7 @@ fi
 [ "$first" != 0 ] || [ "$goes_on" = 1 ] || hx_alone || goes_on=1
 while [ "$#" -ge 2 ]; do
   stop=0
-  if ! hx_ended; then
+  if [ "$spared" = 0 ] && ! hx_ended; then
     case $1$goes_on in KILL* | *1) stop=1 stopped=1 ;; esac
   fi
   hx_send "$1" "$stop"
@@ -277,6 +278,7 @@ class PaneKill:
     ``exit_path`` is its record; ``pane_dir`` its pane's state directory on the machine of its shell. ``tmux`` is the
     command line of tmux for typing C-c on the same machine, or empty. ``age`` is the job's, in seconds; ``nested`` is
     the process id of a shell nested in the pane's own, or 0. ``again``: an earlier kill may have reached the target.
+    ``rights`` is shell code that lets it signal processes of another user; None if it cannot.
     """
 
     exit_path: str
@@ -287,6 +289,7 @@ class PaneKill:
     tmux: str = ""
     nested: int = 0
     again: bool = False
+    rights: str | None = ""
 
     def script(self, status: Status, signal: str, grace: float, *, interrupt: bool = True, typed: bool = False) -> str:
         """Return the script that terminates the job and prints input for :func:`parse_end`.
@@ -306,15 +309,19 @@ class PaneKill:
             "word": next(iter(self.command.split()), "").rpartition("/")[2],
             "goes_on": str(int(is_running(self.command))),
             "first": str(round(first * 10)),
+            "spared": str(int(self.rights is None)),
             "again": str(round(INTERRUPT_GRACE * 10) if young else 0),
         }
         typing = "hx_type() { :; }\n"
         if self.tmux:
             typing = _TYPE.replace("TMUX_", self.tmux).replace("UID_", shlex.quote(self.uid))
-        steps = [signal, str(round(grace * 10)), "KILL", str(round(KILL_GRACE * 10))]
+        ladder = [(signal, grace), ("KILL", KILL_GRACE)]
+        if self.rights is None:  # a KILL would end sudo alone, and leave the command running
+            ladder = [step for step in ladder if step[0] != "KILL"]
+        steps = [word for name, seconds in ladder for word in (name, str(round(seconds * 10)))]
         before = "" if typed else _UNLESS_BEFORE
         kill = _KILL.replace("UNLESS_RECORDED", "" if typed else _UNLESS_RECORDED)
-        return f"{_values(fields)}\nset -- {shlex.join(steps)}\n{typing}{_FUNCTIONS}{before}{kill}"
+        return f"{self.rights or ''}\n{_values(fields)}\nset -- {shlex.join(steps)}\n{typing}{_FUNCTIONS}{before}{kill}"
 
     def _earlier(self, grace: float) -> str:
         return str(round(_duration(grace) * 10) if self.again else 0)
@@ -398,13 +405,21 @@ async def type_interrupt(shell: PersistentShell, tmux: str, uid: str) -> None:
 
 
 async def kill_stored_job(
-    shell: PersistentShell, store: JobStore, socket: str, record: JobRecord, age: float, signal: str, grace: float
+    shell: PersistentShell,
+    store: JobStore,
+    socket: str,
+    record: JobRecord,
+    age: float,
+    signal: str,
+    grace: float,
+    rights: str | None,
 ) -> None:
     """Kill a job that runs in a pane, from a connection that has no terminal.
 
     Args:
         socket: the tmux socket of the target.
         age: the job's age in seconds.
+        rights: as for :class:`PaneKill`.
 
     Raises:
         ConnectionLost: the job may have been terminated, but there is no proof.
@@ -418,6 +433,7 @@ async def kill_stored_job(
         command=record.command,
         age=age,
         tmux="" if record.host else tmux,
+        rights=rights,
     )
     there = store.log_places.get(record.host)
     typing = None if there is None else partial(type_interrupt, there.shell, tmux, uid)

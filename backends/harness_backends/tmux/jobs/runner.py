@@ -447,7 +447,8 @@ class PaneRunner:
                 return True
         except (ConnectionLost, ConnectError):
             return False  # the connection is restored before the timeout, or the outcome is unknown
-        if not front.wants_input or await self.source.is_over(pane, job, front):
+        by_sudo = job.command.user and front.name == "sudo" and front.raw  # its command has a terminal of its own
+        if by_sudo or not front.wants_input or await self.source.is_over(pane, job, front):
             return False
         if not job.started and job.watched:
             return False
@@ -503,7 +504,7 @@ class PaneRunner:
         self, pane: Pane, job: PaneJob, status: Status, *, signal: str = "TERM", grace: float = TERM_GRACE
     ) -> None:
         """Terminate a job by interrupt, ``signal`` and KILL in turn, until its exit is confirmed."""
-        ending = JobKiller(self.link, self.store)
+        ending = JobKiller(self.link, self.store, self.user_changes)
         await ending.end(pane, job, status, signal, grace, interrupt=signal in INTERRUPTING)
 
 

@@ -241,6 +241,7 @@ def _record(setup: Setup, owner: str, pane: Pane, job: PaneJob) -> JobRecord:
         nonce=job.nonce,
         proof=job.proof,
         key=job.command.key or "",
+        user=job.command.user or "",
     )
 
 
