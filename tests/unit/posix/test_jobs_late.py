@@ -110,7 +110,7 @@ async def test_a_cancelled_caller_does_not_change_the_end_of_a_command_that_had_
 
 async def end(target: JobTarget, job_id: str, into: list[int]) -> None:
     assert isinstance(target.jobs, PosixJobs)
-    reply = await target.jobs._end(job_id, Status.TIMED_OUT, ("TERM", 2.0), ("KILL", 2.0))
+    reply = await target.jobs._end(job_id, None, Status.TIMED_OUT, ("TERM", 2.0), ("KILL", 2.0))
     into.append(reply.exit_code)
 
 
