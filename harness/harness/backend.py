@@ -118,7 +118,7 @@ class ReceiveRequest:
     """What a target does with the content of a :class:`SourceFile`."""
 
     path: str
-    """The file; links are followed. Its directory must exist."""
+    """The file; links are followed."""
     permissions: int | None = None
     """Mode bits that the file gets in any case; None keeps those of an existing file."""
     new_permissions: int | None = None
@@ -129,6 +129,10 @@ class ReceiveRequest:
     """Letters and digits that name the partial files of one copy, so that it finds its own again."""
     force: bool = False
     """Replace even a file that its owner made read-only."""
+    parents: bool = False
+    """Create missing directories; else the file's directory must exist."""
+    resume: bool = True
+    """Whether a copy that is cut or cancelled leaves its part for the next one; else it leaves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,8 @@ class ReceivedFile:
     created: bool
     resumed_at: int = 0
     """The number of bytes that an earlier copy had left there, which were not transferred again."""
+    version: str = ""
+    """The hash."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,6 +179,20 @@ def test_a_killed_download_is_resumed(fleet_program: Program, fleet_hosts: Fleet
     assert os.listdir(to) == ["big"]
 
 
+def test_a_killed_harness_upload_leaves_nothing(fleet_program: Program, fleet_hosts: FleetHosts, big: Path) -> None:
+    home = fleet_hosts.home("web1")
+    with fleet_program.start("--ssh", "web1", "upload", "big", "new/copy") as uploading:
+        _wait_for_part(home / "new", 1_000_000)
+        uploading.kill()
+    end = time.monotonic() + 30
+    while (home / "new").exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert fleet_program.run("--ssh", "web1", "upload", "big", "new/copy").returncode == 0
+    assert os.listdir(home / "new") == ["copy"]
+    assert (home / "new/copy").read_bytes() == big.read_bytes()
+
+
 @pytest.mark.parametrize("upload", [True, False])
 def test_a_cut_connection_is_made_again_during_the_run(
     fleet_program: Program, fleet_hosts: FleetHosts, big: Path, upload: bool

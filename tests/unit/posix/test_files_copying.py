@@ -13,9 +13,11 @@ from tests.support.file_targets import FLAVOURS, FileTarget, Flavour, open_file_
 
 from harness.backend import ReceivedFile, ReceiveRequest, SourceFile
 from harness.errors import ConnectionLost, FileError
+from harness.transport import Process
 from harness_backends.posix.files import copying
 from harness_backends.posix.files.copying import masked_mode
 from harness_backends.posix.files.transfer import collect
+from harness_backends.posix.persistent_shell import ShellReply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
 SIZE = 5_000_000
@@ -193,6 +195,41 @@ async def test_what_was_damaged_on_its_way_does_not_become_the_file(target: File
     with pytest.raises(FileError):
         await target.files.receive(source, ReceiveRequest("copy"))
     assert ((target.home / "copy").read_text(), hidden(target)) == ("old", [])
+
+
+async def test_an_upload_is_compared_before_it_becomes_the_file(
+    target: FileTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "local").write_bytes(content := os.urandom(SIZE))
+    (target.home / "f").write_text("old")
+    feed = copying.feed
+
+    async def damaging(process: Process, chunks: AsyncIterator[bytes]) -> ShellReply:
+        return await feed(process, (chunk[:-1] + b"%" async for chunk in chunks))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copying, "feed", damaging)
+        for path in ("f", "new/deep/f"):
+            with pytest.raises(FileError, match="another content"):
+                await target.files.upload(str(tmp_path / "local"), path)
+    assert (os.listdir(target.home), (target.home / "f").read_text()) == (["f"], "old")
+    result = await target.files.upload(str(tmp_path / "local"), "new/deep/f")
+    assert ((target.home / "new/deep/f").read_bytes(), result.created) == (content, True)
+    assert result.version == await target.files.version("new/deep/f")
+
+
+async def test_an_upload_that_is_cancelled_leaves_nothing(target: FileTarget, tmp_path: Path) -> None:
+    (tmp_path / "local").write_bytes(os.urandom(SIZE))
+    scope = anyio.CancelScope()
+
+    def stop(done: int, whole: int | None) -> None:
+        if done >= 2_000_000:
+            assert len(hidden(target)) == 1
+            scope.cancel()
+
+    with scope:
+        await target.files.upload(str(tmp_path / "local"), "new/deep/f", stop)
+    assert os.listdir(target.home) == []
 
 
 async def test_versions_of_parts(target: FileTarget) -> None:

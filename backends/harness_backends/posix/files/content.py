@@ -307,12 +307,13 @@ class FileWriter:
         version = version_of(content, await self._calls.scheme())
         return _result(await self._send(request, slices(content), progress, version), request.size, version)
 
-    async def commit(self, request: WriteRequest, stage: str, version: str) -> WriteResult:
+    async def commit(self, request: WriteRequest, stage: str, version: str, *, keep: bool) -> WriteResult:
         """Let a staged file in the request's directory, whose content was compared, become the file if it is complete.
 
-        If the connection is lost meanwhile, the staged file stays; a failure removes it.
+        A failure removes it; with ``keep``, it stays if the connection is lost meanwhile.
         """
-        script = "hxf_keep=1\n" + request.script(stage, "staged", "", "", sweep=self.sweep_due(request.path))
+        script = request.script(stage, "staged", "", "", sweep=self.sweep_due(request.path))
+        script = f"hxf_keep=1\n{script}" if keep else script
         process = await self._calls.open_script(script)
         reply = await self._calls.attempt(script) if process is None else await collect(process)
         return _result(self._calls.checked(request.path, reply), request.size, version)

@@ -1,4 +1,4 @@
-"""Files that are copied from one target to another: opened here, received there, resumed and verified.
+"""Files that are copied from one target to another, or uploaded: opened here, received there, resumed and verified.
 
 A large file is received into a partial file next to the real one. If the copy is cut, the partial file stays: the next
 copy to the same path compares its hash with that of the same part of the source, and continues behind it. The target
@@ -9,11 +9,14 @@ library: a later write in the directory removes them once they have not changed 
 The name of a partial file is ``PREFIX KEY.NONCE.PID``: the key is that of the path and the size, the nonce that of the
 copy, and the process its writer. A copy takes over its own partial files, and those whose writer has exited or has
 written nothing for a minute; never one that another user owns or may write, who could read or change the copy.
+
+An upload is received in the same way, but leaves no partial file when it is stopped.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -22,7 +25,7 @@ from dataclasses import replace
 import anyio
 
 from harness.backend import ANY, Progress, ReceivedFile, ReceiveRequest, SourceFile
-from harness.errors import FileError, HarnessError, StaleFileError, UnsupportedOperation
+from harness.errors import ConnectError, FileError, HarnessError, StaleFileError, UnsupportedOperation
 
 from .content import FLUSHED, LARGE, FileWriter, OpenReply, WriteRequest, copy_content, open_file
 from .file_calls import FileCalls, Hasher, display_path, fields_of
@@ -75,7 +78,7 @@ hxf_is_private() {
   case $1 in -????-??-*) ;; *) return 1 ;; esac
 }
 hxf_partial() {
-  hxf_begin "$1" overwrite any 0 "$2.$3.x"
+  hxf_begin "$1" overwrite any "$4" "$2.$3.x"
   for old in "$dir/$2.$3".* "$dir/$2".*; do
     [ -f "$old" ] && [ ! -L "$old" ] && [ -w "$old" ] && hxf_is_private "$old" || continue
     case $old in
@@ -90,7 +93,7 @@ hxf_partial() {
     set -- $(hxf_stat "$stage")
     size=$3
   fi
-  hxf_reply "$dir" "$size"
+  hxf_reply "$dir" "$size" "$hxf_made"
 }
 hxf_into() { hxf_receive; }
 hxf_receive() {
@@ -107,7 +110,12 @@ hxf_scheme_hash() {
 }
 hxf_sum() { case $hxf_scheme in sha256) hxf_digest ;; cksum) cksum ;; esac; }
 hxf_fill() {
-  dir=$1 real=$1 stage=$1/$2.$$
+  dir=$1 real=$1 stage=$1/$2.$$ hxf_staged= hxf_added= hxf_locked= whole=$4 hxf_made=$5
+  if [ -n "$whole" ]; then
+    hxf_staged=$stage
+    trap hxf_drop 0
+    trap 'exit 143' 1 2 13 15
+  fi
   if [ "$3" = 0 ]; then
     rm -f "$1/$2.x"
     (umask 077; set -C; : >"$stage") || exit 1
@@ -119,9 +127,18 @@ hxf_fill() {
   fi
   hxf_copy hxf_into
   hxf_scheme_hash
+  if [ -n "$whole" ]; then
+    set -- $(hxf_stat "$stage")
+    [ "$3" = "$whole" ] || exit 84
+    hxf_staged=
+  fi
   hxf_reply "$$" "$hash"
 }
-hxf_remove_partial() { rm -f "$1"/"$2".*; }
+hxf_remove_partial() {
+  dir=$1 hxf_made=$3
+  rm -f "$1"/"$2".*
+  hxf_unmake
+}
 hxf_attributes() {
   hxf_abs "$1"
   hxf_existing
@@ -258,7 +275,7 @@ class FileReceiver:
             request.path,
             source.size,
             expect=ANY,
-            parents=False,
+            parents=request.parents,
             permissions=request.permissions,
             force=request.force,
             new_mode=new_mode,
@@ -267,11 +284,15 @@ class FileReceiver:
             content = await _content_of(source)
             _report(progress, 0, source.size)
             result = await self._writer.write_verified(write, content, progress)
-            return ReceivedFile(source.size, result.created)
+            return ReceivedFile(source.size, result.created, version=result.version)
         try:
-            return await _PartialCopy(self._calls, self._writer, source, write, request.nonce).run(progress)
+            return await _PartialCopy(self._calls, self._writer, source, write, request).run(progress)
         except UnsupportedOperation:  # no second channel
-            return await self._receive_in_pieces(source, write, progress)
+            pass
+        except ConnectError:
+            if request.resume:  # later
+                raise
+        return await self._receive_in_pieces(source, write, progress)
 
     async def _receive_in_pieces(
         self, source: SourceFile, write: WriteRequest, progress: Progress | None
@@ -284,7 +305,7 @@ class FileReceiver:
         if await file_version(self._calls, write.path, source.size, hasher.scheme) != hasher.version():
             raise _damaged(write.path, self._calls.transport.target)
         await source.check_unchanged()
-        return ReceivedFile(source.size, result.created)
+        return ReceivedFile(source.size, result.created, version=result.version)
 
 
 def _report(progress: Progress | None, done: int, size: int) -> None:
@@ -300,7 +321,7 @@ class _PartialCopy:
     """One large file, received into a partial file and renamed when its hash is right."""
 
     def __init__(
-        self, calls: FileCalls, writer: FileWriter, source: SourceFile, write: WriteRequest, nonce: str
+        self, calls: FileCalls, writer: FileWriter, source: SourceFile, write: WriteRequest, request: ReceiveRequest
     ) -> None:
         self._calls = calls
         self._writer = writer
@@ -308,8 +329,11 @@ class _PartialCopy:
         self._write = write
         key = hashlib.sha256(f"{write.path.rpartition('/')[2]}\0{write.size}".encode("utf-8", "surrogateescape"))
         self._key = STAGE_PREFIX + key.hexdigest()[:24]
-        self._stem = f"{self._key}.{nonce or 'copy'}"
-        self._nonce = nonce or "copy"
+        self._nonce = request.nonce or ("copy" if request.resume else secrets.token_hex(6))
+        self._stem = f"{self._key}.{self._nonce}"
+        self._resume = request.resume
+        self._made = 0
+        """The number of directories that were created for the file."""
 
     async def run(self, progress: Progress | None) -> ReceivedFile:
         hasher = await self._writer.hasher()
@@ -322,19 +346,25 @@ class _PartialCopy:
                 offset, hasher = 0, await self._writer.hasher()
                 stage = await self._send(directory, offset, hasher, progress)
             await self._source.check_unchanged()
-            result = await self._writer.commit(self._write, stage, hasher.version())
-        except (FileError, UnsupportedOperation):  # it is of no use, or the disk is full; a cut is another error
-            await self._remove(directory)
+            result = await self._writer.commit(self._write, stage, hasher.version(), keep=self._resume)
+        except BaseException as error:
+            is_useless = isinstance(error, FileError | UnsupportedOperation)  # such as on a full disk; a cut is not
+            if (is_useless or not self._resume) and self._calls.connected:
+                await self._remove(directory)
             raise
-        return ReceivedFile(self._write.size, result.created, offset)
+        return ReceivedFile(self._write.size, result.created, offset, result.version)
 
     async def _find_partial(self, scheme: str) -> tuple[str, int]:
         """Take over a partial file of an earlier copy, and return its directory and how much of it is right."""
-        script = self._write.prefix + COPY_LIBRARY + call("hxf_partial", self._write.path, self._key, self._nonce)
+        script = (
+            self._write.prefix
+            + COPY_LIBRARY
+            + call("hxf_partial", self._write.path, self._key, self._nonce, int(self._write.parents))
+        )
         reply = await self._calls.run(self._write.path, script)
         with self._calls.understanding(self._write.path, reply.stdout):
-            (_, directory, text), _ = fields_of(reply.stdout, 3)
-            size = int(text)
+            (_, directory, text, made), _ = fields_of(reply.stdout, 4)
+            size, self._made = int(text), int(made)
         if not 0 < size <= self._write.size:
             return directory, 0
         partial = f"{directory}/{self._stem}.x"
@@ -347,7 +377,8 @@ class _PartialCopy:
         """Send what is missing, and return the name of the partial file."""
         size = self._write.size
         flushed = FLUSHED if size - offset >= LARGE else ""
-        script = COPY_LIBRARY + flushed + call("hxf_fill", directory, self._stem, offset)
+        whole = "" if self._resume else size
+        script = COPY_LIBRARY + flushed + call("hxf_fill", directory, self._stem, offset, whole, self._made)
         process = await self._calls.open_channel(script)
         async with _pieces_of(self._source, offset) as pieces:
             reply = await feed(process, _counted(_hashed(pieces, hasher), offset, size, progress))
@@ -361,7 +392,7 @@ class _PartialCopy:
 
     async def _remove(self, directory: str) -> None:
         with anyio.move_on_after(REMOVE_TIMEOUT, shield=True), suppress(HarnessError):
-            await self._calls.attempt(COPY_LIBRARY + call("hxf_remove_partial", directory, self._stem))
+            await self._calls.attempt(COPY_LIBRARY + call("hxf_remove_partial", directory, self._stem, self._made))
 
 
 # -- The content on its way, with a bounded number of pieces in memory.

@@ -146,11 +146,10 @@ class PosixFiles(Files):
         self, local: str, path: str, progress: Progress | None = None, *, force: bool = False
     ) -> WriteResult:
         """Copy a file of this machine to the target with its permissions; as large as it was when it was opened."""
-        check_path(path, self._transport.target)
         async with open_source(local) as source:
-            request = WriteRequest(path, source.size, expect=ANY, permissions=source.mode, force=force)
-            hasher = await self._writer.hasher()
-            return await self._writer.stream(request, source.chunks(hasher.update), hasher, progress)
+            request = ReceiveRequest(path, permissions=source.mode, force=force, parents=True, resume=False)
+            received = await self.receive(source, request, progress)
+        return WriteResult(received.size, received.created, received.version)
 
     async def download(
         self, path: str, local: str, progress: Progress | None = None, *, force: bool = False, overwrite: bool = True

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import BinaryIO
 
 import anyio.to_thread
 
+from harness.backend import SourceFile
 from harness.errors import FileError
 
-from .file_calls import display_path, local_error
+from .file_calls import Hasher, display_path, local_error, parse_scheme
+from .transfer import Sink
 
 __all__ = ["BLOCK", "LocalSource", "open_source"]
 
 BLOCK = 1 << 20
 
 
-class LocalSource:
-    """A regular file, read up to the size that it had when opened."""
+class LocalSource(SourceFile):
+    """A regular file, read up to the size that it had when opened; it may grow meanwhile."""
 
     def __init__(self, path: str, file: BinaryIO) -> None:
         status = os.fstat(file.fileno())
@@ -33,29 +35,38 @@ class LocalSource:
         self.path = path
         self.size = status.st_size
         self.mode = stat.S_IMODE(status.st_mode) & 0o777
+        self.mtime = status.st_mtime
+        self.data = None
         self._file = file
 
-    async def chunks(self, look: Callable[[bytes], None]) -> AsyncIterator[bytes]:
-        """Yield the content in pieces; ``look`` gets each piece first, in the reading thread.
+    async def copy(self, offset: int, sink: Sink) -> None:
+        async for data in self.chunks(offset, self.size):
+            await sink(data)
+
+    async def version(self, length: int, scheme: str) -> str | None:
+        hasher = Hasher(parse_scheme(scheme))
+        async for data in self.chunks(0, length):
+            hasher.update(data)
+        return hasher.version()
+
+    async def check_unchanged(self) -> None:
+        """Accept a file that has grown; one that shrank cannot be read to its end."""
+
+    async def chunks(self, start: int, end: int) -> AsyncIterator[bytes]:
+        """Yield a part of the content in pieces.
 
         Raises:
             FileError: the file shrank meanwhile, or cannot be read.
         """
-        left = self.size
-        while left:
+        while start < end:
             try:
-                data = await anyio.to_thread.run_sync(self._read, min(BLOCK, left), look)
+                data = await anyio.to_thread.run_sync(os.pread, self._file.fileno(), min(BLOCK, end - start), start)
             except OSError as error:
                 raise local_error(self.path, error) from error
             if not data:
                 raise FileError(f"{display_path(self.path)}: the file shrank while it was read", target="this machine")
-            left -= len(data)
+            start += len(data)
             yield data
-
-    def _read(self, size: int, look: Callable[[bytes], None]) -> bytes:
-        data = self._file.read(size)
-        look(data)
-        return data
 
 
 @asynccontextmanager

@@ -32,12 +32,8 @@ async def pieces(*parts: bytes | Path) -> AsyncGenerator[bytes]:
             yield part
             continue
         async with open_source(str(part)) as source:
-            async for data in source.chunks(_unseen):
+            async for data in source.chunks(0, source.size):
                 yield data
-
-
-def _unseen(data: bytes) -> None:
-    pass
 
 
 async def store_input(transport: Transport, path: str, *parts: bytes | Path) -> None:
