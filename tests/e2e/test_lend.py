@@ -80,6 +80,9 @@ async def test_the_operator_lends_a_pane_lists_it_and_takes_it_back(own: Operato
     assert (code, f"nothing was typed into pane {other} (work:2.0): it is not lent" in said) == (1, True)
     code, said = await own.types("lend", "--end")
     assert (code, said, lends(own)) == (0, f"harness: pane {pane} (work:1.0, cat): not lent\n", [])
+    asked = {"_HARNESS_COMPLETE": "zsh_complete", "COMP_LINE": "harness lend "}
+    completed = own.program.run(**asked, **own.environ()).stdout.decode().split()
+    assert completed[1::3] == [own.shell, pane, other]
     code, said = await own.types("--tmux", "current", "run", "echo $0; pwd")
     assert (code, said.splitlines()[-1]) == (0, os.getcwd())
     code, said = await own.types("--tmux", "current", "--pane", other, "run", "true")
@@ -107,6 +110,12 @@ async def test_only_an_operator_at_a_pane_that_is_not_lent_can_lend(own: Operato
     assert (code, "this pane is lent, so an agent may have typed this" in said, len(lends(own))) == (1, True, 1)
     outside = program.run("lend")
     assert (outside.returncode, b"needs a terminal inside tmux" in outside.stderr) == (125, True)
+    with pytest.raises(UnsupportedOperation, match="has no pane of another target"):
+        async with connect("ssh://nowhere.invalid", tmux="current"):
+            pass
+    (program.home / "harness.toml").write_text('tmux = "current"\n')
+    project = program.run("panes", **inside)
+    assert (project.returncode, b"this directory is not trusted" in project.stderr) == (125, True)
 
 
 async def test_a_lend_ends_with_the_panes_program_and_with_the_server(own: OperatorTmux) -> None:
@@ -270,6 +279,11 @@ async def test_an_agents_calls_are_judged_as_in_panes_of_harness(own: OperatorTm
         await until(lambda: "\n42" in own.screen(lent))
         wiped = await call("send_keys", pane=lent, literal_text="rm -rf /", enter=True)
         assert (wiped.status, approver.questions) == (CallStatus.DENIED, [])
+        own.press(lent, "read -rp 'Password: ' x")
+        await until(lambda: own.screen(lent).rstrip().endswith("Password:"))
+        answered = await call("send_keys", pane=lent, literal_text="correct horse", enter=True)
+        assert (answered.status, approver.questions) == (CallStatus.DENIED, [])
+        assert "correct horse" not in repr(box.ledger.denied)
         lending = await call("run_shell", command=f"{own.program.path} lend {private}")
         assert (lending.status, approver.questions) == (CallStatus.DENIED, [])
         listed = (await call("tmux_list_panes")).result.text

@@ -80,14 +80,15 @@ async def key_claims(
     classification = await judge_keys(subject, ctx)
     if classification.rule == "command" and classification.command is not None:
         claim = await command(classification.command)
-        if classification.typed:  # what it may do denies as for a command, but a line editor of the operator reads it
+        if classification.lent:  # what it may do denies as for a command, but a line editor of the operator reads it
             return (replace(claim, must_ask=claim.must_ask or classification.reason, unkept=True),)
         ctx.notes.keys_command = classification.command
         return (claim,)
     if classification.rule == "denied":
         return (replace(_plain(subject, classification, tool, ctx), forbidden=classification.reason),)
     if classification.rule == "password":
-        return (_secret(classification, tool, ctx),)
+        claim = _secret(classification, tool, ctx)
+        return (replace(claim, forbidden=classification.reason) if classification.lent else claim,)
     return (_plain(subject, classification, tool, ctx),)
 
 

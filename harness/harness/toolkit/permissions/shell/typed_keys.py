@@ -174,12 +174,12 @@ class KeysClassification:
     Values of ``rule``: ``command``: one line for a shell at an empty prompt; it is run in the pane as the command
     ``command`` and not typed. ``password``: input for a secret prompt; always asks. ``program``: ``program`` reads the
     keys, and their effect is unknown; asks. ``unknown``: the effect cannot be determined; asks. ``harmless``: they
-    interrupt, or navigate in a pager. ``denied``: the pane is the operator's own, and not lent or prompts for a secret.
+    interrupt, or navigate in a pager. ``denied``: the pane is the operator's own, and not lent.
 
     ``reason``: shown in the approval request; empty for ``command`` and ``harmless``. ``line``: the last line on the
     screen if the keys may edit or run it. ``prompt_missing``: it would be ``command`` if the screen showed an empty
-    prompt, which a shell shows shortly after the result of a command. ``typed``: a ``command`` is typed all the same,
-    and asks: the pane is the operator's own.
+    prompt, which a shell shows shortly after the result of a command. ``lent``: the pane is the operator's
+    own, so a ``command`` is typed and asks, and a ``password`` is denied.
     """
 
     rule: KeysRule
@@ -188,7 +188,7 @@ class KeysClassification:
     program: str = ""
     line: str = ""
     prompt_missing: bool = False
-    typed: bool = False
+    lent: bool = False
 
 
 async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysClassification:
@@ -243,12 +243,10 @@ def judge_typing(subject: Subject, pane: PaneInfo, screen: str) -> KeysClassific
     if pane.lent is None:
         return found
     if found.rule == "password":
-        return replace(
-            found, rule="denied", reason=f"{found.reason}, and only the operator answers it in their own pane"
-        )
+        found = replace(found, reason=f"{found.reason}, and only the operator answers it in their own pane")
     if found.rule == "command":
-        return replace(found, typed=True, reason=f"it is typed into the operator's own {pane.foreground.lstrip('-')}")
-    return found
+        found = replace(found, reason=f"it is typed into the operator's own {pane.foreground.lstrip('-')}")
+    return replace(found, lent=True)
 
 
 def _judge_typing(subject: Subject, pane: PaneInfo, screen: str) -> KeysClassification:
