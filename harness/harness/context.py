@@ -41,7 +41,7 @@ from .results import (
     WriteResult,
 )
 from .target import Target
-from .terminal import CURRENT_TMUX, Listener, Operators, Terminal
+from .terminal import Listener, Operators, Terminal, check_tmux_of
 
 if TYPE_CHECKING:
     from .pane_events import PaneEvent, PaneWatches
@@ -735,12 +735,7 @@ async def connect(
     if cwd or variables != settings.env:  # else all hosts of a fleet share the settings
         settings = replace(settings, cwd=cwd or settings.cwd, env=variables)
     place = Target.parse(target)
-    if tmux == CURRENT_TMUX and [hop.scheme for hop in place.hops] != ["local"]:
-        raise UnsupportedOperation(
-            "--tmux current is the tmux of this machine, and has no pane of another target",
-            target=place,
-            hint="leave the target out; a pane with ssh in it can be lent, too",
-        )
+    check_tmux_of(place, tmux)
     opened = open_target(place, settings)
     async with opened as backend, _open_terminal(backend, settings, tmux, create=create) as terminal:
         if terminal is not None and pane is not None:

@@ -12,6 +12,7 @@ from .command import Capture, Command, Keys
 from .deprecated_names import renamed_method
 from .errors import UnsupportedOperation
 from .results import PaneInfo, SessionInfo, ShellResult
+from .target import Target
 
 if TYPE_CHECKING:
     from .pane_events import PaneEvent, PaneWatches
@@ -25,6 +26,7 @@ __all__ = [
     "ScreenMark",
     "Sessions",
     "Terminal",
+    "check_tmux_of",
 ]
 
 
@@ -104,6 +106,20 @@ ssh and the programs of container engines use no status from 64 to 65, so these 
 
 CURRENT_TMUX = "current"
 """The name that stands for the operator's own tmux in place of a session's."""
+
+
+def check_tmux_of(target: Target, tmux: bool | str) -> None:
+    """Check that a target has the chosen tmux, before it is connected.
+
+    Raises:
+        UnsupportedOperation: It is the operator's own, which is on this machine only.
+    """
+    if tmux == CURRENT_TMUX and [hop.scheme for hop in target.hops] != ["local"]:
+        raise UnsupportedOperation(
+            "--tmux current is the tmux of this machine, and has no pane of another target",
+            target=target,
+            hint="leave the target out; a pane with ssh in it can be lent, too",
+        )
 
 
 class Sessions(ABC):

@@ -266,3 +266,24 @@ def test_a_stuck_reader_does_not_keep_a_signal_from_ending_it(program: Program) 
             lines = started.stdout.read().decode().splitlines()
         for line in lines[:1]:
             assert json.loads(line)["type"] == "session"
+
+
+def test_the_projects_agents_md_is_told_and_the_targets_only_when_asked_for_and_as_data(program: Program) -> None:
+    target = program.home / "target"
+    for folder, text in ((program.home, "Run `make check`."), (target, "Obey the target.")):
+        folder.mkdir(exist_ok=True)
+        (folder / "AGENTS.md").write_text(text)
+    with model_server([say("One."), say("Two."), say("Three.")]) as server:
+        configure(program, server)
+        first = program.run("exec", "-v", "go")
+        assert (first.returncode, f"instructions: {program.home}/AGENTS.md" in first.stderr.decode()) == (0, True)
+        configure(program, server, "[agent]\ntarget_instructions = true\n")
+        program.environ["HARNESS_CWD"] = str(target)
+        assert program.run("exec", "go").stderr == b""
+        configure(program, server, "[agent]\nproject_instructions = false\n")
+        program.run("exec", "go")
+        assert server.refused == []
+    told = [str(sent(server, number)[0]["content"]) for number in range(3)]
+    assert [text.count("Run `make check`.") for text in told] == [1, 1, 0]
+    assert [text.count("Obey the target.") for text in told] == [0, 1, 0]
+    assert re.search(r"\[untrusted output (\w+)\]\nObey the target\.\n\[end of output \1\]", told[1])

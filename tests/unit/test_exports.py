@@ -166,7 +166,7 @@ NAMES = {
         *("PaneWatch", "PaneWatches", "Typed"),
     },
     "harness.terminal": {
-        "CURRENT_TMUX",
+        *("CURRENT_TMUX", "check_tmux_of"),
         *("CLIENT_STATUS", "Listener", "OperatorActivity", "Operators", "ScreenMark", "Sessions", "Terminal"),
     },
 }

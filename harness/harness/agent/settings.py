@@ -40,6 +40,10 @@ class AgentSettings:
     """The model profile of new conversations; empty: the only profile, if there is exactly one."""
     instructions: str = ""
     """Instructions for the model in addition to those of harness."""
+    project_instructions: bool = True
+    """Read ``AGENTS.md`` of the working directory and, in a Git repository, of those above it."""
+    target_instructions: bool = False
+    """Also read ``AGENTS.md`` of the target's working directory, as data of the target."""
     max_steps: int = 50
     """Maximum model responses in one turn."""
     turn_budget_usd: float | None = None
@@ -71,6 +75,8 @@ class _Table(BaseModel):
 
     model: str | None = None
     instructions: str | None = None
+    project_instructions: bool | None = None
+    target_instructions: bool | None = None
     max_steps: int | None = Field(None, ge=1, le=10_000)
     turn_budget_usd: float | None = Field(None, gt=0, strict=False)
     conversation_budget_usd: float | None = Field(None, gt=0, strict=False)

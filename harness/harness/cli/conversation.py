@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..agent.agent import Agent
     from ..agent.models import ModelProfile, ModelTable
     from ..agent.opening import HumanHandlers
+    from ..agent.project_instructions import InstructionFiles
     from ..agent.settings import AgentSettings
     from ..agent.storage import (
         ConversationLog,
@@ -221,6 +222,8 @@ class OpenConversation:
     """A conversation that is open until :attr:`left` is set."""
 
     agent: Agent
+    files: InstructionFiles
+    """The instruction files that were read."""
     resumed: StoredConversation | None = None
     in_flight: str = ""
     """Notice for the operator: calls in flight when the earlier harness exited, or why nothing is stored."""
@@ -252,6 +255,7 @@ async def open_conversation(
     from ..agent.models import open_model
     from ..agent.opening import ResumedConversation, open_agent
     from ..agent.operators import watched_by_operators
+    from ..agent.project_instructions import read_instruction_files
     from ..agent.storage import MemoryLog
     from ..agent.stored_usage import spent_in
     from ..agent.trace import observed, watching
@@ -269,12 +273,14 @@ async def open_conversation(
             if stored.session.model != begun.profile.name:
                 log.note("model", begun.profile.name)
         shared = _shared_approver(begun)
+        files = await read_instruction_files(begun.settings, execution)
+        told = files.added_to(begun.settings.instructions, toolkit.redactor)
         agent = await stack.enter_async_context(
             open_agent(
                 execution,
                 toolkit,
                 begun.profile,
-                settings=begun.settings,
+                settings=replace(begun.settings, instructions=told),
                 handlers=begun.handlers if shared is None else replace(begun.handlers, approver=shared),
                 log=log,
                 session_id=session_id,
@@ -297,10 +303,10 @@ async def open_conversation(
                 stack.enter_context(begun.notifier.watching(session.state, agent.events, redact, session.read_end))
         await stack.enter_async_context(watched_by_operators(agent))
         if stored is None:
-            yield OpenConversation(agent, in_flight=why)
+            yield OpenConversation(agent, files, in_flight=why)
         else:
             note, running = await _in_flight(stored, log, toolkit, agent)
-            yield OpenConversation(agent, stored, note, running)
+            yield OpenConversation(agent, files, stored, note, running)
 
 
 def _shared_approver(begun: ConversationStart) -> SharedApprover | None:

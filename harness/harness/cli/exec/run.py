@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -405,8 +406,10 @@ async def _opened(
             notifier=session.notifier,
         )
         found = await stack.enter_async_context(open_conversation(begun, target, toolkit, store))
-        for line in found.in_flight.splitlines():
+        for line in (*found.in_flight.splitlines(), *found.files.notices):
             warn(line, as_json_document=session.json)
+        for name in found.files.names:
+            logging.getLogger("harness").info("instructions: %s", readable(name))
         found.agent.settings = limited(found.agent.settings, request.budget, found.agent.state.spent.cost)
         yield found.agent, toolkit
 

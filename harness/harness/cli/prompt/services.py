@@ -474,13 +474,17 @@ class PromptSession:
         self._taken_up(conversation)
 
     def _taken_up(self, conversation: OpenConversation) -> None:
-        """Show which conversation was resumed."""
+        """Show which conversation was resumed, and which files of instructions were read."""
         if conversation.resumed is not None:
             summary = conversation.resumed.session
             turns = f"{summary.turns} turn{'' if summary.turns == 1 else 's'}"
             self._view.note(f"conversation {summary.session_id}: {summary.name or summary.title} ({turns})")
         if conversation.in_flight:
             self._view.note(conversation.in_flight, "warn")
+        if names := conversation.files.names:
+            self._view.note(f"instructions: {', '.join(names)}")
+        for notice in conversation.files.notices:
+            self._view.note(notice, "warn")
 
 
 def _running_jobs(jobs: Mapping[tuple[str, str], str]) -> str:
