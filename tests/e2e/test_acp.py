@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from typing import Any
 import acp
 import anyio
 import pytest
+from acp.schema import EnvVariable, McpServerStdio
 from anyio import to_thread
 from tests.support.editor import editor
 from tests.support.mcp_program import running
+from tests.support.mcp_servers import SERVERS
 from tests.support.model_server import (
     Answer,
     Call,
@@ -269,9 +272,11 @@ def test_what_is_no_message_gets_an_error_and_the_next_one_is_read(program: Prog
                     ("session/new", {"cwd": "/", "mcpServers": []}, -32600),
                     ("no/such/method", {}, -32601),
                     ("authenticate", {"methodId": "x"}, -32601),
-                    ("session/load", {"sessionId": "x", "cwd": "/", "mcpServers": []}, -32601),
+                    ("session/list", {}, -32601),
                     ("initialize", [], -32602),
                     ("initialize", {"protocolVersion": 999}, None),
+                    ("session/load", {"sessionId": "", "cwd": "/", "mcpServers": []}, -32602),
+                    ("session/load", {"sessionId": "../x", "cwd": "/", "mcpServers": []}, -32603),
                     ("session/new", {"cwd": "relative", "mcpServers": []}, -32602),
                     ("session/new", {"cwd": "/no/such/directory", "mcpServers": []}, -32603),
                     ("session/prompt", {"sessionId": "x", "prompt": [{"type": "text", "text": "x"}]}, -32602),
@@ -285,6 +290,44 @@ def test_what_is_no_message_gets_an_error_and_the_next_one_is_read(program: Prog
             assert process.wait(30) == 0
         finally:
             end_of(process)
+
+
+async def test_a_stored_conversation_is_shown_and_continued(program: Program) -> None:
+    script = [Answer((Text("Looking."), *shell("echo past; exit 1").pieces)), say("It failed."), say("As I said.")]
+    with model_server(script) as server:
+        configure(program, server, FREE)
+        async with editor(program) as client:
+            session = await client.open(program.home)
+            await client.prompt(session, "what is past?")
+            with pytest.raises(acp.RequestError, match="open already"):
+                await client.connection.load_session(cwd=str(program.home), session_id=session, mcp_servers=[])
+        async with editor(program) as client:
+            await client.connection.load_session(cwd=str(program.home), session_id=session, mcp_servers=[])
+            kinds = [update["sessionUpdate"] for _, update in client.updates]
+            assert kinds == [
+                *("user_message_chunk", "agent_message_chunk", "tool_call", "tool_call_update", "agent_message_chunk")
+            ]
+            assert "past" in client.calls[0]["content"][0]["content"]["text"]
+            assert await client.prompt(session, "and now?") == "end_turn"
+            assert client.text(session) == "Looking.It failed.As I said."
+        assert "what is past?" in server.asked[2].text
+        assert server.refused == []
+
+
+async def test_the_editors_servers_give_their_tools_to_its_session_alone(program: Program) -> None:
+    echo = McpServerStdio(name="my echo", command=sys.executable, args=[str(SERVERS / "raw.py")], env=[])
+    refused = McpServerStdio(
+        name="leaks", command="x", args=[], env=[EnvVariable(name="A", value="${file:/etc/passwd}")]
+    )
+    with model_server([call("my-echo_echo", {"text": "hello"}), say("Done."), say("None.")]) as server:
+        configure(program, server, FREE)
+        async with editor(program) as client:
+            session = await client.open(program.home, echo, refused, echo)
+            assert await client.prompt(session, "go") == "end_turn"
+            assert await client.prompt(await client.open(program.home), "go") == "end_turn"
+    assert "hello" in client.calls[0]["content"][0]["content"]["text"]
+    assert client.calls[0]["status"] == "completed"
+    assert ["my-echo_echo" in asked.text for asked in server.asked] == [True, True, False]
 
 
 async def test_a_target_that_is_not_reached_is_an_error_of_the_session(program: Program) -> None:

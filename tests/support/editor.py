@@ -10,7 +10,7 @@ from typing import Any
 
 import acp
 import anyio
-from acp.schema import AllowedOutcome, ClientCapabilities, DeniedOutcome, RequestPermissionResponse
+from acp.schema import AllowedOutcome, ClientCapabilities, DeniedOutcome, McpServerStdio, RequestPermissionResponse
 from tests.support.program import Program
 
 __all__ = ["Editor", "Update", "editor"]
@@ -65,9 +65,9 @@ class Editor:
                 self._more = anyio.Event()
                 await self._more.wait()
 
-    async def open(self, directory: Path) -> str:
+    async def open(self, directory: Path, *servers: McpServerStdio) -> str:
         """Open a session."""
-        opened = await self.connection.new_session(cwd=str(directory), mcp_servers=[])
+        opened = await self.connection.new_session(cwd=str(directory), mcp_servers=list(servers))
         return str(opened.session_id)
 
     async def prompt(self, session: str, text: str) -> str:

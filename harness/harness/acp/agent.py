@@ -16,6 +16,7 @@ from acp.schema import (
     AgentCapabilities,
     Implementation,
     InitializeResponse,
+    LoadSessionResponse,
     McpServerStdio,
     NewSessionResponse,
     PromptCapabilities,
@@ -59,6 +60,8 @@ class SessionStart:
     approver: EditorApprover
     servers: tuple[McpServerStdio, ...] = ()
     """The MCP servers that the editor wants its agent to use."""
+    conversation: str = ""
+    """The ID of the stored conversation to resume; empty for a new one."""
 
 
 OpenAgents = Callable[[SessionStart], AbstractAsyncContextManager["Agent"]]
@@ -110,7 +113,9 @@ class EditorAgent:
         self._name = plain(client_info.name)[:64] if client_info is not None else "the editor"
         return InitializeResponse(
             protocol_version=acp.PROTOCOL_VERSION,
-            agent_capabilities=AgentCapabilities(prompt_capabilities=PromptCapabilities(embedded_context=True)),
+            agent_capabilities=AgentCapabilities(
+                load_session=True, prompt_capabilities=PromptCapabilities(embedded_context=True)
+            ),
             auth_methods=[],
             agent_info=Implementation(name="harness", title="harness", version=self._version),
         )
@@ -118,6 +123,25 @@ class EditorAgent:
     @reported
     async def new_session(self, cwd: str, mcp_servers: Sequence[object] | None = None, **_: Any) -> NewSessionResponse:
         """Open a session; its ID is that of its conversation."""
+        session = await self._opened_session(cwd, mcp_servers)
+        return NewSessionResponse(session_id=session.agent.session_id)
+
+    @reported
+    async def load_session(
+        self, cwd: str, session_id: str, mcp_servers: Sequence[object] | None = None, **_: Any
+    ) -> LoadSessionResponse:
+        """Resume a stored conversation, and show what was said in it."""
+        if not session_id:
+            raise RequestError(INVALID_PARAMS, "sessionId must not be empty")
+        if session_id in self._sessions:
+            raise RequestError(INVALID_PARAMS, "the session is open already")
+        session = await self._opened_session(cwd, mcp_servers, session_id)
+        await session.show_past()
+        return LoadSessionResponse()
+
+    async def _opened_session(
+        self, cwd: str, mcp_servers: Sequence[object] | None, conversation: str = ""
+    ) -> EditorSession:
         if not self._name:
             raise RequestError(INVALID_REQUEST, "initialize must come first")
         if not cwd.startswith("/") or "\0" in cwd:
@@ -125,14 +149,14 @@ class EditorAgent:
         if len(self._sessions) + self._opening >= MAX_SESSIONS:
             raise RequestError(INVALID_REQUEST, f"{MAX_SESSIONS} sessions are open already")
         servers = tuple(server for server in mcp_servers or () if isinstance(server, McpServerStdio))
-        start = SessionStart(cwd, EditorApprover(self._name), servers)
+        start = SessionStart(cwd, EditorApprover(self._name), servers, conversation)
         self._opening += 1
         try:
             agents = await self._opened_target()
             session: EditorSession = await started(self._tasks.sessions, self._serve_session, agents, start)
         finally:
             self._opening -= 1
-        return NewSessionResponse(session_id=session.agent.session_id)
+        return session
 
     @reported
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> PromptResponse:

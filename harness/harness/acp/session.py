@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -19,11 +20,13 @@ from acp.helpers import (
     update_agent_thought_text,
     update_plan,
     update_tool_call,
+    update_user_message_text,
 )
 from acp.schema import PermissionOption, PromptResponse, ToolCallUpdate
 from pydantic import ValidationError
 
 from ..agent.events import AnswerDelta, BudgetNearlyUsed, ModelRetry, Notice, ReasoningDelta
+from ..agent.storage.stored_items import stored_items
 from ..toolkit.events import (
     Event,
     PermissionAsked,
@@ -37,7 +40,17 @@ from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ..toolkit.permissions.request_text import MEANINGS, message_of, offered
 from ..toolkit.values import CallOutcome, CallStatus, ToolCall
-from .tool_calls import MAX_OUTPUT_CHARS, Place, ShownCall, clean, fenced, output_content, result_content, shown_call
+from .tool_calls import (
+    MAX_OUTPUT_CHARS,
+    MAX_TITLE_CHARS,
+    Place,
+    ShownCall,
+    clean,
+    fenced,
+    output_content,
+    result_content,
+    shown_call,
+)
 
 if TYPE_CHECKING:
     from acp.interfaces import Client
@@ -129,6 +142,13 @@ class EditorSession:
         self.agent.cancel()
 
     # -- updates
+
+    async def show_past(self) -> None:
+        """Send what was said in the conversation before it was resumed."""
+        for item in await stored_items(self.agent.session_id, self.agent.executor.services.redactor.text):
+            for update in _past_updates(item):
+                self._put(partial(_same, update))
+        await self.flush()
 
     async def send_updates(self) -> None:
         """Send updates as they come, until cancelled or the client has disconnected."""
@@ -275,6 +295,29 @@ class EditorSession:
         if scope is None:
             return ApprovalDecision(ApprovalScope.DENY_ONCE, by, "dismissed without an answer")
         return ApprovalDecision(scope, by)
+
+
+def _same(update: Any) -> Any:
+    return update
+
+
+def _past_updates(item: Mapping[str, Any]) -> list[Any]:
+    """Return the updates for a stored item. Pure."""
+    match item["type"]:
+        case "turn_started":
+            return [update_user_message_text(clean(item["prompt"]))]
+        case "answer_completed":
+            return [update_agent_message_text(clean(item["text"]))]
+        case "tool_call_requested":
+            call = item["call"]
+            title = clean(f"{call['name']} {call['arguments']}")[:MAX_TITLE_CHARS]
+            return [start_tool_call(call["call_id"], title, kind="other", status="in_progress")]
+        case "tool_call_completed":
+            outcome = item["outcome"]
+            content = [tool_content(text_block(fenced(clean(outcome["text"]))))]
+            status: Any = "failed" if outcome["is_error"] else "completed"
+            return [update_tool_call(outcome["call"]["call_id"], status=status, content=content)]
+    return [update_agent_thought_text(clean(str(item.get("text", ""))))]
 
 
 def _response(result: TurnResult) -> PromptResponse:

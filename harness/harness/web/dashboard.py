@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from ..agent.storage.stored_items import stored_items
 from ..errors import HarnessError
 from ..live.overview import LiveProcess, Overview, open_overview
 from ..live.sessions.pane_leases import Lease, PaneLeases
 from ..live.sessions.state import SessionState
 from ..system.background_tasks import BackgroundTasks, open_background_tasks
-from .conversation import stored_items
 from .logins import LoginStore
 from .shared_streams import SharedStreams
 

@@ -134,6 +134,7 @@ def test_a_pattern_blocks_the_program_by_its_name_and_by_its_path() -> None:
         ("harness resume", True),
         ("harness keys x", True),
         ("harness mcp", True),
+        ("harness acp", True),
         ("harness tools call x", True),
         ("harness demo", True),
         ("harness nonsense", True),

@@ -74,6 +74,7 @@ ASKED = [
     "harness keys 'harness permissions add --allow x' Enter",
     "harness tools call run_shell '{}'",
     "harness mcp",
+    "harness acp",
     "python3 -m harness run 'rm -rf /'",
     'harness run "$x"',
     'harness run -- rm -rf "$x"',

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import signal
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from anyio import to_thread
@@ -31,8 +32,11 @@ from .fleet.session import SessionTarget, target_of
 from .servers import servers_of, with_servers
 
 if TYPE_CHECKING:
+    from acp.schema import McpServerStdio
+
     from ...acp.agent import OpenAgents, SessionStart
     from ...agent.agent import Agent
+    from ...mcp.client.configuration import ServerConfig
     from ...toolkit.assembly import Toolkit
 
 __all__ = ["acp"]
@@ -149,18 +153,54 @@ class _Served:
     ) -> AsyncIterator[Agent]:
         from ...agent.opening import HumanHandlers
         from ...agent.storage import ConversationStore
+        from ...toolkit.registry import Registry
 
-        cwd = await to_thread.run_sync(_directory, execution, opened.directory)
-        if opened.servers:
-            names = ", ".join(server.name for server in opened.servers)
-            self.warn(
-                f"the editor's MCP servers are not used: {names}; [mcp.servers.NAME] in the settings adds servers"
-            )
-        begun = replace(start, handlers=HumanHandlers(opened.approver), cwd=cwd)
-        async with open_conversation(begun, execution, toolkit, ConversationStore()) as conversation:
+        session, cwd = self.session, await to_thread.run_sync(_directory, execution, opened.directory)
+        own = servers_of(session)
+        configs, problems = editor_servers(opened.servers, [server.name for server in own])
+        for problem in problems:
+            self.warn(problem)
+        names = tuple(server.name for server in (*own, *configs))
+        begun = replace(start, handlers=HumanHandlers(opened.approver), cwd=cwd, session_id=opened.conversation)
+        async with (
+            with_servers(session, configs, Registry(), names=names) as sources,
+            open_conversation(begun, execution, toolkit, ConversationStore()) as conversation,
+        ):
             for line in conversation.in_flight.splitlines():
                 self.warn(line)
-            yield conversation.agent
+            with nullcontext() if sources is None else sources.attached(conversation.agent.executor.registry):
+                yield conversation.agent
+
+
+def editor_servers(
+    servers: Sequence[McpServerStdio], taken: Sequence[str]
+) -> tuple[tuple[ServerConfig, ...], list[str]]:
+    """Return the configurations of the MCP servers that an editor names, and why some are not used. Pure.
+
+    Args:
+        servers: The servers.
+        taken: The names of the operator's own servers, which have precedence.
+    """
+    from ...mcp.client.configuration import server_config
+
+    if servers and importlib.util.find_spec("mcp") is None:
+        return (), [f"the editor's MCP servers are not used: they need the extra mcp ({install_extra('mcp')})"]
+    found: dict[str, ServerConfig] = {}
+    problems = []
+    for server in servers:
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", server.name).strip("-_")[:32]
+        env = {variable.name: variable.value for variable in server.env}
+        if name in found or name in taken:
+            problems.append(f"the editor's MCP server {name!r} is not used: another one has the same name")
+        elif any("${" in text for text in (server.command, *server.args, *env.values())):
+            problems.append(f"the editor's MCP server {name!r} is not used: its command has a reference ${{...}}")
+        else:
+            try:
+                values: dict[str, Any] = {"command": [server.command], "args": list(server.args), "env": env}
+                found[name] = server_config(name, values, "the editor")
+            except ConfigError as error:
+                problems.append(f"an MCP server is not used: {error}")
+    return tuple(found.values()), problems
 
 
 def _directory(execution: ExecutionContext, directory: str) -> str | None:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..agent.storage.store import ConversationStore
-from ..agent.storage.values import ConversationNotFound
-from ..errors import HarnessError
+from ...errors import HarnessError
+from .store import ConversationStore
+from .values import ConversationNotFound
 
 __all__ = ["items_of_messages", "stored_items"]
 
