@@ -15,7 +15,7 @@ __all__ = ["MAX_BATCH_BYTES", "CopyJob", "CopySide", "batches_of", "is_small"]
 
 MAX_SMALL_BYTES = 256 << 10
 """Larger files are copied one at a time."""
-MAX_BATCH_BYTES = 1 << 20
+MAX_BATCH_BYTES = 512 << 10
 """Bytes of the files of a batch, which are in memory."""
 MAX_BATCH_FILES = 250
 MAX_BATCH_PATH_BYTES = 32 << 10

@@ -15,7 +15,8 @@ from harness.backend import ReceivedFile, ReceiveRequest, SourceFile
 from harness.errors import ConnectionLost, FileError
 from harness.transport import Process
 from harness_backends.posix.files import copying
-from harness_backends.posix.files.copying import masked_mode
+from harness_backends.posix.files.copying import masked_mode, touch_times
+from harness_backends.posix.files.file_calls import parse_stat
 from harness_backends.posix.files.transfer import collect
 from harness_backends.posix.persistent_shell import ShellReply
 
@@ -245,6 +246,15 @@ def test_a_mode_less_the_umask() -> None:
     assert masked_mode(0o777) == "=rwx"
     assert masked_mode(0o640) == "=rwx,u-x,g-wx,o-rwx"
     assert masked_mode(0) == "=rwx,u-rwx,g-rwx,o-rwx"
+
+
+def test_a_time_that_no_calendar_has_is_limited() -> None:
+    assert touch_times(1e9 + 0.25) == ("2001-09-09T01:46:40.250000000Z", "200109090146.40")
+    assert touch_times(1e30) == touch_times(1e40)
+    assert touch_times(-1e30)[0].startswith("-")
+    for text in ("inf", "nan", "-inf"):
+        with pytest.raises(ValueError, match="not a time"):
+            parse_stat(f"8000 0644 1 0 0 {text}")
 
 
 async def test_an_answer_without_end_is_not_kept(target: FileTarget) -> None:

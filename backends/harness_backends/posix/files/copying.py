@@ -49,6 +49,8 @@ HASHED_AT_ONCE = 8 << 20
 """Bytes that the persistent shell may hash; more are hashed by a process of their own."""
 MAX_UNSIZED_BYTES = 64 << 20
 """Bytes of a file that says it has none, as those of ``/proc`` do; they are held in memory."""
+MAX_TIME = 2.0**40
+"""Seconds before and after 1970 that a file's time may be; a target may answer with any number."""
 REMOVE_TIMEOUT = 10.0
 _AHEAD = 4
 """Pieces that are read before they are written."""
@@ -237,6 +239,7 @@ async def set_attributes(calls: FileCalls, path: str, mode: str, mtime: float | 
 
 def touch_times(mtime: float) -> tuple[str, str]:
     """Return a time in UTC as ``touch -d`` and, in whole seconds, ``touch -t`` take it."""
+    mtime = min(max(mtime, -MAX_TIME), MAX_TIME)
     whole = int(mtime // 1)
     parts = time.gmtime(whole)
     exact = f"{time.strftime('%Y-%m-%dT%H:%M:%S', parts)}.{int((mtime - whole) * 1e9):09}Z"

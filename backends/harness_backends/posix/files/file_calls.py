@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 import errno
 import hashlib
+import math
 import os
 import shlex
 import time
@@ -419,7 +420,10 @@ def _type_of(raw: str) -> FileType:
 def _parse_time(text: str, now: float) -> float:
     """Parse seconds, or the date of ``ls -l`` in UTC (``Nov_21_22:12`` for recent months, or ``Nov_21_2024``)."""
     if "_" not in text:
-        return float(text)
+        seconds = float(text)
+        if not math.isfinite(seconds):
+            raise ValueError(f"{text} is not a time")
+        return seconds
     month, day, rest = text.split("_")
     number = MONTHS.index(month) + 1
     if ":" not in rest:

@@ -19,7 +19,7 @@ from harness.errors import FileError
 
 from .content import FileWriter, slices, stage_name
 from .copying import COPY_LIBRARY, masked_mode, touch_times
-from .file_calls import FileCalls, Scheme, fields_of, parse_stat, version_of
+from .file_calls import FileCalls, Hasher, Scheme, fields_of, parse_stat, version_of
 from .shell_library import call
 from .transfer import collect, drain, feed
 
@@ -149,7 +149,7 @@ class SmallFiles:
 
         self._calls.checked(paths[0], await drain(process, keep))
         with self._calls.understanding(paths[0], bytes(answer[:100])):
-            return _parse_files(bytes(answer), len(paths))
+            return _parse_files(answer, len(paths))
 
     async def versions(self, paths: Sequence[str], scheme: str) -> list[str]:
         """Return the hashes of files; an error of one is an error of all."""
@@ -184,17 +184,23 @@ class SmallFiles:
         return [number in created for number in batch.numbers]
 
 
-def _parse_files(answer: bytes, count: int) -> list[SmallFile | None]:
+def _parse_files(answer: bytearray, count: int) -> list[SmallFile | None]:
     """Return the files of an answer: which are readable, lines of metadata, and content without anything between."""
-    (_, readable, text), content = fields_of(answer, 3)
+    end = -1
+    for _ in range(3):
+        end = answer.index(b"\0", end + 1)
+    (_, readable, text), _ = fields_of(bytes(answer[: end + 1]), 3)
     stats = [parse_stat(line) for line in text.split("\n")]
     if len(readable) != count or len(stats) != readable.count("1"):
         raise ValueError("metadata of another number of files")
-    if any(stat.size < 0 or stat.type != "file" for stat in stats) or sum(stat.size for stat in stats) != len(content):
+    if (
+        any(stat.size < 0 or stat.type != "file" for stat in stats)
+        or sum(stat.size for stat in stats) != len(answer) - end - 1
+    ):
         raise ValueError("content that does not fit the metadata")
-    files, start = [], 0
+    files, start = [], end + 1
     for stat in stats:
-        files.append(SmallFile(stat.mode & 0o777, stat.mtime, content[start : start + stat.size]))
+        files.append(SmallFile(stat.mode & 0o777, stat.mtime, bytes(memoryview(answer)[start : start + stat.size])))
         start += stat.size
     left = iter(files)
     return [next(left) if flag == "1" else None for flag in readable]
@@ -227,8 +233,10 @@ class _Batch:
         return version_of(script, scheme), buffer.getvalue()
 
     def _script(self, scheme: Scheme) -> str:
-        sizes = "".join(f"{len(file.data)}\n" for file in self._files)
-        content = b"".join(file.data for file in self._files) + sizes.encode()
+        hasher = Hasher(scheme)
+        for file in self._files:
+            hasher.update(file.data)
+        hasher.update("".join(f"{len(file.data)}\n" for file in self._files).encode())
         modes: dict[str, list[str]] = {}
         times: dict[float, list[str]] = {}
         names: dict[int, list[str]] = {}
@@ -237,7 +245,7 @@ class _Batch:
             if request.mtime is not None:
                 times.setdefault(request.mtime, []).append(path)
             names.setdefault(number, []).append(name)
-        lines = [call("hxf_verify", version_of(content, scheme), *self._staged)]
+        lines = [call("hxf_verify", hasher.version(), *self._staged)]
         lines += [call("hxf_touch", *touch_times(time), *paths) for time, paths in times.items()]
         lines += [call("chmod", mode, *paths) + " || exit 1" for mode, paths in modes.items()]
         lines += [call("hxf_sync_stage", *self._staged)]
