@@ -211,6 +211,23 @@ async def test_an_agent_asks_the_operator_who_decides_and_types_the_password(hos
     assert PASSWORD not in str([done, refused, approver.questions, box.ledger.begun, box.ledger.ended])
 
 
+async def test_a_host_that_asks_without_end_gets_a_few_answers(host: SudoHost) -> None:
+    """Its ``sudo`` asks for a code, with text that a terminal would obey."""
+    fake = host.user.home / "bin/sudo"
+    fake.parent.mkdir()
+    ask = '"$SUDO_ASKPASS" "$(printf \'code \\033[31m\\n%s:\' "$i")" >>~/got; "$SUDO_ASKPASS" "password of u$i" >>~/got'
+    fake.write_text(f'#!/bin/sh\ncase " $* " in *" -n "*) exit 1 ;; esac\nfor i in 1 2 3 4; do {ask}; done\nexit 1\n')
+    fake.chmod(0o755)
+    (host.user.home / ".bashrc").write_text("PATH=$HOME/bin:$PATH; export PATH\n")
+    answers = Answers(["one", "two", "three", "four"])
+    async with host.connect(answers) as ctx:
+        with pytest.raises(UnsupportedOperation, match="cannot run as root"):
+            await ctx.run_shell("true", user="root")
+    start = f"sudo on {host.target} asks, to run a command as root: code [31m"
+    assert [one.text for one in answers.asked][::2] == [f"{start} 1: ", f"{start} 2: "]
+    assert (host.user.home / "got").read_text().split() == ["one", "two", "three"]
+
+
 # -- the program
 
 

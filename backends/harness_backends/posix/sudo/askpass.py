@@ -175,8 +175,8 @@ class AskpassProcess:
         with anyio.move_on_after(CLOSE_TIMEOUT):
             try:
                 await self._process.wait()
-            except ConnectionLost as lost:
-                return lost
+            except ConnectionLost:
+                return ConnectionLost("the connection was lost while sudo asked for a password", target=self._target)
         return self._unusable()
 
     def _unusable(self) -> UnsupportedOperation:
