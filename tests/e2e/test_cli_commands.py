@@ -11,6 +11,8 @@ import time
 import pytest
 from tests.support.program import Program
 
+pytestmark = pytest.mark.real_starts
+
 EVERY_BYTE = bytes(range(256)) * 3
 
 

@@ -85,6 +85,8 @@ def test_options_hold_for_the_command(program: Program) -> None:
 
 PEAK_OF = """
 import resource, subprocess, sys
+
+pytestmark = pytest.mark.real_starts
 done = subprocess.run(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 sys.exit(done.returncode)

@@ -18,6 +18,8 @@ import pytest
 from tests.support.fish_home import let_fish_start_at_once
 from tests.support.program import Program
 
+pytestmark = pytest.mark.real_starts
+
 SHELLS = ["bash", "zsh", "fish"]
 PROMPT = "ready> "
 HOSTILE = ["ev$(touch${IFS}pwned)il", "ev`touch${IFS}pwned`il", "ev;touch${IFS}pwned", "ev~&|<>il", "ev'il"]

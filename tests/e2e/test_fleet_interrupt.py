@@ -26,6 +26,8 @@ from harness.fleets import HostOutcome
 from harness.results import ShellResult, Status
 from harness_backends.posix.jobs.output import HeadTail
 
+pytestmark = pytest.mark.real_starts
+
 Outcomes = dict[str, HostOutcome[ShellResult]]
 SIGNALS = [[signal.SIGINT, signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP]]
 

@@ -253,6 +253,9 @@ def resources_of(item: pytest.Item) -> set[str]:
 def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in {**RESOURCES, "pure": "starts no program", "contract": "the contract of a backend"}.items():
         config.addinivalue_line("markers", f"{name}: {meaning}; set by fixtures, see tests/support/resources.py")
+    config.addinivalue_line(
+        "markers", "real_starts: each start of the program is an exec, see tests/support/program.py"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
