@@ -213,7 +213,7 @@ class EditorAgent:
 
     async def _serve_session(self, start: Start, agents: OpenAgents, wanted: SessionStart) -> None:
         async with agents(wanted) as agent, open_background_tasks() as tasks:
-            session = wanted.approver.session = EditorSession(self._client, agent, _place_of(agent, wanted))
+            session = wanted.approver.session = EditorSession(self._client, agent, _place_of(agent))
             tasks.start_soon(session.send_updates)
             self._sessions[agent.session_id] = session
             try:
@@ -274,12 +274,12 @@ def _single(error: Exception) -> Exception:
     return error
 
 
-def _place_of(agent: Agent, start: SessionStart) -> Place:
+def _place_of(agent: Agent) -> Place:
     execution = agent.execution
     hops = execution.target.hops
     is_local = len(hops) == 1 and hops[0].scheme == "local"
     home = "" if hops[0].scheme == FLEET_SCHEME else execution.capabilities.home
-    return Place(agent.executor.cwd or (start.directory if is_local else home), home, is_local)
+    return Place(agent.executor.cwd or home, home, is_local)
 
 
 def prompt_text(blocks: Sequence[Any]) -> str:

@@ -41,15 +41,18 @@ FENCE = re.compile(r"`{3,}")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where relative paths start, and whether the files are on the client's machine."""
+    """Where relative paths start (empty if unknown), and whether the files are on the client's machine."""
 
     directory: str
     home: str
     is_local: bool
 
     def absolute(self, path: str) -> str:
-        """Return a path of a call as an absolute path of the target."""
-        return posixpath.normpath(posixpath.join(self.directory or "/", at_home(path, self.home)))
+        """Return a path of a call as an absolute path of the target, or unchanged if that is not known."""
+        whole = at_home(path, self.home)
+        if whole.startswith("~") or not (whole.startswith("/") or self.directory):
+            return path
+        return posixpath.normpath(posixpath.join(self.directory, whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +92,14 @@ def shown_call(call: ToolCall, registry: Registry, place: Place) -> ShownCall:
         kind,
         {clean(str(key)): value for key, value in arguments.items()},
         _diffs(arguments, file) if kind == "edit" else (),
-        (ToolCallLocation(path=clean(file)),) if file and place.is_local else (),
+        (ToolCallLocation(path=clean(file)),) if file.startswith("/") and place.is_local else (),
     )
 
 
 def _title(call: ToolCall, arguments: Mapping[str, Any]) -> str:
     subject = " ".join(_first(arguments, SUBJECTS).split())
+    hosts = _first(arguments, ("hosts",))
+    subject += f" on {hosts}" if hosts else ""
     agent = f"[{call.agent_id}] " if call.agent_id not in ("", "agent") else ""
     title = clean(f"{agent}{call.name} {subject}".strip()).replace("`", "'")
     return title if len(title) <= MAX_TITLE_CHARS else f"{title[: MAX_TITLE_CHARS - 1]}…"
