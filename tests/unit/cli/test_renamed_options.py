@@ -21,7 +21,7 @@ OPTIONS = [
     ("tools schema", "--profile", "--tool-profile", "hex"),
     ("tools call", "--profile", "--tool-profile", "hex"),
     ("tools call", "--seen", "--assume-read", "/etc/hosts"),
-    ("mcp", "--profile", "--tool-profile", "hex"),
+    ("mcp serve", "--profile", "--tool-profile", "hex"),
     ("resume", "--here", "--allow-other-target", ""),
     ("permissions add", "--absent", "--allow-missing", ""),
     ("trace replay", "--whole", "--full", ""),
