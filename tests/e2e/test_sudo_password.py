@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import shutil
 import signal
@@ -267,14 +268,20 @@ def until_clean(host: SudoHost) -> None:
 def test_the_program_asks_without_echo_and_cleans_up_however_it_ends(host: SudoHost, ops: Program) -> None:
     question = f"password of {host.user.name} for sudo on ssh://web1, to run a command as root: "
     run = ("--ssh", "web1", "run", "--user", "root", "--")
-    child = typed(ops, *run, "id -un; echo end")
+    child = typed(ops, "-vvv", "--tmux", "--record", *run, "id -un; sleep 2; echo end")
+    child.logfile_read = io.BytesIO()
     child.expect_exact(question)
     child.send("wrong\r")
     child.expect_exact(f"wrong password, try again\r\n{question}")
     child.send(f"{PASSWORD}\r")
-    child.expect_exact("root\r\nend\r\n")
-    assert PASSWORD.encode() not in child.before
+    child.expect("root\r\n.*end\r\n")
     assert ended(child) == 0
+    shown = child.logfile_read.getvalue()
+    assert (b"harness: connected: " in shown, PASSWORD.encode() in shown) == (True, False)
+    written = [path for path in ops.home.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".cast" for path in written)
+    assert [path for path in written if PASSWORD.encode() in path.read_bytes()] == []
+    assert leaks(host) == []
 
     child = typed(ops, *run, "touch ran")
     child.expect_exact(question)
