@@ -234,7 +234,7 @@ async def test_a_caller_who_stops_waiting_for_a_kill_leaves_no_job_that_never_en
 async def test_a_program_that_outlives_its_killed_shell_makes_the_record_unknown(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, send = PaneKill.script, 'kill -"$signal" "${entry%:*}"'
+    real, send = PaneKill.script, 'hx_kill "-$signal" "${entry%:*}"'
 
     def spare_programs(kill: PaneKill, *arguments: Any, **options: Any) -> str:
         script = real(kill, *arguments, **options)
