@@ -277,32 +277,28 @@ class Copier:
             return list(jobs)
         done: set[str] = set()
         try:
-            for step in (self._keep_equal, self._create_missing):
-                found = [job for job in known if job.path not in done]
-                done |= await self._connected(partial(step, found))
+            for job in await self._connected(partial(self._find_equal, known)):
+                with suppress(FileError):  # it fails alone, and says why
+                    self._end(await self._connected(partial(self._keep, job, self._counter())))
+                    done.add(job.path)
+            done |= await self._connected(partial(self._create_missing, [job for job in known if job.path not in done]))
             self._failed_batches = 0
         except (FileError, UnsupportedOperation):  # which of them, and why, each one shows on its own
             self._failed_batches += 1
         return [job for job in jobs if job.path not in done]
 
-    async def _keep_equal(self, jobs: Sequence[CopyJob]) -> set[str]:
-        """Report the files that the destination has already; return their paths."""
-        if self._options.preserve:
-            return set()
-        equal = [job for job in jobs if self._has_file_of_size(job)]
-        if len(equal) < 2:
-            return set()
+    async def _find_equal(self, jobs: Sequence[CopyJob]) -> list[CopyJob]:
+        """Return the files that the destination has already with the same content."""
+        found = [job for job in jobs if self._has_file_of_size(job)]
+        if len(found) < 2:
+            return []
         try:
-            there = await self._destination.files.versions([job.path for job in equal])
+            there = await self._destination.files.versions([job.path for job in found])
             scheme = there[0].partition(":")[0]
-            here = await equal[0].side.files.versions([job.entry.path for job in equal], scheme)
+            here = await found[0].side.files.versions([job.entry.path for job in found], scheme)
         except FileError:  # one of them cannot be read
-            return set()
-        kept = [job for job, one, other in zip(equal, here, there, strict=True) if one == other]
-        for job in kept:
-            self._observer.left_out(job.entry.size)
-            self._end(FileCopy(job.name, self._name(job), "unchanged", job.entry.size))
-        return {job.path for job in kept}
+            return []
+        return [job for job, one, other in zip(found, here, there, strict=True) if one == other]
 
     async def _create_missing(self, jobs: Sequence[CopyJob]) -> set[str]:
         """Copy the files whose names are free at the destination; return their paths."""
@@ -320,7 +316,7 @@ class Copier:
         done = set()
         for (job, file), is_created in zip(read, created, strict=True):
             if is_created:
-                _ByteCounter(self._observer, self._advanced).finish(job.entry.size, len(file.data))
+                self._counter().finish(job.entry.size, len(file.data))
                 self._end(FileCopy(job.name, self._name(job), "copied", len(file.data)))
                 done.add(job.path)
         if not done:
@@ -338,7 +334,7 @@ class Copier:
     async def _copy_or_fail(self, job: CopyJob) -> None:
         if self._lacks_directory(job):
             return
-        counter = _ByteCounter(self._observer, self._advanced)
+        counter = self._counter()
         try:
             self._end(await self._connected(partial(self._copy, job, counter)))
         except FileError as error:
@@ -396,6 +392,9 @@ class Copier:
     def _end(self, ended: FileCopy) -> None:
         self._summary.add(ended)
         self._observer.ended(ended)
+
+    def _counter(self) -> _ByteCounter:
+        return _ByteCounter(self._observer, self._advanced)
 
     def _advanced(self) -> None:
         self._last_advance = monotonic()

@@ -359,6 +359,12 @@ async def test_small_files_are_copied_together(desk: Desk) -> None:
     assert (summary.counts["copied"], summary.counts["unchanged"], summary.failed) == (3, 297, 0)
     assert _contents(desk.root / "copy") == _contents(desk.root / "tree")
     assert not list(desk.root.rglob(".hx-*"))
+    os.utime(desk.root / "tree/d0/f4", (1e9, 1e9))
+    (desk.root / "tree/d0/f8").chmod(0o600)
+    summary = await desk.copy(["tree/."], "copy", recursive=True, preserve=True)
+    assert (summary.counts["unchanged"], summary.transferred, desk.ended.size) == (300, 0, 0)
+    assert (desk.root / "copy/d0/f4").stat().st_mtime == 1e9
+    assert stat.S_IMODE((desk.root / "copy/d0/f8").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("error", [FileError("no tar"), UnsupportedOperation("one channel")])
