@@ -193,6 +193,35 @@ def test_a_killed_harness_upload_leaves_nothing(fleet_program: Program, fleet_ho
     assert (home / "new/copy").read_bytes() == big.read_bytes()
 
 
+@pytest.mark.parametrize("far", [True, False], ids=["to the host", "from the host"])
+def test_a_killed_copy_of_many_small_files_is_resumed(
+    fleet_program: Program, fleet_hosts: FleetHosts, far: bool
+) -> None:
+    home, here = fleet_hosts.home("web1"), fleet_program.home
+    source, copy = (here / "many", home / "copy") if far else (home / "many", here / "copy")
+    for number in range(2000):
+        path = source / f"d{number % 7}/f{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(2000))
+    words = ("cp", "-r", "many/.", "web1:copy") if far else ("cp", "-r", "web1:many/.", "copy")
+    with fleet_program.start(*words) as copying:
+        end = time.monotonic() + 30
+        while not list(copy.glob("d?/f*")):
+            assert time.monotonic() < end
+        copying.kill()
+    while list(copy.glob("d?/.hx-tmp-*")):
+        assert time.monotonic() < end
+    there = list(copy.glob("d?/f*"))
+    for path in there:
+        assert path.read_bytes() == (source / path.relative_to(copy)).read_bytes()
+    done = fleet_program.run("--json", *words)
+    _, summary = results(done.stdout)
+    assert (summary["copied"], summary["unchanged"]) == (2000 - len(there), len(there))
+    assert 0 < len(there) < 2000
+    for path in source.glob("d?/f*"):
+        assert path.read_bytes() == (copy / path.relative_to(source)).read_bytes()
+
+
 @pytest.mark.parametrize("upload", [True, False])
 def test_a_cut_connection_is_made_again_during_the_run(
     fleet_program: Program, fleet_hosts: FleetHosts, big: Path, upload: bool
