@@ -179,4 +179,6 @@ async def _open(
     return ToolServer(toolkit, execution, settings, version("harness-ops"), sources, announcement, notifier)
 
 
-mcp = group("mcp", "serve", (serve, install), "Serve the tools to MCP clients, and add the server to a client.")
+TEXT = "Serve the tools to MCP clients, and add the server to a client.\n\n'harness mcp' is 'harness mcp serve'."
+
+mcp = group("mcp", "serve", (serve, install), TEXT)
