@@ -331,6 +331,10 @@ async def test_the_editors_servers_give_their_tools_to_its_session_alone(program
 
 
 async def test_a_target_that_is_not_reached_is_an_error_of_the_session(program: Program) -> None:
+    async with editor(program) as client:
+        with pytest.raises(acp.RequestError, match="no model is configured") as caught:
+            await client.open(program.home)
+        assert str(caught.value).count("HARNESS_MODEL") == 1
     with model_server([]) as server:
         configure(program, server)
         async with editor(program, "--ssh", "127.0.0.1:1", "-F", "none") as client:

@@ -78,8 +78,7 @@ def reported(method: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         try:
             return await method(*args, **values)
         except HarnessError as error:
-            hint = f" ({error.hint})" if error.hint else ""
-            raise RequestError(FAILED, clean(f"{error}{hint}")) from None
+            raise RequestError(FAILED, clean(str(error))) from None
 
     return called
 
