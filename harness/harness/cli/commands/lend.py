@@ -19,6 +19,9 @@ from ..streams import Interruption
 
 __all__ = ["lend"]
 
+_SHORT = 120
+"""Seconds up to which a remaining time is shown in seconds."""
+
 
 @command("lend")
 @time_limit_option("--for", "duration", default=None, help="End the lend after TIME.")
@@ -93,5 +96,5 @@ def _show_list(session: CliSession, panes: list[PaneInfo]) -> None:
 def _until(pane: PaneInfo) -> str:
     if pane.lent_until is None:
         return " until ended"
-    minutes = max(1, round((pane.lent_until - time.time()) / 60))
-    return f" for {minutes} min"
+    seconds = max(0, round(pane.lent_until - time.time()))
+    return f" for {seconds} s" if seconds < _SHORT else f" for {round(seconds / 60)} min"
