@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from tests.support.program import Program
 
+pytestmark = pytest.mark.real_starts
+
 
 def wait_for(path: Path, seconds: float = 20.0) -> str:
     """The text of a file once it is there and ends a line."""
@@ -86,7 +88,6 @@ def test_options_hold_for_the_command(program: Program) -> None:
 PEAK_OF = """
 import resource, subprocess, sys
 
-pytestmark = pytest.mark.real_starts
 done = subprocess.run(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 sys.exit(done.returncode)
