@@ -1,7 +1,8 @@
 """Termination of a pane's job by one script on the target, whose result proves the exit.
 
 The script needs no answers from harness on the way: over a connection full of output they would arrive too late.
-It reads ``/proc``; without it (BSD, macOS) only the foreground process group of the terminal is signalled.
+It reads ``/proc``; without it (BSD, macOS) ``ps``, which shows ages in seconds: a process that the pane's shell started
+less than a second before the job may count as one of its processes, and process ids alone identify them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["KILL_GRACE", "PaneJobEnd", "PaneKill", "kill_stored_job", "parse_end
 
 # The job's processes are those that started in the terminal after the job, except those of a later shell, and all
 # descendants of the job's shell, on any terminal (sudo, script). $session is the pane's first process, whose children
-# are the shells. A known process is identified by its id and start time.
+# are the shells. A known process is identified by its id and start time, by its id alone where only ps shows it.
 SIGNAL_PROCESSES = (
     LIST
     + r"""
@@ -41,11 +42,9 @@ above() {
     at=$up
   done
 }
-list() {
-  read -r up rest </proc/uptime || return 1
+by_proc() {
   whole=${up%.*}; part=${up#*.}
   since=$((whole * 100 + ${part#0} - age))
-  found= young=
   set -- $(hx_list)
   while [ $# -ge 6 ]; do
     pid=$1; state=$2; parent=$3; member=$5; began=$6; shift 6
@@ -55,6 +54,31 @@ list() {
     [ "$began" -ge "$since" ] && [ "$pid" != "$session" ] && [ "$parent" != "$session" ] || continue
     young="$young $pid:$began:$member"
   done
+}
+lasts() {
+  days=0
+  case $1 in *-*) days=${1%%-*} ;; esac
+  IFS=:
+  set -- ${1##*-}
+  unset IFS
+  [ $# -ge 3 ] || set -- 00 "$@"
+  seconds=$((days * 86400 + ${1#0} * 3600 + ${2#0} * 60 + ${3#0}))
+}
+by_ps() {
+  set -- $(ps -A -o pid= -o ppid= -o stat= -o etime=)
+  while [ $# -ge 4 ]; do
+    pid=$1; parent=$2; state=$3; lasted=$4; shift 4
+    eval "p$pid=\$parent"
+    case $state in Z*) continue ;; esac
+    case " $known " in *" $pid:0 "*) found="$found $pid:0"; continue ;; esac
+    [ "$pid" != "$session" ] && [ "$parent" != "$session" ] || continue
+    lasts "$lasted"
+    [ $((seconds * 100)) -gt "$age" ] || young="$young $pid:0:none"
+  done
+}
+list() {
+  found= young=
+  if read -r up rest </proc/uptime; then by_proc; else by_ps; fi 2>/dev/null
   for entry in $young; do
     above "${entry%%:*}"
     case $branch in
@@ -71,12 +95,7 @@ end_shell() {
   above "$nested"
   [ -z "$branch" ] || kill -KILL "$nested"
 }
-list || {
-  group=$(ps -o tpgid= -p "$session" | tr -d ' ')
-  [ "$stop" = 0 ] || [ "$own" = 0 ] || kill -KILL "$own"
-  [ "$group" = "$own" ] || kill -"$signal" "-$group" && echo "$own $group"
-  exit 0
-} 2>/dev/null
+list
 [ "$stop" = 0 ] || [ "$own" = 0 ] || end_shell
 if [ "$signal" != 0 ]; then
   for entry in $found; do hx_kill "-$signal" "${entry%:*}"; done 2>/dev/null
@@ -141,7 +160,7 @@ _FUNCTIONS = (
     + SIGNAL_PROCESSES
     + r"""
 hx_clock() {
-  { read -r hx_up hx_rest </proc/uptime; } 2>/dev/null || { hx_now=0; return; }
+  { read -r hx_up hx_rest </proc/uptime; } 2>/dev/null || { hx_now=$(($(date +%s) * 100)); return; }
   hx_rest=${hx_up#*.}
   hx_now=$((${hx_up%.*} * 100 + ${hx_rest#0}))
 }
@@ -149,7 +168,7 @@ hx_send() {
   hx_clock
   hx_out=$(hx_signal_processes "$1" "$session" $((hx_now - from + 20)) "$nested" "$2" "$home" "$known" "$own")
   own=${hx_out%% *}
-  known=${hx_out#"$own"} known=${known# }
+  known=${hx_out#"$own"}; known=${known# }
 }
 hx_await_end() {
   hx_left=$1
@@ -173,12 +192,15 @@ hx_alone() {
     hx_send 0 0
   done
   for hx_entry in $known; do
-    for hx_word in $(tr '\0\n' '\n ' <"/proc/${hx_entry%%:*}/cmdline" 2>/dev/null | head -n 2); do
+    for hx_word in $(hx_words "${hx_entry%%:*}" | head -n 2); do
       hx_word=${hx_word#-}
       [ "${hx_word##*/}" != "$word" ] || return 0
     done
   done
   return 1
+}
+hx_words() {
+  { tr '\0\n' '\n ' <"/proc/$1/cmdline" || ps -o args= -p "$1" | tr ' ' '\n'; } 2>/dev/null
 }
 hx_record() {
   umask 077
