@@ -416,7 +416,8 @@ hxf_enter() {
   case $base in
     '' | . | ..)
       cd -P "$file" 2>/dev/null || return 1
-      real=$PWD base=${PWD##*/} dir=${PWD%/*} dir=${dir:-/}
+      real=$PWD base=${PWD##*/} dir=${PWD%/*}
+      dir=${dir:-/}
       return 0 ;;
   esac
   cd -P "${dir:-/}" 2>/dev/null || return 1
@@ -441,7 +442,8 @@ hxf_link() {
     case $link in ??*) link=${link%??} ;; *) exit 1 ;; esac
   else
     link=$(ls -ld "$1" && echo x) || exit 1
-    link=${link%??} link=${link#*"$1 -> "}
+    link=${link%??}
+    link=${link#*"$1 -> "}
   fi
 }
 hxf_ancestor() {
@@ -510,7 +512,8 @@ hxf_awk='NR == 1 {
   size = $5; at = 6; if (size ~ /,/) { size = 0; at = 7 }
   print type, special + 0 bits, size, $3, $4, $at "_" $(at + 1) "_" $(at + 2)
 }'
-if find / -prune -printf '%y %s x\n' 2>/dev/null </dev/null | { IFS= read -r first && [ -z "${first##d * x}" ]; }; then
+if find / -prune -printf '%y %s %Px\n' 2>/dev/null </dev/null |
+  { IFS= read -r first && [ -z "${first##d * x}" ]; }; then
   hxf_entry() { hxf_scan -printf "$mark"'%y %s %P\n'; }
 fi
 if printf 'x\nx' 2>/dev/null | head -c 2 2>/dev/null | { IFS= read -r first && [ "$first" = x ]; }; then
@@ -691,18 +694,19 @@ def standalone(functions: str, script: str) -> list[str]:
     return ["sh", "-c", f"LC_ALL=C; export LC_ALL\n{functions}\n{script}"]
 
 
-_PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b"\\'")
-_ESCAPES = {byte: chr(byte) if byte in _PLAIN else f"\\0{byte:03o}" for byte in range(256)} | {
-    0x0A: "\\n",
-    0x5C: "\\\\",
-}
+_PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b"\\'%")
+_ESCAPES = {byte: chr(byte) if byte in _PLAIN else f"\\{byte:03o}" for byte in range(256)} | {0x25: "%%"}
 _LINE = 1 << 14
 
 
 def encode_inline(content: bytes) -> str:
-    """Return a shell function ``hxf_data`` that writes ``content``, in lines as some shells fork for printf."""
+    """Return a shell function ``hxf_data`` that writes ``content``, in lines as some shells fork for printf.
+
+    The content is the format, not an argument of ``%b``: the printf of FreeBSD ends such an argument at a null byte.
+    """
     lines = []
     for start in range(0, len(content), _LINE):
-        escaped = "".join(map(_ESCAPES.__getitem__, content[start : start + _LINE]))
-        lines.append(f"printf %b '{escaped}'")
+        first, *others = content[start : start + _LINE]
+        escaped = "".join(map(_ESCAPES.__getitem__, others))
+        lines.append(f"printf '\\{first:03o}{escaped}'")  # no option, whatever the first byte is
     return "hxf_data() {\n" + "\n".join(lines or [":"]) + "\n}\n"

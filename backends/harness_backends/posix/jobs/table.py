@@ -55,7 +55,7 @@ hx_live() {
 }
 hx_unended() {
   find . -name '[0-9]*.cmd' -size +0 -mtime +__DAYS__ | while read -r f; do
-    n=${f#./} n=${n%.cmd}
+    n=${f#./}; n=${n%.cmd}
     [ -s "$n.exit" ] && continue
     if [ -e "$n.pid" ] || [ -e "$n.out" ]; then ! hx_going "$n" || echo "G $n"; fi
   done
@@ -243,7 +243,7 @@ hx_panes() {
   tmux -L "$hx_socket" list-panes -a -F "pane $hx_living" </dev/null 2>/dev/null
 }
 hx_times() {
-  xargs stat -c 'time %n %Y' 2>/dev/null || xargs stat -f 'time %N %m' 2>/dev/null
+  if stat -c %Y / >/dev/null 2>&1; then xargs stat -c 'time %n %Y'; else xargs stat -f 'time %N %m'; fi 2>/dev/null
 }
 cd "$hx_jobs" || exit 0
 """

@@ -31,7 +31,7 @@ RETRY = 1.0
 # OUT_, ERR_: the files; $a, $b: the bytes read so far. Prints the size of the next part and of all unread data of each,
 # the parts, and then in two lines the current gap of each.
 _NEXT = f"""{GAP}
-o=$(($(wc -c <OUT_)-a)) e=$(($(wc -c <ERR_)-b)) n=$o m=$e
+o=$(($(wc -c <OUT_)-a)); e=$(($(wc -c <ERR_)-b)); n=$o m=$e
 [ "$n" -le LIMIT_ ] || n=LIMIT_
 [ "$m" -le LIMIT_ ] || m=LIMIT_
 echo "$n $m $o $e"
