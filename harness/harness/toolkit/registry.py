@@ -450,8 +450,12 @@ class Registry:
         """
         tools = self.list()
         lacking = await _lacking(execution, {name for tool in tools for name in tool.traits.requires})
-        missing = {tool.name: tuple(sorted(lacking.intersection(tool.traits.requires))) for tool in tools}
-        return {name: programs for name, programs in missing.items() if programs}
+        missing = {tool.name: lacking.intersection(tool.traits.requires) for tool in tools}
+        return {
+            name: tuple(sorted({TMUX if program == PANES else program for program in programs}))
+            for name, programs in missing.items()
+            if programs
+        }
 
     async def available(self, execution: ExecutionContext) -> Self:
         """Return a registry of the tools that the target can serve, so that models do not try the others."""
