@@ -79,7 +79,7 @@ class Program(LazyGroup):
             ".commands.servers:servers",
             "List the configured MCP servers, show and accept their tools.",
         ),
-        "mcp": (".commands.mcp:mcp", "Serve the tools to MCP clients, and add the server to a client."),
+        "mcp": (".commands.mcp.serve:mcp", "Serve the tools to MCP clients, and add the server to a client."),
         "acp": (".commands.acp:acp", "Serve an agent to an editor by the Agent Client Protocol."),
         "web": (".commands.web:web", "Serve the dashboard to a browser, and manage its logins."),
         "memory": (".commands.memory:memory", "List, add and remove the agents' memories."),

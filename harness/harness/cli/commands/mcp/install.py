@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...errors import ConfigError
-from ...login import LoginQuestion, TerminalPrompter
-from ...mcp.installation.clients import CLIENTS, check_name, plan_installation
-from ..completed_names import complete_file
-from ..exits import FAILED
-from ..options import command
-from ..output import note, print_json, readable
-from ..repeated_options import harness_program, name_of_target, option_words
-from ..runtime import CliSession, session_of
-from ..streams import Interruption, run_async
-from .fleet.options import FleetOptions, fleet_options
+from ....errors import ConfigError
+from ....login import LoginQuestion, TerminalPrompter
+from ....mcp.installation.clients import CLIENTS, check_name, plan_installation
+from ...completed_names import complete_file
+from ...exits import FAILED
+from ...options import command
+from ...output import note, print_json, readable
+from ...repeated_options import harness_program, name_of_target, option_words
+from ...runtime import CliSession, session_of
+from ...streams import Interruption, run_async
+from ..fleet.options import FleetOptions, fleet_options
 
 if TYPE_CHECKING:
-    from ...mcp.installation.clients import Installation
+    from ....mcp.installation.clients import Installation
 
 __all__ = ["install"]
 

@@ -1,4 +1,4 @@
-"""``harness mcp``: serve harness's tools to MCP clients."""
+"""``harness mcp serve``: serve harness's tools to MCP clients."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING
 import click
 from anyio import to_thread
 
-from ...context import ExecutionContext
-from ...errors import ConfigError
-from ...extras import install_extra
-from ..exits import SIGNALLED
-from ..notifications import notified
-from ..options import RenamedOption, command, group
-from ..output import note, print_json, warn
-from ..runtime import CliSession, announced, session_of
-from ..streams import Interruption
-from .fleet.options import FleetOptions, fleet_options
-from .fleet.session import SessionTarget, target_of
-from .mcp_install import install
-from .servers import servers_of, with_servers
+from ....context import ExecutionContext
+from ....errors import ConfigError
+from ....extras import install_extra
+from ...exits import SIGNALLED
+from ...notifications import notified
+from ...options import RenamedOption, command, group
+from ...output import note, print_json, warn
+from ...runtime import CliSession, announced, session_of
+from ...streams import Interruption
+from ..fleet.options import FleetOptions, fleet_options
+from ..fleet.session import SessionTarget, target_of
+from ..servers import servers_of, with_servers
+from .install import install
 
 if TYPE_CHECKING:
-    from ...mcp.server.http import Token
-    from ...mcp.server.main import ToolServer
-    from ...system.http_server import Address
+    from ....mcp.server.http import Token
+    from ....mcp.server.main import ToolServer
+    from ....system.http_server import Address
 
 __all__ = ["mcp"]
 
@@ -96,7 +96,7 @@ _Opened = Callable[..., Awaitable["ToolServer"]]
 
 
 def _stdio(target: SessionTarget, opened: _Opened) -> int:
-    from ...system.protocol_stdio import claimed_stdio
+    from ....system.protocol_stdio import claimed_stdio
 
     with claimed_stdio() as wire:
 
@@ -116,8 +116,8 @@ def _http(
     names: tuple[str, ...],
     allow_remote: bool,
 ) -> int:
-    from ...mcp.server.http import VARIABLE, check_address, deny_token_file, find_token
-    from ...system.http_server import check_names, parse_address
+    from ....mcp.server.http import VARIABLE, check_address, deny_token_file, find_token
+    from ....system.http_server import check_names, parse_address
 
     session = target.session
     address = parse_address(text)
@@ -139,7 +139,7 @@ def _http(
 
 
 def _announce(session: CliSession, address: Address, token: Token) -> None:
-    from ...mcp.server.http import mcp_url
+    from ....mcp.server.http import mcp_url
 
     url = mcp_url(address)
     if session.json:
@@ -158,10 +158,10 @@ async def _open(
 ) -> ToolServer:
     from importlib.metadata import version
 
-    from ...mcp.server.main import ToolServer, server_settings_of
-    from ...settings import load_tables
-    from ...toolkit import Registry
-    from ...toolkit.assembly import load_toolkit_settings, open_toolkit
+    from ....mcp.server.main import ToolServer, server_settings_of
+    from ....settings import load_tables
+    from ....toolkit import Registry
+    from ....toolkit.assembly import load_toolkit_settings, open_toolkit
 
     choices = session.invocation.choices
     settings = server_settings_of(load_tables("mcp", choices))

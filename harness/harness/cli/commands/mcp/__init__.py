@@ -1,0 +1,1 @@
+"""``harness mcp``: the server, and its entry in a client's configuration."""
