@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import click
 
@@ -48,10 +50,10 @@ def lend(ctx: click.Context, duration: float | None, end: bool, panes: tuple[str
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
         if end:
             chosen = panes or tuple(pane.pane_id for pane in await _lent(target))
-            _show(session, [await target.end_lend(pane) for pane in chosen])
+            await _change(session, target.end_lend, chosen)
         elif panes:
             seconds = None if duration in (None, NO_LIMIT) else duration
-            _show(session, [await target.lend_pane(pane, duration=seconds) for pane in panes])
+            await _change(session, partial(target.lend_pane, duration=seconds), panes)
         else:
             _show_list(session, await _lent(target))
 
@@ -72,6 +74,17 @@ def _only_current(session: CliSession) -> str:
 
 async def _lent(target: ExecutionContext) -> list[PaneInfo]:
     return [pane for pane in await target.list_panes() if pane.lent]
+
+
+async def _change(session: CliSession, change: Callable[[str], Awaitable[PaneInfo]], panes: Sequence[str]) -> None:
+    """Lend panes, or end their lends, and show each that changed, also if a later one fails."""
+    changed: list[PaneInfo] = []
+    try:
+        for pane in panes:
+            changed.append(await change(pane))
+    finally:
+        if changed or not panes:
+            _show(session, changed)
 
 
 def _show(session: CliSession, panes: list[PaneInfo]) -> None:
