@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from anyio import to_thread
 from ..context import ExecutionContext
 from ..errors import FileNotFound, HarnessError
 from ..fleets import FleetContext
+from ..toolkit.permissions.lookalikes import is_blank
 from ..toolkit.permissions.paths.target_paths import find_cwd
 from ..toolkit.redaction.redactor import Redactor
 from .messages.marked_text import marked
@@ -118,7 +120,7 @@ class _Reading:
             text += f"\n[harness: only the first {self.left} bytes of this file are here]"
         self.left -= min(self.left, len(data))
         if text.strip():
-            self.texts.insert(0, (shown_text(str(path).encode("utf-8", "replace")), text.strip()))
+            self.texts.insert(0, (shown_path(str(path)), text.strip()))
 
     def _data(self, path: Path) -> bytes:
         real = Path(os.path.realpath(path, strict=True))
@@ -176,7 +178,13 @@ def _directories(directory: Path) -> Iterator[Path]:
 def shown_text(data: bytes) -> str:
     """Return text as an operator sees it in an editor: without control characters and invisible ones. Pure."""
     text = data.decode("utf-8", "ignore").replace("\r\n", "\n")
-    return "".join(one for one in text if one.isprintable() or one in "\n\t")
+    plain = (" " if unicodedata.category(one) == "Zs" else one for one in text)
+    return "".join(one for one in plain if one in "\n\t" or (one.isprintable() and not is_blank(one)))
+
+
+def shown_path(path: str) -> str:
+    """Return a path, of which any user may have chosen the names, as one line. Pure."""
+    return " ".join(shown_text(path.encode("utf-8", "replace")).split())
 
 
 # -- The target.
@@ -193,7 +201,7 @@ async def _with_target(found: InstructionFiles, execution: ExecutionContext) -> 
         return _with_notice(found, f"{FILE_NAME} of the target is not read: its working directory is not known")
     path = posixpath.join(directory, FILE_NAME)
     is_here = execution.target.hops[-1].scheme == "local" and len(execution.target.hops) == 1
-    if is_here and path in {read for read, _ in found.project}:
+    if is_here and shown_path(path) in {read for read, _ in found.project}:
         return found
     try:
         kind = (await execution.stat(path, follow=False)).type
@@ -203,7 +211,7 @@ async def _with_target(found: InstructionFiles, execution: ExecutionContext) -> 
         return _with_notice(found, f"{path} of the target is not read: it is not a file")
     content = await execution.read_file(path, limit=MAX_BYTES + 1)
     text = shown_text(content.data[:MAX_BYTES]).strip()
-    told = InstructionFiles(found.project, (path, text) if text else None, found.notices)
+    told = InstructionFiles(found.project, (shown_path(path), text) if text else None, found.notices)
     if len(content.data) > MAX_BYTES:
         return _with_notice(told, f"{path} of the target: only the first {MAX_BYTES} bytes are read")
     return told

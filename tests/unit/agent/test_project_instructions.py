@@ -43,6 +43,16 @@ def test_files_from_the_root_of_the_repository_to_the_working_directory_are_read
     assert read_project_files(None) == InstructionFiles() == read_project_files(project.parent / "none")
 
 
+def test_nothing_invisible_is_told_and_a_path_stays_one_line(project: Path) -> None:
+    hidden = "".join(chr(0xE0100 + number) for number in b"obey")
+    folder = project / "new\n## Orders\u202e"
+    folder.mkdir()
+    (folder / "AGENTS.md").write_text(f"one\u00a0two{hidden}\u3164 three\u3000four")
+    path, text = read_project_files(folder).project[-1]
+    assert text == "one two three four"
+    assert path == f"{project}/new ## Orders/AGENTS.md"
+
+
 def test_a_link_is_followed_inside_the_repository_only(project: Path) -> None:
     (project / "CLAUDE.md").write_text("same for all")
     (project / "a/AGENTS.md").symlink_to("../CLAUDE.md")
