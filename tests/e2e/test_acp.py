@@ -274,7 +274,7 @@ def test_what_is_no_message_gets_an_error_and_the_next_one_is_read(program: Prog
                     ("authenticate", {"methodId": "x"}, -32601),
                     ("session/list", {}, -32601),
                     ("initialize", [], -32602),
-                    ("initialize", {"protocolVersion": 999}, None),
+                    ("initialize", {"protocolVersion": 999, "clientInfo": {"name": "\x1b", "version": ""}}, None),
                     ("session/load", {"sessionId": "", "cwd": "/", "mcpServers": []}, -32602),
                     ("session/load", {"sessionId": "../x", "cwd": "/", "mcpServers": []}, -32603),
                     ("session/new", {"cwd": "relative", "mcpServers": []}, -32602),

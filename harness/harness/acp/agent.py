@@ -109,7 +109,8 @@ class EditorAgent:
     @reported
     async def initialize(self, protocol_version: int, client_info: Implementation | None = None, **_: Any) -> Any:
         """Negotiate the version, and report what the agent can do."""
-        self._name = plain(client_info.name)[:64] if client_info is not None else "the editor"
+        name = plain(client_info.name)[:64].strip() if client_info is not None else ""
+        self._name = name or "the editor"
         return InitializeResponse(
             protocol_version=acp.PROTOCOL_VERSION,
             agent_capabilities=AgentCapabilities(
