@@ -164,6 +164,20 @@ def test_what_is_not_a_text_file_of_this_user_is_refused(tmp_path: Path) -> None
             planned("zed", path)
 
 
+def test_what_python_cannot_read_or_write_is_refused_by_name(tmp_path: Path) -> None:
+    loop, long, empty = tmp_path / "loop", tmp_path / "long", tmp_path / "empty"
+    loop.symlink_to(loop)
+    with pytest.raises(ConfigError, match="loop: too many levels of symbolic links"):
+        planned("cursor", loop)
+    for client, text in (("cursor", f'{{"a": {"1" * 5000}}}'), ("codex", f"a = {'1' * 5000}")):
+        long.write_text(text)
+        with pytest.raises(ConfigError, match=r"long cannot be changed: .* nothing was changed"):
+            planned(client, long)
+    for client in ("cursor", "codex"):
+        with pytest.raises(ConfigError, match="not UTF-8"):
+            plan_installation(client, "h", ("/bin/harness", "-i", "k\udcff"), empty, {"HOME": "/h"})
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "ä", '"', "x" * 65])
 def test_a_name_that_a_client_does_not_take_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="server name"):

@@ -178,17 +178,32 @@ def plan_installation(
     """
     client = CLIENTS[name]
     env = os.environ if environ is None else environ
-    path = (file or config_path(name, env, Path.cwd(), sys.platform)).resolve()
+    path = _without_links(file or config_path(name, env, Path.cwd(), sys.platform))
     before = _content(path)
     try:
         text = (before or b"").decode()
         after, replaces = (_toml if client.toml else _json)(client, text, check_name(server), client.entry(command))
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text; nothing was changed") from None
-    except (JsonTextError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:  # also a number with too many digits
         hint = f"repair it, or add this by hand: {_by_hand(client, check_name(server), client.entry(command))}"
         raise ConfigError(f"{path} cannot be changed: {error}; nothing was changed", hint=hint) from None
-    return Installation(path, before, after.encode(), replaces)
+    try:
+        return Installation(path, before, after.encode(), replaces)
+    except UnicodeEncodeError:
+        raise ConfigError("an option is not UTF-8 text, which the file of a client cannot hold") from None
+
+
+def _without_links(path: Path) -> Path:
+    """Return the file that a path leads to.
+
+    Raises:
+        ConfigError: Its links lead in a circle.
+    """
+    try:
+        return path.resolve()
+    except (RuntimeError, OSError):  # RuntimeError until Python 3.12
+        raise ConfigError(f"{path}: too many levels of symbolic links") from None
 
 
 def _content(path: Path) -> bytes | None:
