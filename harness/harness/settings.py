@@ -255,12 +255,20 @@ def _explicit_file(chosen: CommandLineChoices, env: Mapping[str, str]) -> str | 
     return chosen.config_file if chosen.config_file is not None else env.get("HARNESS_CONFIG") or None
 
 
+def _current_directory() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:  # it was deleted, or may not be read
+        why = (error.strerror or "error").lower()
+        raise ConfigError(f"the current directory cannot be used: {why}", hint="change to one that exists") from None
+
+
 def _file_layers(explicit: str | None, env: Mapping[str, str], directory: Path | None) -> list[_Layer]:
     layers = []
     user = user_config_path(env)
     if _exists(user):
         layers.append(_read(user, check_owner=True))
-    project = (directory or Path.cwd()) / PROJECT_FILE
+    project = (directory or _current_directory()) / PROJECT_FILE
     if _exists(project) and not _same(project, user) and not (explicit and _same(project, Path(explicit))):
         layer = _read(project, check_owner=True)
         names = next((_value(_merge([one]), "trusted_dirs", ()) for one in layers), ())

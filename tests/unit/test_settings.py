@@ -63,6 +63,17 @@ def test_without_any_source_the_defaults_hold(place: Place) -> None:
     assert set(dict(settings.origins).values()) == {"default"}
 
 
+def test_a_deleted_current_directory_is_an_error_that_says_so(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted = tmp_path / "deleted"
+    deleted.mkdir()
+    monkeypatch.chdir(deleted)
+    deleted.rmdir()
+    with pytest.raises(ConfigError, match="the current directory cannot be used: no such file or directory"):
+        load_settings(environ=place.environ)
+
+
 def test_each_source_wins_over_the_ones_before_it(place: Place, tmp_path: Path) -> None:
     user = place.user('width = 101\nheight = 11\nsession = "u"\nmax_panes = 2\n')
     project = place.project('height = 12\nsession = "p"\nmax_panes = 3\n')
