@@ -82,6 +82,7 @@ async def test_the_operator_lends_a_pane_lists_it_and_takes_it_back(own: Operato
     assert (code, f"nothing was typed into pane {other} (work:2.0): it is not lent" in said) == (1, True)
     code, said = await own.types("lend", "--end")
     assert (code, said, lends(own)) == (0, f"harness: pane {pane} (work:1.0, cat): not lent\n", [])
+    assert await own.types("lend", "--end") == (0, "harness: no pane is lent\n")
     asked = {"_HARNESS_COMPLETE": "zsh_complete", "COMP_LINE": "harness lend "}
     completed = own.program.run(**asked, **own.environ()).stdout.decode().split()
     assert completed[1::3] == [own.shell, pane, other]

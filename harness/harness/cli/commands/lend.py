@@ -91,6 +91,8 @@ def _show(session: CliSession, panes: list[PaneInfo]) -> None:
     if session.json:
         print_json(panes)
         return
+    if not panes:
+        note("no pane is lent")
     for pane in panes:
         what = f"lent{_until(pane)}" if pane.lent else "not lent"
         note(f"pane {pane.pane_id} ({pane.name}, {pane.foreground}): {what}")
