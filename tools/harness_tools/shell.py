@@ -187,7 +187,7 @@ class RunShell(Tool[_Arguments]):
         super().__init__("run_shell", DESCRIPTION, _Arguments, traits)
 
     def subjects(self, args: _Arguments) -> tuple[Subject, ...]:
-        command = Subject("command", args.command, args.cwd, args.pane)
+        command = Subject("command", args.command, args.cwd, args.pane, args.user)
         if args.stdin and args.stdin.strip() and _SHELL.search(args.command):
             return command, replace(command, text=args.stdin)  # what a shell reads is a command
         return (command,)

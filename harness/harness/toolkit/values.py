@@ -64,12 +64,14 @@ class Subject:
     ``text`` is the command, the path as given, the URL, or the keys (named ones in angle brackets: ``rm x<Enter>``).
     ``cwd`` is the directory in which the command or a relative path starts; None means the context's.
     ``pane`` is the pane that receives the keys, or whose screen is read; ``job:ID`` is the pane in which that job runs.
+    ``user`` is the other user as whom the command runs.
     """
 
     kind: SubjectKind
     text: str
     cwd: str | None = None
     pane: str | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from harness.toolkit import CallOutcome, CallStatus, Subject, ToolCall
 from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.questions import ApprovalScope
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness_tools.shell import MAX_STDIN_CHARS, RunShell
 
@@ -229,6 +230,19 @@ async def test_what_nothing_may_do_is_not_done_through_the_input_of_a_shell(here
 
 
 # -- what comes of it
+
+
+@pytest.mark.parametrize("command", ["id", "ls; make all", "$CMD x"])
+@pytest.mark.parametrize("denied", ["sudo *", "sudo -u root *"])
+async def test_what_denies_sudo_denies_another_user(denied: str, command: str) -> None:
+    deny = Rule(Action.DENY, tool="run_shell", argument=denied, match=Match.GLOB)
+    rules = (deny, Rule(Action.ALLOW, tool="run_shell"))
+    for settings in (PermissionSettings(rules=rules), PermissionSettings(rules=rules[1:], blocked_commands=(denied,))):
+        approver = says(ApprovalScope.ONCE)
+        box = judged(toolbox([RunShell()]), RulePolicy(settings, approver=approver))
+        done = await call(box, command=command, user="root")
+        assert (done.status, approver.questions) == (CallStatus.DENIED, [])
+        assert (await call(box, command=command)).status is not CallStatus.DENIED
 
 
 async def test_both_streams_are_shown_as_what_they_are(here: ExecutionContext) -> None:

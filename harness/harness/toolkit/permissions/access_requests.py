@@ -357,6 +357,7 @@ class CommandReader:
         self._extras = extras
         self._lookups = lookups
         self._odd_names = False
+        self._user = ""
 
     async def claim(self, subject: Subject) -> AccessRequest:
         """Return the claim of running a text.
@@ -364,7 +365,8 @@ class CommandReader:
         Raises:
             HarnessError: the connection was lost.
         """
-        classification = judge(subject.text, lookups=self._lookups)
+        self._user = subject.user or ""
+        classification = _as_user(judge(subject.text, lookups=self._lookups), self._user)
         await self._find_cwd(subject)
         if not classification.parsed:
             return self._unparsed(subject, classification.reason)
@@ -440,18 +442,21 @@ class CommandReader:
         home = self._execution.capabilities.home
         words = WORD.findall(subject.text)
         hidden = next((found for word in words if (found := self._denials.hidden(_from_root(word, home), home))), "")
-        forbidden = hidden or blocked(subject.text.split(), self._blocked)
+        argvs = [tuple(subject.text.split()), *by_sudo(subject.text.split(), self._user)]
+        forbidden = hidden or next(filter(None, (blocked(argv, self._blocked) for argv in argvs)), "")
         asks = f"the command is not understood: {reason}"
-        return AccessRequest(
-            "command", self._shown(subject), whole, (AccessItem(subject.text, (whole,)),), forbidden, asks
-        )
+        by_user = (self._subjected(" ".join(argv), "none") for argv in argvs[1:])
+        piece = AccessItem(subject.text, (whole, *by_user))
+        return AccessRequest("command", self._shown(subject), whole, (piece,), forbidden, asks)
 
     def _blocked_by(self, classification: CommandClassification, files: Sequence[RealPath]) -> str:
         for command in classification.commands:
             named = {homeward(word) for word in command.paths}
             real = (path.real for path in files if path.given in named)
-            if reason := blocked(command.argv, self._blocked, (*command.paths, *real)):
-                return reason
+            paths = (*command.paths, *real)
+            for argv in (command.argv, *by_sudo(command.argv, self._user)):
+                if reason := blocked(argv, self._blocked, paths):
+                    return reason
         return ""
 
     # -- the files that it names
@@ -558,11 +563,24 @@ class CommandReader:
     ) -> tuple[RuleSubject, ...]:
         """Return the texts of a simple command for rules; allow rules match those of :func:`plain_forms` only."""
         allowing = () if self._extras or classification.doubt or beyond else plain_forms(command)
-        denying = dict.fromkeys((command.text, " ".join(command.text.split()), *command_forms(command.argv)))
+        by_user = [" ".join(argv) for argv in by_sudo(command.argv, self._user)]
+        forms = (command.text, " ".join(command.text.split()), *command_forms(command.argv), *by_user)
+        denying = dict.fromkeys(forms)
         return (
             *(self._subjected(text, "any") for text in allowing),
             *(self._subjected(text, "none") for text in denying),
         )
+
+
+def by_sudo(argv: Sequence[str], user: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that one with ``user`` also counts as, as what denies ``sudo`` denies it too. Pure."""
+    return (("sudo", "-u", user, *argv), ("sudo", *argv)) if user and argv else ()
+
+
+def _as_user(classification: CommandClassification, user: str) -> CommandClassification:
+    if not user:
+        return classification
+    return replace(classification, commands=tuple(replace(one, privileged=True) for one in classification.commands))
 
 
 def _only_named(classification: CommandClassification) -> set[str]:
