@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import anyio
@@ -314,7 +315,7 @@ async def test_where_nobody_knows_where_a_command_starts_its_relative_names_are_
 
 @pytest.mark.parametrize(("shell", "expected"), [("/bin/bash", True), ("/usr/bin/fish", False), ("/bin/zsh", False)])
 async def test_a_text_that_the_panes_shell_may_read_otherwise_is_asked_in_mode_auto(shell: str, expected: bool) -> None:
-    pane = ExecutionContext(MemoryBackend(), cast(Terminal, object()), Config(shell=shell))
+    pane = ExecutionContext(MemoryBackend(), cast(Terminal, SimpleNamespace(runs_commands=True)), Config(shell=shell))
     made = desk(mode=Mode.AUTO, execution=pane, cwd="/srv", rules=(deny("touch *"),))
     assert await made.allows("run_shell", "echo (touch /tmp/x)") is expected
     assert await made.allows("run_shell", "make all")
