@@ -38,7 +38,7 @@ def account_of(prompt: str) -> str:
 
 @dataclass(slots=True)
 class _StoredPassword:
-    password: str
+    password: str = field(repr=False)
     expires: float
 
 
@@ -123,7 +123,7 @@ class PasswordAttempts:
     passwords: SudoPasswords
     user: str
     """The user as whom the command is to run."""
-    used: dict[str, str] = field(default_factory=dict)
+    used: dict[str, str] = field(default_factory=dict, repr=False)
     """The last password that was sent, by account."""
     questions: int = 0
     """How many prompts there were since the last password was refused."""
