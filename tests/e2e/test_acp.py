@@ -158,6 +158,27 @@ async def test_cancelling_interrupts_the_command_and_the_session_goes_on(program
     assert client.text() == "Again."
 
 
+def test_a_cancel_that_comes_with_the_prompt_starts_nothing(program: Program) -> None:
+    with model_server([say("Again.")]) as server:
+        configure(program, server)
+        process = program.start("acp", stdin=subprocess.PIPE, stderr=None)
+        try:
+            send(process, 1, "initialize", {"protocolVersion": 1})
+            answer_of(process, 1)
+            send(process, 2, "session/new", {"cwd": str(program.home), "mcpServers": []})
+            session = answer_of(process, 2)["result"]["sessionId"]
+            words = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
+            prompt = {"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": words}
+            cancel = {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}
+            write(process, json.dumps(prompt).encode() + b"\n" + json.dumps(cancel).encode())  # read at once
+            assert answer_of(process, 3)["result"]["stopReason"] == "cancelled"
+            assert server.asked == []
+            send(process, 4, "session/prompt", words)
+            assert answer_of(process, 4)["result"]["stopReason"] == "end_turn"
+        finally:
+            end_of(process)
+
+
 async def test_a_cancelled_request_for_permission_runs_nothing(program: Program) -> None:
     with model_server([shell("touch made")]) as server:
         configure(program, server)

@@ -164,8 +164,7 @@ class EditorAgent:
         session = self._session(session_id)
         if session.turns >= MAX_TURNS:
             raise RequestError(INVALID_REQUEST, f"{MAX_TURNS} prompts of this session are waiting already")
-        text = prompt_text(prompt)
-        return await self._run(session.prompt, text)
+        return await self._run(session.accept(prompt_text(prompt)))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         """Cancel the current turn of a session."""
@@ -178,7 +177,7 @@ class EditorAgent:
             raise RequestError(INVALID_PARAMS, "there is no such session")
         return session
 
-    async def _run(self, work: Callable[[str], Awaitable[R]], text: str) -> R:
+    async def _run(self, work: Callable[[], Awaitable[R]]) -> R:
         """Run a turn in a task of its own, and return its result: the SDK cancels its own tasks without a cleanup."""
         ended = anyio.Event()
         results: list[R] = []
@@ -186,7 +185,7 @@ class EditorAgent:
 
         async def run() -> None:
             try:
-                results.append(await work(text))
+                results.append(await work())
             except Exception as error:  # raised below, for the reply
                 errors.append(error)
             finally:

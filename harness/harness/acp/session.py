@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -114,32 +114,40 @@ class EditorSession:
         self._updates: deque[Callable[[], Any] | _Chunk] = deque()
         self._more = anyio.Event()
         self._sending = anyio.Lock()
-        self._waiting = 0
+        self._turns: list[anyio.CancelScope] = []
 
     # -- turns
 
-    async def prompt(self, text: str) -> PromptResponse:
+    def accept(self, text: str) -> Callable[[], Awaitable[PromptResponse]]:
+        """Add a turn for a prompt, which the next message can already cancel, and return what runs it."""
+        scope = anyio.CancelScope()
+        self._turns.append(scope)
+        return partial(self._run_turn, text, scope)
+
+    async def _run_turn(self, text: str, scope: anyio.CancelScope) -> PromptResponse:
         """Work on a prompt and return how its turn ended; the updates of the turn were sent before.
 
         Raises:
             RequestError: The turn failed.
         """
-        self._waiting += 1
+        result: TurnResult | None = None
         try:
-            result = await self.agent.turn(text)
+            with scope:
+                result = await self.agent.turn(text)
         finally:
-            self._waiting -= 1
+            self._turns.remove(scope)
         await self.flush()
-        return _response(result)
+        return PromptResponse(stop_reason="cancelled") if result is None else _response(result)
 
     @property
     def turns(self) -> int:
         """The number of turns that run or wait."""
-        return self._waiting
+        return len(self._turns)
 
     def cancel(self) -> None:
-        """Cancel the current turn, which interrupts its command."""
-        self.agent.cancel()
+        """Cancel the current turn, which interrupts its command, or the first one if none has started yet."""
+        if not self.agent.cancel() and self._turns:
+            self._turns[0].cancel()
 
     # -- updates
 
