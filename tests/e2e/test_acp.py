@@ -55,6 +55,8 @@ def configure(program: Program, server: ModelServer, extra: str = "") -> None:
 async def test_a_turn_shows_thoughts_calls_output_and_the_answer(program: Program) -> None:
     project = program.home / "my project"
     project.mkdir()
+    (program.home / "AGENTS.md").write_text("Of the directory where the editor starts harness.")
+    (project / "AGENTS.md").write_text("Of the editor's project.")
     first = Answer((Reasoning("Hm."), Text("Looking."), Call("run_shell", {"command": "pwd; echo '```'", **WHY})))
     edit = {"path": "notes", "old_string": "one", "new_string": "two", **WHY}
     write = {"path": "notes", "content": "one\nend\n", **WHY}
@@ -84,6 +86,8 @@ async def test_a_turn_shows_thoughts_calls_output_and_the_answer(program: Progra
     assert written["content"][0] == {"type": "diff", "path": path, "newText": "one\nend\n"}
     assert edited["content"][0] == {"type": "diff", "path": path, "oldText": "one", "newText": "two"}
     assert (project / "notes").read_text() == "two\nend\n"
+    told = json.dumps(server.asked[0].body)
+    assert ("Of the editor's project." in told, "Of the directory where" in told) == (True, False)
 
 
 async def test_the_user_decides_about_each_call(program: Program) -> None:

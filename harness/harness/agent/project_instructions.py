@@ -64,11 +64,19 @@ class InstructionFiles:
         return "\n\n".join(part for part in parts if part)
 
 
-async def read_instruction_files(settings: AgentSettings, execution: ExecutionContext) -> InstructionFiles:
-    """Return the files that the settings allow; what cannot be read is a notice, never an error."""
+async def read_instruction_files(
+    settings: AgentSettings, execution: ExecutionContext, project: Path | None = None
+) -> InstructionFiles:
+    """Return the files that the settings allow; what cannot be read is a notice, never an error.
+
+    Args:
+        settings: Which files are read.
+        execution: The target.
+        project: The project's directory; None for the current directory.
+    """
     found = InstructionFiles()
     if settings.project_instructions:
-        found = await to_thread.run_sync(read_project_files, _working_directory())
+        found = await to_thread.run_sync(read_project_files, project or _working_directory())
     if not settings.target_instructions:
         return found
     if isinstance(execution, FleetContext):

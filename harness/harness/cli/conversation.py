@@ -200,6 +200,8 @@ class ConversationStart:
     tool_profile: str | None = None
     cwd: str | None = None
     """The directory in which files and commands start, if it is not the target's."""
+    project: Path | None = None
+    """The directory here whose ``AGENTS.md`` is read; None for the current one."""
     tmux: str = ""
     """The tmux session; empty without one."""
     options: JsonObject = field(default_factory=dict)
@@ -273,7 +275,7 @@ async def open_conversation(
             if stored.session.model != begun.profile.name:
                 log.note("model", begun.profile.name)
         shared = _shared_approver(begun)
-        files = await read_instruction_files(begun.settings, execution)
+        files = await read_instruction_files(begun.settings, execution, begun.project)
         told = files.added_to(begun.settings.instructions, toolkit.redactor)
         agent = await stack.enter_async_context(
             open_agent(

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -161,12 +162,18 @@ class _Served:
         for problem in problems:
             self.warn(problem)
         names = tuple(server.name for server in (*own, *configs))
-        begun = replace(start, handlers=HumanHandlers(opened.approver), cwd=cwd, session_id=opened.conversation)
+        begun = replace(
+            start,
+            handlers=HumanHandlers(opened.approver),
+            cwd=cwd,
+            project=Path(opened.directory),
+            session_id=opened.conversation,
+        )
         async with (
             with_servers(session, configs, Registry(), names=names) as sources,
             open_conversation(begun, execution, toolkit, ConversationStore()) as conversation,
         ):
-            for line in conversation.in_flight.splitlines():
+            for line in (*conversation.in_flight.splitlines(), *conversation.files.notices):
                 self.warn(line)
             with nullcontext() if sources is None else sources.attached(conversation.agent.executor.registry):
                 yield conversation.agent
