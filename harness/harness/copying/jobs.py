@@ -96,9 +96,5 @@ def batches_of(jobs: Iterable[CopyJob], *, by_directory: bool) -> Iterator[Seque
         yield batch
 
 
-def _fits(first: CopyJob, job: CopyJob, *, by_directory: bool) -> bool:
-    return first.side is job.side and not (by_directory and first.directory != job.directory)
-
-
 def _path_bytes(job: CopyJob) -> int:
     return max(len(os.fsencode(shlex.quote(path))) for path in (job.entry.path, job.path)) + 1
