@@ -106,6 +106,20 @@ async def test_the_password_is_asked_once_and_seen_nowhere(
     assert leaks(host) == []
 
 
+async def test_programs_in_the_path_of_a_pane_do_not_get_the_password(host: SudoHost) -> None:
+    stolen = host.user.home / "stolen"
+    for name in ("head", "cat", "tr"):
+        fake = host.user.home / "it's" / name
+        fake.parent.mkdir(exist_ok=True)
+        fake.write_text(f'#!/bin/sh\nexec /usr/bin/{name} "$@" | /usr/bin/tee -a {stolen}\n')
+        fake.chmod(0o755)
+    async with host.connect(Answers([PASSWORD]), tmux=True) as ctx:
+        await ctx.run_shell('PATH="$HOME/it\'s:$PATH"; export PATH')
+        assert (await ctx.run_shell("id -un", user="root")).stdout == "root\n"
+        assert (await ctx.run_shell("echo used | head -n 1")).stdout == "used\n"
+    assert stolen.read_text() == "used\n"
+
+
 async def test_two_commands_at_once_ask_once_and_wrong_passwords_are_forgotten(host: SudoHost) -> None:
     answers = Answers(["wrong", PASSWORD])
     results = []

@@ -35,8 +35,12 @@ PROMPT = "password of "
 
 # The program that sudo runs. FIFOs that a process opens for reading and writing never block; then the writing end is
 # closed, so that the end of the owner is the end of the input, and no sudo waits for a password that cannot arrive.
+# Before it comes a line with the PATH of the owner: sudo passes on the environment of a pane, where programs may have
+# changed PATH and exported functions.
 _PROGRAM = r"""
+export PATH
 set +x
+unset -f echo head printf tr
 exec 2>/dev/null
 d=${0%/*}
 exec 3<>"$d/answer" 4<"$d/answer" 5<>"$d/asked" || exit 1
@@ -59,7 +63,7 @@ trap 'rm -rf "$d"' EXIT
 trap 'exit 1' HUP INT TERM PIPE
 rm -rf "$d"
 mkdir "$d" && mkfifo "$d/asked" "$d/answer" || exit 1
-{ echo "#!$2"; cat <<'END_OF_PROGRAM'"""
+{ echo "#!$2"; printf '%s\n' "$PATH" | sed "s/'/'\\\\''/g; 1s/^/PATH='/; \$s/\$/'/"; cat <<'END_OF_PROGRAM'"""
     + _PROGRAM
     + r"""END_OF_PROGRAM
 } >"$d/askpass" && chmod 700 "$d/askpass" || exit 1
