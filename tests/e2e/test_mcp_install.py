@@ -61,6 +61,10 @@ async def test_a_client_starts_what_was_written(program: Program) -> None:
     assert (secret.returncode, b"hunter2" in secret.stderr) == (125, False)
     shown = program.run("mcp", "install", "claude-code", "--print")
     assert (shown.returncode, b'+      "args": [' in shown.stdout) == (0, True)
+    mounts = ("--mount", "./x:/y:ro", "--mount", "type=volume,dst=/v")
+    image = program.run("--json", "--image", "alpine", *mounts, "mcp", "install", "claude-code", "--print")
+    words = json.loads(image.stdout)["command"]
+    assert words[words.index("--mount") :][1:4:2] == [f"{program.home.resolve()}/x:/y:ro", "type=volume,dst=/v"]
     assert not (program.home / ".mcp.json").exists()
     done = program.run("--json", "mcp", "install", "claude-code", "--name", "here", "--tool-profile", "none", "--yes")
     document = json.loads(done.stdout)

@@ -81,10 +81,17 @@ def _values(invocation: Invocation, name: str) -> list[str]:
         return list(invocation.several[name])
     value = getattr(invocation.choices, name)
     if isinstance(value, tuple):
-        return list(value)
+        return [_with_absolute_source(one) for one in value] if name == "image_mounts" else list(value)
     if value is None:
         return []
     return [str(Path(value).expanduser().absolute()) if name in _FILES else str(value)]
+
+
+def _with_absolute_source(mount: str) -> str:
+    """Return a mount ``./DIRECTORY:...`` with the directory's absolute path; others are unchanged."""
+    source, colon, rest = mount.partition(":")
+    is_relative = source in (".", "..") or source.startswith(("./", "../"))
+    return f"{Path(source).resolve()}{colon}{rest}" if is_relative else mount
 
 
 def name_of_target(invocation: Invocation, *patterns: str) -> str:
