@@ -56,8 +56,8 @@ def install(
     CLIENT is claude-code, claude-desktop, codex, cursor, gemini, vscode or zed.
 
     The client starts harness with the options given here. Other entries and comments of the file are kept; an entry of
-    the same name is replaced; a copy of the old file stays next to it. claude-code and vscode have a file in the
-    current directory, the others one in your home directory.
+    the same name is replaced (codex: refused); a copy of the old file stays next to it. claude-code and vscode have a
+    file in the current directory, the others one in your home directory.
 
     \b
     Example:
