@@ -200,10 +200,9 @@ class Copier:
         """
         known = self._directories.get(posixpath.dirname(job.path))
         name = posixpath.basename(job.path)
-        if known is not None:
-            found = known.find(name)
-        else:
-            found = await self._find_by_stat(job.path, name)
+        if known is not None and known.is_new:  # nobody else can write there yet
+            return None
+        found = await self._find_by_stat(job.path, name)  # a listing may be minutes old
         if found is None or found.type != "link":
             return found
         if not job.side.is_here and job.entry.from_target:

@@ -22,6 +22,10 @@ MAX_DEPTH = 200
 _AT_ONCE = 16
 """Directories that are listed at the same time."""
 _MAGIC = re.compile(r"[*?[]")
+_TEMPORARY = re.compile(r"\.hx-tmp-|\.hx-lock$")
+"""Names of files that harness makes while it writes; a copy of one would be removed as a remainder."""
+_IS_TEMPORARY = "is a temporary file of harness"
+_IS_SPECIAL = "is a pipe, a socket or a device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,8 @@ class _Lister:
         try:
             if matched:
                 _check_name(name or "", path)
+            if _TEMPORARY.match(name or ""):
+                raise FileError(f"{path}: {_IS_TEMPORARY}", hint="rename it")
             await self._add(path, (name,) if name else (), (), from_target=matched)
         except FileError as error:
             self._fail(path, error)
@@ -139,9 +145,9 @@ class _Lister:
         elif stat.type == "file":
             self._keep(SourceEntry(path, names, False, stat.size, stat.mode, stat.mtime, from_target))
         elif names and above:
-            self._skip(path)
+            self._skip(path, _IS_SPECIAL)
         else:
-            raise FileError(f"{path}: is a pipe, a socket or a device", hint="read it with a command")
+            raise FileError(f"{path}: {_IS_SPECIAL}", hint="read it with a command")
 
     def _add_directory(self, entry: SourceEntry, above: tuple[str, ...]) -> None:
         if not self._recursive:
@@ -170,10 +176,12 @@ class _Lister:
 
     async def _add_entry(self, directory: _Directory, item: DirEntry, path: str) -> None:
         names = (*directory.entry.names, item.name)
-        if item.type == "file" and item.size >= 0:
+        if _TEMPORARY.match(item.name):
+            self._skip(path, _IS_TEMPORARY)
+        elif item.type == "file" and item.size >= 0:
             self._keep(SourceEntry(path, names, False, item.size, from_target=True))
         elif item.type == "other":
-            self._skip(path)
+            self._skip(path, _IS_SPECIAL)
         else:
             await self._add(path, names, directory.above, from_target=True)
 
@@ -189,8 +197,8 @@ class _Lister:
         if len(self._found.entries) + len(self._found.problems) >= MAX_ENTRIES:
             raise HarnessError(f"more than {MAX_ENTRIES:,} files", hint="copy a smaller part")
 
-    def _skip(self, path: str) -> None:
-        self._fail(path, FileError(f"{path}: is a pipe, a socket or a device"), skipped=True)
+    def _skip(self, path: str, why: str) -> None:
+        self._fail(path, FileError(f"{path}: {why}"), skipped=True)
 
 
 def _name_of(path: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,23 @@ async def test_links_are_followed_and_special_files_skipped(desk: Desk) -> None:
     assert (desk.root / "copy/link").read_text() == "x"
     assert not (desk.root / "copy/link").is_symlink()
     assert summary.failed == 2
+
+
+async def test_temporary_files_of_harness_are_skipped(desk: Desk) -> None:
+    """A copy with the time of the original would be removed at once, as what a write has left."""
+    tree = desk.root / "tree"
+    tree.mkdir()
+    for name in (".hx-tmp-0123", ".hx-tmp", "a", "b"):
+        (tree / name).write_text(name)
+        os.utime(tree / name, (1e9, 1e9))
+    (tree / ".hx-lock").mkdir()
+    summary = await desk.copy(["tree"], "copy", recursive=True, preserve=True)
+    assert desk.ended.status() == {
+        ".hx-tmp-0123": "skipped", ".hx-lock": "skipped", ".hx-tmp": "copied", "a": "copied", "b": "copied",
+    }  # fmt: skip
+    assert sorted(os.listdir(desk.root / "copy")) == [".hx-tmp", "a", "b"]
+    summary = await desk.copy(["tree/.hx-tmp-0123"], "other")
+    assert (summary.failed, (desk.root / "other").exists()) == (1, False)
 
 
 @pytest.mark.parametrize("size", [10, 300_000, 3 << 20])
@@ -414,6 +432,31 @@ async def test_a_link_in_the_place_of_one_of_many_files_is_not_followed(desk: De
     assert (summary.counts["copied"], summary.failed) == (73, 2)
     assert (desk.root / "victim").read_text() == "old"
     assert not (desk.root / "missing").exists()
+
+
+async def test_a_link_that_appears_after_the_listing_is_not_followed(desk: Desk) -> None:
+    _make_small_files(desk)
+    (desk.root / "to").mkdir()
+    (desk.root / "victim").write_text("old")
+
+    class Planting(Counting):
+        """Has a link in the place of a file when the files of a batch get their names."""
+
+        async def create_small(self, *args: Any) -> list[bool]:
+            with suppress(FileExistsError):
+                (desk.root / "to/f4").symlink_to(desk.root / "victim")
+            created: list[bool] = await desk_files.create_small(*args)
+            return created
+
+    desk_files = desk.destination
+    desk.destination = Planting(desk_files)  # type: ignore[assignment]  # it forwards every call
+    summary = await desk.copy(["tree/d0/*"], "to")
+    assert (sum(summary.counts.values()), summary.failed) == (75, 1)
+    assert (desk.root / "victim").read_text() == "old"
+    (desk.root / "to/f4").unlink()
+    assert _contents(desk.root / "to") == {
+        name: data for name, data in _contents(desk.root / "tree/d0").items() if name != "f4"
+    }
 
 
 # -- resuming
