@@ -6,9 +6,11 @@ It is a stand-in, a Debian with these programs replaced: ``ps`` has a ``/proc`` 
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -56,7 +58,16 @@ def root() -> Iterator[str]:
         try:
             yield directory
         finally:
+            end_processes(directory)
             unmount_below(hidden)
+
+
+def end_processes(root: str) -> None:
+    """Kill what a failed test has left in the root directory."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.readlink(entry / "root") == root:
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 @asynccontextmanager
