@@ -109,6 +109,11 @@ class _Client(asyncssh.SSHClient):
     def begin_auth(self, username: str) -> None:
         self._login.clock.stop()
 
+    @property
+    def has_connection(self) -> bool:
+        """Whether asyncssh has begun to use the connection, and closes it."""
+        return self._connection is not None
+
     def has_exchanged_keys(self) -> bool:
         """Return whether the connection is encrypted, so that the server may have seen an authentication."""
         return self._connection is not None and self._connection.get_extra_info("recv_cipher") is not None
@@ -349,6 +354,17 @@ async def _connect_address(opened: socket.socket, address: tuple[Any, ...], limi
 
 
 @contextmanager
+def _closing_unused(opened: socket.socket | None, client: _Client) -> Iterator[None]:
+    """Close a socket when asyncssh fails, or is cancelled, before it has taken it."""
+    try:
+        yield
+    except BaseException:
+        if opened is not None and not client.has_connection:
+            opened.close()
+        raise
+
+
+@contextmanager
 def _leaving_to_ssh(endpoint: LoginHost, client: _Client, offered: OfferedKeys) -> Iterator[None]:
     """With ``auto``, end a login before another key is tried than the one that the agent may use for ssh only."""
     if offered.agent is None or endpoint.config.ssh_engine != "auto":
@@ -396,25 +412,27 @@ async def _connect(
         with file as path, _connecting(endpoint), _leaving_to_ssh(endpoint, client, offered):
             connected = await _connect_socket(login)
             login.clock.start(endpoint.config.connect_timeout)
-            return await asyncssh.connect(
-                hop.host,
-                config=[path],
-                tunnel=endpoint.tunnel,
-                sock=connected,
-                client_factory=lambda: client,
-                known_hosts=keys.find,
-                client_keys=[*unlocked, *offered.keys] or None,  # for an empty list, asyncssh takes its default keys
-                agent_path="",  # its keys are among those offered
-                agent_forwarding=settings.forwarded_agent or False,
-                ignore_encrypted=True,
-                password_auth=() if questions else False,
-                kbdint_auth=() if questions else False,
-                keepalive_interval=endpoint.config.keepalive_interval,
-                keepalive_count_max=endpoint.config.keepalive_count,
-                connect_timeout=None,
-                login_timeout=0,
-                encoding=None,
-            )
+            client_keys = [*unlocked, *offered.keys] or None  # for an empty list, asyncssh takes its default keys
+            with _closing_unused(connected, client):
+                return await asyncssh.connect(
+                    hop.host,
+                    config=[path],
+                    tunnel=endpoint.tunnel,
+                    sock=connected,
+                    client_factory=lambda: client,
+                    known_hosts=keys.find,
+                    client_keys=client_keys,
+                    agent_path="",  # its keys are among those offered
+                    agent_forwarding=settings.forwarded_agent or False,
+                    ignore_encrypted=True,
+                    password_auth=() if questions else False,
+                    kbdint_auth=() if questions else False,
+                    keepalive_interval=endpoint.config.keepalive_interval,
+                    keepalive_count_max=endpoint.config.keepalive_count,
+                    connect_timeout=None,
+                    login_timeout=0,
+                    encoding=None,
+                )
 
 
 async def find_differences(host: HostSettings, *, may_unlock: bool, timeout: float) -> list[str]:
