@@ -18,6 +18,7 @@ __all__ = ["DISTRIBUTION", "EXTRAS", "install_command", "install_extra"]
 
 DISTRIBUTION = "harness-ops"
 EXTRAS: Mapping[str, str] = {
+    "acp": "the agent in editors, harness acp",
     "agent": "the agent and its prompt",
     "asyncssh": "the second SSH engine, and harness demo",
     "dask": "many hosts from the workers of a Dask cluster",
