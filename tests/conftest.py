@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -37,6 +38,15 @@ def pytest_collection_finish() -> None:
 def anyio_backend() -> str:
     """Tests run on asyncio: the asyncssh engine needs it."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _no_remembered_secrets() -> Iterator[None]:
+    """Forget the secrets that a test has let the process redact: they are words that other tests use."""
+    yield
+    redactor = sys.modules.get("harness.toolkit.redaction.redactor")
+    if redactor is not None:
+        redactor._remembered = redactor.Literals(())
 
 
 @pytest.fixture(autouse=True)

@@ -30,5 +30,6 @@ def test_settings_are_frozen_comparable_and_hashable() -> None:
 
 
 def test_no_setting_can_hold_a_secret() -> None:
-    names = {item.name for item in dataclasses.fields(Config)}
+    about = {"sudo_password_command", "sudo_password_max_age"}  # where a password comes from, and for how long
+    names = {item.name for item in dataclasses.fields(Config)} - about
     assert not [name for name in names if any(word in name for word in ("password", "passphrase", "secret", "token"))]

@@ -70,6 +70,8 @@ ELSEWHERE = {
     "operand_paths.MAX_LOOKUPS": "their directories are listed; more links than that ask",
     "policy.AT_ONCE": "further hosts wait",
     "policy.FRESH": "the rule file is read again",
+    "request_text.SHOWN": "can be allowed once only",
+    "request_text.SAID": "is not shown; the call asks",
     "approver.LINES": "is not shown; the write asks",
     "approver.WIDTH": "is not shown; the write asks",
     "store.VERSION": "no limit",
