@@ -57,7 +57,7 @@ by_proc() {
 }
 lasts() {
   days=0
-  case $1 in *-*) days=${1%%-*} ;; esac
+  case $1 in *-*) days=${1%%-*}; days=${days#0} ;; esac
   IFS=:
   set -- ${1##*-}
   unset IFS
@@ -72,7 +72,7 @@ by_ps() {
     case $state in Z*) continue ;; esac
     case " $known " in *" $pid:0 "*) found="$found $pid:0"; continue ;; esac
     [ "$pid" != "$session" ] && [ "$parent" != "$session" ] || continue
-    lasts "$lasted"
+    case $lasted in *[0-9]:[0-9][0-9]) lasts "$lasted" ;; *) continue ;; esac
     [ $((seconds * 100)) -gt "$age" ] || young="$young $pid:0:none"
   done
 }
