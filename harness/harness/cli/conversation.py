@@ -275,7 +275,7 @@ async def open_conversation(
             if stored.session.model != begun.profile.name:
                 log.note("model", begun.profile.name)
         shared = _shared_approver(begun)
-        files = await read_instruction_files(begun.settings, execution, begun.project)
+        files = await read_instruction_files(begun.settings, execution, begun.project, begun.cwd)
         told = files.added_to(begun.settings.instructions, toolkit.redactor)
         agent = await stack.enter_async_context(
             open_agent(
