@@ -13,11 +13,11 @@ from typing import Any
 import acp
 import anyio
 import pytest
-from acp.schema import EnvVariable, McpServerStdio
+from acp.schema import EnvVariable, HttpHeader, HttpMcpServer, McpServerStdio, SseMcpServer
 from anyio import to_thread
 from tests.support.editor import editor
 from tests.support.mcp_program import running
-from tests.support.mcp_servers import SERVERS
+from tests.support.mcp_servers import SERVERS, web
 from tests.support.model_server import (
     Answer,
     Call,
@@ -339,20 +339,50 @@ async def test_a_stored_conversation_is_shown_and_continued(program: Program) ->
         assert server.refused == []
 
 
-async def test_the_editors_servers_give_their_tools_to_its_session_alone(program: Program) -> None:
+async def test_the_editors_servers_give_their_tools_to_its_session_alone(program: Program, tmp_path: Path) -> None:
     echo = McpServerStdio(name="my echo", command=sys.executable, args=[str(SERVERS / "raw.py")], env=[])
-    refused = McpServerStdio(
-        name="leaks", command="x", args=[], env=[EnvVariable(name="A", value="${file:/etc/passwd}")]
-    )
-    with model_server([call("my-echo_echo", {"text": "hello"}), say("Done."), say("None.")]) as server:
-        configure(program, server, FREE)
-        async with editor(program) as client:
-            session = await client.open(program.home, echo, refused, echo)
-            assert await client.prompt(session, "go") == "end_turn"
-            assert await client.prompt(await client.open(program.home), "go") == "end_turn"
+    leaks = McpServerStdio(name="leaks", command="x", args=[], env=[EnvVariable(name="A", value="${file:/etc/passwd}")])
+    old = SseMcpServer(type="sse", name="old", url="http://127.0.0.1:9/sse", headers=[])
+    plain = HttpMcpServer(type="http", name="plain", url="http://192.0.2.1/", headers=[HttpHeader(name="A", value=KEY)])
+    gone = McpServerStdio(name="gone", command="/no/such/program", args=[], env=[])
+    script = [call("my-echo_echo", {"text": "hello"}), call("web_add", {"a": 1, "b": "2"}), say("Done."), say("None.")]
+    async with web(tmp_path / "web") as there:
+        token = HttpHeader(name="Authorization", value="Bearer T0KEN")
+        added = HttpMcpServer(type="http", name="web", url=f"http://127.0.0.1:{there.port}/mcp", headers=[token])
+        with model_server(script) as server:
+            configure(program, server, FREE)
+            async with editor(program) as client:
+                session = await client.open(program.home, echo, leaks, echo, added, old, plain, gone)
+                assert client.updates == []
+                assert await client.prompt(session, "go") == "end_turn"
+                assert await client.prompt(await client.open(program.home), "go") == "end_turn"
     assert "hello" in client.calls[0]["content"][0]["content"]["text"]
-    assert client.calls[0]["status"] == "completed"
-    assert ["my-echo_echo" in asked.text for asked in server.asked] == [True, True, False]
+    assert client.calls[1]["content"][0]["content"]["text"].count("3") == 1
+    assert [one["status"] for one in client.calls] == ["completed"] * 2
+    for name in ("my-echo_echo", "web_add"):
+        assert [name in asked.text for asked in server.asked] == [True, True, True, False]
+    told = client.text(kind="agent_thought_chunk")
+    for name, why in (
+        ("leaks", "a reference"),
+        ("my-echo", "the same name"),
+        ("old", "only stdio and streamable HTTP"),
+        ("plain", "unencrypted"),
+        ("gone", "/no/such/program"),
+    ):
+        assert any(name in line and why in line for line in told.splitlines()), (name, told)
+    assert KEY not in told
+
+
+async def test_the_targets_agents_md_is_that_of_the_sessions_directory(program: Program) -> None:
+    project = program.home / "project"
+    for folder, text in ((program.home, "Where harness starts."), (project, "Of the session.")):
+        folder.mkdir(exist_ok=True)
+        (folder / "AGENTS.md").write_text(text)
+    with model_server([say("Done.")]) as server:
+        configure(program, server, f"{FREE}[agent]\nproject_instructions = false\ntarget_instructions = true\n")
+        async with editor(program) as client:
+            assert await client.prompt(await client.open(project), "go") == "end_turn"
+    assert ["Of the session." in server.asked[0].text, "Where harness" in server.asked[0].text] == [True, False]
 
 
 async def test_a_target_that_is_not_reached_is_an_error_of_the_session(program: Program) -> None:

@@ -5,58 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import Process
-from tests.support.mcp_servers import SERVERS, eventually, raw, workbench
+from tests.support.mcp_servers import raw, web, workbench
 
-from harness.mcp.client.configuration import ServerConfig, server_config
+from harness.mcp.client.configuration import server_config
 from harness.mcp.client.session import RestartPolicy
 from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.values import CallStatus
 
 pytestmark = pytest.mark.usefixtures("needs_process")
-
-
-@dataclass
-class Web:
-    """A running server, and what it is told to do to each request."""
-
-    directory: Path
-    port: int
-    process: Process
-
-    def config(
-        self, name: str = "web", *, scheme: str = "http", token: str = "Bearer T0KEN", **more: Any
-    ) -> ServerConfig:
-        url = f"{scheme}://127.0.0.1:{self.port}/mcp"
-        return server_config(name, {"url": url, "headers": {"Authorization": token}, **more}, "test")
-
-    def answers(self, text: str) -> None:
-        state = self.directory / "STATE"
-        state.write_text(text) if text else state.unlink()
-
-
-@asynccontextmanager
-async def web(directory: Path, *arguments: str) -> AsyncIterator[Web]:
-    directory.mkdir(exist_ok=True)
-    file = directory / "port"
-    file.unlink(missing_ok=True)
-    command = [sys.executable, str(SERVERS / "web.py"), str(file), *arguments]
-    async with await anyio.open_process(command, stdout=None, stderr=subprocess.DEVNULL) as process:
-        try:
-            await eventually(file.exists)
-            yield Web(directory, int(file.read_text()), process)
-        finally:
-            if process.returncode is None:
-                process.kill()
 
 
 async def test_tools_over_http_are_called_with_progress_and_a_structured_result(tmp_path: Path) -> None:

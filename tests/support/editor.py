@@ -10,7 +10,7 @@ from typing import Any
 
 import acp
 import anyio
-from acp.schema import AllowedOutcome, ClientCapabilities, DeniedOutcome, McpServerStdio, RequestPermissionResponse
+from acp.schema import AllowedOutcome, ClientCapabilities, DeniedOutcome, RequestPermissionResponse
 from tests.support.program import Program
 
 __all__ = ["Editor", "Update", "editor"]
@@ -65,7 +65,7 @@ class Editor:
                 self._more = anyio.Event()
                 await self._more.wait()
 
-    async def open(self, directory: Path, *servers: McpServerStdio) -> str:
+    async def open(self, directory: Path, *servers: Any) -> str:
         """Open a session."""
         opened = await self.connection.new_session(cwd=str(directory), mcp_servers=list(servers))
         return str(opened.session_id)
@@ -117,4 +117,5 @@ async def editor(program: Program, *words: str, initialize: bool = True) -> Asyn
                 protocol_version=acp.PROTOCOL_VERSION, client_capabilities=ClientCapabilities(terminal=True)
             )
             assert answer.protocol_version == acp.PROTOCOL_VERSION
+            assert answer.agent_capabilities.mcp_capabilities.http
         yield made

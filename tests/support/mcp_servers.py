@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.abc import Process
 from tests.support.toolbox import Toolbox, toolbox
 
 from harness.mcp.client.configuration import ServerConfig, server_config
@@ -80,3 +82,38 @@ def alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state not in "ZX"
+
+
+@dataclass
+class Web:
+    """A running server, and what it is told to do to each request."""
+
+    directory: Path
+    port: int
+    process: Process
+
+    def config(
+        self, name: str = "web", *, scheme: str = "http", token: str = "Bearer T0KEN", **more: Any
+    ) -> ServerConfig:
+        url = f"{scheme}://127.0.0.1:{self.port}/mcp"
+        return server_config(name, {"url": url, "headers": {"Authorization": token}, **more}, "test")
+
+    def answers(self, text: str) -> None:
+        state = self.directory / "STATE"
+        state.write_text(text) if text else state.unlink()
+
+
+@asynccontextmanager
+async def web(directory: Path, *arguments: str) -> AsyncIterator[Web]:
+    """Start the server over HTTP, which requires the token."""
+    directory.mkdir(exist_ok=True)
+    file = directory / "port"
+    file.unlink(missing_ok=True)
+    command = [sys.executable, str(SERVERS / "web.py"), str(file), *arguments]
+    async with await anyio.open_process(command, stdout=None, stderr=subprocess.DEVNULL) as process:
+        try:
+            await eventually(file.exists)
+            yield Web(directory, int(file.read_text()), process)
+        finally:
+            if process.returncode is None:
+                process.kill()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import acp
@@ -17,6 +18,10 @@ from acp.schema import (
     Implementation,
     InitializeResponse,
     LoadSessionResponse,
+    McpCapabilities,
+    McpServerAcp,
+    McpServerHttp,
+    McpServerSse,
     McpServerStdio,
     NewSessionResponse,
     PromptCapabilities,
@@ -37,7 +42,7 @@ if TYPE_CHECKING:
 
     from ..agent.agent import Agent
 
-__all__ = ["OpenAgents", "OpenTarget", "SessionStart", "prompt_text", "serve_editor"]
+__all__ = ["EditorServer", "OpenAgents", "OpenTarget", "SessionStart", "prompt_text", "serve_editor"]
 
 MAX_SESSIONS = 32
 MAX_TURNS = 16
@@ -51,6 +56,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+EditorServer = McpServerStdio | McpServerHttp | McpServerSse | McpServerAcp
+"""An MCP server that an editor names."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionStart:
     """What a session is opened with."""
@@ -58,10 +67,12 @@ class SessionStart:
     directory: str
     """The directory of the editor's project, on the editor's machine."""
     approver: EditorApprover
-    servers: tuple[McpServerStdio, ...] = ()
+    servers: tuple[EditorServer, ...] = ()
     """The MCP servers that the editor wants its agent to use."""
     conversation: str = ""
     """The ID of the stored conversation to resume; empty for a new one."""
+    notices: list[str] = field(default_factory=list)
+    """What the editor's user is told with the next turn; the opener adds to it."""
 
 
 OpenAgents = Callable[[SessionStart], AbstractAsyncContextManager["Agent"]]
@@ -114,7 +125,9 @@ class EditorAgent:
         return InitializeResponse(
             protocol_version=acp.PROTOCOL_VERSION,
             agent_capabilities=AgentCapabilities(
-                load_session=True, prompt_capabilities=PromptCapabilities(embedded_context=True)
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(embedded_context=True),
+                mcp_capabilities=McpCapabilities(http=importlib.util.find_spec("mcp") is not None),
             ),
             auth_methods=[],
             agent_info=Implementation(name="harness", title="harness", version=self._version),
@@ -148,7 +161,7 @@ class EditorAgent:
             raise RequestError(INVALID_PARAMS, "cwd must be an absolute path")
         if len(self._sessions) + self._opening >= MAX_SESSIONS:
             raise RequestError(INVALID_REQUEST, f"{MAX_SESSIONS} sessions are open already")
-        servers = tuple(server for server in mcp_servers or () if isinstance(server, McpServerStdio))
+        servers = tuple(server for server in mcp_servers or () if isinstance(server, EditorServer))
         start = SessionStart(cwd, EditorApprover(self._name), servers, conversation)
         self._opening += 1
         try:
@@ -212,7 +225,7 @@ class EditorAgent:
 
     async def _serve_session(self, start: Start, agents: OpenAgents, wanted: SessionStart) -> None:
         async with agents(wanted) as agent, open_background_tasks() as tasks:
-            session = wanted.approver.session = EditorSession(self._client, agent, _place_of(agent))
+            session = wanted.approver.session = EditorSession(self._client, agent, _place_of(agent), wanted.notices)
             tasks.start_soon(session.send_updates)
             self._sessions[agent.session_id] = session
             try:

@@ -103,12 +103,14 @@ class EditorSession:
         client: The editor.
         agent: The agent, which is open as long as the session.
         place: Where the agent's files are.
+        notices: What the user is told; emptied by the next turn, as an editor may show nothing of a session before.
     """
 
-    def __init__(self, client: Client, agent: Agent, place: Place) -> None:
+    def __init__(self, client: Client, agent: Agent, place: Place, notices: list[str]) -> None:
         self.agent = agent
         self._client = client
         self._place = place
+        self._notices = notices
         self._calls: dict[str, _Call] = {}
         self._asked: dict[str, str] = {}
         self._updates: deque[Callable[[], Any] | _Chunk] = deque()
@@ -131,6 +133,7 @@ class EditorSession:
             RequestError: The turn failed.
         """
         result: TurnResult | None = None
+        self._show_notices()
         try:
             with scope:
                 result = await self.agent.turn(text)
@@ -219,6 +222,11 @@ class EditorSession:
                     self._put(lambda: update_tool_call(call_id, status="in_progress"))
             case ToolCallCompleted():
                 self._complete(event.outcome)
+
+    def _show_notices(self) -> None:
+        for text in self._notices:
+            self._say(f"{text}\n\n", is_thought=True)
+        self._notices.clear()
 
     def _show_plan(self, event: TodoChanged) -> None:
         todos = [todo for todo in event.todos if isinstance(todo, dict)] if isinstance(event.todos, list) else []

@@ -33,9 +33,7 @@ from .fleet.session import SessionTarget, target_of
 from .servers import servers_of, with_servers
 
 if TYPE_CHECKING:
-    from acp.schema import McpServerStdio
-
-    from ...acp.agent import OpenAgents, SessionStart
+    from ...acp.agent import EditorServer, OpenAgents, SessionStart
     from ...agent.agent import Agent
     from ...mcp.client.configuration import ServerConfig
     from ...toolkit.assembly import Toolkit
@@ -159,9 +157,14 @@ class _Served:
         session, cwd = self.session, await to_thread.run_sync(_directory, execution, opened.directory)
         own = servers_of(session)
         configs, problems = editor_servers(opened.servers, [server.name for server in own])
-        for problem in problems:
-            self.warn(problem)
         names = tuple(server.name for server in (*own, *configs))
+
+        def notice(text: str) -> None:
+            self.warn(text)
+            opened.notices.append(text)
+
+        for problem in problems:
+            notice(problem)
         begun = replace(
             start,
             handlers=HumanHandlers(opened.approver),
@@ -170,18 +173,16 @@ class _Served:
             session_id=opened.conversation,
         )
         async with (
-            with_servers(session, configs, Registry(), names=names) as sources,
+            with_servers(session, configs, Registry(), names=names, notice=notice) as sources,
             open_conversation(begun, execution, toolkit, ConversationStore()) as conversation,
         ):
             for line in (*conversation.in_flight.splitlines(), *conversation.files.notices):
-                self.warn(line)
+                notice(line)
             with nullcontext() if sources is None else sources.attached(conversation.agent.executor.registry):
                 yield conversation.agent
 
 
-def editor_servers(
-    servers: Sequence[McpServerStdio], taken: Sequence[str]
-) -> tuple[tuple[ServerConfig, ...], list[str]]:
+def editor_servers(servers: Sequence[EditorServer], taken: Sequence[str]) -> tuple[tuple[ServerConfig, ...], list[str]]:
     """Return the configurations of the MCP servers that an editor names, and why some are not used. Pure.
 
     Args:
@@ -196,18 +197,34 @@ def editor_servers(
     problems = []
     for server in servers:
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", server.name).strip("-_")[:32]
-        env = {variable.name: variable.value for variable in server.env}
+        values = _server_values(server)
         if name in found or name in taken:
             problems.append(f"the editor's MCP server {name!r} is not used: another one has the same name")
-        elif any("${" in text for text in (server.command, *server.args, *env.values())):
-            problems.append(f"the editor's MCP server {name!r} is not used: its command has a reference ${{...}}")
+        elif values is None:
+            problems.append(
+                f"the editor's MCP server {name!r} is not used: only stdio and streamable HTTP are supported"
+            )
+        elif "${" in str(values):
+            problems.append(f"the editor's MCP server {name!r} is not used: its settings have a reference ${{...}}")
         else:
             try:
-                values: dict[str, Any] = {"command": [server.command], "args": list(server.args), "env": env}
                 found[name] = server_config(name, values, "the editor")
             except ConfigError as error:
                 problems.append(f"an MCP server is not used: {error}")
     return tuple(found.values()), problems
+
+
+def _server_values(server: EditorServer) -> dict[str, Any] | None:
+    """Return a server of an editor as a settings table; None if its transport is not supported. Pure."""
+    from acp.schema import McpServerHttp, McpServerStdio
+
+    match server:
+        case McpServerStdio():
+            env = {variable.name: variable.value for variable in server.env}
+            return {"command": [server.command], "args": list(server.args), "env": env}
+        case McpServerHttp():
+            return {"url": server.url, "headers": {header.name: header.value for header in server.headers}}
+    return None
 
 
 def _directory(execution: ExecutionContext, directory: str) -> str | None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,6 +57,7 @@ async def with_servers(
     fresh: bool = False,
     wait: bool = True,
     names: tuple[str, ...] | None = None,
+    notice: Callable[[str], None] | None = None,
 ) -> AsyncIterator[McpSources | None]:
     """Start servers and register their tools; entered once each server has listed them, failed or timed out.
 
@@ -66,6 +68,7 @@ async def with_servers(
         fresh: Ignore the tools recorded in an earlier run, and start every server before its first call.
         wait: False enters at once; tools are registered later.
         names: The names of all servers, if ``configs`` are only some of them.
+        notice: Called with what the operator is told; None writes it to standard error.
 
     Yields:
         The open servers; None without ``configs``.
@@ -77,9 +80,8 @@ async def with_servers(
     from ...mcp.client.sources import open_sources
 
     _quiet(session)
-    async with open_sources(
-        registry, configs, names=names, notice=lambda text: warn(text, as_json_document=session.json)
-    ) as sources:
+    told = notice or partial(warn, as_json_document=session.json)
+    async with open_sources(registry, configs, names=names, notice=told) as sources:
         limit = max(server.start_timeout + server.timeout for server in configs) + MARGIN
         if wait:
             await (sources.wait_settled(limit) if fresh else sources.wait_listed(limit))
