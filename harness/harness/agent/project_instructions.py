@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import posixpath
+import pwd
 import stat
 import unicodedata
 from collections.abc import Iterator
@@ -65,7 +67,7 @@ class InstructionFiles:
 
 
 async def read_instruction_files(
-    settings: AgentSettings, execution: ExecutionContext, project: Path | None = None
+    settings: AgentSettings, execution: ExecutionContext, project: Path | None = None, cwd: str | None = None
 ) -> InstructionFiles:
     """Return the files that the settings allow; what cannot be read is a notice, never an error.
 
@@ -73,6 +75,7 @@ async def read_instruction_files(
         settings: Which files are read.
         execution: The target.
         project: The project's directory; None for the current directory.
+        cwd: Where the conversation's calls start on the target; None for where the target's commands do.
     """
     found = InstructionFiles()
     if settings.project_instructions:
@@ -83,7 +86,7 @@ async def read_instruction_files(
         return _with_notice(found, f"no {FILE_NAME} of the target is read on many hosts")
     try:
         with anyio.fail_after(TARGET_TIMEOUT):
-            return await _with_target(found, execution)
+            return await _with_target(found, execution, cwd)
     except (HarnessError, TimeoutError) as error:
         why = str(error) or f"no answer within {TARGET_TIMEOUT:g} s"
         return _with_notice(found, f"{FILE_NAME} of the target is not read: {why}")
@@ -148,17 +151,37 @@ class _Reading:
 
 
 def _refusal(file: os.stat_result, directories: list[os.stat_result]) -> str:
-    """Return why a file may be by another user of this machine, or is none; empty if it is the operator's. Pure."""
+    """Return why a file may be by another user of this machine, or is none; empty if it is the operator's."""
     trusted = {os.geteuid(), 0}
     if not stat.S_ISREG(file.st_mode):
         return "it is not a file"
-    if file.st_uid not in trusted or file.st_mode & stat.S_IWOTH:
-        return "another user may have written it"
+    if file.st_uid not in trusted:
+        return "it belongs to another user"
+    if _others_may_write(file):
+        return f"other users may write it (mode {stat.S_IMODE(file.st_mode):04o}; run chmod go-w on it)"
     for directory in directories:
-        is_open = directory.st_mode & stat.S_IWOTH and not directory.st_mode & stat.S_ISVTX
-        if is_open or directory.st_uid not in trusted:
-            return "its directory belongs to another user, or every user may write there"
+        if directory.st_uid not in trusted:
+            return "its directory belongs to another user"
+        if _others_may_write(directory) and not directory.st_mode & stat.S_ISVTX:
+            mode = stat.S_IMODE(directory.st_mode)
+            return f"other users may write in its directory (mode {mode:04o}; run chmod go-w on it)"
     return ""
+
+
+def _others_may_write(info: os.stat_result) -> bool:
+    """Return whether another user than the owner may write, as sshd's StrictModes decides about a key file.
+
+    As in Debian's sshd, the group may write if it is the owner's own: of the owner's name, without another member.
+    """
+    if info.st_mode & stat.S_IWOTH:
+        return True
+    if not info.st_mode & stat.S_IWGRP:
+        return False
+    try:
+        owner, group = pwd.getpwuid(info.st_uid).pw_name, grp.getgrgid(info.st_gid)
+    except KeyError:
+        return True
+    return group.gr_name != owner or not set(group.gr_mem) <= {owner}
 
 
 def read_project_files(directory: Path | None) -> InstructionFiles:
@@ -198,13 +221,13 @@ def shown_path(path: str) -> str:
 # -- The target.
 
 
-async def _with_target(found: InstructionFiles, execution: ExecutionContext) -> InstructionFiles:
+async def _with_target(found: InstructionFiles, execution: ExecutionContext, cwd: str | None) -> InstructionFiles:
     """Return the files with that of the target's working directory.
 
     Raises:
         HarnessError: It cannot be read.
     """
-    directory = await find_cwd(execution.pane, execution)
+    directory = cwd or await find_cwd(execution.pane, execution)
     if directory is None:
         return _with_notice(found, f"{FILE_NAME} of the target is not read: its working directory is not known")
     path = posixpath.join(directory, FILE_NAME)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import stat
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from harness.agent.project_instructions import (
 from harness.toolkit.redaction.redactor import PatternRedactor
 
 NOBODY = 65_534
+NO_GROUP = 4_000_000_000
+"""A group without a name."""
 
 
 @pytest.fixture
@@ -81,20 +85,30 @@ def test_the_files_are_cut_together_and_the_nearest_counts_first(project: Path) 
 
 
 def test_what_another_user_may_have_written_is_not_read(project: Path) -> None:
-    def info(mode: int, owner: int) -> os.stat_result:
-        return os.stat_result((mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
+    def info(mode: int, owner: int, group: int = 0) -> os.stat_result:
+        return os.stat_result((mode, 0, 0, 1, owner, group, 0, 0, 0, 0))
 
     file, folder, me = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755, os.geteuid()
     assert _refusal(info(file, me), [info(folder, me), info(folder, 0)]) == ""
     assert _refusal(info(file, me), [info(stat.S_IFDIR | 0o1777, 0)]) == ""
     assert "another user" in _refusal(info(file, NOBODY), [info(folder, me)])
-    assert "another user" in _refusal(info(file | 0o002, me), [info(folder, me)])
+    assert "chmod go-w" in _refusal(info(file | 0o002, me), [info(folder, me)])
     assert "its directory" in _refusal(info(file, me), [info(folder, NOBODY)])
-    assert "its directory" in _refusal(info(file, me), [info(stat.S_IFDIR | 0o777, me)])
+    assert "in its directory" in _refusal(info(file, me), [info(stat.S_IFDIR | 0o777, me)])
     assert "its directory" in _refusal(info(file, me), [info(stat.S_IFDIR | 0o1777, NOBODY)])
-    project.chmod(0o777)
-    found = read_project_files(project)
-    assert (found.project, len(found.notices)) == ((), 1)
+    owner = pwd.getpwuid(me)
+    own = next(group.gr_gid for group in grp.getgrall() if group.gr_name == owner.pw_name)
+    shared = next(group.gr_gid for group in grp.getgrall() if group.gr_name != owner.pw_name)
+    for mode, asked in ((0o020, own), (0o022, own), (0o020, shared), (0o020, NO_GROUP)):
+        is_refused = (mode, asked) != (0o020, own)
+        assert ("chmod go-w" in _refusal(info(file | mode, me, asked), [info(folder, me)])) == is_refused
+        assert ("in its directory" in _refusal(info(file, me), [info(folder | mode, me, asked)])) == is_refused
+    for path, mode in ((project, 0o777), (project / "AGENTS.md", 0o666)):
+        before = stat.S_IMODE(path.stat().st_mode)
+        path.chmod(mode)
+        found = read_project_files(project)
+        assert (found.project, len(found.notices)) == ((), 1)
+        path.chmod(before)
 
 
 def test_the_targets_words_are_marked_and_no_secret_is_told() -> None:
