@@ -124,6 +124,17 @@ def test_a_file_keeps_its_mode_its_link_and_a_copy_of_what_it_was(tmp_path: Path
     assert sorted(path.name for path in real.parent.iterdir()) == ["mcp.json", copy.name]
 
 
+@pytest.mark.parametrize("client", ["claude-code", "codex"])
+def test_a_read_only_file_is_refused_unless_it_stays_the_same(client: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    planned(client, file).write()
+    file.chmod(0o444)
+    assert not planned(client, file).changes
+    with pytest.raises(ConfigError, match="is read-only; nothing was changed") as refused:
+        planned(client, file, "another")
+    assert ["chmod u+w" in refused.value.hint, "/opt/h/bin/harness" in refused.value.hint] == [True, True]
+
+
 def test_a_change_by_another_program_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     created = planned("cursor", file)

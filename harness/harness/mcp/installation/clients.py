@@ -189,9 +189,15 @@ def plan_installation(
         hint = f"repair it, or add this by hand: {_by_hand(client, check_name(server), client.entry(command))}"
         raise ConfigError(f"{path} cannot be changed: {error}; nothing was changed", hint=hint) from None
     try:
-        return Installation(path, before, after.encode(), replaces)
+        planned = Installation(path, before, after.encode(), replaces)
     except UnicodeEncodeError:
         raise ConfigError("an option is not UTF-8 text, which the file of a client cannot hold") from None
+    if before is not None and planned.changes and not path.stat().st_mode & stat.S_IWUSR:
+        by_hand = _by_hand(client, server, client.entry(command))
+        raise ConfigError(
+            f"{path} is read-only; nothing was changed", hint=f"chmod u+w {path}, or add this by hand: {by_hand}"
+        )
+    return planned
 
 
 def _without_links(path: Path) -> Path:
