@@ -67,7 +67,7 @@ async def test_the_operator_lends_a_pane_lists_it_and_takes_it_back(own: Operato
     code, said = await own.types("lend", pane, "%99")
     assert (code, said.splitlines()[0]) == (1, f"harness: pane {pane} (work:1.0, cat): lent until ended")
     code, said = await own.types("lend", pane, "--for", "30m")
-    assert (code, said) == (0, f"harness: pane {pane} (work:1.0, cat): lent for 30 min\n")
+    assert (code, said) == (0, f"harness: pane {pane} (work:1.0, cat): lent for 30 min (before: lent until ended)\n")
     assert [stat.S_IMODE(path.stat().st_mode) for path in (*lends(own), lends(own)[0].parent)] == [0o600, 0o700]
     code, said = await own.types("--json", "lend")
     assert [(one["pane_id"], one["lent"]) for one in json.loads(said)] == [(pane, True)]

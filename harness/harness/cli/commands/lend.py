@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,7 +34,8 @@ def lend(ctx: click.Context, duration: float | None, end: bool, panes: tuple[str
     """Lend panes of your own tmux, so that harness may type into them; without PANE, list those that are lent.
 
     PANE is tmux's id, such as %3, or SESSION:WINDOW.PANE. A lend ends with the pane's program, with the tmux server,
-    after --for, or with --end. Run this at a shell prompt in a pane that is not lent.
+    after --for, or with --end; a pane that is lent already gets the new time. Run this at a shell prompt in a pane
+    that is not lent.
 
     \b
     Examples:
@@ -48,14 +49,14 @@ def lend(ctx: click.Context, duration: float | None, end: bool, panes: tuple[str
     session.settings = replace(session.settings, tmux=_only_current(session))
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
+        lent = await _lent(target)
         if end:
-            chosen = panes or tuple(pane.pane_id for pane in await _lent(target))
-            await _change(session, target.end_lend, chosen)
+            await _change(session, target.end_lend, panes or tuple(pane.pane_id for pane in lent), ())
         elif panes:
             seconds = None if duration in (None, NO_LIMIT) else duration
-            await _change(session, partial(target.lend_pane, duration=seconds), panes)
+            await _change(session, partial(target.lend_pane, duration=seconds), panes, lent)
         else:
-            _show_list(session, await _lent(target))
+            _show_list(session, lent)
 
     return on_target(session, work, TargetRequirements(terminal=True, pane=False))
 
@@ -76,18 +77,27 @@ async def _lent(target: ExecutionContext) -> list[PaneInfo]:
     return [pane for pane in await target.list_panes() if pane.lent]
 
 
-async def _change(session: CliSession, change: Callable[[str], Awaitable[PaneInfo]], panes: Sequence[str]) -> None:
-    """Lend panes, or end their lends, and show each that changed, also if a later one fails."""
+async def _change(
+    session: CliSession, change: Callable[[str], Awaitable[PaneInfo]], panes: Sequence[str], lent: Sequence[PaneInfo]
+) -> None:
+    """Lend panes, or end their lends, and show each that changed, also if a later one fails.
+
+    Args:
+        session: The command's session.
+        change: Changes one pane.
+        panes: The panes to change.
+        lent: The panes whose earlier lends are replaced.
+    """
     changed: list[PaneInfo] = []
     try:
         for pane in panes:
             changed.append(await change(pane))
     finally:
         if changed or not panes:
-            _show(session, changed)
+            _show(session, changed, {pane.pane_id: _until(pane) for pane in lent})
 
 
-def _show(session: CliSession, panes: list[PaneInfo]) -> None:
+def _show(session: CliSession, panes: list[PaneInfo], before: Mapping[str, str]) -> None:
     if session.json:
         print_json(panes)
         return
@@ -95,6 +105,8 @@ def _show(session: CliSession, panes: list[PaneInfo]) -> None:
         note("no pane is lent")
     for pane in panes:
         what = f"lent{_until(pane)}" if pane.lent else "not lent"
+        if pane.pane_id in before:
+            what += f" (before: lent{before[pane.pane_id]})"
         note(f"pane {pane.pane_id} ({pane.name}, {pane.foreground}): {what}")
 
 
