@@ -46,9 +46,13 @@ def tmux(ops: Program, *words: str) -> str:
 
 def client_pid(child: Any) -> int:
     """The ssh process that has the terminal."""
-    path = Path(f"/proc/{child.pid}/task/{child.pid}/children")
-    (pid,) = [int(word) for word in path.read_text().split() if _argv(int(word))[:2] == ["ssh", "-t"]]
+    (pid,) = [pid for pid in children_of(child.pid) if _argv(pid)[:2] == ["ssh", "-t"]]
     return pid
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process with one thread has started."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _argv(pid: int) -> list[str]:
@@ -438,6 +442,19 @@ def test_a_closed_terminal_window_leaves_no_process(ops: Program, sshd: SshServe
     child.close(force=False)
     wait_until(lambda: not child.isalive())
     assert tmux(ops, "list-sessions", "-F", "#S").split() == ["harness"]
+
+
+def test_a_killed_one_leaves_no_client(ops: Program) -> None:
+    words = shlex.join([ops.path, *ops.always, "shell"])
+    shell: Any = pexpect.spawn("sh", ["-ic", f"{words}; echo its code was $?; read -r _"], env=ops.environ, timeout=60)
+    shows(shell, 1)
+    (killed,) = children_of(shell.pid)
+    left = children_of(killed)
+    assert "/dev/pts/" in tmux(ops, "list-clients")
+    os.kill(killed, signal.SIGKILL)
+    shell.expect_exact("its code was 137")
+    wait_until(lambda: not any(map(_argv, left)) and "/dev/pts/" not in tmux(ops, "list-clients"))
+    shell.close()
 
 
 def test_on_this_machine_it_creates_the_session_and_becomes_its_client(needs_tmux: None, program: Program) -> None:

@@ -36,8 +36,8 @@ def ops(way: Way, request: pytest.FixtureRequest) -> Program:
 
 def kill_program(child: Any) -> None:
     """Kill the engine's program that has the terminal."""
-    path = Path(f"/proc/{child.pid}/task/{child.pid}/children")
-    (pid,) = map(int, path.read_text().split())
+    children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+    (pid,) = (int(pid) for pid in children if os.getpgid(int(pid)) == child.pid)
     os.kill(pid, signal.SIGKILL)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
-from contextlib import suppress
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 
@@ -15,29 +16,62 @@ __all__ = ["exec_in_terminal", "run_in_terminal"]
 
 RESTORE_TIMEOUT = 2.0
 """Seconds for a program that had the terminal to restore it."""
+_WATCH = 'read -r pid && { read -r _; kill -HUP "$pid"; }'
+"""Waits until its input is closed, and then does to a process what a closed terminal does."""
 
 
 async def run_in_terminal(words: Sequence[str]) -> int:
     """Run a program in this terminal until it exits, and return its exit code, which is negative for a signal.
 
-    If it is cancelled, the program gets the time to restore the terminal.
+    If it is cancelled, the program gets the time to restore the terminal. If this process is killed, the program ends.
 
     Raises:
         HarnessError: It cannot be started.
     """
-    try:
-        process = await anyio.open_process(words, stdin=None, stdout=None, stderr=None, env=_environment())
+    async with _watch() as watch:
+        try:
+            process = await anyio.open_process(words, stdin=None, stdout=None, stderr=None, env=_environment())
+        except OSError as error:
+            raise _not_started(words, error) from error
+        async with process:
+            await watch(process.pid)
+            try:
+                return await process.wait()
+            except anyio.get_cancelled_exc_class():
+                with suppress(ProcessLookupError):
+                    process.terminate()
+                with anyio.move_on_after(RESTORE_TIMEOUT, shield=True):
+                    await process.wait()
+                raise
+
+
+@asynccontextmanager
+async def _watch() -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+    """Start a process that ends another one when this one is killed: the program has the terminal, so it gets no EOF.
+
+    Yields:
+        Tells it the ID of the process to end.
+
+    Raises:
+        HarnessError: It cannot be started.
+    """
+    words, nothing = ["sh", "-c", _WATCH], subprocess.DEVNULL
+    try:  # a session of its own: keys of the terminal do not end it
+        process = await anyio.open_process(words, stdout=nothing, stderr=nothing, start_new_session=True)
     except OSError as error:
         raise _not_started(words, error) from error
     async with process:
+
+        async def tell(pid: int) -> None:
+            assert process.stdin is not None
+            await process.stdin.send(b"%d\n" % pid)
+
         try:
-            return await process.wait()
-        except anyio.get_cancelled_exc_class():
-            with suppress(ProcessLookupError):
-                process.terminate()
-            with anyio.move_on_after(RESTORE_TIMEOUT, shield=True):
+            yield tell
+        finally:
+            process.kill()  # first: its input is closed below
+            with anyio.CancelScope(shield=True):
                 await process.wait()
-            raise
 
 
 def exec_in_terminal(words: Sequence[str]) -> None:
