@@ -35,6 +35,14 @@ MAX_FILE_BYTES = 1 << 20
 MAX_CONVERSATIONS = 200
 SYSTEM_KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 DEFAULT_PORT = 22
+_BUILTIN_TOOLS = """
+ask_user_question bash_output capture_pane checkfor clean_diff compact conflicts delete edit errs fetch_url forget glob
+grep imports kill_shell list_shells ls notab read_file recall remember repfor run_shell send_keys sig skill splice split
+stump tabcount task time tmux_create_pane tmux_create_session tmux_kill_pane tmux_kill_session tmux_list_panes
+tmux_list_sessions todo_write tool_search transform utf8 web_search write_file
+"""
+BUILTIN_TOOLS = frozenset(_BUILTIN_TOOLS.split())
+"""The names of harness's tools: importing their modules takes longer than an operator waits for a completion."""
 
 
 def _settings(choices: CommandLineChoices) -> Settings | None:
@@ -150,11 +158,18 @@ def server_names(choices: CommandLineChoices) -> list[str]:
 
 
 def tool_names() -> list[str]:
-    """Return the tools of the installed packages; files with tools are not read, as that may run their code."""
-    from ..toolkit.plugins import find, load_tools
+    """Return harness's tools and those of other installed packages, of which only these are imported.
 
-    loaded = load_tools(find("harness.tools"))
-    return sorted(tool.name for _, tools in loaded.found for tool in tools)
+    Files with tools are not read, as that may run their code.
+    """
+    from importlib.metadata import entry_points
+
+    if all(point.value.startswith("harness_tools.") for point in entry_points(group="harness.tools")):
+        return sorted(BUILTIN_TOOLS)
+    from ..toolkit.plugins import OWN, TOOLS, find, load_tools
+
+    loaded = load_tools(plugin for plugin in find(TOOLS) if plugin.distribution != OWN)
+    return sorted({*BUILTIN_TOOLS, *(tool.name for _, tools in loaded.found for tool in tools)})
 
 
 # -- what this user has kept

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from harness.cli.completed_names import complete_copied, complete_host, complete
 from harness.cli.completion import SHELLS, bash_replacement, is_showable, split_line
 from harness.cli.main import cli
 from harness.cli.options import Invocation
+from harness.operate.known_names import BUILTIN_TOOLS
+from harness.toolkit.plugins import OWN, TOOLS, find, load_tools
 
 PARAM = click.Option(["--x"])
 
@@ -176,3 +180,20 @@ def test_invalid_settings_and_inventories_complete_what_is_left(hosts: click.Con
     hosts.params["inventory"] = str(tmp_path / "missing.ini")
     assert values(complete_pattern(hosts, PARAM, "@")) == []
     assert values(completed_names.complete_job(hosts, PARAM, "")) == []
+
+
+def test_harnesss_own_tools_are_known_by_name() -> None:
+    loaded = load_tools(plugin for plugin in find(TOOLS) if plugin.distribution == OWN)
+    assert loaded.failures == ()
+    assert {tool.name for _, tools in loaded.found for tool in tools} == BUILTIN_TOOLS
+
+
+@pytest.mark.usefixtures("needs_process")
+def test_names_of_tools_are_completed_without_importing_them() -> None:
+    script = (
+        "import sys; from harness.operate.known_names import tool_names; print(*tool_names());"
+        "print(*(name for name in sys.modules if name.startswith(('harness_tools', 'harness.toolkit', 'pydantic'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    names, imported = done.stdout.splitlines()
+    assert (set(names.split()), imported) == (BUILTIN_TOOLS, "")
