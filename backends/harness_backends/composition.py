@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache, cached_property, partial
@@ -22,7 +22,7 @@ from .posix.state_directory import JobRecord, JobStore
 if TYPE_CHECKING:
     from .posix.sudo.user_change import UserChanges
 
-__all__ = ["PosixBackend", "open_posix_backend", "user_changes_of"]
+__all__ = ["PosixBackend", "local_transport", "open_posix_backend", "user_changes_of"]
 
 
 def local_transport() -> Transport:
@@ -83,12 +83,20 @@ class PosixBackend(Backend):
         self._shell = shell
         self._store = store
         self._user_changes = user_changes
+        self._close: Callable[[], Awaitable[None]] | None = None
 
     @cached_property
     def files(self) -> Files:  # type: ignore[override]  # read-only and created on first use: its modules load slowly
         from .posix.files.files import PosixFiles
 
-        return PosixFiles(self._shell, self.transport, self.capabilities)
+        files = PosixFiles(self._shell, self.transport, self.capabilities, local_transport)
+        self._close = files.aclose
+        return files
+
+    async def aclose(self) -> None:
+        """End what was started on this machine."""
+        if self._close is not None:
+            await self._close()
 
     def open_terminal(self, session: str, *, create: bool = True) -> AbstractAsyncContextManager[Terminal]:
         from .tmux import open_terminal
@@ -138,4 +146,6 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
         changes = user_changes_of(transport, shell, probed.capabilities, config)
         jobs = open_jobs(transport, config, shell, store, probed, local_transport, kill, changes)
         runner = await stack.enter_async_context(jobs)
-        yield PosixBackend(transport, config, shell, store, probed.capabilities, runner, changes)
+        backend = PosixBackend(transport, config, shell, store, probed.capabilities, runner, changes)
+        stack.push_async_callback(backend.aclose)
+        yield backend

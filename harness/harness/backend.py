@@ -131,6 +131,8 @@ class ReceiveRequest:
     """Replace even a file that its owner made read-only."""
     parents: bool = False
     """Create missing directories; else the file's directory must exist."""
+    overwrite: bool = True
+    """Replace a file that exists; else that is an error, and a link is not followed."""
     resume: bool = True
     """Whether a copy that is cut or cancelled leaves its part for the next one; else it leaves nothing."""
 

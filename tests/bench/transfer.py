@@ -18,8 +18,8 @@ FACTOR = 1.3
 SCP, SFTP = "scp over a master", "sftp -b over a master"
 DOWN, UP = "from the server", "to the server"
 DIFFERENCES = (
-    "What scp does not do: all but download compute a SHA-256 here, write_file and upload wait until the data is on "
-    "the disk there, and read_file holds the content in memory. Both ends of the link share this machine's cores."
+    "What scp does not do: all compute a SHA-256 here, write_file, upload and download wait until the data is on the "
+    "disk, and read_file holds the content in memory. Both ends of the link share this machine's cores."
 )
 
 

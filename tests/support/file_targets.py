@@ -124,7 +124,11 @@ async def open_file_target(flavour: Flavour, directory: Path) -> AsyncIterator[F
     transport = FlavouredTransport(flavour, home, _path(flavour, directory / "applets"))
     async with open_held_shell(transport) as shell:
         capabilities = Capabilities(home=str(home), uid=os.getuid())
-        yield FileTarget(PosixFiles(shell, transport, capabilities), home, transport)
+        files = PosixFiles(shell, transport, capabilities, lambda: LocalTransport(transport.target))
+        try:
+            yield FileTarget(files, home, transport)
+        finally:
+            await files.aclose()
 
 
 @asynccontextmanager

@@ -5,17 +5,20 @@ from __future__ import annotations
 import io
 import posixpath
 import shlex
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NoReturn
 
-from harness.backend import ANY, AnyVersion, Files, Progress, WriteMode
+from harness.backend import ANY, AnyVersion, Files, Progress, SourceFile, WriteMode
 from harness.errors import FileError, UnsupportedOperation
 from harness.results import DirEntry, FileContent, FileStat, FileType, WriteResult
+from harness.target import Target
+from harness.transport import Transport
 
-from ..posix.files.download_file import replace_local
-from ..posix.files.file_calls import FileCalls, Hasher, display_path, file_error
+from ..posix.files.copying import Downloads
+from ..posix.files.file_calls import FileCalls, Hasher, display_path, file_error, parse_scheme
 from ..posix.files.search import Search, glob_paths, list_entries, search
 from ..posix.files.shell_library import PATH_LIBRARY, Refusal, call
 from ..posix.files.transfer import Sink
@@ -198,11 +201,59 @@ def _is_at(entry: TarEntry, place: FileFacts) -> bool:
     return place.followed or entry.name == posixpath.basename(place.real)
 
 
+class _ArchiveSource(SourceFile):
+    """A file that is read up to the size that it had when it was opened; it may grow meanwhile."""
+
+    def __init__(
+        self, read: Callable[[Check, Sink], Awaitable[TarEntry]], entry: TarEntry, path: str, target: Target
+    ) -> None:
+        self.path = path
+        self.size = entry.size
+        self.mode = entry.mode & 0o777
+        self.mtime = entry.mtime
+        self.data = None
+        self._read = read
+        self._target = target
+
+    async def copy(self, offset: int, sink: Sink) -> None:
+        await self._copy(offset, self.size, sink)
+
+    async def _copy(self, start: int, end: int, sink: Sink) -> None:
+        done = 0
+
+        def check(entry: TarEntry) -> None:
+            if entry.size < end:
+                raise FileError(f"{display_path(self.path)}: the file shrank while it was read", target=self._target)
+
+        async def keep(data: bytes) -> None:
+            nonlocal done
+            part = data[max(0, start - done) : max(0, end - done)]
+            done += len(data)
+            if part:
+                await sink(part)
+
+        await self._read(check, keep)
+
+    async def version(self, length: int, scheme: str) -> str | None:
+        hasher = Hasher(parse_scheme(scheme))
+
+        async def add(data: bytes) -> None:
+            hasher.update(data)
+
+        await self._copy(0, length, add)
+        return hasher.version()
+
+    async def check_unchanged(self) -> None:
+        """Accept a file that has grown; one that shrank cannot be read to its end."""
+
+
 class ArchiveFiles(Files):
     """Read-only files of a container, as described in this module; unknown sizes and owners are -1."""
 
-    def __init__(self, transport: ContainerTransport, shell: PersistentShell) -> None:
+    def __init__(self, transport: ContainerTransport, shell: PersistentShell, local: Callable[[], Transport]) -> None:
         self._transport = transport
+        self._downloads = Downloads(shell, local)
+        self.aclose = self._downloads.aclose
         self._calls = FileCalls(shell, transport, "/", builtin_library("/"))
         self._inside: bool | None = None
 
@@ -272,25 +323,21 @@ class ArchiveFiles(Files):
         self, path: str, local: str, progress: Progress | None = None, *, force: bool = False, overwrite: bool = True
     ) -> int:
         """Copy a file to this machine with its permissions, up to its size when the engine opened it."""
+        source = await self.open_source(path)
+        return await self._downloads.receive(source, local, progress, force=force, overwrite=overwrite)
+
+    async def open_source(self, path: str, *, own_channel: bool = True) -> SourceFile:
+        """Open a file to be copied; the engine needs no channel of the shell."""
         place = await self._readable(path)
-        done = total = 0
+        entry = await self._head(path, place.real)
+        if entry is None:
+            raise self._not_shown(path, "the engine does not show it")
+        return _ArchiveSource(partial(self._content, path, place), entry, path, self._transport.target)
 
-        def check(entry: TarEntry) -> None:
-            nonlocal total
-            total = entry.size
-
-        async with replace_local(local, force=force, overwrite=overwrite) as replacement:
-
-            async def keep(data: bytes) -> None:
-                nonlocal done
-                await replacement.write(data)
-                done += len(data)
-                if progress is not None:
-                    progress(done, total)
-
-            entry = await self._content(path, place, check, keep)
-            await replacement.commit(entry.mode & 0o777)
-        return done
+    async def version(self, path: str, length: int | None = None, scheme: str = "") -> str | None:
+        """Return the hash of a file, or of its first bytes; the engine sends the whole file."""
+        source = await self.open_source(path)
+        return await source.version(source.size if length is None else length, scheme)
 
     async def _readable(self, path: str) -> FileFacts:
         """Locate a file that the container's user may read."""
@@ -433,7 +480,13 @@ class ArchiveFiles(Files):
 
 
 @asynccontextmanager
-async def open_archive_files(transport: ContainerTransport) -> AsyncIterator[ArchiveFiles]:
+async def open_archive_files(
+    transport: ContainerTransport, local: Callable[[], Transport]
+) -> AsyncIterator[ArchiveFiles]:
     """Provide the files of a container with only ``sh``; its shell starts on first use."""
     async with open_held_shell(transport) as shell:
-        yield ArchiveFiles(transport, shell)
+        files = ArchiveFiles(transport, shell, local)
+        try:
+            yield files
+        finally:
+            await files.aclose()

@@ -13,7 +13,7 @@ from harness.results import Job, JobOutput, ShellResult
 from harness.system.background_tasks import open_background_tasks
 from harness.terminal import Sessions, Terminal
 
-from ..composition import open_posix_backend
+from ..composition import local_transport, open_posix_backend
 from ..posix.state_directory import StateDirectoryUnavailable
 from .exec_jobs import ExecJobs
 from .transport import ContainerTransport
@@ -103,7 +103,7 @@ async def open_container_backend(transport: ContainerTransport, config: Config) 
         except StateDirectoryUnavailable:
             from .archive_files import open_archive_files  # rarely needed
 
-            files = await stack.enter_async_context(open_archive_files(transport))
+            files = await stack.enter_async_context(open_archive_files(transport, local_transport))
             yield ExecBackend(transport, direct, files)
             return
         backend.jobs = ContainerJobs(backend.jobs, direct)

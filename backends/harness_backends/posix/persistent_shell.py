@@ -319,6 +319,11 @@ class PersistentShell:
         self._prologue.append(source)
 
     @property
+    def tasks(self) -> BackgroundTasks:
+        """The tasks that end with the shell."""
+        return self._tasks
+
+    @property
     def is_open(self) -> bool:
         """True if a shell is running, as far as known, so that a call does not connect."""
         return self._channel is not None and self._channel.alive

@@ -94,7 +94,7 @@ async def both(shell: Flavour) -> AsyncIterator[Both]:
         thin = FlavouredTransport(replace(shell, prefix=user), home, "/nowhere")
         rich = FlavouredTransport(replace(DASH, prefix=user), home, "/usr/bin:/bin")
         async with open_held_shell(thin) as one, open_held_shell(rich) as other:
-            full = PosixFiles(other, rich, Capabilities(home=name, uid=65534))
+            full = PosixFiles(other, rich, Capabilities(home=name, uid=65534), lambda: rich)
             yield Both(FileCalls(one, thin, "/", builtin_library("/")), full, home)
 
 

@@ -261,3 +261,56 @@ async def test_an_answer_without_end_is_not_kept(target: FileTarget) -> None:
     process = await target.transport.open_process(["sh", "-c", "head -c 5000000 /dev/zero; exit 3"])
     reply = await collect(process)
     assert (reply.exit_code, len(reply.stdout) < 1_000_000) == (3, True)
+
+
+async def test_a_relative_download_starts_at_the_working_directory(
+    target: FileTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (target.home / "f").write_bytes(b"new")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for name in ("plain", "~", "~root", "-r", "a\nb"):
+        assert await target.files.download("f", name) == 3
+        assert (tmp_path / "here" / name).read_bytes() == b"new"
+        with pytest.raises(FileError, match="already exists"):
+            await target.files.download("f", name, overwrite=False)
+    with pytest.raises(FileError, match="here/sub/f: no such file or directory"):
+        await target.files.download("f", "sub/f")
+
+
+async def test_a_download_that_is_cancelled_leaves_nothing(target: FileTarget, tmp_path: Path) -> None:
+    size = 64 << 20
+    (target.home / "f").touch()
+    os.truncate(target.home / "f", size)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    async with anyio.create_task_group() as tasks:
+
+        def stop(done: int, whole: int | None) -> None:
+            if done > 1 << 20:
+                tasks.cancel_scope.cancel()
+
+        tasks.start_soon(target.files.download, "f", str(folder / "copy"), stop)
+    assert os.listdir(folder) == []
+
+
+async def test_a_download_is_compared_before_it_becomes_the_file(
+    target: FileTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damage on the way to the disk of this machine."""
+    (target.home / "f").write_bytes(os.urandom(3 << 20))
+    feed = copying.feed
+
+    async def damaged(process: Process, chunks: AsyncIterator[bytes]) -> ShellReply:
+        async def changed() -> AsyncIterator[bytes]:
+            async for chunk in chunks:
+                yield bytes([chunk[0] ^ 1]) + chunk[1:]
+
+        return await feed(process, changed())
+
+    (tmp_path / "copy").write_bytes(b"old")
+    monkeypatch.setattr(copying, "feed", damaged)
+    with pytest.raises(FileError, match=r"^this machine: .*another content"):
+        await target.files.download("f", str(tmp_path / "copy"))
+    assert (tmp_path / "copy").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".hx-")] == []

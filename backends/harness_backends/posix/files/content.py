@@ -101,7 +101,7 @@ async def open_file(
         (scheme, line, real, version, how), data = fields_of(reply.stdout, 5)
         stat, known = parse_stat(line), parse_scheme(scheme)
     if reply.stderr:
-        raise file_error(path, 1, reply.stderr, calls.transport.target)
+        raise file_error(path, 1, reply.stderr, calls.where)
     here = how == "here" or (how == "unsized" and len(data) <= inline)
     return OpenReply(known, stat, real, version, how != "unsized", data if here else None)
 
@@ -192,10 +192,10 @@ async def _pieces(calls: FileCalls, path: str, real: str, offset: int, length: i
         with calls.understanding(path, reply.stdout):
             (_, inode), data = fields_of(reply.stdout, 2)
         if reply.stderr:
-            raise file_error(path, 1, reply.stderr, calls.transport.target)
+            raise file_error(path, 1, reply.stderr, calls.where)
         if first not in (None, inode):
             raise FileError(
-                f"{display_path(path)}: was replaced while it was read", target=calls.transport.target, hint="try again"
+                f"{display_path(path)}: was replaced while it was read", target=calls.where, hint="try again"
             )
         first = inode
         if not data:
@@ -285,7 +285,7 @@ class FileWriter:
 
     async def write(self, request: WriteRequest, content: bytes, progress: Progress | None) -> WriteResult:
         """Write content from memory."""
-        check_path(request.path, self._calls.transport.target)
+        check_path(request.path, self._calls.where)
         if len(content) <= INLINE_WRITE and len(encoded := encode_inline(content)) <= INLINE_WRITE:
             result = await self._write_inline(request, content, encoded)
             if progress is not None:
@@ -301,7 +301,7 @@ class FileWriter:
 
     async def write_verified(self, request: WriteRequest, content: bytes, progress: Progress | None) -> WriteResult:
         """Write content from memory whose hash is compared on the target before it becomes the file."""
-        check_path(request.path, self._calls.transport.target)
+        check_path(request.path, self._calls.where)
         if len(content) <= INLINE_WRITE and len(encode_inline(content)) <= INLINE_WRITE:
             return await self.write(request, content, progress)
         version = version_of(content, await self._calls.scheme())
@@ -335,7 +335,7 @@ class FileWriter:
 
         The producer of the pieces also passes them to ``hasher``.
         """
-        check_path(request.path, self._calls.transport.target)
+        check_path(request.path, self._calls.where)
         reply = await self._send(request, chunks, progress)
         return _result(reply, request.size, hasher.version())
 

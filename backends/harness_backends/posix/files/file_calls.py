@@ -263,11 +263,15 @@ MAX_SHOWN_ANSWER = 80
 class FileCalls:
     """The interface to the shell library on one target, which is sent with the first call.
 
-    ``library`` replaces the library for targets with the usual tools.
+    ``library`` replaces the library for targets with the usual tools. ``where`` names the target in errors, if it is
+    not named by its URL.
     """
 
-    def __init__(self, shell: PersistentShell, transport: Transport, home: str, library: str = "") -> None:
+    def __init__(
+        self, shell: PersistentShell, transport: Transport, home: str, library: str = "", *, where: str = ""
+    ) -> None:
         self.transport = transport
+        self.where: object = where or transport.target
         self.home = home
         self._shell = shell
         self._library = library or shell_library.library(home)
@@ -286,7 +290,7 @@ class FileCalls:
             FileError: the script refused, or failed; the message names ``path``.
             ConnectionLost: the connection was lost; the script may have run.
         """
-        check_path(path, self.transport.target)
+        check_path(path, self.where)
         return self.checked(path, await self.attempt(script))
 
     async def attempt(self, script: str) -> ShellReply:
@@ -307,7 +311,7 @@ class FileCalls:
     def checked(self, path: str, reply: ShellReply) -> ShellReply:
         """Return the reply if it is a success, otherwise raise the matching FileError."""
         if reply.exit_code != 0:
-            raise file_error(path, reply.exit_code, reply.stderr, self.transport.target)
+            raise file_error(path, reply.exit_code, reply.stderr, self.where)
         return reply
 
     @contextmanager
@@ -323,7 +327,7 @@ class FileCalls:
             answer = ascii(data[:MAX_SHOWN_ANSWER].decode("utf-8", "replace"))
             raise FileError(
                 f"{display_path(path)}: invalid answer of the target: {answer}",
-                target=self.transport.target,
+                target=self.where,
                 hint="check which programs stat, find and readlink are first in the PATH of the target's shell",
             ) from error
 
@@ -348,7 +352,7 @@ class FileCalls:
             UnsupportedOperation: No channel is available.
         """
         if self.transport.max_channels == 1:
-            raise UnsupportedOperation("only one channel is available", target=self.transport.target)
+            raise UnsupportedOperation("only one channel is available", target=self.where)
         return await self.transport.open_process(shell_library.standalone(self._library, script))
 
     async def open_argv(self, argv: Sequence[str]) -> Process | None:

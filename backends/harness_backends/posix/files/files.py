@@ -13,7 +13,7 @@ the persistent shell in pieces where the target allows no second channel. Guaran
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from harness.backend import (
     ANY,
@@ -31,9 +31,8 @@ from harness.results import DirEntry, FileContent, FileStat, WriteResult
 from harness.transport import Transport
 
 from ..persistent_shell import PersistentShell
-from .content import FileWriter, WriteRequest, copy_content, open_file, read_file
-from .copying import FileReceiver, file_version, masked_mode, open_source_file, set_attributes
-from .download_file import replace_local
+from .content import FileWriter, WriteRequest, read_file
+from .copying import Downloads, FileReceiver, file_version, masked_mode, open_source_file, set_attributes
 from .file_calls import FileCalls, check_path, fields_of, file_error, parse_stat
 from .search import Search, glob_paths, list_entries, search
 from .shell_library import Refusal, call
@@ -48,14 +47,25 @@ SMALL_TREE = 500
 
 
 class PosixFiles(Files):
-    """See :class:`harness.backend.Files`. Every method raises the matching :class:`harness.errors.FileError`."""
+    """See :class:`harness.backend.Files`. Every method raises the matching :class:`harness.errors.FileError`.
 
-    def __init__(self, shell: PersistentShell, transport: Transport, capabilities: Capabilities) -> None:
+    ``aclose`` ends the shell that downloads use on this machine.
+    """
+
+    def __init__(
+        self,
+        shell: PersistentShell,
+        transport: Transport,
+        capabilities: Capabilities,
+        local: Callable[[], Transport],
+    ) -> None:
         self._transport = transport
         self._calls = FileCalls(shell, transport, capabilities.home)
         self._writer = FileWriter(self._calls)
         self._receiver = FileReceiver(self._calls, self._writer)
         self._small = SmallFiles(self._calls, self._writer)
+        self._downloads = Downloads(shell, local)
+        self.aclose = self._downloads.aclose
 
     async def read(
         self, path: str, offset: int = 0, limit: int | None = None, progress: Progress | None = None
@@ -155,14 +165,8 @@ class PosixFiles(Files):
         self, path: str, local: str, progress: Progress | None = None, *, force: bool = False, overwrite: bool = True
     ) -> int:
         """Copy a file of the target to this machine with its permissions; as large as it was when it was opened."""
-        opened = await open_file(self._calls, path, inline=0)
-        async with replace_local(local, force=force, overwrite=overwrite) as replacement:
-            length = opened.stat.size if opened.sized else None
-            size = 0
-            if not (opened.sized and length == 0):
-                size = await copy_content(self._calls, path, opened, 0, length, replacement.write, progress)
-            await replacement.commit(opened.stat.mode & 0o777)
-        return size
+        source = await open_source_file(self._calls, path, own_channel=True, may_grow=True)
+        return await self._downloads.receive(source, local, progress, force=force, overwrite=overwrite)
 
     async def open_source(self, path: str, *, own_channel: bool = True) -> SourceFile:
         """Open a file to be copied to another target; without ``own_channel``, the persistent shell reads it."""

@@ -174,7 +174,7 @@ async def search(
     except _TooMany:
         raise FileError(
             f"{display_path(wanted.path)}: more than {maximum} entries",
-            target=calls.transport.target,
+            target=calls.where,
             hint="search a smaller part, or raise max_entries",
         ) from None
 
@@ -205,7 +205,7 @@ async def _whole(calls: FileCalls, wanted: Search, kept: _SearchResults, reply: 
 def _check(calls: FileCalls, path: str, reply: ShellReply) -> None:
     """Raise an error, except for directories that the search cannot enter."""
     if reply.exit_code >= 70 or not tolerable(reply.stderr):
-        raise file_error(path, reply.exit_code, reply.stderr, calls.transport.target)
+        raise file_error(path, reply.exit_code, reply.stderr, calls.where)
 
 
 async def list_entries(calls: FileCalls, path: str) -> list[DirEntry]:

@@ -145,7 +145,7 @@ class SmallFiles:
         async def keep(data: bytes) -> None:
             answer.extend(data)
             if len(answer) > max_bytes + MAX_METADATA_BYTES:
-                raise FileError("the files have more content than was found", target=self._calls.transport.target)
+                raise FileError("the files have more content than was found", target=self._calls.where)
 
         self._calls.checked(paths[0], await drain(process, keep))
         with self._calls.understanding(paths[0], bytes(answer[:100])):
