@@ -265,11 +265,14 @@ harness.cli.main.main(["run", "--", "true"])
 
 
 @pytest.mark.usefixtures("needs_process")
-def test_importing_the_testing_package_loads_no_extras() -> None:
-    script = "import sys, harness.testing.contract, harness.testing.ssh_server, harness.testing.memory; "
+def test_importing_the_testing_package_and_fleets_loads_no_extras() -> None:
+    script = (
+        "import sys, harness.testing.contract, harness.testing.ssh_server, harness.testing.memory, harness.fleets; "
+    )
     done = subprocess.run(
         [sys.executable, "-c", script + "print(' '.join(sys.modules))"], capture_output=True, text=True, check=True
     )
+    assert "harness.fleets.dask_executor" not in done.stdout.split()
     assert {name.partition(".")[0] for name in done.stdout.split()} & {
         "asyncssh",
         "pytest",

@@ -12,13 +12,18 @@
 
 from __future__ import annotations
 
-from .dask_executor import DaskExecutor
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazy_names
 from .fleet_calls import Fleet, HostOutcome, fleet
 from .hosts import Host, NamedTarget, resolve_hosts
 from .inventories.inventory import Inventory
 from .inventories.reading import read_inventory
 from .merging import OutcomeGroup, merge_outcomes
 from .session_context import FleetContext
+
+if TYPE_CHECKING:
+    from .dask_executor import DaskExecutor
 
 __all__ = [
     "DaskExecutor",
@@ -34,3 +39,6 @@ __all__ = [
     "read_inventory",
     "resolve_hosts",
 ]
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+    __getattr__, __dir__ = lazy_names(__name__, {"dask_executor": ("DaskExecutor",)})
