@@ -7,8 +7,10 @@ import logging
 import os
 import re
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -113,7 +115,8 @@ def has_asyncssh() -> bool:
 def problem_of_asyncssh() -> str:
     """Return why the installed asyncssh cannot be used; empty if it can."""
     try:
-        import asyncssh
+        with _quick_library_search():
+            import asyncssh
     except Exception as error:  # whatever one of the libraries that it needs raises
         return f"asyncssh cannot be imported: {error}"
     version = asyncssh.__version__
@@ -121,6 +124,29 @@ def problem_of_asyncssh() -> str:
     if not OLDEST_ASYNCSSH <= found < FUTURE_ASYNCSSH:
         return f"asyncssh {version} is not supported"
     return ""
+
+
+@contextmanager
+def _quick_library_search() -> Iterator[None]:
+    """Answer from the linker's cache that a library is missing: for that, Python starts ldconfig, gcc and ld.
+
+    asyncssh searches optional libraries when it is imported.
+    """
+    known = b""
+    with suppress(OSError):
+        if not os.environ.get("LD_LIBRARY_PATH"):
+            known = Path("/etc/ld.so.cache").read_bytes()
+    if "asyncssh" in sys.modules or not known.startswith(b"glibc-ld.so.cache"):
+        yield
+        return
+    import ctypes.util
+
+    search = ctypes.util.find_library
+    ctypes.util.find_library = lambda name: search(name) if f"lib{name}.".encode() in known else None
+    try:
+        yield
+    finally:
+        ctypes.util.find_library = search
 
 
 def _exists(path: str) -> bool:

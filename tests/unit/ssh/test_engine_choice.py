@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,3 +148,18 @@ def test_what_must_be_off_must_be_so_even_if_it_is_the_default() -> None:
 )
 def test_names_that_the_engines_could_encode_differently_need_openssh(line: str) -> None:
     assert reasons_for_openssh(SshSettings.parse(line), SshSettings(), kerberos=False) == (line,)
+
+
+@pytest.mark.usefixtures("needs_process")
+def test_importing_asyncssh_starts_no_compiler_to_search_libraries() -> None:
+    script = """
+import ctypes.util, sys
+started, search = [], ctypes.util.find_library
+sys.addaudithook(lambda event, args: started.append(str(args[0])) if event == "subprocess.Popen" else None)
+from harness_backends.ssh.host_engine import problem_of_asyncssh
+assert not problem_of_asyncssh() and "asyncssh" in sys.modules and ctypes.util.find_library is search
+print(*started)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    if Path("/etc/ld.so.cache").exists():
+        assert {Path(name).name for name in done.stdout.split()} <= {"ldconfig"}
