@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -135,12 +136,13 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
         shell.define(state_directory.PROLOGUE)
         shell.define(shell_library.PROLOGUE)
         shell.define(f"hx_probe() {{\n{state_directory.REPORT}{probe.SCRIPT}}}\n")  # read at once, unlike a call
+        began = time.monotonic()
         asked = await shell.submit(call_line("hx_probe"))
         from .posix.jobs.shell_jobs import open_jobs  # loaded here while the target answers
 
         text = (await shell.reply_to(asked)).text
         report = state_directory.parse_report(text, transport.target)
-        probed = probe.parse_probe(text, report.root)
+        probed = replace(probe.parse_probe(text, report.root), duration=time.monotonic() - began)
         store = await stack.enter_async_context(state_directory.keep_job_store(shell, report))
         kill = partial(kill_pane_job, shell, store, config.tmux_socket)
         changes = user_changes_of(transport, shell, probed.capabilities, config)

@@ -383,7 +383,7 @@ async def test_no_more_is_received_early_than_is_kept(sshd: SshServer, monkeypat
 
     monkeypatch.setattr(HeadTail, "feed", count)
     async with harness.fleet("web1", config=sshd.config()) as fleet:
-        outcomes = await fleet.gather("head -c 20000000 /dev/zero; sleep 0.5; echo end", max_output=1000)
+        outcomes = await fleet.gather("head -c 20000000 /dev/zero; sleep 2; echo end", max_output=1000)
     result = outcomes["web1"].result
     assert result is not None
     assert (result.ok, result.stdout[-4:], result.truncated) == (True, "end\n", 20_000_004 - 1000)

@@ -68,10 +68,14 @@ $hx_tools
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The probe's result; ``clock_offset`` is the target's clock minus this machine's, in seconds."""
+    """The probe's result; ``clock_offset`` is the target's clock minus this machine's, in seconds.
+
+    ``duration`` is the number of seconds until the target's answer, with the start of its shell.
+    """
 
     capabilities: Capabilities
     clock_offset: float
+    duration: float = 0.0
 
 
 def parse_probe(text: str, state_dir: str, now: float | None = None) -> Probe:

@@ -74,9 +74,12 @@ END_TIMEOUT = 5.0
 """Seconds in addition to the grace periods for the proof of an exit; after that the outcome is unknown."""
 CLEAN_AFTER = 10.0
 """Seconds: shorter processes, e.g. one ``harness run``, do not clean up."""
-FOLLOW_AFTER = 0.03
-"""Seconds: a faster command gets no separate reader for ``on_output``, which costs a channel and ten programs. What is
-written without a reader may be dropped before it is read, if it exceeds the limit of the log."""
+FOLLOW_AFTER, MAX_FOLLOW_AFTER = 0.03, 1.0
+"""Seconds: a faster command gets no separate reader for ``on_output``, which costs a channel and ten programs. A target
+that took longer to answer the probe has as long. What is written without a reader may be dropped before it is read, if
+it exceeds the limit of the log."""
+RECEIVE_AFTER = 1.0
+"""The same for a reader without callbacks, which only matters if the connection is lost."""
 KEPT_IN_MEMORY = (
     "the target's disk is full: the job's record and output are in its memory, and lost when it restarts or its user"
     " logs out"
@@ -135,6 +138,7 @@ class PosixJobs(Jobs):
         self._probe = probe
         self._warm = PrestartedShells(shell, store, INLINE + 1)
         self._ran_before = False
+        self._follow_after = min(max(FOLLOW_AFTER, probe.duration), MAX_FOLLOW_AFTER)
         self._owner = f"{account_name()}@{socket.gethostname()}:{os.getpid()}"
         bound = INT_GRACE + TERM_GRACE + KILL_GRACE + END_TIMEOUT
         self._cancelling = JobCanceller(shell, store, tasks, bound)
@@ -316,11 +320,11 @@ class PosixJobs(Jobs):
             raise self._follower.dropped(run.job_id, gap.start, gap.end) from None
 
     async def _reply(self, run: _RunningCommand) -> ShellReply:
-        """Wait for the exit; after :data:`FOLLOW_AFTER`, pass the output to callbacks meanwhile."""
+        """Wait for the exit; after a while, pass the output to callbacks meanwhile."""
         callbacks = callbacks_of(run.command)
         if callbacks is None and not run.command.receive_early:
             return await run.ticket.reply()
-        with anyio.move_on_after(FOLLOW_AFTER):
+        with anyio.move_on_after(RECEIVE_AFTER if callbacks is None else self._follow_after):
             return await run.ticket.reply()
         try:
             return await self._follower.during(run.job_id, run.ticket.reply, callbacks, run.delivered, run.received)
