@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from tests.support.permits import says
 from tests.support.program import Program
 from tests.support.reconnecting_shell import ended
 from tests.support.sshd import MakeUser, SshServer, SystemUser
-from tests.support.sudo import Answers, sudo_rule, watched_processes
+from tests.support.sudo import Answers, counted_failures, sudo_rule, watched_processes
 from tests.support.toolbox import toolbox
 
 from harness import ExecutionContext, connect
@@ -142,7 +142,7 @@ async def test_a_password_that_is_refused_or_missing_is_an_error_and_nothing_run
     async with host.connect(Answers(["1", "2", "3"])) as ctx:
         with pytest.raises(UnsupportedOperation, match="cannot run as root: sudo: 3 incorrect password attempts"):
             await ctx.run_shell(f"touch {mark}", user="root")
-        with use_prompter(None), pytest.raises(UnsupportedOperation, match="sudo asks for a password") as caught:
+        with use_prompter(None), pytest.raises(UnsupportedOperation, match="a password is required") as caught:
             await ctx.run_shell(f"touch {mark}", user="root")
         assert "--batch" in (caught.value.hint or "")
         with use_prompter(Answers([None])), pytest.raises(UnsupportedOperation, match="none was given"):
@@ -150,6 +150,28 @@ async def test_a_password_that_is_refused_or_missing_is_an_error_and_nothing_run
         assert [job.command for job in await ctx.jobs()] == []
         assert list((host.state / "run").glob("sudo.*")) == []
     assert not mark.exists()
+
+
+async def test_only_a_question_that_was_asked_counts_as_a_failed_login(host: SudoHost, tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("wrong")
+    with counted_failures(host.user, tmp_path) as failures, sudo_rule(host.user, f"ALL=(ALL) ALL\n{failures.rule}"):
+
+        async def counted(ctx: ExecutionContext, *answers: str | None) -> int:
+            with use_prompter(Answers([*answers]) if answers else None), suppress(UnsupportedOperation):
+                await ctx.run_shell("true", user="root")
+            return failures.take()
+
+        async with host.connect(None) as ctx:
+            assert [await counted(ctx), await counted(ctx)] == [0, 0]
+            assert await counted(ctx, None) == 1
+            assert await counted(ctx, "wrong", None) == 2
+            assert await counted(ctx, "wrong", PASSWORD) == 0
+        async with host.connect(None, sudo_password_command=("cat", str(secret))) as ctx:
+            assert [await counted(ctx) for _ in range(3)] == [2, 0, 0]
+            secret.write_text(PASSWORD)
+            assert (await ctx.run_shell("id -un", user="root")).stdout == "root\n"
+            assert failures.take() == 0
 
 
 async def test_a_command_of_the_settings_gives_it_and_a_wrong_one_is_sent_once(host: SudoHost, tmp_path: Path) -> None:
@@ -312,7 +334,7 @@ def test_the_program_asks_without_echo_and_cleans_up_however_it_ends(host: SudoH
 
     done = ops.run("--batch", *run, "true")
     assert done.returncode == 125
-    assert b"sudo asks for a password (use a terminal without --batch" in done.stderr
+    assert b"sudo: a password is required (for a password, use a terminal without --batch" in done.stderr
     until_clean(host)
 
 

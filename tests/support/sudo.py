@@ -13,7 +13,7 @@ from tests.support.sshd import SystemUser
 
 from harness.login import LoginQuestion
 
-__all__ = ["Answers", "ProcessWatch", "sudo_rule", "watched_processes"]
+__all__ = ["Answers", "FailureCount", "ProcessWatch", "counted_failures", "sudo_rule", "watched_processes"]
 
 
 @contextmanager
@@ -28,6 +28,44 @@ def sudo_rule(user: SystemUser, rule: str) -> Iterator[None]:
         yield
     finally:
         path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class FailureCount:
+    """The failed logins of an account that pam_faillock counts for its ``sudo``."""
+
+    user: SystemUser
+    directory: Path
+
+    @property
+    def rule(self) -> str:
+        """The line of sudoers that lets its ``sudo`` use pam_faillock."""
+        return f"Defaults:{self.user.name} pam_service=zz-{self.user.name}"
+
+    def take(self) -> int:
+        """Return the count, and start again from 0."""
+        words = ["faillock", "--dir", str(self.directory), "--user", self.user.name]
+        shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        subprocess.run([*words, "--reset"], check=True)
+        return sum(line.endswith(" V") for line in shown.splitlines())
+
+
+@contextmanager
+def counted_failures(user: SystemUser, directory: Path) -> Iterator[FailureCount]:
+    """Create a service of PAM with pam_faillock for the account's ``sudo`` alone."""
+    options = f"dir={directory} deny=100"
+    path = Path("/etc/pam.d", f"zz-{user.name}")
+    path.write_text(
+        f"auth required pam_faillock.so preauth {options}\n"
+        "auth [success=1 default=ignore] pam_unix.so\n"
+        f"auth [default=die] pam_faillock.so authfail {options}\n"
+        f"auth sufficient pam_faillock.so authsucc {options}\n"
+        "auth required pam_deny.so\naccount required pam_permit.so\nsession required pam_permit.so\n"
+    )
+    try:
+        yield FailureCount(user, directory)
+    finally:
+        path.unlink()
 
 
 @dataclass

@@ -123,12 +123,16 @@ def check_script(program: tuple[str, ...]) -> str:
 def refusal(user: str, said: str, target: object) -> UnsupportedOperation:
     """Return the error for a refused change of user."""
     accounts = "root" if user == "root" else f"root or {user}"
-    reason = (said.strip().splitlines() or ["refused"])[-1]
     return UnsupportedOperation(
-        f"cannot run as {user}: {reason}",
+        f"cannot run as {user}: {refusal_reason(said)}",
         target=target,
         hint=f"check the name and what sudoers allows, or connect as {accounts}",
     )
+
+
+def refusal_reason(said: str) -> str:
+    """Return the reason from the standard error of what refused a change of user."""
+    return (said.strip().splitlines() or ["refused"])[-1]
 
 
 def kill_rights(argv: tuple[str, ...], askpass: str) -> str:

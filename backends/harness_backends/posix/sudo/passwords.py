@@ -27,7 +27,8 @@ MAX_QUESTIONS = 3
 MAX_DOUBTS = 2
 """How often a password that was accepted may be sent again after ``sudo`` refused a command."""
 _ACCOUNT = re.compile(r"[A-Za-z_0-9][A-Za-z0-9_.@+$-]{0,63}")
-HINT = "use a terminal without --batch (on several hosts: --ask-sudo-password), or set sudo_password_command"
+HINT = "for a password, use a terminal without --batch (on several hosts: --ask-sudo-password) or sudo_password_command"
+COMMAND_REFUSED, COMMAND_HINT = "sudo refused the password of sudo_password_command", "correct what the command prints"
 
 
 def account_of(prompt: str) -> str:
@@ -84,6 +85,20 @@ class SudoPasswords:
         """Return whether ``sudo`` has refused this password before."""
         return (account, password) in self._refused
 
+    def has_stored(self) -> bool:
+        """Return whether there is a password that was accepted and is not too old."""
+        return any(self.stored(account) is not None for account in tuple(self._accepted))
+
+    async def command_was_refused(self) -> bool:
+        """Return whether ``sudo_password_command`` prints only passwords that ``sudo`` has refused.
+
+        Raises:
+            ConfigError: It failed.
+        """
+        accounts = {account for account, _ in self._refused}
+        printed = [(account, await self.from_command(account)) for account in sorted(accounts)]
+        return bool(printed) and self._refused.issuperset(printed)
+
     async def from_command(self, account: str) -> str | None:
         """Return the password that ``sudo_password_command`` prints; None without that setting.
 
@@ -129,6 +144,23 @@ class PasswordAttempts:
     """How many prompts there were since the last password was refused."""
     _asked: int = 0
     _from_command: bool = False
+
+    async def check_source(self, said: str) -> None:
+        """Check that a prompt of ``sudo`` may be answered: PAM may count one without an answer as a wrong password.
+
+        Args:
+            said: Why ``sudo`` runs nothing without a password.
+
+        Raises:
+            UnsupportedOperation: Nothing can give a password.
+            ConfigError: The command of the settings failed.
+        """
+        if current_prompter() is not None or self.passwords.has_stored():
+            return
+        if not self.passwords.config.sudo_password_command:
+            raise self._error(said, HINT)
+        if await self.passwords.command_was_refused():
+            raise self._error(COMMAND_REFUSED, COMMAND_HINT)
 
     async def answer(self, prompt: str) -> str:
         """Return the answer to a prompt of ``sudo``; a second prompt for the same password refuses the first one.
@@ -189,7 +221,7 @@ class PasswordAttempts:
     async def _ask(self, text: str) -> str:
         prompter = current_prompter()
         if prompter is None and self._from_command and self.passwords.config.sudo_password_command:
-            raise self._error("sudo refused the password of sudo_password_command", "correct what the command prints")
+            raise self._error(COMMAND_REFUSED, COMMAND_HINT)
         if prompter is None:
             raise self._error("sudo asks for a password", HINT)
         if self._asked >= MAX_QUESTIONS:

@@ -16,7 +16,7 @@ from harness.login import use_prompter
 from harness.system.background_tasks import open_background_tasks
 from harness.transport import Transport
 
-from ..jobs.launch import change_user, check_script, kill_rights, refusal
+from ..jobs.launch import change_user, check_script, kill_rights, refusal, refusal_reason
 from ..persistent_shell import PersistentShell
 from .askpass import AskpassProcess, open_askpass, sudo_argv
 from .passwords import PasswordAttempts, SudoPasswords
@@ -105,16 +105,19 @@ class UserChanges:
         """
         argv = change_user(user, self._capabilities, self._transport.target)
         sudo = self._capabilities.program("sudo")
+        attempts, said = PasswordAttempts(self._passwords, user), "sudo asks for a password"
         if not self._sudo_asks:
             reply = await self._shell.call(check_script(argv))
             if reply.exit_code == 0:
                 yield UserChange(user, argv)
                 return
+            stderr = reply.stderr.decode("utf-8", "replace")
             if argv[0] != sudo or self._capabilities.uid == 0:
-                raise refusal(user, reply.stderr.decode("utf-8", "replace"), self._transport.target)
+                raise refusal(user, stderr, self._transport.target)
+            said = refusal_reason(stderr)
+        await attempts.check_source(said)
         root, sh = self._capabilities.state_dir, self._capabilities.program("sh")
         async with open_askpass(self._transport, root, sh, sudo, user) as process:
-            attempts = PasswordAttempts(self._passwords, user)
             async with self._asking:  # who waits here finds the password that another one was asked for
                 await self._check(process, attempts)
             yield UserChange(user, sudo_argv(sudo, user), process.path, process, attempts)
