@@ -51,6 +51,8 @@ async def test_calls_are_changed_and_denied_and_the_audit_names_who_did(seats: S
     ):
         seat.enter("go")
         await page.sees("touch one", ".approval")  # on the overview
+        await page.page.click("table a")
+        await page.sees("touch one", "details.call")
         await page.page.click(".approval summary")
         await page.page.fill(".approval textarea", "touch edited")
         await page.page.click("text=Approve this instead")
@@ -60,11 +62,14 @@ async def test_calls_are_changed_and_denied_and_the_audit_names_who_did(seats: S
         await seat.sees("all done")
         assert not (seats.home / "one").exists()
         assert not (seats.home / "two").exists()
+        await page.sees("failed: denied", "details.call")
+        await page.sees("touch one done", "details.call summary")
+        assert await page.page.locator("details.call").count() == 2
         await page.page.click("nav >> text=Audit")
         await page.sees("dashboard: anna", "td")
         await page.page.fill("#audit-text", "touch edited")
         await page.page.click("text=Search")
-        await page.sees("1 calls", "[role=status]")
+        await page.sees("1 call", "[role=status]")
         await page.page.click("td button")
         await page.sees("as dashboard: anna changed it", "dd")
         assert (page.violations, page.foreign) == ([], [])

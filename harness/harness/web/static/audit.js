@@ -1,7 +1,7 @@
 // The audit log: every call, who decided it, and how it ended.
 
 import { get } from "./connection.js";
-import { clock, element } from "./dom.js";
+import { clock, element, labelled } from "./dom.js";
 
 const FIELDS = ["text", "target", "tool", "status", "session"];
 
@@ -10,7 +10,7 @@ export function auditPage(content) {
   const status = element("p", { role: "status" });
   const body = element("tbody");
   const form = element("form", { class: "filters", onsubmit: (event) => { event.preventDefault(); search(); } },
-    ...FIELDS.flatMap((name) => [element("label", { for: `audit-${name}` }, `${name === "text" ? "Text" : name[0].toUpperCase() + name.slice(1)} `), inputs[name]]),
+    ...FIELDS.map((name) => labelled(name[0].toUpperCase() + name.slice(1), inputs[name])),
     element("button", { type: "submit", class: "primary" }, "Search"));
   content.append(element("h1", {}, "Audit"), form, status,
     element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Calls" },
@@ -24,7 +24,7 @@ export function auditPage(content) {
     try {
       const { calls, has_more: hasMore } = await get(`api/audit?${query}`);
       body.replaceChildren(...calls.map(row));
-      status.textContent = `${calls.length} calls${hasMore ? ", the newest ones" : ""}`;
+      status.textContent = `${calls.length} ${calls.length === 1 ? "call" : "calls"}${hasMore ? ", the newest ones" : ""}`;
     } catch (error) {
       status.textContent = error.message;
     }

@@ -9,6 +9,7 @@ export function conversation(column, connection, key) {
   column.append(element("section", {}, element("h2", {}, "Conversation"), log));
   let calls = new Map();
   let answer = null;
+  let isStored = false; // whether the items are those of the stored conversation
 
   function add(node) {
     const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 40;
@@ -18,14 +19,26 @@ export function conversation(column, connection, key) {
     return node;
   }
 
-  function call(given) {
+  function call(given, isChanged = false) {
+    const found = calls.get(given.call_id) ?? storedCall(given, isChanged) ?? addedCall(given);
+    calls.set(given.call_id, found);
+    return found;
+  }
+
+  // The stored conversation names a call as the model's provider does, and the events by another ID: they are the same if
+  // the stored one waits for its result and has the same arguments, or is the only one and an operator may have changed it.
+  function storedCall(given, isChanged) {
+    const waiting = [...calls.values()].filter((one) => one.isStored && !one.isDone && one.name === given.name);
+    return waiting.find((one) => one.text === pretty(given.arguments)) ?? (isChanged && waiting.length === 1 ? waiting[0] : undefined);
+  }
+
+  function addedCall(given) {
     const state = element("span", { class: "muted" }, " …");
     const result = element("pre", { tabindex: "0" });
-    const node = element("details", { class: "call" },
+    add(element("details", { class: "call" },
       element("summary", {}, element("code", {}, `${given.name} ${subject(given.arguments)}`), state),
-      element("pre", { tabindex: "0" }, pretty(given.arguments)), result);
-    calls.set(given.call_id, { state, result });
-    add(node);
+      element("pre", { tabindex: "0" }, pretty(given.arguments)), result));
+    return { state, result, name: given.name, text: pretty(given.arguments), isStored, isDone: false };
   }
 
   const takers = {
@@ -33,7 +46,9 @@ export function conversation(column, connection, key) {
       log.replaceChildren();
       calls = new Map();
       answer = null;
+      isStored = true;
       for (const item of items) take(item);
+      isStored = false;
     },
     turn_started: ({ prompt }) => {
       answer = null;
@@ -48,14 +63,15 @@ export function conversation(column, connection, key) {
       else if (text) add(element("p", { class: "answer" }, text));
       answer = null;
     },
-    tool_call_requested: ({ call: given }) => calls.has(given.call_id) || call(given),
+    tool_call_requested: ({ call: given }) => call(given),
     tool_call_progress: ({ call_id: id, text }) => {
       const found = calls.get(id);
       if (found && found.result.textContent.length < 20000) found.result.append(text);
     },
     tool_call_completed: ({ outcome }) => {
-      if (!calls.has(outcome.call.call_id)) call(outcome.call);
-      const { state, result } = calls.get(outcome.call.call_id);
+      const found = call(outcome.call, true);
+      const { state, result } = found;
+      found.isDone = true;
       state.textContent = outcome.is_error ? ` failed${outcome.status ? `: ${outcome.status}` : ""}` : " done";
       state.className = outcome.is_error ? "problem" : "muted";
       result.textContent = outcome.text;
