@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.support.fleet_hosts import FleetHosts
 from tests.support.seats import Seats, seats
 from tests.support.web_dashboard import axe_source, browser, visit, web_program
 
@@ -90,6 +91,37 @@ async def test_the_page_of_a_command_shows_its_output(seats: Seats) -> None:
             await page.sees("second-2", ".output")
             await page.page.click("text=Read again")
             await page.sees("first-2\nsecond-2", ".output")
+            assert (page.violations, page.foreign) == ([], [])
+
+
+@pytest.mark.usefixtures("needs_browser")
+async def test_the_panes_of_hosts_are_a_grid_and_that_of_a_command_is_shown(
+    seats: Seats, fleet_hosts: FleetHosts
+) -> None:
+    """They are exact: a program that uses the alternate screen is seen as it is."""
+    draw = "printf '\\033[?1049h\\033[H\\033[32mup-'; echo $((40 + 2)); while ! test -e ~/go; do sleep 0.1; done"
+    with running(seats, *fleet_hosts.options, "--tmux", "--hosts", "web[1-3]", "--", draw):
+        async with (
+            web_program(seats.program, seats.environment) as web,
+            browser() as chromium,
+            visit(chromium, web.url) as page,
+        ):
+            await page.page.click("table a")
+            await page.sees_in_pane("up-42\n")
+            tiles = page.page.locator(".tile")
+            await page.page.wait_for_function("() => document.querySelectorAll('.tile .xterm-fg-2').length === 3")
+            assert [text.partition("\n")[0].strip() for text in await tiles.all_inner_texts()] == ["web1", "web2", "web3"]
+            (fleet_hosts.home("web2") / "go").touch()
+            await page.sees("ok", ".badge.ok")
+            await page.page.wait_for_function("() => document.querySelectorAll('.tile').length === 2")
+            await page.page.click("nav >> text=Panes")
+            await page.page.wait_for_function("() => document.querySelectorAll('.tile .badge.running').length === 2")
+            await page.sees("web3", ".tile a")
+            with running(seats, "--tmux", "--", "sleep 0.1; " + draw):
+                await page.page.click("nav >> text=Sessions")
+                await page.page.click("tr:has-text('local') a")
+                await page.sees_in_pane("up-42\n")
+                await page.sees("Read only.")
             assert (page.violations, page.foreign) == ([], [])
 
 

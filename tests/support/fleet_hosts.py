@@ -6,7 +6,8 @@ import getpass
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from tests.support.program import Program
 from tests.support.sshd import MakeSshd, SshServer
 
-__all__ = ["FleetHosts", "fleet_hosts", "fleet_program"]
+__all__ = ["FleetHosts", "fleet_hosts", "fleet_program", "open_fleet_hosts"]
 
 SOCKET = "hx-fleet"
 """The name of the tmux socket; its directory differs by host."""
@@ -46,10 +47,17 @@ class FleetHosts:
 @pytest.fixture
 def fleet_hosts(make_sshd: MakeSshd) -> Iterator[FleetHosts]:
     """Three running servers and the configuration of a client of all of them."""
+    with open_fleet_hosts(make_sshd, ("web1", "web2", "web3")) as hosts:
+        yield hosts
+
+
+@contextmanager
+def open_fleet_hosts(make_sshd: MakeSshd, names: Sequence[str]) -> Iterator[FleetHosts]:
+    """Servers with these names, and the configuration of a client of all of them."""
     directory = Path(tempfile.mkdtemp(prefix="hx-fleet-", dir="/tmp"))  # short, for the paths of sockets
     servers = {}
     entries = ["Host down down2\n  HostName 127.0.0.1\n  Port 1\n"]
-    for name in ("web1", "web2", "web3"):
+    for name in names:
         home = directory / name
         home.mkdir(mode=0o700)
         variables = f"HOME={home} TMUX_TMPDIR={home}"

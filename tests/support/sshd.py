@@ -356,6 +356,13 @@ MakeUser = Callable[..., SystemUser]
 @pytest.fixture
 def make_sshd(needs_ssh: None, ssh_runtime: Path) -> Iterator[MakeSshd]:
     """Start servers with given lines of ``sshd_config``; all are ended after the test."""
+    with sshd_maker() as make:
+        yield make
+
+
+@contextlib.contextmanager
+def sshd_maker() -> Iterator[MakeSshd]:
+    """See :func:`make_sshd`, which is for tests."""
     with contextlib.ExitStack() as stack:
 
         def make(*options: str) -> SshServer:

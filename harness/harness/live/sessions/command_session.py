@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from .state import HostCounts, SessionState
 
 __all__ = ["CommandSession"]
+
+MAX_PANES = 24
+"""Panes of hosts that dashboards are offered; a page has room for no more."""
 
 
 class CommandSession(LiveSession):
@@ -81,6 +85,7 @@ class CommandSession(LiveSession):
             started=self.started,
             running=(RunningCall("", "run", text, self.started),),
             hosts=self._counts(),
+            panes=tuple(map(self.redact, islice(self._panes(), MAX_PANES))),
             attach=tuple(map(self.redact, self._attach)),
             actions=("cancel",),
         )
@@ -92,6 +97,14 @@ class CommandSession(LiveSession):
             return None
         found = self._hosts.progress()
         return HostCounts(found.total, found.running, found.ok, found.failed)
+
+    def _panes(self) -> Mapping[str, ExecutionContext]:
+        """Return the contexts whose panes can be watched: by the pane's name, or on many hosts by the host's."""
+        if self._hosts is not None:
+            return self._hosts.panes()
+        if self._execution is None or not self._execution.has_terminal:
+            return {}
+        return {self._execution.pane or "main": self._execution}
 
     def redact(self, text: str) -> str:
         """Return a text without secrets."""
@@ -110,14 +123,23 @@ class CommandSession(LiveSession):
         return {}
 
     def open_stream(self, stream: str, arguments: Mapping[str, Any]) -> StreamItems:
-        """Return the output of the command, or that of one host, or the state of all hosts."""
+        """Return the output of the command or of one host, what its pane shows, or the state of all hosts."""
         if stream == "hosts" and self._hosts is not None:
             from .host_groups import host_items
 
             return host_items(self._hosts, self.redact, lambda: self._change)
         if stream == "tail":
             return self._open_output(arguments)
+        if stream == "pane":
+            return self._open_pane(str(arguments.get("pane") or ""))
         return super().open_stream(stream, arguments)
+
+    def _open_pane(self, name: str) -> StreamItems:
+        from .pane_streams import pane_items
+
+        if (execution := self._panes().get(name)) is None:
+            raise HarnessError(f"no command runs in a pane {name}", hint="show the output instead")
+        return pane_items(execution, None, self._redaction())
 
     def _open_output(self, arguments: Mapping[str, Any]) -> StreamItems:
         from .job_output import job_items

@@ -72,6 +72,9 @@ class HostsOfCommand(Protocol):
     def groups(self) -> Sequence[HostGroup]:
         """Return all hosts, failed ones first."""
 
+    def panes(self) -> Mapping[str, ExecutionContext]:
+        """Return the hosts whose command runs in a pane, with their contexts."""
+
     def output_of(self, host: str) -> RunningJob | StoredOutput:
         """Return the output of a host.
 

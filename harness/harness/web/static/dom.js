@@ -15,6 +15,11 @@ export function button(text, action, attributes = {}) {
   return element("button", { type: "button", onclick: action, ...attributes }, text);
 }
 
+// A field with its label, which stay on one line.
+export function labelled(text, field) {
+  return element("span", { class: "field" }, element("label", { for: field.id }, text), field);
+}
+
 export function announce(text) {
   const region = document.getElementById("announcements");
   region.replaceChildren(element("p", {}, text));

@@ -1,7 +1,8 @@
 // A command: its output, and on many hosts the state of each, with the output of those that are asked for.
 
-import { button, element, reconcile } from "./dom.js";
+import { button, element, labelled, reconcile } from "./dom.js";
 import { outputOf } from "./output.js";
+import { paneGrid } from "./panes.js";
 
 export function commandOutput(column, connection, key) {
   const output = outputOf(connection, key);
@@ -17,21 +18,30 @@ export function hosts(column, connection, key) {
   const body = element("tbody");
   const note = element("p", { class: "muted", role: "status" }, "Asking …");
   const name = element("input", { id: "host", type: "search", placeholder: "its name, as listed", spellcheck: "false" });
+  const grid = paneGrid(connection);
+  const panesTitle = element("h2", { hidden: true }, "Panes");
   const opened = new Set(); // the rows whose hosts are listed
   const show = (host) => output.show(`host:${host}`, `Output of ${host}`);
   const form = element("form", { class: "filters", onsubmit: (event) => {
     event.preventDefault();
     if (name.value.trim()) show(name.value.trim());
-  } }, element("label", { for: "host" }, "Output of the host "), name, element("button", { type: "submit" }, "Show"));
+  } }, labelled("Output of the host", name), element("button", { type: "submit" }, "Show"));
   column.replaceWith(element("section", { "aria-label": "Hosts" },
     element("h2", {}, "Hosts"), note,
     element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Hosts" },
       element("table", {}, element("caption", { class: "unseen" }, "Hosts"),
         element("thead", {}, element("tr", {}, ...["State", "Count", "Hosts", "How it ended", "Output"].map((title) => element("th", { scope: "col" }, title)))),
         body)),
-    form, output.node));
+    form, output.node, panesTitle, grid.node));
 
-  function draw(item) {
+  // What runs in a pane of a host is shown as it is there.
+  function draw(row) {
+    panesTitle.hidden = !row.panes.length;
+    const names = [...row.panes].sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
+    grid.draw(names.map((host) => [host, { session: key, pane: host, title: host }]));
+  }
+
+  function drawGroups(item) {
     const groups = item.groups;
     note.textContent = item.run === null ? "" : `run ${item.run}: harness fleet show ${item.run} lists it later, too`;
     reconcile(body, groups.map((group) => [`${group.state}/${group.hosts[0]}`, group]), groupRow);
@@ -60,13 +70,15 @@ export function hosts(column, connection, key) {
   }
 
   const stop = connection.open(key, "hosts", "", {
-    item: draw,
+    item: drawGroups,
     ended: (reason) => (note.textContent = `The run has ended, or cannot be followed: ${reason || "complete"}. ${note.textContent}`),
   });
   return {
+    draw,
     close: () => {
       stop();
       output.close();
+      grid.close();
     },
   };
 }

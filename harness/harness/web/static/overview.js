@@ -1,7 +1,7 @@
 // All sessions: what each does, since when, and what waits for an answer.
 
 import { approval } from "./actions.js";
-import { element, reconcile, since } from "./dom.js";
+import { element, labelled, reconcile, since } from "./dom.js";
 
 const ORDER = ["waiting", "lost", "reconnecting", "running", "thinking", "paused", "idle"];
 const ORDERS = {
@@ -49,7 +49,7 @@ export function overviewPage(content, connection) {
   content.append(
     element("h1", {}, "Sessions"), approvals,
     element("div", { class: "filters" },
-      element("label", { for: "filter" }, "Filter "), filter, element("label", { for: "order" }, " Order "), order),
+      labelled("Filter", filter), labelled("Order", order)),
     element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Sessions" },
       element("table", {}, element("caption", { class: "unseen" }, "Sessions"),
         element("thead", {}, element("tr", {}, ...["State", "Target", "Does", "For", "Kind", "Cost"].map((name) => element("th", { scope: "col" }, name)))),

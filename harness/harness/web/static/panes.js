@@ -1,4 +1,4 @@
-// A grid of small live panes: every session with a terminal.
+// Small live panes in a grid: those of every session with a terminal, or of the hosts of a run.
 
 import { element, reconcile } from "./dom.js";
 import { sessionLink, stateBadge } from "./overview.js";
@@ -6,43 +6,60 @@ import { PaneTerminal } from "./terminal.js";
 
 const MOST = 24;
 
-export function panesPage(content, connection) {
-  const grid = element("div", { class: "grid" });
-  const note = element("p", { class: "muted" });
+// A grid of panes. `draw` takes [key, { session, pane, title, href }] of each, and what is beside its title.
+export function paneGrid(connection) {
+  const node = element("div", { class: "grid" });
   const open = new Map();
-  content.append(element("h1", {}, "Panes"), note, grid);
 
-  function build(key, { session, pane, target }) {
+  function build(key, { session, pane, title, href }) {
     const host = element("div", { class: "pane small" });
     const state = element("span");
-    const tile = element("section", { class: "tile", "aria-label": `${target}, pane ${pane}` },
-      element("h2", {}, element("a", { href: sessionLink(session), "data-focus": "link" }, target), " ", state), host);
+    const heading = href ? element("a", { href, "data-focus": "link" }, title) : title;
+    const tile = element("section", { class: "tile", "aria-label": `Pane of ${title}` }, element("h3", {}, heading, " ", state), host);
     queueMicrotask(() => {
-      const terminal = new PaneTerminal(host, { label: `Pane ${pane} of ${target}, read only`, scrollback: 0 });
+      const terminal = new PaneTerminal(host, { label: `Pane ${pane} of ${title}, read only`, scrollback: 0 });
       const stop = connection.open(session, "pane", pane, {
         screen: (...all) => terminal.screen(...all),
         output: (...all) => terminal.output(...all),
-        ended: (reason) => (state.textContent = reason || "closed"),
+        ended: (reason) => state.replaceChildren(reason || "closed"),
       });
       open.set(key, { state, close: () => { stop(); terminal.close(); } });
-      draw();
     });
     return tile;
   }
 
-  function draw() {
-    const all = [...connection.sessions].flatMap(([session, row]) => row.panes.map((pane) => [`${session}/${pane}`, { session, pane, target: row.target }]));
-    const shown = all.slice(0, MOST);
+  function draw(entries) {
+    const wanted = new Set(entries.map(([key]) => key));
     for (const [key, one] of open) {
-      if (shown.some(([name]) => name === key)) continue;
+      if (wanted.has(key)) continue;
       one.close();
       open.delete(key);
     }
-    reconcile(grid, shown, build);
-    for (const [key, { session }] of shown) {
-      const row = connection.sessions.get(session);
-      if (open.has(key) && row) open.get(key).state.replaceChildren(stateBadge(row));
-    }
+    reconcile(node, entries, build);
+  }
+
+  return {
+    node,
+    draw,
+    mark: (key, badge) => open.get(key)?.state.replaceChildren(badge),
+    close: () => draw([]),
+  };
+}
+
+export function panesPage(content, connection) {
+  const grid = paneGrid(connection);
+  const note = element("p", { class: "muted" });
+  content.append(element("h1", {}, "Panes"), note, grid.node);
+
+  function draw() {
+    const all = [...connection.sessions].flatMap(([session, row]) => row.panes.map((pane) =>
+      [`${session}/${pane}`, { session, pane, title: row.kind === "fleet" ? pane : row.target, href: sessionLink(session) }]));
+    grid.draw(all.slice(0, MOST));
+    queueMicrotask(() => {
+      for (const [key, { session }] of all.slice(0, MOST)) {
+        if (connection.sessions.has(session)) grid.mark(key, stateBadge(connection.sessions.get(session)));
+      }
+    });
     note.textContent = all.length > MOST ? `${all.length - MOST} more panes are not shown` : all.length ? "" : "No session has a terminal.";
   }
 
@@ -50,6 +67,6 @@ export function panesPage(content, connection) {
   draw();
   return () => {
     connection.removeEventListener("sessions", draw);
-    for (const one of open.values()) one.close();
+    grid.close();
   };
 }

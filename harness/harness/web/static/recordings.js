@@ -29,7 +29,7 @@ export function recordingPage(content, connection, id) {
   const status = element("p", { role: "status", class: "muted" }, "Loading …");
   const marks = element("ol", { class: "marks" });
   const controls = element("div", { class: "buttons" });
-  content.append(element("h1", {}, "Recording"), host, controls, status, element("h2", {}, "Jobs"), marks);
+  content.append(element("h1", {}, "Recording"), controls, status, host, element("h2", {}, "Jobs"), marks);
   const terminal = new PaneTerminal(host, { label: "Recording" });
   let player = null;
   get(`api/recordings/${encodeURIComponent(id)}`).then((recording) => {

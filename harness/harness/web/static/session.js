@@ -12,17 +12,18 @@ export function sessionPage(content, connection, key) {
   const head = element("div", { class: "head" });
   const approvals = element("div", { class: "approvals" });
   const problem = element("p", { class: "problem", role: "alert" });
-  const paneColumn = element("div", { class: "column" });
+  const paneColumn = element("div", { class: "column first" });
   const side = element("div", { class: "column" });
-  const columns = element("div", { class: "columns" }, paneColumn, side);
-  content.append(element("h1", {}, connection.sessions.get(key)?.target || "Session"), head, approvals, problem, columns);
+  const columns = element("div", { class: "columns" }, approvals, paneColumn, side);
+  content.append(element("h1", {}, connection.sessions.get(key)?.target || "Session"), head, problem, columns);
 
   let parts = null; // built when the kind of the session is known
 
   function build(row) {
     if (row.kind === "fleet") return [hosts(columns, connection, key)];
     if (row.kind === "forward") return [];
-    if (row.kind === "run") return [commandOutput(columns, connection, key)];
+    if (row.kind === "run" && !row.panes.length) return [commandOutput(columns, connection, key)];
+    if (row.kind === "run") return [panes(paneColumn, connection, key), commandOutput(side, connection, key)];
     return [
       row.panes.length ? panes(paneColumn, connection, key) : null,
       row.kind === "agent" ? conversation(side, connection, key) : null,

@@ -5,6 +5,11 @@ import { Terminal } from "./vendor/xterm.mjs";
 
 const LARGEST_FONT = 15;
 const SMALLEST_FONT = 2;
+const COLORS = {
+  background: "#10161d", foreground: "#e6edf3", cursor: "#e6edf3",
+  black: "#4a5562", red: "#ff7b72", green: "#6fdd8b", yellow: "#e3b341", blue: "#79b8ff", magenta: "#d2a8ff", cyan: "#56d4dd", white: "#c9d1d9",
+  brightBlack: "#8b98a5", brightRed: "#ffa198", brightGreen: "#8ff0a4", brightYellow: "#f2cc60", brightBlue: "#a5d6ff", brightMagenta: "#e2c5ff", brightCyan: "#8be9f0", brightWhite: "#ffffff",
+};
 const SWALLOWED_OSC = [0, 1, 2, 4, 5, 7, 8, 9, 10, 11, 12, 13, 17, 19, 50, 52, 104, 105, 110, 111, 112, 117, 119, 133, 633, 777, 1337];
 const SWALLOWED_CSI = [
   { final: "c" }, { prefix: ">", final: "c" }, { prefix: "=", final: "c" },
@@ -31,7 +36,7 @@ export class PaneTerminal {
       cursorBlink: false,
       linkHandler: { activate() {} },
       windowOptions: {},
-      theme: { background: "#10161d", foreground: "#e6edf3", cursor: "#e6edf3" },
+      theme: COLORS,
       minimumContrastRatio: 1,
     });
     this.makeInert();

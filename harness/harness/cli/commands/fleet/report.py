@@ -137,6 +137,7 @@ class FleetReport(Generic[T]):
     def set_job(self, name: str, context: ExecutionContext, job_id: str) -> None:
         """Note the job of a host's command."""
         self.jobs[name] = (context, job_id)
+        self.changed()
 
     def add(self, outcome: HostOutcome[T]) -> None:
         """Take a host's outcome."""

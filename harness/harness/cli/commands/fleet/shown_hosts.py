@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
@@ -11,6 +11,7 @@ from ....live.sessions.host_groups import HostGroup, HostProgress, RunningJob
 from .report import FleetReport
 
 if TYPE_CHECKING:
+    from ....context import ExecutionContext
     from ....fleets import HostOutcome
     from ....live.sessions.job_output import StoredOutput
 
@@ -66,6 +67,10 @@ class ShownHosts(Generic[T]):
         waiting = tuple(host.name for host in report.hosts if host.name not in started)
         if waiting:
             yield HostGroup("pending", waiting)
+
+    def panes(self) -> Mapping[str, ExecutionContext]:
+        """Return the hosts whose command runs in a pane, with their contexts."""
+        return {host: context for host, (context, _) in self._report.jobs.items() if context.has_terminal}
 
     def output_of(self, host: str) -> RunningJob | StoredOutput:
         """Return the output of a host.
