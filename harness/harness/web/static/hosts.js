@@ -25,7 +25,7 @@ export function hosts(column, connection, key) {
   const form = element("form", { class: "filters", onsubmit: (event) => {
     event.preventDefault();
     if (name.value.trim()) show(name.value.trim());
-  } }, labelled("Output of the host", name), element("button", { type: "submit" }, "Show"));
+  } }, labelled("Host", name), element("button", { type: "submit" }, "Show its output"));
   column.replaceWith(element("section", { "aria-label": "Hosts" },
     element("h2", {}, "Hosts"), note,
     element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Hosts" },
@@ -53,7 +53,7 @@ export function hosts(column, connection, key) {
       ["State", element("span", { class: `badge ${group.state}` }, state)],
       ["Count", String(group.count)],
       ["Hosts", element("span", { class: "command" }, group.folded)],
-      ["How it ended", element("span", { class: "command" }, group.ending)],
+      ["How it ended", group.ending && element("span", { class: "command" }, group.ending)],
       ["Output", outputs(row, group)],
     ];
     return element("tr", {}, ...cells.map(([title, value]) => element("td", { "data-name": title }, value)));
