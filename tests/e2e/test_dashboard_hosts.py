@@ -110,7 +110,8 @@ async def test_the_panes_of_hosts_are_a_grid_and_that_of_a_command_is_shown(
             await page.sees_in_pane("up-42\n")
             tiles = page.page.locator(".tile")
             await page.page.wait_for_function("() => document.querySelectorAll('.tile .xterm-fg-2').length === 3")
-            assert [text.partition("\n")[0].strip() for text in await tiles.all_inner_texts()] == ["web1", "web2", "web3"]
+            titles = [text.partition("\n")[0].strip() for text in await tiles.all_inner_texts()]
+            assert titles == ["web1", "web2", "web3"]
             (fleet_hosts.home("web2") / "go").touch()
             await page.sees("ok", ".badge.ok")
             await page.page.wait_for_function("() => document.querySelectorAll('.tile').length === 2")
