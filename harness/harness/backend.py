@@ -398,17 +398,17 @@ class Files(ABC):
         """
         raise self._no_copies()
 
-    async def create_small(self, files: Sequence[SmallFile], requests: Sequence[ReceiveRequest]) -> list[bool]:
-        """Create many small files in one round trip, each atomically after its content was compared by hash.
+    async def receive_small(self, files: Sequence[SmallFile], requests: Sequence[ReceiveRequest]) -> list[bool]:
+        """Write many small files in one round trip, each atomically after its content was compared by hash.
 
-        Nothing that exists is replaced, and no link is followed.
+        No link is followed. All requests have the same ``force``.
 
         Returns:
-            For each file whether it was created. What was not may be received on its own (:meth:`receive`).
+            For each file whether it was written. What was not may be received on its own (:meth:`receive`).
 
         Raises:
-            FileError: None was created.
-            UnsupportedOperation: The target cannot create many files at once.
+            FileError: None was written.
+            UnsupportedOperation: The target cannot write many files at once.
         """
         raise self._no_copies()
 

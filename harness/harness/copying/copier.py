@@ -258,11 +258,13 @@ class Copier:
 
             await for_each(batches_of(small, by_directory=by_directory), copy, at_once=FILES_AT_ONCE)
             small = again
+            if not by_directory:  # what was left may be there by now, from another copy
+                await self._list_destination(small, again=True)
         await for_each(small + left, self._copy_or_fail, at_once=FILES_AT_ONCE)
 
-    async def _list_destination(self, jobs: Sequence[CopyJob]) -> None:
-        """List the directory that existed before, if many files go there."""
-        counts = Counter(job.directory for job in jobs if job.directory not in self._directories)
+    async def _list_destination(self, jobs: Sequence[CopyJob], *, again: bool = False) -> None:
+        """List the directory that existed before, or with ``again`` each one, if many files go there."""
+        counts = Counter(job.directory for job in jobs if again or job.directory not in self._directories)
         for path, count in counts.items():
             if count >= MIN_LISTED and path not in self._failed_directories:
                 with suppress(FileError):  # each of its files fails, and says why
@@ -280,7 +282,7 @@ class Copier:
                 with suppress(FileError):  # it fails alone, and says why
                     self._end(await self._connected(partial(self._keep, job, self._counter())))
                     done.add(job.path)
-            done |= await self._connected(partial(self._create_missing, [job for job in known if job.path not in done]))
+            done |= await self._connected(partial(self._receive_batch, [job for job in known if job.path not in done]))
             self._failed_batches = 0
         except (FileError, UnsupportedOperation):  # which of them, and why, each one shows on its own
             self._failed_batches += 1
@@ -299,9 +301,9 @@ class Copier:
             return []
         return [job for job, one, other in zip(found, here, there, strict=True) if one == other]
 
-    async def _create_missing(self, jobs: Sequence[CopyJob]) -> set[str]:
-        """Copy the files whose names are free at the destination; return their paths."""
-        new = [job for job in jobs if self._listed(job) is None]
+    async def _receive_batch(self, jobs: Sequence[CopyJob]) -> set[str]:
+        """Copy the files that replace nothing but files; return their paths."""
+        new = [job for job in jobs if (found := self._listed(job)) is None or found.type == "file"]
         if len(new) < 2:
             return set()
         self._observer.started(new[0].entry.path)
@@ -310,16 +312,16 @@ class Copier:
         if not read:
             return set()
         requests = [self._request(job, file) for job, file in read]
-        created = await self._destination.files.create_small([file for _, file in read], requests)
+        received = await self._destination.files.receive_small([file for _, file in read], requests)
         self._advanced()
         done = set()
-        for (job, file), is_created in zip(read, created, strict=True):
-            if is_created:
+        for (job, file), is_received in zip(read, received, strict=True):
+            if is_received:
                 self._counter().finish(job.entry.size, len(file.data))
                 self._end(FileCopy(job.name, self._name(job), "copied", len(file.data)))
                 done.add(job.path)
         if not done:
-            raise FileError("no file was created")  # such as on a file system without hard links
+            raise FileError("no file was received")  # such as on a file system without hard links
         return done
 
     def _listed(self, job: CopyJob) -> DirEntry | None:

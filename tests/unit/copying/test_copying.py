@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from harness import connect
@@ -344,11 +345,11 @@ class Counting:
         self.singles += 1
         return await self._files.receive(source, request, progress)
 
-    async def create_small(self, files: Any, requests: Any) -> list[bool]:
+    async def receive_small(self, files: Any, requests: Any) -> list[bool]:
         self.batches += 1
         if self._errors:
             raise self._errors.pop()
-        return await self._files.create_small(files, requests)
+        return await self._files.receive_small(files, requests)
 
 
 def _make_small_files(desk: Desk) -> None:
@@ -376,6 +377,12 @@ async def test_small_files_are_copied_together(desk: Desk) -> None:
     summary = await desk.copy(["tree/."], "copy", recursive=True)
     assert (summary.counts["copied"], summary.counts["unchanged"], summary.failed) == (3, 297, 0)
     assert _contents(desk.root / "copy") == _contents(desk.root / "tree")
+    for path in desk.root.glob("tree/d?/*"):
+        path.write_bytes(os.urandom(20))
+    counting.singles = 0
+    summary = await desk.copy(["tree/."], "copy", recursive=True)
+    assert (summary.counts["copied"], summary.failed, counting.singles) == (300, 0, 0)
+    assert _contents(desk.root / "copy") == _contents(desk.root / "tree")
     assert not list(desk.root.rglob(".hx-*"))
     os.utime(desk.root / "tree/d0/f4", (1e9, 1e9))
     (desk.root / "tree/d0/f8").chmod(0o600)
@@ -383,6 +390,35 @@ async def test_small_files_are_copied_together(desk: Desk) -> None:
     assert (summary.counts["unchanged"], summary.transferred, desk.ended.size) == (300, 0, 0)
     assert (desk.root / "copy/d0/f4").stat().st_mtime == 1e9
     assert stat.S_IMODE((desk.root / "copy/d0/f8").stat().st_mode) == 0o600
+
+
+async def test_two_copies_to_one_directory_send_their_files_together(desk: Desk) -> None:
+    for name in ("one", "two"):
+        (desk.root / name).mkdir()
+        for number in range(500):
+            (desk.root / name / f"f{number}").write_text(f"{name} {number}")
+        for number in range(100):
+            (desk.root / name / f"{name}{number}").write_text(name)
+    (desk.root / "to").mkdir()
+    counting = Counting(desk.destination)
+    summaries: list[CopySummary] = []
+
+    async def copy(name: str) -> None:
+        async with connect("local:") as ctx:
+            there = CopySide(counting)  # type: ignore[arg-type]  # it forwards every call
+            sources = [(CopySide(ctx.files, "far:"), [f"{desk.root}/{name}/."])]
+            copier = Copier(sources, there, f"{desk.root}/to", CopyOptions(recursive=True), CopyObserver())
+            summaries.append(await copier.run())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(copy, "one")
+        tasks.start_soon(copy, "two")
+    assert [summary.failed for summary in summaries] == [0, 0]
+    assert counting.singles < 20
+    there = _contents(desk.root / "to")
+    assert len(there) == 700
+    for number in range(500):
+        assert there[f"f{number}"].decode() in (f"one {number}", f"two {number}")
 
 
 @pytest.mark.parametrize("error", [FileError("no tar"), UnsupportedOperation("one channel")])
@@ -442,10 +478,10 @@ async def test_a_link_that_appears_after_the_listing_is_not_followed(desk: Desk)
     class Planting(Counting):
         """Has a link in the place of a file when the files of a batch get their names."""
 
-        async def create_small(self, *args: Any) -> list[bool]:
+        async def receive_small(self, *args: Any) -> list[bool]:
             with suppress(FileExistsError):
                 (desk.root / "to/f4").symlink_to(desk.root / "victim")
-            created: list[bool] = await desk_files.create_small(*args)
+            created: list[bool] = await desk_files.receive_small(*args)
             return created
 
     desk_files = desk.destination

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.faults.rig import until
 from tests.support.file_targets import BARE, DASH, FLAVOURS, FileTarget, Flavour, open_file_target
 
 from harness.backend import ReceiveRequest, SmallFile
@@ -67,7 +68,7 @@ async def test_odd_names_content_modes_and_times_arrive(target: FileTarget) -> N
         ReceiveRequest(f"{target.home}/to/-/{name}", permissions=0o604, mtime=1e9 + number)
         for number, name in enumerate(NAMES[half:])
     ]
-    assert await target.files.create_small(read, plain + kept) == [True] * len(NAMES)
+    assert await target.files.receive_small(read, plain + kept) == [True] * len(NAMES)
     for name in NAMES[:half]:
         copy = target.home / "to/one dir" / name
         assert (copy.read_bytes(), stat.S_IMODE(copy.stat().st_mode)) == (contents[name], 0o751 & ~umask())
@@ -90,19 +91,93 @@ async def test_hashes_are_those_of_single_files(target: FileTarget) -> None:
         await target.files.versions(paths, "md5")
 
 
-async def test_nothing_is_replaced_and_no_link_is_followed(target: FileTarget) -> None:
-    for name in ("to", "other", "outside"):
+async def test_only_files_are_replaced_and_no_link_is_followed(target: FileTarget) -> None:
+    for name in ("to", "other", "outside", "other/directory"):
         (target.home / name).mkdir()
     (target.home / "to/old").write_text("old")
+    (target.home / "to/old").chmod(0o640)
     (target.home / "other/link").symlink_to(target.home / "outside/new")
     (target.home / "other/dir").symlink_to(target.home / "outside")
-    paths = ["to/new", "to/old", "other/link", "other/dir", "outside/fine"]
-    created = await target.files.create_small(files_of(*[b"new"] * 5), requests(*paths))
-    assert created == [False, False, False, False, True]
-    assert (target.home / "to/old").read_text() == "old"
-    assert os.listdir(target.home / "outside") == ["fine"]
+    (target.home / "outside/kept").write_text("kept")
+    (target.home / "other/to kept").symlink_to(target.home / "outside/kept")
+    paths = ["to/new", "to/old", "other/link", "other/dir", "outside/fine", "other/to kept", "other/directory"]
+    received = await target.files.receive_small(files_of(*[b"new"] * 7), requests(*paths))
+    assert received == [True, True, False, False, True, False, False]
+    assert ((target.home / "to/old").read_text(), (target.home / "outside/kept").read_text()) == ("new", "kept")
+    assert stat.S_IMODE((target.home / "to/old").stat().st_mode) == 0o640
+    assert sorted(os.listdir(target.home / "outside")) == ["fine", "kept"]
+    assert os.listdir(target.home / "other/directory") == []
     assert (target.home / "other/dir").is_symlink()
     assert hidden(target) == []
+
+
+async def test_odd_names_are_replaced_and_keep_their_modes(target: FileTarget) -> None:
+    (target.home / "to").mkdir()
+    (target.home / "other").mkdir()
+    paths = [f"{'to' if number % 2 else 'other'}/{name}" for number, name in enumerate(NAMES)]
+    for number, path in enumerate(paths):
+        (target.home / path).write_text("older content")
+        (target.home / path).chmod(0o600 + number)
+    (target.home / "to/linked").hardlink_to(target.home / paths[1])
+    files = files_of(*[path.encode("utf-8", "surrogateescape") for path in paths])
+    files[2] = SmallFile(0o644, 1e9, b"")
+    assert await target.files.receive_small(files, requests(*paths)) == [True] * len(paths)
+    for number, (path, file) in enumerate(zip(paths, files, strict=True)):
+        assert (target.home / path).read_bytes() == file.data
+        assert stat.S_IMODE((target.home / path).stat().st_mode) == 0o600 + number
+    assert (target.home / "to/linked").read_text() == "older content"
+    exact = [ReceiveRequest(path, permissions=0o604, mtime=1e9) for path in paths]
+    assert await target.files.receive_small(files, exact) == [True] * len(paths)
+    found = {
+        (stat.S_IMODE(status.st_mode), status.st_mtime) for path in paths for status in [(target.home / path).stat()]
+    }
+    assert found == {(0o604, 1e9)}
+    assert hidden(target) == []
+
+
+async def test_what_is_read_only_is_replaced_by_force_alone(target: FileTarget) -> None:
+    for name in "ab":
+        (target.home / name).write_text("old")
+    (target.home / "a").chmod(0o444)
+    assert await target.files.receive_small(files_of(b"1", b"2"), requests("a", "b")) == [False, True]
+    assert (target.home / "a").read_text() == "old"
+    forced = [ReceiveRequest(name, force=True) for name in "ab"]
+    assert await target.files.receive_small(files_of(b"1", b"2"), forced) == [True, True]
+    assert stat.S_IMODE((target.home / "a").stat().st_mode) == 0o444
+
+
+async def test_owners_and_attributes_stay(target: FileTarget, needs_root: None) -> None:
+    """GNU cp keeps attributes; a file of another owner than the first one is left to the caller."""
+    for name, owner in (("a", 7), ("b", 7), ("c", 8)):
+        (target.home / name).write_text("old")
+        os.chown(target.home / name, owner, owner)
+        (target.home / name).chmod(0o6755)
+    is_gnu = "applets" not in " ".join(target.transport._prefix)
+    if is_gnu:
+        os.setxattr(target.home / "a", "user.kept", b"value")
+    assert await target.files.receive_small(files_of(b"1", b"2", b"3"), requests("a", "b", "c")) == [True, True, False]
+    for name in "ab":
+        status = (target.home / name).stat()
+        assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (7, 7, 0o6755)
+    if is_gnu:
+        assert os.getxattr(target.home / "a", "user.kept") == b"value"
+    assert (target.home / "c").read_text() == "old"
+
+
+async def test_a_batch_waits_for_the_lock_of_another_writer(target: FileTarget) -> None:
+    (target.home / "old").write_text("old")
+    (target.home / ".hx-lock").mkdir()
+    received: list[list[bool]] = []
+
+    async def receive() -> None:
+        received.append(await target.files.receive_small(files_of(b"1", b"2"), requests("old", "new")))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(receive)
+        await until((target.home / "new").exists, "the file that replaces nothing")
+        assert (target.home / "old").read_text() == "old"
+        (target.home / ".hx-lock").rmdir()
+    assert (received, (target.home / "old").read_text(), hidden(target)) == ([[True, True]], "1", [])
 
 
 async def test_a_directory_that_gives_other_attributes_is_left_to_the_caller(
@@ -113,8 +188,8 @@ async def test_a_directory_that_gives_other_attributes_is_left_to_the_caller(
         os.chown(target.home / name, -1, 7)
         (target.home / name).chmod(mode)
     files = files_of(b"1", b"2")
-    assert await target.files.create_small(files, requests("to/f", "group/f")) == [True, False]
-    assert await target.files.create_small(files, requests("group/f", "group/g")) == [True, True]
+    assert await target.files.receive_small(files, requests("to/f", "group/f")) == [True, False]
+    assert await target.files.receive_small(files, requests("group/f", "group/g")) == [True, True]
     assert (target.home / "group/g").stat().st_gid == 7
 
 
@@ -130,13 +205,13 @@ async def test_what_is_damaged_or_cannot_be_unpacked_creates_nothing(
     files, wanted = files_of(b"more", b"content"), requests("a", "b")
     monkeypatch.setattr(small_files._Batch, "build", damaged)
     with pytest.raises(FileError, match="incomplete"):
-        await target.files.create_small(files, wanted)
+        await target.files.receive_small(files, wanted)
     monkeypatch.setattr(small_files._Batch, "build", lambda batch, scheme: ("sha256:x", build(batch, scheme)[1]))
     with pytest.raises(FileError, match="incomplete"):  # another script
-        await target.files.create_small(files, wanted)
+        await target.files.receive_small(files, wanted)
     monkeypatch.setattr(small_files._Batch, "build", lambda batch, scheme: (build(batch, scheme)[0], b"no archive"))
     with pytest.raises(FileError):
-        await target.files.create_small(files, wanted)
+        await target.files.receive_small(files, wanted)
     assert os.listdir(target.home) == []
 
 
@@ -150,7 +225,7 @@ async def test_a_cancelled_or_killed_batch_leaves_nothing(target: FileTarget, mo
 
     monkeypatch.setattr(small_files, "slices", endless)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(target.files.create_small, files_of(b"1", b"2"), requests("a", "b"))
+        tasks.start_soon(target.files.receive_small, files_of(b"1", b"2"), requests("a", "b"))
         await sent.wait()
         tasks.cancel_scope.cancel()
     assert os.listdir(target.home) == []
@@ -166,7 +241,7 @@ async def test_a_target_without_tar_or_with_one_channel_refuses(tmp_path: Path) 
     async with open_file_target(BARE, tmp_path) as target:
         (tmp_path / "applets/tar").unlink()
         with pytest.raises(FileError):
-            await target.files.create_small(files_of(b"1", b"2"), requests("a", "b"))
+            await target.files.receive_small(files_of(b"1", b"2"), requests("a", "b"))
         assert os.listdir(target.home) == []
     async with open_file_target(DASH, tmp_path) as target:
         target.transport.max_channels = 1
@@ -179,5 +254,5 @@ async def test_an_old_hidden_directory_is_removed_by_a_later_batch(target: FileT
         (target.home / name).mkdir()
         (target.home / name / "f").touch()
         os.utime(target.home / name, (now := (target.home / name).stat().st_mtime - age, now))
-    await target.files.create_small(files_of(b"1", b"2"), requests("a", "b"))
+    await target.files.receive_small(files_of(b"1", b"2"), requests("a", "b"))
     assert sorted(os.listdir(target.home)) == [".hx-tmp-new", "a", "b"]

@@ -183,9 +183,9 @@ class PosixFiles(Files):
         """Read small files with one process."""
         return await self._small.read(paths, max_bytes)
 
-    async def create_small(self, files: Sequence[SmallFile], requests: Sequence[ReceiveRequest]) -> list[bool]:
-        """Create small files with one process, as :mod:`.small_files` describes."""
-        return await self._small.create(files, requests)
+    async def receive_small(self, files: Sequence[SmallFile], requests: Sequence[ReceiveRequest]) -> list[bool]:
+        """Write small files with one process, as :mod:`.small_files` describes."""
+        return await self._small.receive(files, requests)
 
     async def versions(self, paths: Sequence[str], scheme: str = "") -> list[str]:
         """Return the hashes of small files, computed by one process."""

@@ -1,10 +1,12 @@
-"""Many small files at once: read by one process, and created and verified by one.
+"""Many small files at once: read by one process, and received and verified by one.
 
-To read, one ``cat`` follows the metadata of all files, which is compared with that afterwards. To create, ``tar``
-unpacks the files into a private directory next to their destination. One hash of all content and sizes there is
-compared with what was sent; then ``ln``, which replaces nothing and follows no link, gives the files their names. What
-cannot be created so (something has its name, or its directory would give it other attributes than the first one) is
-left to the caller. Whatever fails before creates nothing.
+To read, one ``cat`` follows the metadata of all files, which is compared with that afterwards. To receive, ``tar``
+unpacks the files into a private directory next to their destination. Those that replace a file get its attributes. One
+hash of all content and sizes there is compared with what was sent. Then new files get their names by ``ln``, which
+replaces nothing and follows no link, and others by ``mv`` under the lock that every writer takes. What cannot be
+received so is left to the caller: what would replace a link, a read-only file or one of another owner than the first
+one, what would lose an attribute, and files of a directory that gives other attributes than the first one. Whatever
+fails before changes nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ MAX_METADATA_BYTES = 256 << 10
 
 # The stage is the working directory, so that no path is followed that others could change. Files of its own directory
 # (number 0) inherit from the stage what they would inherit there; those of other directories only if these are alike.
+# What replaces a file is moved from the directory N of the stage to N.old. A file leaves the stage with its name. mv
+# renames only within one mount, which a hard link proves.
 BATCH_LIBRARY = r"""
 hxf_stats() {
   if stat -c %s / >/dev/null 2>&1 </dev/null; then
@@ -73,12 +77,12 @@ hxf_hash_several() {
   esac
   hxf_reply "$hashes"
 }
-hxf_create_several() {
+hxf_receive_several() {
   hxf_abs "$1"
   cd -P "$file" 2>/dev/null || exit 70
-  dir=$PWD stage=${PWD%/}/$2 sweep=$4 created=
+  home=$PWD stage=${PWD%/}/$2 sweep=$4 hxf_locked= flags=
   hxf_signature . top
-  trap 'trap "" 1 2 13 15; cd /; rm -rf "$stage"' 0
+  trap 'trap "" 1 2 13 15; cd /; [ -z "$hxf_locked" ] || rmdir "$hxf_locked"; rm -rf "$stage"' 0
   trap 'exit 143' 1 2 13 15
   (umask 077; mkdir "$stage") || { trap - 0; exit 1; }
   cd -P "$stage" && [ "$PWD" = "$stage" ] || exit 71
@@ -89,25 +93,44 @@ hxf_create_several() {
   hxf_hash run
   [ "$hash" = "$want" ] || exit 84
   . ./run
-  hxf_reply "$created"
+  hxf_reply "$flags"
+  dir=$home
   [ "$sweep" != 1 ] || hxf_sweep
+}
+hxf_old() { old=${1%/*}.old/${1##*/}; }
+hxf_located() {
+  act=$1
+  shift
+  for path do
+    shift
+    hxf_old "$path"
+    [ -f "$path" ] || path=$old
+    set -- "$@" "$path"
+  done
+  "$act" "$@"
+}
+hxf_new() {
+  act=$1
+  shift
+  for path do
+    shift
+    [ ! -f "$path" ] || set -- "$@" "$path"
+  done
+  [ "$#" = 0 ] || "$act" "$@"
 }
 hxf_check_stage() {
   [ "$3" = "$hxf_uid" ] || exit 71
   case $1 in d???--[-S]--- | d???--[-S]---.) ;; *) exit 88 ;; esac
 }
 hxf_verify() {
-  want=$1
-  shift
   hash=$({ cat "$@" && hxf_stats "$@" | while read -r _ _ size _; do echo "$size"; done; } | hxf_sum | hxf_first)
   hxf_scheme_hash
   [ "$hash" = "$want" ] || exit 84
 }
 hxf_touch() {
-  exact=$1 short=$2
-  shift 2
   TZ=UTC0 touch -m -d "$exact" "$@" 2>/dev/null || TZ=UTC0 touch -m -t "$short" "$@" || exit 1
 }
+hxf_chmod() { chmod "$mode" "$@" || exit 1; }
 hxf_sync_stage() {
   why=$(sync -f . 2>&1) && return 0
   case $why in *'No space'* | *'quota'* | *'nput/output error'*) printf '%s\n' "$why" >&2; exit 1 ;; esac
@@ -119,12 +142,103 @@ hxf_signature() {
   eval "$1=\$kind\$5"
   [ -n "$kind" ]
 }
+hxf_is_alike() { [ "$number" = 0 ] || { hxf_signature "$file" here && [ "$here" = "$top" ]; }; }
+hxf_dress_several() {
+  hxf_abs "$1"
+  number=$2 force=$3 owner= modes=
+  shift 3
+  for name do
+    shift
+    [ ! -f "$file/$name" ] || [ -L "$file/$name" ] || set -- "$@" "$name"
+  done
+  [ "$#" -gt 0 ] && [ -w "$file" ] && [ "$hxf_cp" != old ] && hxf_is_alike || return 0
+  stats=$(cd "$file" && hxf_stats "$@") 2>/dev/null || return 0
+  hxf_dress_listed "$@" <<END
+$stats
+END
+}
+hxf_dress_listed() {
+  unread=$#
+  while [ "$unread" -gt 0 ] && read -r _ bits _ uid gid _; do
+    name=$1 unread=$((unread - 1))
+    shift
+    ! hxf_may_replace || set -- "$@" "$name"
+  done
+  [ -n "$owner" ] && [ "$unread" = 0 ] || return 0
+  hxf_give "$@" || return 0
+  mkdir "$number.old" && (cd "$number" && mv -f "$@" "$stage/$number.old/") || exit 1
+}
+hxf_may_replace() {
+  [ -z "$owner" ] || [ "$owner" = "$uid:$gid" ] || return 1
+  if [ "$force" = 1 ]; then :
+  elif [ "$hxf_uid" != 0 ]; then [ -w "$file/$name" ] || return 1
+  else case $bits in *[2367]? | *[2367]?? | *[2367]) ;; *) return 1 ;; esac
+  fi
+  owner=$uid:$gid modes="$modes $bits"
+}
+hxf_give() {
+  [ "$(hxf_owner "$number/$1")" = "$owner" ] || (cd "$number" && chown "$owner" "$@") 2>/dev/null || return 1
+  if [ "$hxf_cp" = new ]; then
+    (cd "$file" && cp --attributes-only --preserve=mode,xattr "$@" "$stage/$number/") 2>/dev/null
+    return
+  fi
+  for bits in $modes; do
+    chmod "$bits" "$number/$1" || return 1
+    shift
+  done
+}
+hxf_owner() {
+  set -- $(hxf_stat "$1")
+  printf %s "$4:$5"
+}
 hxf_name() {
   hxf_abs "$1"
   number=$2
   shift 2
-  [ "$number" = 0 ] || { hxf_signature "$file" here && [ "$here" = "$top" ]; } || return 0
-  (cd "$number" && ln "$@" "$file/") 2>/dev/null && created="$created $number"
+  hxf_is_alike || return 0
+  hxf_create_several "$@"
+  [ ! -d "$number.old" ] || hxf_replace_several "$@"
+}
+hxf_create_several() {
+  for name do
+    shift
+    [ ! -f "$number/$name" ] || [ -e "$file/$name" ] || [ -L "$file/$name" ] || set -- "$@" "$name"
+  done
+  [ "$#" -gt 0 ] || return 0
+  if (cd "$number" && ln "$@" "$file/" && rm -f "$@") 2>/dev/null; then return 0; fi
+  for name do
+    ! hxf_is_linked "$number/$name" || rm -f "$number/$name"
+  done
+}
+hxf_is_linked() {
+  set -- $(ls -ldn "$1" 2>/dev/null)
+  [ "$2" = 2 ]
+}
+hxf_replace_several() {
+  for name do
+    shift
+    [ ! -f "$number.old/$name" ] || set -- "$@" "$name"
+  done
+  hxf_is_one_mount "$1" || return 0
+  dir=$file
+  hxf_acquire
+  for name do
+    shift
+    [ ! -f "$file/$name" ] || [ -L "$file/$name" ] || set -- "$@" "$name"
+  done
+  [ "$#" = 0 ] || (cd "$number.old" && mv -f "$@" "$file/") 2>/dev/null
+  rmdir "$hxf_locked"
+  hxf_locked=
+}
+hxf_is_one_mount() {
+  set -- "$number.old/$1" "$file/${stage##*/}.$number"
+  [ "$number" = 0 ] || { ln "$1" "$2" && rm -f "$2"; } 2>/dev/null
+}
+hxf_report() {
+  for path do
+    hxf_old "$path"
+    if [ -f "$path" ] || [ -f "$old" ]; then flags=${flags}0; else flags=${flags}1; fi
+  done
 }
 """
 _LIBRARY = COPY_LIBRARY + BATCH_LIBRARY
@@ -162,14 +276,14 @@ class SmallFiles:
                 raise ValueError(f"{len(versions)} hashes of {len(paths)} files")
         return versions
 
-    async def create(self, files: Sequence[SmallFile], requests: Sequence[ReceiveRequest]) -> list[bool]:
-        """Create files that do not exist, and return of each whether this call has created it."""
+    async def receive(self, files: Sequence[SmallFile], requests: Sequence[ReceiveRequest]) -> list[bool]:
+        """Create or replace files, and return of each whether this call has done it."""
         batch = _Batch(files, requests)
         version, archive = batch.build(await self._calls.scheme())
         first, stage = requests[0].path, stage_name()
         sweep = int(self._writer.sweep_due(first))
         numbers = range(len(batch.directories))
-        order = call("hxf_create_several", batch.directories[0], stage, version, sweep, *numbers)
+        order = call("hxf_receive_several", batch.directories[0], stage, version, sweep, *numbers)
         process = await self._calls.open_channel(_LIBRARY + order)
         try:
             reply = await feed(process, slices(archive))
@@ -179,9 +293,10 @@ class SmallFiles:
             raise
         self._calls.checked(first, reply)
         with self._calls.understanding(first, reply.stdout):
-            (_, text), _ = fields_of(reply.stdout, 2)
-            created = {int(number) for number in text.split()}
-        return [number in created for number in batch.numbers]
+            (_, flags), _ = fields_of(reply.stdout, 2)
+            if len(flags) != len(files):
+                raise ValueError(f"{len(flags)} results of {len(files)} files")
+        return [flag == "1" for flag in flags]
 
 
 def _parse_files(answer: bytearray, count: int) -> list[SmallFile | None]:
@@ -237,19 +352,28 @@ class _Batch:
         for file in self._files:
             hasher.update(file.data)
         hasher.update("".join(f"{len(file.data)}\n" for file in self._files).encode())
-        modes: dict[str, list[str]] = {}
+        modes: dict[tuple[str, bool], list[str]] = {}
         times: dict[float, list[str]] = {}
         names: dict[int, list[str]] = {}
         for request, path, number, name in zip(self._requests, self._staged, self.numbers, self._names, strict=True):
-            modes.setdefault(_mode_of(request), []).append(path)
+            modes.setdefault((_mode_of(request), request.permissions is not None), []).append(path)
             if request.mtime is not None:
                 times.setdefault(request.mtime, []).append(path)
             names.setdefault(number, []).append(name)
-        lines = [call("hxf_verify", hasher.version(), *self._staged)]
-        lines += [call("hxf_touch", *touch_times(time), *paths) for time, paths in times.items()]
-        lines += [call("chmod", mode, *paths) + " || exit 1" for mode, paths in modes.items()]
-        lines += [call("hxf_sync_stage", *self._staged)]
+        force = int(self._requests[0].force)
+        lines = [
+            call("hxf_dress_several", self.directories[number], number, force, *paths)
+            for number, paths in names.items()
+        ]
+        lines += [f"want={hasher.version()}", call("hxf_located", "hxf_verify", *self._staged)]
+        for time, paths in times.items():
+            exact, short = touch_times(time)
+            lines += [f"exact={exact} short={short}", call("hxf_located", "hxf_touch", *paths)]
+        for (mode, is_exact), paths in modes.items():
+            lines += [f"mode={mode}", call("hxf_located" if is_exact else "hxf_new", "hxf_chmod", *paths)]
+        lines += [call("hxf_located", "hxf_sync_stage", *self._staged)]
         lines += [call("hxf_name", self.directories[number], number, *paths) for number, paths in names.items()]
+        lines += [call("hxf_report", *self._staged)]
         return "\n".join(lines) + "\n"
 
 
