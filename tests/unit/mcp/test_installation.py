@@ -104,7 +104,8 @@ def test_each_client_gets_a_file_that_it_reads(tmp_path: Path) -> None:
         assert plan.write() is None
         content = (tmp_path / "new" / client).read_text()
         document = tomllib.loads(content) if facts.toml else json.loads(content)
-        assert document == {facts.servers: {"harness": {**dict(facts.extra), **ENTRY}}}
+        entry = {"type": "local", "command": [*COMMAND]} if client == "opencode" else {**dict(facts.extra), **ENTRY}
+        assert document == {facts.servers: {"harness": entry}}
         assert not planned(client, tmp_path / "new" / client).changes
 
 
@@ -204,6 +205,7 @@ def test_files_are_where_the_clients_look_for_them() -> None:
         "codex": "/c/config.toml",
         "cursor": "/h/.cursor/mcp.json",
         "gemini": "/h/.gemini/settings.json",
+        "opencode": "/x/opencode/opencode.json",
         "vscode": "/w/.vscode/mcp.json",
         "zed": "/h/.config/zed/settings.json",
     }

@@ -42,12 +42,15 @@ class Client:
     toml: bool = False
     extra: tuple[tuple[str, str], ...] = ()
     """What an entry of a server that is a program has in addition to its command and arguments."""
+    one_list: bool = False
+    """Whether the program and its arguments are one list."""
     restart: str = "restart it"
     """What the user does next."""
 
     def entry(self, command: Sequence[str]) -> dict[str, Any]:
         """Return the entry of a server that is started by a command line."""
-        return {**dict(self.extra), "command": command[0], "args": list(command[1:])}
+        program = {"command": [*command]} if self.one_list else {"command": command[0], "args": [*command[1:]]}
+        return {**dict(self.extra), **program}
 
 
 CLIENTS: Mapping[str, Client] = {
@@ -55,7 +58,10 @@ CLIENTS: Mapping[str, Client] = {
     "claude-desktop": Client("Claude Desktop", "mcpServers", restart="quit and start it"),
     "codex": Client("Codex", "mcp_servers", toml=True),
     "cursor": Client("Cursor", "mcpServers"),
-    "gemini": Client("Gemini CLI", "mcpServers", comments=True),
+    "gemini": Client(
+        "Gemini CLI", "mcpServers", comments=True, restart="restart it; it uses servers only in a folder that it trusts"
+    ),
+    "opencode": Client("opencode", "mcp", comments=True, extra=(("type", "local"),), one_list=True),
     "vscode": Client(
         "VS Code",
         "servers",
@@ -87,9 +93,10 @@ def config_path(name: str, environ: Mapping[str, str], directory: Path, platform
                 hint="--file FILE writes to another file",
             )
         return home / "Library/Application Support/Claude/claude_desktop_config.json"
-    if name == "zed":
-        base = environ.get("XDG_CONFIG_HOME", "") if platform != "darwin" else ""
-        return (Path(base) if base.startswith("/") else home / ".config") / "zed/settings.json"
+    if name in {"opencode", "zed"}:
+        base = environ.get("XDG_CONFIG_HOME", "") if (name, platform) != ("zed", "darwin") else ""
+        file = {"opencode": "opencode/opencode.json", "zed": "zed/settings.json"}[name]
+        return (Path(base) if base.startswith("/") else home / ".config") / file
     if name == "codex":
         base = environ.get("CODEX_HOME", "")
         return (Path(base) if base.startswith("/") else home / ".codex") / "config.toml"

@@ -53,7 +53,7 @@ def install(
 ) -> int:
     """Add this server to the configuration of an MCP client, after showing the change.
 
-    CLIENT is claude-code, claude-desktop, codex, cursor, gemini, vscode or zed.
+    CLIENT is claude-code, claude-desktop, codex, cursor, gemini, opencode, vscode or zed.
 
     The client starts harness with the options given here. Other entries and comments of the file are kept; an entry of
     the same name is replaced (codex: refused); a copy of the old file stays next to it. claude-code and vscode have a
