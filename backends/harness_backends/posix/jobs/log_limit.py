@@ -113,6 +113,8 @@ hx_keep_limits() {
   umask 077
   LC_ALL=C; export LC_ALL
   hx_watched= hx_alone= hx_tick=0 hx_timer= hx_pause=0.5 hx_calm=0 hx_total=0 hx_punch= hx_grace=10
+  hx_due=1
+  hx_nap "$hx_pause" # for the first job, as a timer would be another process
   while :; do
     if [ -n "$hx_alone" ]; then
       hx_check
@@ -126,6 +128,7 @@ hx_keep_limits() {
       hx_log_limit=$hx_bytes hx_watched="$hx_watched $hx_word"
       [ "$hx_pause" = 0.5 ] || hx_timer=
       hx_pause=0.5 hx_calm=0
+      if [ -n "$hx_due" ]; then hx_due=; hx_check; fi
     fi
     [ -n "$hx_alone$hx_timer" ] || [ -z "$hx_watched" ] || hx_start_timer
   done
