@@ -53,12 +53,14 @@ hx_uname=
 }} 2>/dev/null
 [ -n "$hx_uname" ] || hx_uname=$(uname -snrm </dev/null | hx_lines 1)
 [ -n "$hx_now" ] || hx_now=$(date +%s.%N </dev/null | hx_lines 1)
-hx_tools=$(
-  [ "$hx_launcher" != env ] || echo 'tool=env --default-signal=env'
-  for tool in {_TOOLS}; do
-    command -v "$tool" >/dev/null && hx_put "tool=$tool " && command -v "$tool"
+hx_tools=
+[ "$hx_launcher" != env ] || hx_tools="tool=env --default-signal=env$hx_nl"
+hx_in_path '
+  for hx_line; do
+    hx_which "$hx_line"
+    [ -z "$hx_path" ] || hx_tools="${{hx_tools}}tool=$hx_line $hx_path$hx_nl"
   done
-)
+' {_TOOLS}
 hx_put "user=$hx_user${{hx_nl}}uid=$hx_uid${{hx_nl}}home=$HOME${{hx_nl}}env_shell=$SHELL${{hx_nl}}passwd=$hx_entry
 tmux=$hx_version${{hx_nl}}uname=$hx_uname${{hx_nl}}clock=$hx_now
 $hx_tools

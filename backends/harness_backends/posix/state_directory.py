@@ -49,6 +49,8 @@ __all__ = [
 ]
 
 MAX_CLAIMED_IDS = 64
+CLAIM_AFTER = 0.05
+"""Seconds between the first job and the claim of further ids: a single command needs none."""
 RELEASE_TIMEOUT = 1.0
 
 # Runs at every start of the persistent shell. hx_root stays empty, with the reason in hx_why, without a safe directory.
@@ -81,16 +83,33 @@ case $hx_umask in '' | *[!0-7]*) hx_umask=$(umask) ;; esac
 case $hx_uid in '' | *[!0-9]*) hx_uid=$(id -u </dev/null | hx_lines 1) ;; esac
 hx_boot=
 { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
-hx_find() {
+# NAME: sets hx_path as command -v prints it, which would take a process; empty if there is no such program.
+hx_which() {
+  hx_path=
+  for hx_dir in $hx_dirs; do
+    if [ -x "$hx_dir/$1" ] && [ -f "$hx_dir/$1" ]; then hx_path=$hx_dir/$1; return; fi
+  done
+  ! command -v "$1" >/dev/null 2>&1 || hx_path=$(command -v "$1")
+}
+# SCRIPT ARGUMENT ...: run it with hx_dirs split into the directories of PATH, unless one is relative.
+hx_in_path() {
+  hx_line=$1
+  shift
+  case :$PATH: in *::* | *:[!/]*:*) hx_dirs= ;; *) hx_dirs=$PATH ;; esac
   hx_ifs=$IFS
-  IFS=$hx_nl
+  IFS=:
   set -f
-  set -- $(for hx_line in sh setsid env perl tmux; do command -v "$hx_line" || echo -; done 2>/dev/null)
+  eval "$hx_line"
   set +f
   IFS=$hx_ifs
-  hx_sh=$1 hx_setsid=${2#-} hx_env=${3#-} hx_perl=${4#-} hx_tmux=${5#-}
 }
-hx_find
+hx_in_path '
+  hx_which sh; hx_sh=$hx_path
+  hx_which setsid; hx_setsid=$hx_path
+  hx_which env; hx_env=$hx_path
+  hx_which perl; hx_perl=$hx_path
+  hx_which tmux; hx_tmux=$hx_path
+'
 hx_root=
 hx_why=
 # DIR: its directories exist and are private. Sets hx_now, the time as the inode of a new process in /proc tells it, and
@@ -102,8 +121,8 @@ hx_see() {
   done
   [ -r /proc/self/status ] || return 1
   set -- $(
-    cd "$1" && IFS=$hx_nl && set -f && LC_ALL=C ls -UldinL --time-style=+%s.%N -- . jobs panes run /proc/self \
-      /etc/passwd $hx_env $hx_tmux </dev/null 2>/dev/null | hx_lines 8
+    cd "$1" && IFS=$hx_nl && set -f && LC_ALL=C && export LC_ALL && exec ls -UldinL --time-style=+%s.%N -- . jobs \
+      panes run /proc/self /etc/passwd $hx_env $hx_tmux </dev/null 2>/dev/null
   )
   [ "$#" -ge 40 ] && [ "$8 ${16} ${24} ${32} ${40}" = ". jobs panes run /proc/self" ] || return 1
   [ "$4 ${12} ${20} ${28}" = "$hx_uid $hx_uid $hx_uid $hx_uid" ] || return 1
@@ -203,7 +222,7 @@ hx_claim() {
 
 REPORT = r"""
 hx_put "state=$hx_root${hx_nl}refused=$hx_why${hx_nl}claimed="
-hx_claim 2
+hx_claim 1
 echo
 """
 
@@ -411,8 +430,8 @@ def _refusal(why: str, target: Target) -> ConnectError:
 class JobStore:
     """The allocator of job ids and paths below the state directory ``root``.
 
-    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits, and a
-    caller that runs a single command claims only two.
+    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits. The first
+    one is claimed alone: a caller that runs a single command has none to release, which takes a program on the target.
     """
 
     def __init__(self, shell: PersistentShell, tasks: BackgroundTasks, report: StateReport) -> None:
@@ -425,6 +444,7 @@ class JobStore:
         self._batch = max(1, len(report.claimed))
         self._claiming = anyio.Lock()
         self._refilling = False
+        self._released = False
         self._highest = max(map(int, report.claimed), default=0)
         self._notices: list[str] = []
         self.remade = 0
@@ -496,19 +516,21 @@ class JobStore:
 
     def _take(self) -> str:
         job_id = self._ready.popleft()
-        if len(self._ready) < self._batch // 2 and not self._refilling:
+        if len(self._ready) < max(1, self._batch // 2) and not self._refilling:
             self._refilling = True
-            self._tasks.start_soon(self._refill)
+            self._tasks.start_soon(self._refill, 0.0 if self._batch > 1 else CLAIM_AFTER)
         return job_id
 
     def give_back(self, job_id: str) -> None:
         """Return an unused id, which is allocated next."""
         self._ready.appendleft(job_id)
 
-    async def _refill(self) -> None:
+    async def _refill(self, delay: float) -> None:
         try:
+            await anyio.sleep(delay)
             async with self._claiming:
-                await self._fetch()
+                if not (self._released or (delay and self._ready)):
+                    await self._fetch()
         except (ConnectionLost, ConnectError, NoSpace):
             return  # the next claim() reports the same fault
         finally:
@@ -531,6 +553,7 @@ class JobStore:
 
     async def release(self) -> None:
         """Release unused ids, also those being claimed, unless that would require a new connection."""
+        self._released = True
         with anyio.move_on_after(RELEASE_TIMEOUT):
             await self._claiming.acquire()
         unused = sorted(map(int, self._ready), reverse=True)

@@ -6,7 +6,8 @@ escaping backslashes, ``!`` or line ends. Everything else is written in octal an
 that it starts.
 
 Before the program, that ``sh`` prints a random line (the nonce) on each stream; earlier output is from start-up files.
-It remains the program's parent, because OpenSSH's client cannot report a death by signal, and ``exit $?`` can.
+It remains the program's parent, because OpenSSH's client cannot report a death by signal, and ``exit $?`` can; but for
+the persistent shell.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ MAX_COMMAND = 128_000
 _START = 'echo {first}"{second}e" >&2;echo {first}"{second}o"||exit 125;{decode};'
 # The shell's own messages ("Killed") must not mix with the program's, so its standard error is discarded.
 _RUN = 'exec 3>&2 2>/dev/null;(exec "$@" 2>&3 3>&-);exit $?'
+_SHELL = ["sh"]
+"""The persistent shell replaces that sh: its exact exit status means nothing, and each process at the start counts."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@+:,./-]+")
 _LITERAL = frozenset(range(0x20, 0x7F)) - frozenset(b"'\\!\"$`%")
@@ -47,7 +50,8 @@ def remote_command(argv: Sequence[str], nonce: str) -> str:
         ValueError: an argument contains a NUL byte, or ``argv`` is empty.
     """
     half = len(nonce) // 2
-    script = _START.format(first=nonce[:half], second=nonce[half:], decode=_decode(argv)) + _RUN
+    decode, run = (":", "exec sh") if [*argv] == _SHELL else (_decode(argv), _RUN)
+    script = _START.format(first=nonce[:half], second=nonce[half:], decode=decode) + run
     return _bounded(f"exec sh -c '{script}'")
 
 
