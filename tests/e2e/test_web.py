@@ -108,6 +108,43 @@ async def test_a_pane_is_taken_over_and_given_back_while_a_viewer_watches(seats:
             assert (page.violations, viewer.violations, page.foreign, viewer.foreign) == ([], [], [], [])
 
 
+async def test_a_late_answer_and_a_lost_session_are_shown(seats: Seats) -> None:
+    seat = seats.take("--tmux", script=[shell("touch one"), say("all done")], size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    async with (
+        web_program(seats.program, seats.environment, "--name", "anna") as web,
+        browser() as chromium,
+        visit(chromium, web.url) as anna,
+        visit(chromium, web.invite("omar", "operator")) as omar,
+    ):
+        seat.enter("go")
+        await omar.sees("touch one", ".approval")
+        deny = await omar.page.query_selector(".approval button.danger")
+        assert deny is not None
+        await anna.page.click(".approval button.primary")
+        await seat.sees("all done")
+        await deny.evaluate("button => button.click()")  # as one that was pressed a moment too late
+        await omar.sees("Deny: this approval request is over", "#notice")
+        await omar.page.click("#notice button")
+        assert await omar.page.inner_text("#notice") == ""
+        await anna.page.click("table a")
+        await anna.page.click("text=Take over")
+        await anna.sees("You type into this pane")
+        await omar.page.click("table a")
+        await omar.sees("dashboard: anna has taken over this pane")
+        seat.signal("SIGKILL")
+        for one in (anna, omar):
+            await one.sees("lost", ".badge")
+            await one.sees("Read only.")
+            assert "anna has taken over" not in await one.page.inner_text(".head")
+            assert (one.violations, one.foreign) == ([], [])
+        an_hour_ahead = """() => import("./dom.js").then((dom) => {
+            dom.setClock(Date.now() / 1000 - 3600);
+            return [dom.since(Date.now() / 1000 - 3605), dom.visible("a\u202eb")];
+        })"""
+        assert await omar.page.evaluate(an_hour_ahead) == ["5 s", "a\\u202eb"]
+
+
 async def test_a_killed_server_is_reconnected_to_with_the_same_login(seats: Seats) -> None:
     seat = seats.take("--tmux", script=[shell("echo back-$((40 + 2)) > back; cat back"), say("done")], size=(120, 40))
     await seat.on_screen("»", "scripted")

@@ -186,7 +186,9 @@ def _check_identity(client: ProcessClient, process: LiveProcess) -> None:
 
 def _lost(session: SessionState) -> SessionState:
     """Return the state of a session whose process has died: what it ran may continue on its target."""
-    return replace(session, doing="lost", since=time.time(), approvals=(), running=(), actions=())
+    return replace(
+        session, doing="lost", since=time.time(), approvals=(), running=(), actions=(), paused_by="", taken_by={}
+    )
 
 
 @asynccontextmanager

@@ -97,7 +97,8 @@ class Browser:
         Raises:
             BrowserLeft: It has to go.
         """
-        self._post({"type": "welcome", "name": self.login.name, "role": self.login.role.value})
+        name, role = self.login.name, self.login.role.value
+        self._post({"type": "welcome", "name": name, "role": role, "time": time.time()})
         try:
             async with open_background_tasks() as tasks:
                 tasks.start_soon(self._write)

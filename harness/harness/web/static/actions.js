@@ -1,6 +1,6 @@
 // What an operator can do: decide approval requests, and buttons that say what went wrong.
 
-import { announce, button, element, since } from "./dom.js";
+import { announce, button, element, since, warn } from "./dom.js";
 
 // A button for an action; a failure is shown beside it and read aloud.
 export function actionButton(text, act, attributes = {}) {
@@ -12,7 +12,7 @@ export function actionButton(text, act, attributes = {}) {
       await act();
       announce(`${text}: done`);
     } catch (error) {
-      problem.textContent = error.message;
+      pressed.isConnected ? (problem.textContent = error.message) : warn(`${text}: ${error.message}`);
     }
     pressed.disabled = false;
   }, attributes);

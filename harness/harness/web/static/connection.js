@@ -1,5 +1,7 @@
 // The connection to the server: sessions, requests and streams. It connects again by itself.
 
+import { setClock } from "./dom.js";
+
 const KEY = "harness-key";
 const FIRST_PAUSE = 250;
 const LONGEST_PAUSE = 5000;
@@ -86,6 +88,7 @@ export class Connection extends EventTarget {
 
   take(message) {
     if (message.type === "welcome") {
+      setClock(message.time);
       this.login = { name: message.name, role: message.role };
       this.ready = true;
       this.pause = FIRST_PAUSE;

@@ -1,6 +1,6 @@
 // The agent's conversation: turns, answers, calls with their results folded.
 
-import { element } from "./dom.js";
+import { element, visible } from "./dom.js";
 
 const MOST_ENTRIES = 600;
 
@@ -56,17 +56,17 @@ export function conversation(column, connection, key) {
     },
     answer_delta: ({ text }) => {
       answer ??= add(element("p", { class: "answer" }));
-      answer.append(text);
+      answer.append(visible(text));
     },
     answer_completed: ({ text }) => {
-      if (answer) answer.textContent = text;
+      if (answer) answer.textContent = visible(text);
       else if (text) add(element("p", { class: "answer" }, text));
       answer = null;
     },
     tool_call_requested: ({ call: given }) => call(given),
     tool_call_progress: ({ call_id: id, text }) => {
       const found = calls.get(id);
-      if (found && found.result.textContent.length < 20000) found.result.append(text);
+      if (found && found.result.textContent.length < 20000) found.result.append(visible(text));
     },
     tool_call_completed: ({ outcome }) => {
       const found = call(outcome.call, true);
@@ -74,7 +74,7 @@ export function conversation(column, connection, key) {
       found.isDone = true;
       state.textContent = outcome.is_error ? ` failed${outcome.status ? `: ${outcome.status}` : ""}` : " done";
       state.className = outcome.is_error ? "problem" : "muted";
-      result.textContent = outcome.text;
+      result.textContent = visible(outcome.text);
     },
     turn_completed: ({ failure }) => failure && add(element("p", { class: "problem" }, failure)),
     permission_replied: ({ allowed, by }) => add(element("p", { class: "muted" }, `${allowed ? "approved" : "denied"} by ${by}`)),

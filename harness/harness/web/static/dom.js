@@ -7,8 +7,13 @@ export function element(name, attributes = {}, ...children) {
     else if (value === true) made.setAttribute(key, "");
     else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== "").map((child) => typeof child === "string" ? visible(child) : child));
   return made;
+}
+
+// Returns a text with characters that change the direction escaped: they could show another command than the one that ran.
+export function visible(text) {
+  return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, (char) => `\\u${char.charCodeAt(0).toString(16)}`);
 }
 
 export function button(text, action, attributes = {}) {
@@ -25,6 +30,18 @@ export function announce(text) {
   region.replaceChildren(element("p", {}, text));
 }
 
+// Shows what went wrong where its place on the page is gone, until it is closed or another page is shown.
+export function warn(text) {
+  const notice = document.getElementById("notice");
+  notice.replaceChildren(element("span", {}, text), button("Close", () => notice.replaceChildren()));
+}
+
+let ahead = 0; // seconds that the clock of this browser is ahead of the server's
+
+export function setClock(serverTime) {
+  ahead = Date.now() / 1000 - serverTime;
+}
+
 export function duration(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   if (whole < 60) return `${whole} s`;
@@ -33,7 +50,7 @@ export function duration(seconds) {
 }
 
 export function since(time) {
-  return time ? duration(Date.now() / 1000 - time) : "";
+  return time ? duration(Date.now() / 1000 - ahead - time) : "";
 }
 
 export function clock(time) {

@@ -24,6 +24,7 @@ function show() {
     link.dataset.page === name ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
   }
   content.replaceChildren();
+  document.getElementById("notice").replaceChildren();
   const page = PAGES[name] || overviewPage;
   leave = page(content, connection, ...rest) || (() => {});
   document.title = `${content.querySelector("h1")?.textContent || "harness"} – harness`;

@@ -31,10 +31,10 @@ function tableRow(key, row) {
   const cost = row.cost === null ? "" : `$${row.cost.toFixed(2)}`;
   const cells = [
     ["State", stateBadge(row)],
-    ["Target", element("a", { href: sessionLink(key), "data-focus": "link" }, row.target || row.session)],
-    ["Does", element("span", { class: "command" }, summary(row))],
+    ["Target", element("a", { class: "clamped", href: sessionLink(key), "data-focus": "link" }, row.target || row.session)],
+    ["Does", element("span", { class: "command clamped" }, summary(row))],
     ["For", element("span", { class: "since", "data-since": row.since }, since(row.since))],
-    ["Kind", `${row.kind}${row.model ? ` · ${row.model}` : ""}`],
+    ["Kind", element("span", { class: "nowrap" }, `${row.kind}${row.model ? ` · ${row.model}` : ""}`)],
     ["Cost", cost],
   ];
   return element("tr", {}, ...cells.map(([name, value]) => element("td", { "data-name": name }, value)));

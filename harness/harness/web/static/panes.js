@@ -17,7 +17,7 @@ export function paneGrid(connection) {
     const heading = href ? element("a", { href, "data-focus": "link" }, title) : title;
     const tile = element("section", { class: "tile", "aria-label": `Pane of ${title}` }, element("h3", {}, heading, " ", state), host);
     queueMicrotask(() => {
-      const terminal = new PaneTerminal(host, { label: `Pane ${pane} of ${title}, read only`, scrollback: 0 });
+      const terminal = new PaneTerminal(host, { label: `Pane ${pane} of ${title}, read only`, scrollback: 0, isTile: true });
       const stop = connection.open(session, "pane", pane, {
         screen: (...all) => terminal.screen(...all),
         output: (...all) => terminal.output(...all),

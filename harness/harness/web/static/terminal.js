@@ -4,7 +4,8 @@
 import { Terminal } from "./vendor/xterm.mjs";
 
 const LARGEST_FONT = 15;
-const SMALLEST_FONT = 2;
+const SMALLEST_FONT = 6; // a pane that is too wide for it is scrolled
+const SMALLEST_TILE_FONT = 2;
 const COLORS = {
   background: "#10161d", foreground: "#e6edf3", cursor: "#e6edf3",
   black: "#4a5562", red: "#ff7b72", green: "#6fdd8b", yellow: "#e3b341", blue: "#79b8ff", magenta: "#d2a8ff", cyan: "#56d4dd", white: "#c9d1d9",
@@ -23,8 +24,9 @@ const SWALLOWED_CSI = [
 allowStylesOfScripts();
 
 export class PaneTerminal {
-  constructor(host, { label, scrollback = 1000, onInput = null }) {
+  constructor(host, { label, scrollback = 1000, onInput = null, isTile = false }) {
     this.host = host;
+    this.smallestFont = isTile ? SMALLEST_TILE_FONT : SMALLEST_FONT;
     this.terminal = new Terminal({
       cols: 80,
       rows: 24,
@@ -82,7 +84,7 @@ export class PaneTerminal {
     if (!drawn || !drawn.offsetWidth || !this.host.clientWidth) return;
     const size = this.terminal.options.fontSize;
     const wanted = Math.floor(((this.host.clientWidth - 2) / drawn.offsetWidth) * size * 4) / 4;
-    const chosen = Math.min(LARGEST_FONT, Math.max(SMALLEST_FONT, wanted));
+    const chosen = Math.min(LARGEST_FONT, Math.max(this.smallestFont, wanted));
     if (chosen !== size) this.terminal.options.fontSize = chosen;
   }
 
