@@ -21,6 +21,7 @@ from anyio.abc import Process as AnyioProcess
 
 from harness.errors import AuthenticationError, ConfigError, ConnectError, HarnessError, HostKeyError, TargetNotFound
 from harness.login import LoginQuestion, Prompter, current_prompter, questions_forbidden
+from harness.system.background_tasks import open_task_group
 from harness.target import Target
 
 from .known_hosts import changed_key, revoked_key, unknown_key
@@ -407,31 +408,24 @@ async def _run_on_terminal(argv: list[str], log: IO[bytes], dialogue: _PromptLog
     environ = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
     with _LoginPty() as terminal:
         async with _started(["sh", "-c", _ON_TERMINAL, terminal.name, *argv], log, environ) as process:
-            async with anyio.create_task_group() as tasks:
+            async with open_task_group() as tasks:
                 tasks.start_soon(_hang_up_after, process, terminal)
-                error = await _converse(terminal, dialogue, log)
-                if error is not None:
-                    tasks.cancel_scope.cancel()
-            if error is not None:  # raised outside of the task group, to avoid an exception group
-                raise error
+                await _converse(terminal, dialogue, log)
             return await process.wait()
 
 
-async def _converse(terminal: _LoginPty, dialogue: _PromptLog, log: IO[bytes]) -> Exception | None:
+async def _converse(terminal: _LoginPty, dialogue: _PromptLog, log: IO[bytes]) -> None:
     """Relay prompts and answers until ssh exits.
 
-    Returns:
-        The error that ended the dialogue early, or None.
+    Raises:
+        ConnectError: A prompt has no answer.
+        Exception: The prompter raised it.
     """
     while (prompt := await terminal.next_prompt()) is not None:
-        try:
-            answer = await dialogue.answer(prompt, secret=terminal.hides_input())
-        except Exception as error:  # raised by the prompter: the caller raises it again
-            return error
+        answer = await dialogue.answer(prompt, secret=terminal.hides_input())
         if answer is None:
-            return dialogue.declined(prompt, _text(log))
+            raise dialogue.declined(prompt, _text(log))
         terminal.type(answer)
-    return None
 
 
 async def _hang_up_after(process: AnyioProcess, terminal: _LoginPty) -> None:

@@ -31,7 +31,7 @@ from acp.schema import (
 from ..agent.messages.marked_text import marked
 from ..errors import HarnessError
 from ..mcp.client.channel import plain
-from ..system.background_tasks import BackgroundTasks, open_background_tasks
+from ..system.background_tasks import BackgroundTasks, open_background_tasks, single_error
 from ..target import FLEET_SCHEME
 from .session import EditorApprover, EditorSession
 from .tool_calls import Place, clean
@@ -267,7 +267,7 @@ async def started(tasks: BackgroundTasks, serve: Callable[..., Awaitable[None]],
         try:
             await serve(start, *args)
         except Exception as error:
-            errors.append(_single(error))
+            errors.append(single_error(error))
             if values:  # it had started, so that nobody waits for it
                 log.warning("a session has ended: %s", errors[0])
         finally:
@@ -278,12 +278,6 @@ async def started(tasks: BackgroundTasks, serve: Callable[..., Awaitable[None]],
     if values:
         return values[0]
     raise errors[0] if errors else RequestError(FAILED, "the agent ends")
-
-
-def _single(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 def _place_of(agent: Agent) -> Place:

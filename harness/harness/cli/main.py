@@ -248,8 +248,9 @@ def _run(words: list[str], invocation: Invocation, interruptible: AbstractContex
 
 
 def _harness_error(error: Exception) -> HarnessError:
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    from ..system.background_tasks import single_error  # loads anyio
+
+    error = single_error(error)
     if isinstance(error, HarnessError):
         return error
     if isinstance(error, OSError) and error.errno in UNWRITABLE:

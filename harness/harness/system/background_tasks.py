@@ -1,4 +1,4 @@
-"""Background tasks that belong to a resource."""
+"""Groups of tasks whose errors are raised unchanged, and background tasks that belong to a resource."""
 
 from __future__ import annotations
 
@@ -11,7 +11,32 @@ from anyio.abc import TaskGroup
 
 Ts = TypeVarTuple("Ts")
 
-__all__ = ["BackgroundTasks", "open_background_tasks"]
+__all__ = ["BackgroundTasks", "open_background_tasks", "open_task_group", "single_error"]
+
+
+@asynccontextmanager
+async def open_task_group() -> AsyncIterator[TaskGroup]:
+    """Open a task group that raises the first failure of its body or of a task unchanged, not in an exception group."""
+    try:
+        async with anyio.create_task_group() as group:
+            yield group
+    except BaseExceptionGroup as error:
+        raise _first(error) from None
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error in a group that is not itself an exception group."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def single_error(error: Exception) -> Exception:
+    """Return the only error of an exception group, and other errors unchanged."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 class BackgroundTasks:
@@ -48,25 +73,10 @@ class BackgroundTasks:
 
 @asynccontextmanager
 async def open_background_tasks() -> AsyncIterator[BackgroundTasks]:
-    """Open the tasks of a resource, which are cancelled when the context is left.
-
-    A plain task group wraps exceptions of the body into an exception group; here the body's own exception is raised
-    unchanged, and so is the first failure of a task.
-    """
-    try:
-        async with anyio.create_task_group() as group:
-            tasks = BackgroundTasks(group)
-            try:
-                yield tasks
-            finally:
-                tasks.cancel()
-    except BaseExceptionGroup as error:
-        raise _first(error) from None
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error in a group that is not itself an exception group."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    """Open the tasks of a resource, which are cancelled when the context is left; as :func:`open_task_group`."""
+    async with open_task_group() as group:
+        tasks = BackgroundTasks(group)
+        try:
+            yield tasks
+        finally:
+            tasks.cancel()

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import anyio
 
+from .background_tasks import open_task_group
+
 __all__ = ["run_within", "wait_within"]
 
 STEP = 0.1
@@ -45,22 +47,16 @@ async def run_within(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
         Exception: the call raised it.
     """
     results: list[T] = []
-    problems: list[Exception] = []
     done = anyio.Event()
 
     async def run() -> None:
-        try:
-            results.append(await call())
-        except Exception as error:  # raised outside of the task group, to avoid an exception group
-            problems.append(error)
+        results.append(await call())
         done.set()
 
-    async with anyio.create_task_group() as tasks:
+    async with open_task_group() as tasks:
         tasks.start_soon(run)
         if not await wait_within(seconds, done.wait):
             tasks.cancel_scope.cancel()
-    if problems:
-        raise problems[0]
     if not results:
         raise TimeoutError
     return results[0]

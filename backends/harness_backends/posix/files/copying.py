@@ -28,6 +28,7 @@ import anyio
 
 from harness.backend import ANY, Progress, ReceivedFile, ReceiveRequest, SourceFile
 from harness.errors import ConnectError, FileError, HarnessError, StaleFileError, UnsupportedOperation
+from harness.system.background_tasks import open_task_group
 from harness.transport import Transport
 
 from ..persistent_shell import PersistentShell
@@ -491,7 +492,6 @@ async def _pieces_of(source: SourceFile, offset: int) -> AsyncIterator[AsyncIter
     """
     send, receive = anyio.create_memory_object_stream[bytes](_AHEAD)
     failures: list[Exception] = []
-    failure: Exception | None = None
 
     async def read() -> None:
         async with send:
@@ -508,16 +508,11 @@ async def _pieces_of(source: SourceFile, offset: int) -> AsyncIterator[AsyncIter
         if failures:
             raise failures[0]
 
-    async with anyio.create_task_group() as tasks:
+    async with open_task_group() as tasks:
         tasks.start_soon(read)
         with receive:
-            try:
-                yield pieces()
-            except Exception as error:  # raised outside of the task group, which would wrap it
-                failure = error
+            yield pieces()
         tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 async def _hashed(pieces: AsyncIterator[bytes], hasher: Hasher) -> AsyncIterator[bytes]:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup
 
+from harness.system.background_tasks import open_task_group
 from harness.transport import Process
 
 from ..persistent_shell import ShellReply
@@ -86,16 +87,10 @@ class _StreamDrainer:
 @asynccontextmanager
 async def _draining(process: Process, *, answer: bool) -> AsyncIterator[_StreamDrainer]:
     streams = _StreamDrainer(process, answer=answer)
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
+    async with open_task_group() as tasks:
         streams.start(tasks)
-        try:
-            yield streams
-        except Exception as error:
-            failure = error  # raised outside of the task group, to avoid an exception group
+        yield streams
         tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 async def collect(process: Process) -> ShellReply:

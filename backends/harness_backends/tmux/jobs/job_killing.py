@@ -14,6 +14,7 @@ import anyio
 
 from harness.errors import HarnessError
 from harness.results import Status
+from harness.system.background_tasks import open_task_group
 from harness.system.waiting import wait_within
 
 from ...posix.jobs.launch import Outcome
@@ -181,24 +182,18 @@ class JobKiller:
             return
         kill = replace(self._kill(attempt), rights=rights)
         type_there = partial(self._interrupt, pane) if self.link.setup.here else None
-        problem: HarnessError | None = None
-        async with anyio.create_task_group() as tasks:
+        async with open_task_group() as tasks:
             tasks.start_soon(self._record_end, pane, job)
-            try:
-                end = await kill.run(
-                    self.link.shells,
-                    status,
-                    signal,
-                    grace,
-                    interrupt=interrupt,
-                    type_there=type_there,
-                    on_sent=attempt.sent,
-                )
-            except HarnessError as error:  # raised outside of the task group, to avoid an exception group
-                problem = error
+            end = await kill.run(
+                self.link.shells,
+                status,
+                signal,
+                grace,
+                interrupt=interrupt,
+                type_there=type_there,
+                on_sent=attempt.sent,
+            )
             tasks.cancel_scope.cancel()
-        if problem is not None:
-            raise problem
         if end.before or end.gone:
             await wait_within(STREAM_LAG, partial(_until_reported, pane, job))
         attempt.conclude(end)

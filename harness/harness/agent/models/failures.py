@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from ...errors import HarnessError
+from ...system.background_tasks import single_error
 from .keys import known_keys
 from .model import ModelProfile
 
@@ -160,7 +161,7 @@ def backoff(failure: ModelFailure, attempt: int, retries: int, jitter: float = 0
 
 def model_failure(error: Exception, profile: ModelProfile) -> ModelFailure:
     """Classify a provider's error."""
-    error = _innermost(error)
+    error = single_error(error)
     if isinstance(error, ModelFailure):
         return error
     said = _said(error)
@@ -214,12 +215,6 @@ def _is_half(text: str) -> bool:
 
 def _name(profile: ModelProfile) -> str:
     return profile.name if profile.name == profile.label else f"{profile.name} ({profile.label})"
-
-
-def _innermost(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 # -- kinds of errors

@@ -20,7 +20,7 @@ from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
 from ...extras import install_extra
 from ...login import LoginQuestion, TerminalPrompter, use_prompter
-from ...system.background_tasks import open_background_tasks
+from ...system.background_tasks import open_background_tasks, single_error
 from ..commands.fleet.conversation_hosts import options_to_store
 from ..commands.fleet.session import SessionTarget
 from ..notifications import notified
@@ -168,8 +168,7 @@ def _takes_words() -> bool:
 
 def _library_missing(error: Exception) -> str:
     """Return the name of the missing library; empty for other errors, and if a module of harness is missing."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    error = single_error(error)
     name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
     return "" if name.partition(".")[0] == __package__.partition(".")[0] else name
 
