@@ -15,10 +15,10 @@ from ..config import Config
 from ..context import ExecutionContext
 from ..errors import ContextClosed
 from ..results import ShellResult
-from .chosen_hosts import choose_hosts
+from ..system.background_tasks import open_task_group
 from .executor import ConnectOptions, FleetExecutor, HostRunner, HostWork
 from .host_commands import CommandCall, HostCommand, OnJob, OnOutput
-from .hosts import Host, resolve_hosts
+from .hosts import Host, choose_hosts, resolve_hosts
 from .in_process import InProcess
 from .inventories.inventory import Inventory
 from .outcomes import HostOutcome
@@ -391,16 +391,12 @@ async def fleet(
     if settings.ssh_engine == "default" and not tmux:  # with tmux, a pane may be a program ssh on this machine
         settings = replace(settings, ssh_engine="auto")
     options = ConnectOptions(settings, tmux, pane, create)
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
+    async with (
+        open_task_group() as tasks,
+        (executor or InProcess()).open(known, options, tasks) as runner,
+    ):
+        opened = Fleet(known, runner, tasks, inventory, has_terminal=tmux is not False)
         try:
-            async with (executor or InProcess()).open(known, options, tasks) as runner:
-                opened = Fleet(known, runner, tasks, inventory, has_terminal=tmux is not False)
-                try:
-                    yield opened
-                finally:
-                    opened.cancel()
-        except Exception as error:  # carried out of the task group, which would wrap it, and raised below
-            failure = error
-    if failure is not None:
-        raise failure
+            yield opened
+        finally:
+            opened.cancel()

@@ -10,7 +10,7 @@ from ClusterShell import NodeSet
 
 from harness.errors import ConfigError, UnsupportedOperation
 from harness.fleets import Host, fleet, read_inventory, resolve_hosts
-from harness.fleets.chosen_hosts import choose_hosts
+from harness.fleets.hosts import choose_hosts
 from harness.fleets.inventories.inventory import Inventory
 from harness.fleets.patterns import HostPatterns
 from harness.fleets.session_context import FleetContext

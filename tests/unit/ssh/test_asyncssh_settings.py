@@ -11,7 +11,7 @@ import pytest
 from harness.config import Config
 from harness.errors import ConfigError
 from harness.target import Target
-from harness_backends.ssh.asyncssh_host_keys import HostKeys, OfferedKey, judge, refusal
+from harness_backends.ssh.asyncssh_login import HostKeys, OfferedKey, judge, refusal
 from harness_backends.ssh.asyncssh_settings import (
     HostSettings,
     config_file,

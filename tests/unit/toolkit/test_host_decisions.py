@@ -9,7 +9,7 @@ import anyio
 
 from harness.errors import HarnessError
 from harness.toolkit.contract import HostRequest
-from harness.toolkit.hosts.decisions import JointDecision
+from harness.toolkit.hosts.pipeline import JointDecision
 from harness.toolkit.interfaces import Verdict
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import termios
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -24,11 +25,46 @@ from ..naming import listed
 from ..pane.capture import capture_command, captured_text
 from ..pane.key_bytes import KeyBytes, encode_keys
 from ..pane.keyboard import INTERRUPT, as_one, type_keys
-from .callers_terminal import foreground_terminal, hides_input
 from .lends import LendStore, PaneLend, lend_directory
 from .server import OperatorPane, OperatorServer, find_operator_server
 
 __all__ = ["OperatorTerminal", "open_operator_terminal"]
+
+
+# -- What the kernel says about terminals.
+
+
+def foreground_terminal() -> str:
+    """Return the terminal whose operator started this program and waits for it; empty without one.
+
+    A program that opens a terminal it does not belong to, as one that an agent runs may do, has none.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            if os.tcgetpgrp(descriptor) == os.getpgrp():  # an error unless it controls this process's session
+                return os.ttyname(descriptor)
+        except OSError:
+            continue
+    return ""
+
+
+def hides_input(tty: str) -> bool:
+    """Return whether a program reads a line from a terminal without echo, as prompts for passwords do.
+
+    Raises:
+        OSError: The terminal cannot be opened.
+    """
+    descriptor = os.open(tty, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        modes = termios.tcgetattr(descriptor)[3]
+    except termios.error as error:
+        raise OSError(*error.args) from None
+    finally:
+        os.close(descriptor)
+    return not modes & termios.ECHO and bool(modes & termios.ICANON)
+
+
+# -- The terminal.
 
 QUIET_SECONDS = 2.0
 """Seconds without a key of an operator in a pane before harness types there; tmux tells whole seconds."""

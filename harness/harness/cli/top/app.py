@@ -20,8 +20,7 @@ from ...errors import HarnessError
 from ...live.client import open_stream
 from ...live.overview import Overview, open_overview
 from ..output import readable
-from .dialogs import ChangeDialog, ConfirmDialog, OutputScreen, ReasonDialog, TextDialog
-from .hosts import HostsScreen
+from .dialogs import ChangeDialog, ConfirmDialog, HostsScreen, OutputScreen, ReasonDialog, TextDialog
 from .rows import (
     COLUMNS,
     MAX_TARGET,
