@@ -19,6 +19,8 @@ PLACEHOLDERS = ("title", "text", "event", "target", "session", "url", "host", "c
 CARD_SCHEMA = "http://adaptivecards.io/schemas/adaptive-card.json"
 LINK = "Open the dashboard"
 MAX_NESTED = 20
+MAX_NTFY_BYTES = 4_000
+"""ntfy takes 4,096 bytes; of a longer message it makes an attachment, or refuses it."""
 MAX_SLACK_CHARS = 3_000
 """Slack refuses a section with a longer text."""
 
@@ -55,8 +57,15 @@ def _ntfy_topic(url: str) -> tuple[str, str]:
 
 def _ntfy(notification: Notification, topic: str) -> dict[str, Any]:
     priority = 4 if notification.is_urgent else 3
-    document = {"topic": topic, "title": notification.title, "message": notification.text, "priority": priority}
+    message = _cut_bytes(notification.text, MAX_NTFY_BYTES)
+    document = {"topic": topic, "title": notification.title, "message": message, "priority": priority}
     return document | ({"click": notification.url} if notification.url else {})
+
+
+def _cut_bytes(text: str, limit: int) -> str:
+    """Return a text of limited length in UTF-8, without a part of a character at its end."""
+    data = text.encode("utf-8", "replace")
+    return text if len(data) <= limit else f"{data[: limit - 4].decode('utf-8', 'ignore')} …"
 
 
 # -- Slack: https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks

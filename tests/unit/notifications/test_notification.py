@@ -175,6 +175,13 @@ def test_ntfy_gets_its_topic_and_a_link() -> None:
         document("ntfy", linked(approval()), "https://ntfy.sh/")
 
 
+def test_ntfy_gets_no_message_that_it_would_make_an_attachment_of() -> None:
+    items = [NotificationItem("job_ended", "\u6f22" * 300, "x") for _ in range(20)]
+    _, found = document("ntfy", Notification.of(items), "https://ntfy.sh/topic")
+    assert 3_900 < len(found["message"].encode()) <= 4_000
+    assert found["message"].endswith("\u6f22 \u2026")
+
+
 def test_slack_gets_no_mention_and_no_link_of_a_text() -> None:
     _, found = document("slack", linked(NotificationItem("job_ended", EVIL, EVIL)))
     texts = [found["text"], *(block["text"]["text"] for block in found["blocks"])]
