@@ -299,6 +299,20 @@ def test_a_browser_that_does_not_return_delays_nothing_and_the_file_for_it_is_re
             (program.home / "close").touch()
 
 
+async def test_its_end_closes_open_pages_and_reports_nothing(program: Program) -> None:
+    web = WebProgram(program.path, program.environ, stderr=subprocess.PIPE)
+    web.start()
+    async with page_of(web, *logged_in(web)) as page:
+        assert (await first(page))["type"] == "welcome"
+        process = web.process
+        assert process is not None
+        process.terminate()
+        assert await close_code(page) == 1012  # the service restarts, as far as the page can know
+    await anyio.to_thread.run_sync(process.wait, LIMIT)
+    web.end()
+    assert (process.returncode, web.errors) == (0, "")
+
+
 def test_it_listens_nowhere_else_unless_encrypted(program: Program) -> None:
     done = program.run("web", "--host", "0.0.0.0", "--no-open")
     assert done.returncode != 0

@@ -28,13 +28,18 @@ PATIENCE = 30_000
 
 @dataclass
 class WebProgram:
-    """``harness web``, which runs. ``url`` logs in once, as an operator."""
+    """``harness web``, which runs. ``url`` logs in once, as an operator.
+
+    With ``stderr=subprocess.PIPE``, ``errors`` is what it wrote there, once it has ended.
+    """
 
     program: str
     environment: Mapping[str, str]
     words: tuple[str, ...] = ()
     url: str = ""
     process: subprocess.Popen[str] | None = None
+    stderr: int | None = None
+    errors: str = ""
 
     @property
     def base(self) -> str:
@@ -56,7 +61,9 @@ class WebProgram:
     def start(self, port: int = 0) -> None:
         """Start it, and read its URL."""
         argv = [self.program, "web", "--json", "--port", str(port), *self.words]  # the last --port counts
-        self.process = subprocess.Popen(argv, env=dict(self.environment), stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            argv, env=dict(self.environment), stdout=subprocess.PIPE, stderr=self.stderr, text=True
+        )
         assert self.process.stdout is not None
         self.url = json.loads(self.process.stdout.readline())["url"]
 
@@ -64,7 +71,7 @@ class WebProgram:
         """End it."""
         if self.process is not None:
             self.process.kill() if kill else self.process.terminate()
-            self.process.communicate(timeout=30)
+            self.errors = self.process.communicate(timeout=30)[1] or ""
             self.process = None
 
     def invite(self, name: str, role: str) -> str:

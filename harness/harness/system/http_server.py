@@ -153,11 +153,17 @@ async def serve_http(build: Callable[[Address], ASGIApp], address: Address, **op
     with _listening(address) as (listener, found):
         server = _Server(_config(build(found), options))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(server.serve, [listener])
+            tasks.start_soon(_serve, server, listener)
             try:
                 yield found
             finally:
                 server.should_exit = True
+
+
+async def _serve(server: _Server, listener: socket.socket) -> None:
+    """Serve until told to exit: a cancelled server would leave its connections to the end of the event loop."""
+    with anyio.CancelScope(shield=True):
+        await server.serve([listener])
 
 
 @contextmanager
