@@ -145,6 +145,9 @@ async def test_a_password_that_is_refused_or_missing_is_an_error_and_nothing_run
         with use_prompter(None), pytest.raises(UnsupportedOperation, match="a password is required") as caught:
             await ctx.run_shell(f"touch {mark}", user="root")
         assert "--batch" in (caught.value.hint or "")
+        for prompter in (None, Answers([PASSWORD])):
+            with use_prompter(prompter), pytest.raises(UnsupportedOperation, match="unknown user nosuch"):
+                await ctx.run_shell("true", user="nosuch")
         with use_prompter(Answers([None])), pytest.raises(UnsupportedOperation, match="none was given"):
             await ctx.run_shell(f"touch {mark}", user="root")
         assert [job.command for job in await ctx.jobs()] == []

@@ -498,15 +498,16 @@ class HarnessGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, name) is None and not name.startswith("-"):
-            ctx.fail(f"no such command: {name!r}; {self.advise_on_unknown(ctx, name)}")
+            advice = self.advise_on_unknown(ctx, name)
+            ctx.fail(f"no such command: {name!r}{'; ' if advice else ''}{advice}")
         return super().resolve_command(ctx, args)
 
     def advise_on_unknown(self, ctx: click.Context, name: str) -> str:
-        """Return what to write instead of an unknown command."""
+        """Return what to write instead of an unknown command; empty if nothing is known."""
         from difflib import get_close_matches
 
         close = get_close_matches(name, self.list_commands(ctx), n=1)
-        return f"did you mean {close[0]!r}?" if close else f"'{ctx.command_path} --help' lists them"
+        return f"did you mean {close[0]!r}?" if close else ""
 
 
 class LazyGroup(HarnessGroup):

@@ -79,6 +79,8 @@ def cwd_error(fault: int, cwd: str | None, target: object) -> FileError:
 # -- How to run a command as another user.
 
 
+AUDIT_FAILURE = "error initializing audit plugin"
+"""A line that ``sudo`` adds after the reason of some refusals."""
 _NAME = re.compile(r"[A-Za-z_0-9][A-Za-z0-9_.@+-]*")
 
 
@@ -131,8 +133,10 @@ def refusal(user: str, said: str, target: object) -> UnsupportedOperation:
 
 
 def refusal_reason(said: str) -> str:
-    """Return the reason from the standard error of what refused a change of user."""
-    return (said.strip().splitlines() or ["refused"])[-1]
+    """Return the reason from the standard error of what refused a change of user. Pure."""
+    lines = said.strip().splitlines()
+    reasons = [line for line in lines if AUDIT_FAILURE not in line]
+    return (reasons or lines or ["refused"])[-1]
 
 
 def kill_rights(argv: tuple[str, ...], askpass: str) -> str:
