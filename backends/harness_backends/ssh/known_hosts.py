@@ -31,6 +31,8 @@ __all__ = [
 DEFAULT_PORT = 22
 SALT_SIZE = 20
 _MARKERS = frozenset({"", "@cert-authority", "@revoked"})
+_UNLISTED = frozenset("*?!|")
+"""Characters of lines whose hosts are not listed by name."""
 _BINARY = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
@@ -58,7 +60,7 @@ def find_known_keys(name: str, paths: Sequence[str]) -> list[KnownKey]:
         name: The host as :func:`host_name` returns it, or its ``HostKeyAlias``.
         paths: The files; those that cannot be read, and those that are not regular files, have no lines.
     """
-    return [line for path in paths for line in _lines(path) if _matches(name, line.hosts)]
+    return [line for path in paths for line in _lines(path, name)]
 
 
 def is_readable_at_once(path: str) -> bool:
@@ -66,21 +68,41 @@ def is_readable_at_once(path: str) -> bool:
     return path == os.devnull or not os.path.exists(path) or os.path.isfile(path)
 
 
-def _lines(path: str) -> tuple[KnownKey, ...]:
+def _lines(path: str, name: str) -> tuple[KnownKey, ...]:
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             return ()
-        return _read(path, status.st_ino, status.st_size, status.st_mtime_ns)
+        return _find(name, path, status.st_ino, status.st_size, status.st_mtime_ns)
     except OSError:
         return ()
 
 
+@lru_cache(maxsize=4096)
+def _find(name: str, path: str, *version: int) -> tuple[KnownKey, ...]:
+    """Find the lines for a host once for all its logins, as long as the file does not change."""
+    by_name, others = _read(path, *version)
+    found = {**{number: line for number, line in others.items() if _matches(name, line.hosts)}, **by_name.get(name, {})}
+    return tuple(found[number] for number in sorted(found))
+
+
 @lru_cache(maxsize=16)
-def _read(path: str, *_version: int) -> tuple[KnownKey, ...]:
-    """Read a file once for all hosts, as long as it does not change."""
+def _read(path: str, *_version: int) -> tuple[dict[str, dict[int, KnownKey]], dict[int, KnownKey]]:
+    """Read a file once for all hosts, as long as it does not change.
+
+    Returns:
+        For each name the lines that list it without patterns, and all lines with patterns or hashes; by number.
+    """
     text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    return tuple(_parse(path, text))
+    by_name: dict[str, dict[int, KnownKey]] = {}
+    others: dict[int, KnownKey] = {}
+    for number, line in enumerate(_parse(path, text)):
+        if _UNLISTED & {*line.hosts}:
+            others[number] = line
+        else:
+            for name in line.hosts.lower().split(","):
+                by_name.setdefault(name, {})[number] = line
+    return by_name, others
 
 
 def _parse(path: str, text: str) -> Iterator[KnownKey]:
