@@ -27,7 +27,7 @@ from harness.login import LoginQuestion, Prompter, QuestionKind
 from harness.target import Target
 
 from .asyncssh_process import translate, translated
-from .asyncssh_settings import HostSettings, config_file
+from .asyncssh_settings import HostSettings, algorithm_arguments, config_file
 from .asyncssh_user_keys import ClientKey, OfferedKeys, agent_key_types, key_problems, offered_keys, read_identities
 from .known_hosts import (
     KnownKey,
@@ -512,7 +512,9 @@ async def _connect(
 ) -> asyncssh.SSHClientConnection:
     endpoint, hop, keys = login.endpoint, login.endpoint.target.last, login.keys
     settings = endpoint.settings
-    file = config_file(settings, keys.types, certificates=bool(keys.authorities))
+    certificates = bool(keys.authorities)
+    file = config_file(settings, keys.types, certificates=certificates)
+    algorithms: dict[str, Any] = algorithm_arguments(settings, keys.types, certificates=certificates)
     async with offered_keys(settings) as offered:
         with file as path, _connecting(endpoint), _leaving_to_ssh(endpoint, client, offered):
             connected = await _connect_socket(login)
@@ -537,6 +539,7 @@ async def _connect(
                     connect_timeout=None,
                     login_timeout=0,
                     encoding=None,
+                    **algorithms,
                 )
 
 

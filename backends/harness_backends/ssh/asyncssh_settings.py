@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import asyncssh
@@ -28,6 +29,7 @@ from .without_ssh import SYSTEM_CONFIG, USER_CONFIG, find_unknown_line, only_ssh
 
 __all__ = [
     "HostSettings",
+    "algorithm_arguments",
     "config_file",
     "host_settings",
     "read_followed_settings",
@@ -45,8 +47,18 @@ CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 asyncssh encrypts a packet with one call for these; its default, ChaCha20, sets up three ciphers per packet, which takes
 half of the time of a command."""
 
+_ARGUMENTS = {
+    "casignaturealgorithms": "signature_algs",
+    "ciphers": "encryption_algs",
+    "hostkeyalgorithms": "server_host_key_algs",
+    "kexalgorithms": "kex_algs",
+    "macs": "mac_algs",
+}
+"""asyncssh's arguments for lists of algorithms."""
+
 _NO = frozenset({"no", "false", "none", ""})
 _TOKEN = re.compile("%(.)")
+_ALGORITHM = re.compile(r"[A-Za-z0-9@._-]+")
 _FAMILIES: Mapping[object, str] = {socket.AF_INET: "inet", socket.AF_INET6: "inet6"}
 _YES_OR_NO = (
     *("compression", "enablesshkeysign", "gssapiauthentication", "gssapidelegatecredentials", "gssapikeyexchange"),
@@ -242,6 +254,40 @@ def _algorithm_lines(host: HostSettings, known_types: Sequence[str], *, certific
     first = [name for name in algorithms if name in preferred or "-cert-" in name]
     if algorithms:
         yield f"hostkeyalgorithms {','.join(dict.fromkeys([*first, *algorithms]))}"
+
+
+def algorithm_arguments(
+    host: HostSettings, known_types: Sequence[str], *, certificates: bool
+) -> dict[str, tuple[str, ...]]:
+    """Return the algorithms of :func:`config_file` as arguments for asyncssh.
+
+    It takes each name in a file as a pattern, and compares it with all that it knows, again for each host.
+    """
+    lines = dict(line.split(" ", 1) for line in _algorithm_lines(host, known_types, certificates=certificates))
+    lines |= {name: host.ssh.get(name) for name in ("casignaturealgorithms", "macs")}
+    found = {_ARGUMENTS[name]: _supported_names(name, value) for name, value in lines.items()}
+    return {name: algorithms for name, algorithms in found.items() if algorithms}
+
+
+@lru_cache(maxsize=256)
+def _supported_names(setting: str, value: str) -> tuple[str, ...]:
+    """Return the algorithms of a setting that asyncssh knows; empty if it has patterns."""
+    names = value.split(",")
+    if not all(map(_ALGORITHM.fullmatch, names)):
+        return ()
+    known = {name.decode() for name in _supported_algorithms(setting)}
+    return tuple(name for name in names if name in known)
+
+
+def _supported_algorithms(setting: str) -> Sequence[bytes]:
+    if setting == "ciphers":
+        return asyncssh.encryption.get_encryption_algs()
+    if setting == "macs":
+        return asyncssh.mac.get_mac_algs()
+    if setting == "kexalgorithms":
+        return asyncssh.kex.get_kex_algs()
+    plain = asyncssh.public_key.get_public_key_algs()
+    return plain + asyncssh.public_key.get_certificate_algs() if setting == "hostkeyalgorithms" else plain
 
 
 def ssh_words(target: Target, config: Config) -> list[str]:

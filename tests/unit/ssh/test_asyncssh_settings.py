@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import pytest
@@ -14,6 +15,7 @@ from harness.target import Target
 from harness_backends.ssh.asyncssh_login import HostKeys, OfferedKey, judge, refusal
 from harness_backends.ssh.asyncssh_settings import (
     HostSettings,
+    algorithm_arguments,
     config_file,
     host_settings,
     read_host_settings,
@@ -145,6 +147,36 @@ def test_recorded_types_of_host_keys_come_first(known: list[str], certificates: 
     )
     with config_file(host_settings(settings, SshSettings()), known, certificates=certificates) as path:
         assert Path(path).read_text().splitlines()[-1] == f"hostkeyalgorithms {line}"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "kexalgorithms sntrup761x25519-sha512,unknown@x,curve25519-sha256\nciphers aes256-ctr,aes128-ctr\n"
+        "macs umac-x@y,hmac-sha2-512,hmac-sha2-256\ncasignaturealgorithms ssh-ed25519,none@such,rsa-sha2-512",
+        "kexalgorithms +curve25519-sha256\nciphers aes*\nmacs ^hmac-sha2-512\nhostkeyalgorithms -ssh-rsa",
+        "kexalgorithms unknown\nciphers none@such\nmacs neither",
+    ],
+)
+@pytest.mark.parametrize("known", [[], ["ssh-rsa"]])
+def test_algorithms_as_arguments_are_those_of_the_file(values: str, known: list[str]) -> None:
+    text = f"hostname a\nhostkeyalgorithms ssh-ed25519-cert-v01@openssh.com,x@y,ssh-ed25519,rsa-sha2-512\n{values}"
+    settings = SshSettings.parse(text)
+    host = host_settings(settings, settings)
+    arguments: dict[str, Any] = algorithm_arguments(host, known, certificates=False)
+    with config_file(host, known, certificates=False) as path:
+        by_file = asyncssh.SSHClientConnectionOptions(config=[path])
+        by_argument = asyncssh.SSHClientConnectionOptions(config=[path], **arguments)
+    for name in ("kex_algs", "encryption_algs", "mac_algs", "signature_algs"):
+        assert [*getattr(by_argument, name)] == [*getattr(by_file, name)], name
+    found = (host_algorithms(options) for options in (by_file, by_argument))
+    assert next(found) == next(found)
+
+
+def host_algorithms(options: Any) -> list[bytes]:
+    """The algorithms of host keys that a connection offers."""
+    select = asyncssh.connection._select_host_key_algs
+    return [*select(options.server_host_key_algs, options.config.get("HostKeyAlgorithms", ()), [])]
 
 
 def test_the_client_for_people_gets_the_same_settings() -> None:
