@@ -4,16 +4,19 @@ By default, a program with a terminal asks its operator there; without a termina
 Programs with another way to ask set a prompter::
 
     async with use_prompter(my_prompter), connect("ssh://web1") as ctx: ...
+
+A ``sudo`` that waits for a password in a pane is a question, too: :func:`use_sudo_approver` sets who decides about it.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import termios
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,11 +30,15 @@ from .deprecated_names import renamed_names
 __all__ = [
     "LoginQuestion",
     "Prompter",
+    "SudoApprover",
     "TerminalPrompter",
+    "WaitingSudo",
     "current_prompter",
+    "current_sudo_approver",
     "on_sigcont",
     "questions_forbidden",
     "use_prompter",
+    "use_sudo_approver",
 ]
 
 if not TYPE_CHECKING:
@@ -81,7 +88,8 @@ QuestionKind = Literal["password", "passphrase", "otp", "hostkey", "sudo", "othe
 class LoginQuestion:
     """One question of a login; ``text`` is the login's own text, and the answer to a ``secret`` one must not be shown.
 
-    A ``sudo`` question is asked later, for a command as another user; harness words it, except a second factor's. A
+    A ``sudo`` question is asked later, for a command as another user or a ``sudo`` that waits in a pane; harness words
+    it, except a second factor's. If it is not ``secret``, it asks whether to use a known password (``y``). A
     ``hostkey`` question is answered with ``yes``, ``no`` or the fingerprint. ``attempt`` counts from 1; more than 1
     means that the previous answer was refused.
     """
@@ -228,3 +236,50 @@ def current_prompter() -> Prompter | None:
     if chosen is not None:
         return chosen
     return _terminal if sys.platform != "win32" and _terminal.usable() else None
+
+
+# -- a sudo that waits in a pane
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingSudo:
+    """A ``sudo`` that waits for a password in a pane, as the process table of the target shows it."""
+
+    target: str
+    pane: str
+    process: int
+    account: str
+    """The user who started it."""
+    user: str
+    """The user as whom its command is to run."""
+    argv: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """Its arguments as shell text, without control characters."""
+        return "".join(one if one.isprintable() else repr(one)[1:-1] for one in shlex.join(self.argv))
+
+    def __str__(self) -> str:
+        return f"`{self.command}` (process {self.process} in pane {self.pane}, as {self.user})"
+
+
+SudoApprover = Callable[[WaitingSudo], Awaitable[str]]
+"""Decides whether the operator's password may be typed: returns why not, or an empty text."""
+
+
+_sudo_approver: ContextVar[SudoApprover | None] = ContextVar("harness_sudo_approver", default=None)
+
+
+@contextmanager
+def use_sudo_approver(approver: SudoApprover | None) -> Iterator[None]:
+    """Let ``approver`` decide about each ``sudo`` that waits in a pane for a password; with None, the prompter does."""
+    token = _sudo_approver.set(approver)
+    try:
+        yield
+    finally:
+        _sudo_approver.reset(token)
+
+
+def current_sudo_approver() -> SudoApprover | None:
+    """Return the approver in use; with None, an operator decides by answering the prompter's question."""
+    return _sudo_approver.get()

@@ -8,9 +8,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,19 @@ import pytest
 from tests.support.permits import says
 from tests.support.program import Program
 from tests.support.reconnecting_shell import ended
-from tests.support.sshd import MakeUser, SshServer, SystemUser
-from tests.support.sudo import Answers, counted_failures, sudo_rule, watched_processes
+from tests.support.sshd import MakeUser, SshServer
+from tests.support.sudo import (
+    PASSWORD,
+    Answers,
+    SudoHost,
+    counted_failures,
+    leaks,
+    sudo_rule,
+    watched_processes,
+)
 from tests.support.toolbox import toolbox
 
-from harness import ExecutionContext, connect
+from harness import ExecutionContext
 from harness.errors import UnsupportedOperation
 from harness.login import use_prompter
 from harness.results import Status
@@ -36,32 +44,6 @@ from harness_tools.core import tools as core_tools
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
 SUDO = shutil.which("sudo")
-PASSWORD = "corr3ct-h0rse b'attery"
-
-
-@dataclass
-class SudoHost:
-    """A host whose account may use ``sudo`` with a password."""
-
-    server: SshServer
-    user: SystemUser
-
-    @property
-    def target(self) -> str:
-        return f"ssh://{self.user.name}@127.0.0.1:{self.server.port}"
-
-    @property
-    def state(self) -> Path:
-        return self.user.home / ".local/state/harness"
-
-    @asynccontextmanager
-    async def connect(
-        self, prompter: Answers | None, tmux: bool = False, **config: Any
-    ) -> AsyncIterator[ExecutionContext]:
-        config = {"dedicated_connection": True, **config}
-        with use_prompter(prompter):
-            async with connect(self.target, tmux=tmux, config=self.server.config(**config)) as ctx:
-                yield ctx
 
 
 @pytest.fixture
@@ -69,12 +51,6 @@ def host(sshd: SshServer, make_user: MakeUser) -> Iterator[SudoHost]:
     user = make_user(shell="/bin/bash", password=PASSWORD)
     with sudo_rule(user, "ALL=(ALL) ALL"):
         yield SudoHost(sshd, user)
-
-
-def leaks(host: SudoHost) -> list[str]:
-    """The files of the account that contain the password."""
-    files = [path for path in host.user.home.rglob("*") if path.is_file()]
-    return [str(path) for path in files if PASSWORD.encode() in path.read_bytes()]
 
 
 @pytest.mark.parametrize("tmux", [False, True])
@@ -339,6 +315,29 @@ def test_the_program_asks_without_echo_and_cleans_up_however_it_ends(host: SudoH
     assert done.returncode == 125
     assert b"sudo: a password is required (for a password, use a terminal without --batch" in done.stderr
     until_clean(host)
+
+
+def test_the_program_asks_for_the_password_of_a_sudo_in_the_pane(host: SudoHost, ops: Program) -> None:
+    run = ("--ssh", "web1", "--tmux", "--record", "run", "--", "sh -c 'sudo id -un; exit 7'")
+    child = typed(ops, "-vvv", *run)
+    child.logfile_read = io.BytesIO()
+    child.expect(
+        rf"password of {host.user.name} for sudo on ssh://web1, to type it into `sudo id -un` \(process \d+ in pane"
+    )
+    child.expect_exact("main, as root): ")
+    child.send(f"{PASSWORD}\r")
+    child.expect_exact("root\r\n")
+    assert ended(child) == 7
+    assert PASSWORD.encode() not in child.logfile_read.getvalue()
+    written = [path for path in ops.home.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".cast" for path in written)
+    assert [path for path in written if PASSWORD.encode() in path.read_bytes()] == []
+    assert leaks(host) == []
+
+    done = ops.run("--batch", *run)
+    assert done.returncode == 124
+    assert b"harness: sudo waits for a password: `sudo id -un` (process " in done.stderr
+    assert b"in pane main, as root); nobody can approve that harness types it; type it there" in done.stderr
 
 
 def test_many_hosts_are_given_one_password(host: SudoHost, ops: Program) -> None:

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tests.support.sshd import SystemUser
+from tests.support.sshd import SshServer, SystemUser
 
-from harness.login import LoginQuestion
+from harness import ExecutionContext, connect
+from harness.login import LoginQuestion, use_prompter
 
-__all__ = ["Answers", "FailureCount", "ProcessWatch", "counted_failures", "sudo_rule", "watched_processes"]
+__all__ = [
+    "PASSWORD",
+    "Answers",
+    "FailureCount",
+    "ProcessWatch",
+    "SudoHost",
+    "counted_failures",
+    "leaks",
+    "sudo_rule",
+    "watched_processes",
+]
+
+PASSWORD = "corr3ct-h0rse b'attery"
 
 
 @contextmanager
@@ -119,3 +133,34 @@ def watched_processes(text: str) -> Iterator[ProcessWatch]:
     finally:
         watch.stop()
         thread.join()
+
+
+@dataclass
+class SudoHost:
+    """A host whose account may use ``sudo`` with a password."""
+
+    server: SshServer
+    user: SystemUser
+
+    @property
+    def target(self) -> str:
+        return f"ssh://{self.user.name}@127.0.0.1:{self.server.port}"
+
+    @property
+    def state(self) -> Path:
+        return self.user.home / ".local/state/harness"
+
+    @asynccontextmanager
+    async def connect(
+        self, prompter: Answers | None, tmux: bool = False, **config: Any
+    ) -> AsyncIterator[ExecutionContext]:
+        config = {"dedicated_connection": True, **config}
+        with use_prompter(prompter):
+            async with connect(self.target, tmux=tmux, config=self.server.config(**config)) as ctx:
+                yield ctx
+
+
+def leaks(host: SudoHost) -> list[str]:
+    """The files of the account that contain the password."""
+    files = [path for path in host.user.home.rglob("*") if path.is_file()]
+    return [str(path) for path in files if PASSWORD.encode() in path.read_bytes()]

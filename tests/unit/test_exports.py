@@ -156,6 +156,7 @@ NAMES = {
         "current_prompter",
         "questions_forbidden",
         "use_prompter",
+        *("SudoApprover", "WaitingSudo", "current_sudo_approver", "use_sudo_approver"),
         "on_sigcont",
     },
     "harness.testing.delay": {"DelayProxy", "delay_proxy"},

@@ -23,6 +23,7 @@ from harness.errors import (
     TerminalError,
     UnsupportedOperation,
 )
+from harness.login import current_sudo_approver
 from harness.pane_events import PaneEvent, PaneWatches
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
 from harness.system.account import account_name
@@ -40,6 +41,7 @@ from .channel.control_protocol import quote
 from .jobs.job_killing import END_TIMEOUT
 from .jobs.pane_job import PaneJob, forget_jobs
 from .jobs.runner import PaneRunner
+from .jobs.sudo_answers import SudoAnswers
 from .libtmux_access import open_libtmux
 from .naming import DEFAULT_PANE, check_name
 from .operator_panes import open_operator_terminal
@@ -128,13 +130,17 @@ class TmuxTerminal(Terminal):
         known = self._jobs.get(job_id)
         if known is None:
             return None
-        with anyio.move_on_after(timeout):
-            await self._runner.until_over(*known)
+        with anyio.move_on_after(timeout) as waiting:
+            await self._runner.until_over(*known, waiting)
         return await (self._runner.result(*known) if known[1].done.is_set() else self._source.output_so_far(*known))
 
     async def held(self, job_id: str, offset: int, wait: float) -> ShellResult | None:
         known = self._jobs.get(job_id)
-        return None if known is None else await self._source.buffered_output(*known, offset, wait)
+        if known is None:
+            return None
+        if wait > 0 and current_sudo_approver() is not None:
+            await self._runner.answer_sudo(*known)
+        return await self._source.buffered_output(*known, offset, wait)
 
     def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes] | None:
         known = self._jobs.get(job_id)
@@ -451,7 +457,8 @@ class _Components:
                 table.add_notice(DEFAULT_PANE, notice)
         table.tell_name()
         owner = owner_name()
-        runner = PaneRunner(link, self.store, self.tasks, owner, self.cancelling, source, self.user_changes)
+        sudo = SudoAnswers(link, self.user_changes)
+        runner = PaneRunner(link, self.store, self.tasks, owner, self.cancelling, source, self.user_changes, sudo)
         return TmuxTerminal(link, table, runner, source, stream)
 
 

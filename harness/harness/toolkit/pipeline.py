@@ -24,6 +24,7 @@ from ..errors import (
     ToolErrorCode,
     UnsupportedOperation,
 )
+from ..login import WaitingSudo, use_sudo_approver
 from .arguments import decode
 from .contract import (
     CallNotes,
@@ -365,6 +366,11 @@ class Pipeline:
             else verdict
         )
 
+    async def _sudo_denial(self, waiting: WaitingSudo) -> str:
+        """Ask whether the operator's password may be typed into a ``sudo`` that waits in a pane during this call."""
+        verdict = await self.ctx.permitted((Subject("sudo", waiting.command, pane=waiting.pane, user=waiting.user),))
+        return "" if verdict.allowed else verdict.reason or "denied"
+
     def _request(self, prepared: Prepared) -> PermissionRequest:
         return PermissionRequest(
             call=prepared.call,
@@ -415,7 +421,8 @@ class Pipeline:
         if mutating:
             self.ctx.notes.on_job = partial(self.services.ledger.started, self.ctx.call_id)
         try:
-            result, error = await self._locked(prepared)
+            with use_sudo_approver(self._sudo_denial):
+                result, error = await self._locked(prepared)
         except BaseException:
             await self._end(CallStatus.CANCELLED, cut_short(self.ctx.notes))
             raise

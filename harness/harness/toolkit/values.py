@@ -54,7 +54,7 @@ class Category(StrEnum):
     """Nothing outside the conversation, such as a clock or a to-do list."""
 
 
-SubjectKind = Literal["command", "read", "write", "url", "keys", "screen", "other"]
+SubjectKind = Literal["command", "read", "write", "url", "keys", "screen", "sudo", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class Subject:
     """One thing that a call would touch, for the policy.
 
     ``text`` is the command, the path as given, the URL, or the keys (named ones in angle brackets: ``rm x<Enter>``).
+    Of a ``sudo`` that waits for a password in a pane, it is the arguments.
     ``cwd`` is the directory in which the command or a relative path starts; None means the context's.
     ``pane`` is the pane that receives the keys, or whose screen is read; ``job:ID`` is the pane in which that job runs.
     ``user`` is the other user as whom the command runs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -21,6 +22,7 @@ from harness.testing.memory import MemoryBackend
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.values import Subject
 
 __all__ = ["here"]
 
@@ -365,3 +367,22 @@ def test_every_text_gets_a_verdict(tool: str, text: str, mode: Mode) -> None:
         return await desk(mode=mode).allows(tool, text)
 
     assert anyio.run(decide) in (True, False)
+
+
+async def sudo_waits(text: str, *rules: Rule, mode: Mode = Mode.AUTO) -> tuple[bool, str]:
+    """Whether the password may be typed into a ``sudo`` that waits in a pane, and why not."""
+    approver = says(ApprovalScope.ALWAYS)
+    found = desk(approver, mode=mode, rules=rules, blocked_commands=("mkfs*",))
+    request = found.request("run_shell", "make install", arguments={"command": "make install"})
+    subject = Subject("sudo", text, pane="main", user="root")
+    verdict = await found.policy.decide(replace(request, subjects=(subject,)), found.ctx)
+    return verdict.allowed, verdict.reason if not verdict.allowed else f"{len(approver.questions)} asked"
+
+
+async def test_a_sudo_that_waits_for_a_password_asks_each_time_and_is_denied_like_its_command() -> None:
+    assert await sudo_waits("sudo cp x /usr") == (True, "1 asked")
+    assert await sudo_waits("sudo cp x /usr", allow("*"), allow("sudo cp x /usr", Match.LITERAL)) == (True, "1 asked")
+    for rule in (deny("sudo *"), deny("cp *"), deny("<password>")):
+        assert (await sudo_waits("sudo cp x /usr", rule))[0] is False
+    assert (await sudo_waits("sudo mkfs /dev/sda"))[0] is False
+    assert (await sudo_waits("sudo cp x /usr", mode=Mode.DENY))[0] is False

@@ -10,7 +10,7 @@ The directory exists while the process runs, which is until its standard input e
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from harness.errors import ConnectionLost, HarnessError, UnsupportedOperation
 from harness.system.background_tasks import open_background_tasks
 from harness.transport import Process, Transport
 
-__all__ = ["PROMPT", "AskpassEvent", "AskpassProcess", "open_askpass", "sudo_argv"]
+__all__ = ["ONLY_PASSWORD", "PROMPT", "AskpassEvent", "AskpassProcess", "open_askpass", "sudo_argv"]
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,11 @@ MAX_LINE_BYTES = 16 << 10
 MAX_MESSAGE_BYTES = 4 << 10
 PROMPT = "password of "
 """The prompt that ``sudo`` is given, before the account; a prompt of PAM that is not about a password differs."""
+
+RUNS_COMMANDS = ("--", "sh", "-c", ":")
+"""Check that commands can run as the user."""
+ONLY_PASSWORD = ("-v",)
+"""Check the password only, whatever ``sudo`` allows; with ``-k`` this leaves no ticket."""
 
 # The program that sudo runs. FIFOs that a process opens for reading and writing never block; then the writing end is
 # closed, so that the end of the owner is the end of the input, and no sudo waits for a password that cannot arrive.
@@ -50,24 +55,26 @@ echo >&5
 exec head -n 1 <&4
 """
 
-# $1 state directory, $2 sh, $3 sudo, $4 user, $5 prompt, $6 lifetime. What is older than the lifetime was left by a
-# process that was killed; other hosts may share the directory. The password is only copied by cat: no variable and no
-# builtin of a traced shell holds it.
+# $1 state directory, $2 sh, $3 sudo, $4 user, $5 prompt, $6 lifetime, then the arguments of the check. What is older
+# than the lifetime was left by a process that was killed; other hosts may share the directory. The password is only
+# copied by cat: no variable and no builtin of a traced shell holds it.
 _SCRIPT = (
     r"""
 set +x
 umask 077
-find "$1/run" -name 'sudo.*' -prune -mmin +31 -exec rm -rf {} + 2>/dev/null
-d=$1/run/sudo.$(uname -n).$$
+root=$1 sh=$2 sudo=$3 user=$4 prompt=$5 lifetime=$6
+shift 6
+find "$root/run" -name 'sudo.*' -prune -mmin +31 -exec rm -rf {} + 2>/dev/null
+d=$root/run/sudo.$(uname -n).$$
 trap 'rm -rf "$d"' EXIT
 trap 'exit 1' HUP INT TERM PIPE
 rm -rf "$d"
 mkdir "$d" && mkfifo "$d/asked" "$d/answer" || exit 1
-{ echo "#!$2"; printf '%s\n' "$PATH" | sed "s/'/'\\\\''/g; 1s/^/PATH='/; \$s/\$/'/"; cat <<'END_OF_PROGRAM'"""
+{ echo "#!$sh"; printf '%s\n' "$PATH" | sed "s/'/'\\\\''/g; 1s/^/PATH='/; \$s/\$/'/"; cat <<'END_OF_PROGRAM'"""
     + _PROGRAM
     + r"""END_OF_PROGRAM
 } >"$d/askpass" && chmod 700 "$d/askpass" || exit 1
-[ -x "$d/askpass" ] || { echo "programs may not run in $1 (noexec)" >&2; exit 1; }
+[ -x "$d/askpass" ] || { echo "programs may not run in $root (noexec)" >&2; exit 1; }
 exec 7<>"$d/asked" 8<>"$d/answer"
 cat <"$d/asked" 7>&- 8>&- &
 reader=$!
@@ -75,11 +82,11 @@ echo "ready $d/askpass"
 SUDO_ASKPASS=$d/askpass
 export SUDO_ASKPASS
 (
-  said=$("$3" -A -k -p "$5%p" -u "$4" -- sh -c : 2>&1 >/dev/null)
+  said=$("$sudo" -A -k -p "$prompt%p" -u "$user" "$@" 2>&1 >/dev/null)
   echo "checked $? $(printf '%s\n' "$said" | grep -v 'error initializing audit plugin' | tail -n 1 | head -c 1000)"
 ) </dev/null 7>&- 8>&- &
 check=$!
-if timeout 5 true 2>/dev/null; then timeout "$6" cat >&8; else cat >&8; fi
+if timeout 5 true 2>/dev/null; then timeout "$lifetime" cat >&8; else cat >&8; fi
 kill "$reader" "$check" 2>/dev/null
 exit 0
 """
@@ -194,7 +201,9 @@ class AskpassProcess:
 
 
 @asynccontextmanager
-async def open_askpass(transport: Transport, root: str, sh: str, sudo: str, user: str) -> AsyncIterator[AskpassProcess]:
+async def open_askpass(
+    transport: Transport, root: str, sh: str, sudo: str, user: str, check: Sequence[str] = RUNS_COMMANDS
+) -> AsyncIterator[AskpassProcess]:
     """Start the process, which checks at once whether ``sudo`` lets commands run as the user.
 
     Args:
@@ -203,12 +212,14 @@ async def open_askpass(transport: Transport, root: str, sh: str, sudo: str, user
         sh: The path of its shell.
         sudo: The path of ``sudo``.
         user: The user as whom commands are to run.
+        check: The arguments of ``sudo`` for the check.
 
     Raises:
         UnsupportedOperation: The target lacks something.
         ConnectError, ConnectionLost: There is no connection.
     """
-    process = await transport.open_process(["sh", "-c", _SCRIPT, "sh", root, sh, sudo, user, PROMPT, str(LIFETIME)])
+    words = [root, sh, sudo, user, PROMPT, str(LIFETIME), *check]
+    process = await transport.open_process(["sh", "-c", _SCRIPT, "sh", *words])
     async with open_background_tasks() as tasks:
         askpass = AskpassProcess(process, transport)
         try:

@@ -10,7 +10,7 @@ import anyio
 
 from harness.config import Config
 from harness.errors import ConfigError, HarnessError, UnsupportedOperation
-from harness.login import LoginQuestion, current_prompter
+from harness.login import LoginQuestion, WaitingSudo, current_prompter
 from harness.system.child_process import run_program
 from harness.target import Target
 
@@ -142,6 +142,10 @@ class PasswordAttempts:
     """The last password that was sent, by account."""
     questions: int = 0
     """How many prompts there were since the last password was refused."""
+    waiting: WaitingSudo | None = None
+    """The ``sudo`` in a pane that the password is for, instead of a command; then nothing else is answered."""
+    approved: bool = False
+    """True if the operator has approved one try of the password for it; else, its answer is the approval."""
     _asked: int = 0
     _from_command: bool = False
 
@@ -162,6 +166,28 @@ class PasswordAttempts:
         if await self.passwords.command_was_refused():
             raise self._error(COMMAND_REFUSED, COMMAND_HINT)
 
+    async def confirm(self) -> None:
+        """Ask the operator before a known password is typed into a pane, unless that is approved.
+
+        ``sudo`` must not ask yet, as a denial would count as a wrong password.
+
+        Raises:
+            UnsupportedOperation: The operator does not agree.
+            ConfigError: The command of the settings failed.
+        """
+        prompter, passwords = current_prompter(), self.passwords
+        by_command = bool(passwords.config.sudo_password_command)
+        if self.approved or not (passwords.has_stored() or (by_command and not await passwords.command_was_refused())):
+            return
+        text = f"type the known password for sudo on {self._target} into {self.waiting}? [y/N] "
+        answer = None
+        if prompter is not None:
+            with anyio.move_on_after(ANSWER_TIMEOUT):
+                answer = await prompter.answer(LoginQuestion("sudo", text, False, self._target))
+        if (answer or "").strip().lower() not in ("y", "yes"):
+            raise self._error("the operator did not approve it", "")
+        self.approved = True
+
     async def answer(self, prompt: str) -> str:
         """Return the answer to a prompt of ``sudo``; a second prompt for the same password refuses the first one.
 
@@ -171,11 +197,15 @@ class PasswordAttempts:
         """
         self.questions += 1
         account = account_of(prompt)
+        if not account and self.waiting is not None:
+            raise self._error("it asks for more than a password", "")
         if not account:
             return await self._ask_other(prompt)
         if account in self.used:
             self.questions = 1
             self.passwords.refuse(account, self.used.pop(account))
+            if self.approved:
+                raise self._error("sudo refused the password", "")
         password = await self._password(account)
         self.used[account] = password
         return password
@@ -216,7 +246,8 @@ class PasswordAttempts:
             if password is not None and not self.passwords.was_refused(account, password):
                 _remember(password)
                 return password
-        return await self._ask(f"password of {account} for sudo on {self._target}, to run a command as {self.user}: ")
+        purpose = f"run a command as {self.user}" if self.waiting is None else f"type it into {self.waiting}"
+        return await self._ask(f"password of {account} for sudo on {self._target}, to {purpose}: ")
 
     async def _ask(self, text: str) -> str:
         prompter = current_prompter()
@@ -244,7 +275,7 @@ class PasswordAttempts:
         return str(self.passwords.target)
 
     def _error(self, reason: str, hint: str) -> HarnessError:
-        text = f"cannot run as {self.user}: {reason}"
+        text = reason if self.waiting is not None else f"cannot run as {self.user}: {reason}"
         return UnsupportedOperation(text, target=self.passwords.target, hint=hint)
 
 

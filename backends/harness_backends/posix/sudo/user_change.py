@@ -11,14 +11,14 @@ import anyio
 
 from harness.backend import Capabilities
 from harness.config import Config
-from harness.errors import HarnessError
-from harness.login import use_prompter
+from harness.errors import HarnessError, UnsupportedOperation
+from harness.login import WaitingSudo, use_prompter
 from harness.system.background_tasks import open_background_tasks
 from harness.transport import Transport
 
 from ..jobs.launch import change_user, check_script, kill_rights, refusal, refusal_reason
 from ..persistent_shell import PersistentShell
-from .askpass import AskpassProcess, open_askpass, sudo_argv
+from .askpass import ONLY_PASSWORD, AskpassProcess, open_askpass, sudo_argv
 from .passwords import PasswordAttempts, SudoPasswords
 
 __all__ = ["UserChange", "UserChanges"]
@@ -121,6 +121,35 @@ class UserChanges:
             async with self._asking:  # who waits here finds the password that another one was asked for
                 await self._check(process, attempts)
             yield UserChange(user, sudo_argv(sudo, user), process.path, process, attempts)
+
+    async def password_for(self, waiting: WaitingSudo, sudo: str, *, approved: bool) -> tuple[str, str]:
+        """Return the account and the password for a ``sudo`` that waits in a pane; ``sudo`` has accepted it before.
+
+        Args:
+            waiting: The one that waits.
+            sudo: The path of the target's ``sudo``.
+            approved: Whether the operator has approved this; otherwise the answer to the question for the password is
+                the approval, or to a further question if the password is known.
+
+        Raises:
+            UnsupportedOperation: There is no password, or ``sudo`` refuses it.
+            ConnectError, ConnectionLost: There is no connection.
+        """
+        attempts = PasswordAttempts(self._passwords, waiting.user, waiting=waiting, approved=approved)
+        await attempts.check_source("there is no password for it")
+        await attempts.confirm()
+        root, sh = self._capabilities.state_dir, self._capabilities.program("sh")
+        check = open_askpass(self._transport, root, sh, sudo, waiting.user, ONLY_PASSWORD)
+        async with check as process, self._asking:
+            await self._check(process, attempts)
+        if len(attempts.used) != 1:
+            raise UnsupportedOperation("sudo asks for no password when it is only checked", target=waiting.target)
+        return next(iter(attempts.used.items()))
+
+    def refuse(self, account: str) -> None:
+        """Forget the password of an account, as a ``sudo`` in a pane has refused it."""
+        if (password := self._passwords.stored(account)) is not None:
+            self._passwords.refuse(account, password)
 
     async def _check(self, process: AskpassProcess, attempts: PasswordAttempts) -> None:
         """Answer ``sudo`` until it accepts or refuses.

@@ -36,7 +36,7 @@ def entered(text: str) -> int | None:
     return int(number) if number != text and number.isdecimal() else None
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class PaneJob:
     """The state of a job that this process dispatched; the target's record outlives it."""
 

@@ -38,6 +38,7 @@ from ...posix.state_directory import JobStore
 from ..channel.command_channel import READY_TIMEOUT, REPLY_TIMEOUT, CommandChannel, ResponseLost
 from ..channel.control_protocol import Block
 from ..operator_watch import TYPED_NOTICE, operator_typed_during
+from ..pane.foreground import Foreground
 from ..pane.keyboard import BUSY, OTHER, Dispatch, SavedFile, release
 from ..pane.pane_state import Pane
 from ..pane.respawn_check import REPLACED, first_process, replaced_by
@@ -47,6 +48,7 @@ from .job_killing import TERM_GRACE, JobKiller, end_unless_ended, no_answer
 from .output_collector import collector_for
 from .pane_job import PaneJob
 from .separate_streams import keep_limit, report_streams
+from .sudo_answers import SudoAnswers, may_be_approved
 from .wrapped_command import plan, wrap_command
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ class PaneRunner:
     cancelling: JobCanceller
     source: PaneSource
     user_changes: Callable[[], UserChanges]
+    sudo: SudoAnswers
 
     async def run(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> ShellResult:
         """Run a command like :meth:`Terminal.run`; ``on_job`` receives the job before it is typed."""
@@ -365,7 +368,7 @@ class PaneRunner:
         try:
             with anyio.move_on_after(max(0.0, job.command.timeout - job.unanswered)) as waiting:
                 job.when_callback_fails(waiting.cancel)
-                await self._until_done(pane, job)
+                await self._until_done(pane, job, waiting)
             if job.callback_error is not None and not job.done.is_set():
                 await self._kill_with_proof(pane, job, Status.INTERRUPTED)
                 raise job.callback_error
@@ -413,16 +416,19 @@ class PaneRunner:
         if not (is_kept or job.done.is_set()):
             raise TimeoutError
 
-    async def _until_done(self, pane: Pane, job: PaneJob) -> None:
+    async def _until_done(self, pane: Pane, job: PaneJob, waiting: anyio.CancelScope) -> None:
         """Wait until the job has ended or, if it is kept on timeout, its program waits for input."""
-        if job.command.on_timeout == "kill":
-            await job.done.wait()
-            return
-        await self._watch(job, partial(self._needs_person, pane, job))
+        is_kept = job.command.on_timeout != "kill"
+        await self._watch(job, partial(self._needs_person if is_kept else self._answers_sudo, pane, job, waiting))
 
-    async def until_over(self, pane: Pane, job: PaneJob) -> None:
+    async def until_over(self, pane: Pane, job: PaneJob, waiting: anyio.CancelScope) -> None:
         """Wait until the job has ended, or an operator has replaced its shell by another program."""
-        await self._watch(job, partial(self._is_replaced, pane, job))
+
+        async def is_over() -> bool:
+            replaced = await self._is_replaced(pane, job)
+            return replaced or (may_be_approved() and await self._answers_sudo(pane, job, waiting))
+
+        await self._watch(job, is_over)
 
     @staticmethod
     async def _watch(job: PaneJob, is_over: Callable[[], Awaitable[bool]]) -> None:
@@ -438,25 +444,43 @@ class PaneRunner:
             else:
                 await job.active.wait()
 
-    async def _needs_person(self, pane: Pane, job: PaneJob) -> bool:
+    async def _needs_person(self, pane: Pane, job: PaneJob, waiting: anyio.CancelScope) -> bool:
         if job.done.is_set():
             return True
         try:
             front = await self.source.inspector.foreground(pane)
             if await self._replaced(pane, job):
                 return True
+            unanswered = await self.sudo.answer(pane, job, waiting) if self._may_be_sudo(job, front) else None
         except (ConnectionLost, ConnectError):
             return False  # the connection is restored before the timeout, or the outcome is unknown
         by_sudo = job.command.user and front.name == "sudo" and front.raw  # its command has a terminal of its own
-        if by_sudo or not front.wants_input or await self.source.is_over(pane, job, front):
+        if unanswered == "" or by_sudo or not (unanswered or front.wants_input):
             return False
-        if not job.started and job.watched:
+        if await self.source.is_over(pane, job, front) or (not job.started and job.watched):
             return False
         job.attention = True
-        job.notices.append(front.describe())
+        job.notices.append(unanswered or front.describe())
         job.notices.append(f"the screen shows:\n{await self.source.inspector.screen(pane)}")
         await self.link.request(("select-pane", "-t", pane.pane_id, "-e"))
         return True
+
+    async def answer_sudo(self, pane: Pane, job: PaneJob) -> None:
+        """Answer a ``sudo`` of a job that was left running, if one waits for a password."""
+        with anyio.CancelScope() as waiting:
+            await self._answers_sudo(pane, job, waiting)
+
+    async def _answers_sudo(self, pane: Pane, job: PaneJob, waiting: anyio.CancelScope) -> bool:
+        """Answer a ``sudo`` that waits for a password; return False, as the job continues without an answer."""
+        with suppress(ConnectionLost, ConnectError):
+            if self._may_be_sudo(job, await self.source.inspector.foreground(pane)):
+                await self.sudo.answer_or_note(pane, job, waiting)
+        return False
+
+    @staticmethod
+    def _may_be_sudo(job: PaneJob, front: Foreground) -> bool:
+        """Return whether a ``sudo`` may wait for a password; that of a command's user has another way to it."""
+        return not (front.echo or job.command.user or job.done.is_set())
 
     async def _is_replaced(self, pane: Pane, job: PaneJob) -> bool:
         with suppress(ConnectionLost, ConnectError):

@@ -691,7 +691,22 @@ class _Reader:
             return (await self._path(subject),)
         if subject.kind == "screen":
             return (await self._screen(subject),)
+        if subject.kind == "sudo":
+            return (await self._sudo(subject),)
         return (self._text(subject),)
+
+    async def _sudo(self, subject: Subject) -> AccessRequest:
+        """Return the claim of a password for a ``sudo`` that waits: it always asks, and no rule or mode allows it."""
+        command = await self._command(subject, keys=True)
+        typed = RuleSubject(self._ctx.execution.identity, self._tool, TYPED_SECRET, allows="none")
+        forms = (typed, *(replace(form, allows="none") for form in command.forms))
+        asks = (
+            f"it waits for your sudo password in pane {subject.pane}, to run as {subject.user};"
+            " once approved, harness types the password there"
+        )
+        pieces = (AccessItem(subject.text, forms),)
+        forbidden = command.forbidden
+        return AccessRequest("sudo", subject.text, typed, pieces, forbidden=forbidden, must_ask=asks, unkept=True)
 
     async def _screen(self, subject: Subject) -> AccessRequest:
         """Return the claim of a screen: one of the operator's own panes asks, unless it is lent or chosen."""

@@ -10,7 +10,7 @@ import anyio
 
 from ...context import ExecutionContext
 from ...errors import AuthenticationError, ConfigError, HarnessError, HostKeyError, JobNotFound, TargetGone
-from ...login import use_prompter
+from ...login import use_prompter, use_sudo_approver
 from ...results import Status
 from ...system.background_tasks import BackgroundTasks, open_background_tasks
 from ..events import Event, EventBus, JobExited, JobStarted, ToolCallCompleted
@@ -97,7 +97,7 @@ class JobWatch:
     async def _watch(self, started: JobStarted) -> None:
         job_id, host = started.job_id, started.host
         try:
-            with use_prompter(None):
+            with use_prompter(None), use_sudo_approver(None):
                 exit_code = await self._end(host, job_id)
         except Exception as error:  # must not end the session
             where = f" on {host}" if host else ""

@@ -1,0 +1,40 @@
+"""What the target reports of a ``sudo`` that waits, and the user in its arguments."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from harness_backends.tmux.pane.sudo_prompt import SudoPrompt, parse_sudo_prompt, sudo_user
+
+
+@pytest.mark.parametrize(
+    ("command", "user"),
+    [
+        ("sudo id", "root"),
+        ("sudo -u deploy id -u ann", "deploy"),
+        ("sudo -udeploy id", "deploy"),
+        ("sudo -iu deploy", "deploy"),
+        ("sudo -g -u -n id", "root"),
+        ("sudo --user deploy -- id", "deploy"),
+        ("sudo --user=deploy id", "deploy"),
+        ("sudo --group x --user deploy id", "deploy"),
+        ("sudo -p -- -u deploy id", "deploy"),
+        ("sudo A=1 -u deploy id", "deploy"),
+        ("sudo --us deploy id", "deploy"),
+        ("sudo --preserve-env=u -n id", "root"),
+        ("sudo -u", ""),
+        ("sudo", "root"),
+    ],
+)
+def test_the_user_is_read_as_sudo_reads_it(command: str, user: str) -> None:
+    assert sudo_user(tuple(shlex.split(command))) == user
+
+
+def test_a_report_without_a_sudo_is_nothing() -> None:
+    assert parse_sudo_prompt("") is None
+    assert parse_sudo_prompt("process=\nargv=\n") is None
+    report = "process=12:345\nwhy=\naccount=ann\nclear=1\nprogram=/usr/bin/sudo\nargv=\nsudo\nprocess=1:1\n\nx\n"
+    argv = ("sudo", "process=1:1", "", "x")
+    assert parse_sudo_prompt(report) == SudoPrompt("12:345", "ann", argv, "/usr/bin/sudo", "", True)
