@@ -66,7 +66,7 @@ export function approval(connection, session, asked) {
     ]
     : [element("p", { class: "muted" }, "An operator can answer.")];
   return element("section", { class: "approval", "aria-labelledby": label },
-    element("h3", { id: label }, `${asked.tool} waits for approval`, asked.agent && asked.agent !== "agent" ? ` (${asked.agent})` : ""),
+    element("h2", { id: label }, `${asked.tool} waits for approval`, asked.agent && asked.agent !== "agent" ? ` (${asked.agent})` : ""),
     element("pre", { tabindex: "0" }, asked.text),
     asked.preview ? element("pre", { tabindex: "0" }, asked.preview) : null,
     asked.is_complete ? null : element("p", { class: "warning" }, "It is too long to be shown completely: it can only be denied here."),

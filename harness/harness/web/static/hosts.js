@@ -18,7 +18,7 @@ export function hosts(column, connection, key) {
   const body = element("tbody");
   const note = element("p", { class: "muted", role: "status" }, "Asking …");
   const name = element("input", { id: "host", type: "search", placeholder: "its name, as listed", spellcheck: "false" });
-  const grid = paneGrid(connection);
+  const grid = paneGrid(connection, "h3");
   const panesTitle = element("h2", { hidden: true }, "Panes");
   const opened = new Set(); // the rows whose hosts are listed
   const show = (host) => output.show(`host:${host}`, `Output of ${host}`);
@@ -28,7 +28,7 @@ export function hosts(column, connection, key) {
   } }, labelled("Host", name), element("button", { type: "submit" }, "Show its output"));
   column.replaceWith(element("section", { "aria-label": "Hosts" },
     element("h2", {}, "Hosts"), note,
-    element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Hosts" },
+    element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "States of the hosts" },
       element("table", {}, element("caption", { class: "unseen" }, "Hosts"),
         element("thead", {}, element("tr", {}, ...["State", "Count", "Hosts", "How it ended", "Output"].map((title) => element("th", { scope: "col" }, title)))),
         body)),

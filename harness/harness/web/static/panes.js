@@ -6,8 +6,8 @@ import { PaneTerminal } from "./terminal.js";
 
 const MOST = 24;
 
-// A grid of panes. `draw` takes [key, { session, pane, title, href }] of each, and what is beside its title.
-export function paneGrid(connection) {
+// A grid of panes, with headings of a level. `draw` takes [key, { session, pane, title, href }] of each, and what is beside its title.
+export function paneGrid(connection, level) {
   const node = element("div", { class: "grid" });
   const open = new Map();
 
@@ -15,7 +15,7 @@ export function paneGrid(connection) {
     const host = element("div", { class: "pane small" });
     const state = element("span");
     const heading = href ? element("a", { href, "data-focus": "link" }, title) : title;
-    const tile = element("section", { class: "tile", "aria-label": `Pane of ${title}` }, element("h3", {}, heading, " ", state), host);
+    const tile = element("section", { class: "tile", "aria-label": `Pane of ${title}` }, element(level, {}, heading, " ", state), host);
     queueMicrotask(() => {
       const terminal = new PaneTerminal(host, { label: `Pane ${pane} of ${title}, read only`, scrollback: 0, isTile: true });
       const stop = connection.open(session, "pane", pane, {
@@ -47,7 +47,7 @@ export function paneGrid(connection) {
 }
 
 export function panesPage(content, connection) {
-  const grid = paneGrid(connection);
+  const grid = paneGrid(connection, "h2");
   const note = element("p", { class: "muted" });
   content.append(element("h1", {}, "Panes"), note, grid.node);
 

@@ -34,6 +34,7 @@ export function recordingPage(content, connection, id) {
   let player = null;
   get(`api/recordings/${encodeURIComponent(id)}`).then((recording) => {
     content.querySelector("h1").textContent = recording.title;
+    if (!recording.is_complete) marks.before(element("p", { class: "warning" }, `Only the first part is shown here. All of it: harness recordings play ${id}`));
     player = new Player(terminal, recording, status);
     controls.replaceChildren(...player.controls());
     marks.replaceChildren(...player.marks.map(([time, label]) => element("li", {}, button(`${duration(time)}: ${label}`, () => player.seek(time), { class: "link" }))));
