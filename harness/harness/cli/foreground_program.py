@@ -64,12 +64,14 @@ async def _watch() -> AsyncIterator[Callable[[int], Awaitable[None]]]:
 
         async def tell(pid: int) -> None:
             assert process.stdin is not None
-            await process.stdin.send(b"%d\n" % pid)
+            with suppress(anyio.BrokenResourceError):  # it was killed
+                await process.stdin.send(b"%d\n" % pid)
 
         try:
             yield tell
         finally:
-            process.kill()  # first: its input is closed below
+            with suppress(ProcessLookupError):
+                process.kill()  # first: its input is closed below
             with anyio.CancelScope(shield=True):
                 await process.wait()
 
