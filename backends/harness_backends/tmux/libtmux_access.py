@@ -1,28 +1,23 @@
 """libtmux on a target's tmux server: its unchanged objects, with a ``tmux`` program that runs on the target.
 
 libtmux starts one ``tmux`` process per operation. Where tmux runs on another machine, libtmux is given a small program
-as its ``tmux_bin``: the program passes its arguments through a Unix socket to this process, which runs them with the
-target's ``tmux``, and prints what that printed. The socket is in a private directory that only this user can enter.
+as its ``tmux_bin`` (:mod:`harness.system.program_socket`): it passes its arguments to this process, which runs them
+with the target's ``tmux``, and prints what that printed.
 """
 
 from __future__ import annotations
 
-import json
-import shlex
-import shutil
-import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio import to_thread
-from anyio.abc import SocketStream
+from anyio.abc import UNIXSocketStream
 
 from harness.errors import HarnessError, TerminalError, UnsupportedOperation
 from harness.extras import install_extra
+from harness.system.program_socket import cancel_when_closed, read_words, serve_program
 from harness.transport import Transport
 
 if TYPE_CHECKING:
@@ -106,23 +101,8 @@ async def _tmux_program(transport: Transport) -> AsyncIterator[str | None]:
     if transport.describe() == "local":
         yield None
         return
-    directory = Path(await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="harness-libtmux-")))  # mode 0700
-    try:
-        async with await anyio.create_unix_listener(directory / "s", mode=0o600) as listener:
-            program = directory / "tmux"
-            program.write_text(_script(directory / "s"))
-            program.chmod(0o700)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(listener.serve, _Service(transport).answer)
-                yield str(program)
-                tasks.cancel_scope.cancel()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def _script(socket: Path) -> str:
-    words = [sys.executable, "-IS", "-c", PROGRAM, str(socket)]
-    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+    async with serve_program("tmux", PROGRAM, _Service(transport).answer) as program:
+        yield program
 
 
 class _Service:
@@ -132,20 +112,19 @@ class _Service:
         self._transport = transport
         self._running = anyio.Semaphore(MAX_RUNNING)
 
-    async def answer(self, stream: SocketStream) -> None:
+    async def answer(self, connection: UNIXSocketStream) -> None:
         """Run the one command of a connection; cancel it if the requesting program exits."""
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
-            async with stream:
-                request = await _read_line(stream, MAX_REQUEST_BYTES)
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_cancel_when_closed, stream, tasks.cancel_scope)
-                    async with self._running:
-                        await stream.send(await self._reply(request))
-                    tasks.cancel_scope.cancel()
-
-    async def _reply(self, request: bytes) -> bytes:
         try:
-            code, output, errors = await self._run(_arguments(request))
+            words = await read_words(connection, MAX_REQUEST_BYTES)
+        except ValueError as error:
+            await connection.send(b"1 0\n" + f"harness: {error}\n".encode())
+            return
+        async with cancel_when_closed(connection), self._running:
+            await connection.send(await self._reply(words))
+
+    async def _reply(self, words: list[str]) -> bytes:
+        try:
+            code, output, errors = await self._run(words)
         except HarnessError as error:
             code, output, errors = 1, b"", f"{error}\n".encode()
         except ValueError as error:
@@ -180,26 +159,3 @@ class _Collector:
     async def run(self) -> None:
         while not self.is_full and (data := await self._receive()):
             self.data += data
-
-
-async def _read_line(stream: SocketStream, limit: int) -> bytes:
-    """Read a line; stop after ``limit`` bytes, which are not a valid request."""
-    found = bytearray()
-    while not found.endswith(b"\n") and len(found) <= limit:
-        found += await stream.receive()
-    return bytes(found)
-
-
-async def _cancel_when_closed(stream: SocketStream, scope: anyio.CancelScope) -> None:
-    with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        await stream.receive()
-    scope.cancel()
-
-
-def _arguments(request: bytes) -> list[str]:
-    if len(request) > MAX_REQUEST_BYTES:
-        raise ValueError(f"the arguments are longer than {MAX_REQUEST_BYTES} bytes")
-    words = json.loads(request)
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ValueError("the request is not a list of arguments")
-    return words

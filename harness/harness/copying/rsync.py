@@ -1,33 +1,27 @@
 """``rsync`` of this machine and of a target, over the connection that harness has to the target.
 
-``rsync`` starts a program to reach the other side. It is given a small one that passes its pipes and its arguments
-through a Unix socket to this process, which starts them on the target. So there is no second login, every kind of
-target is reached, and no shell reads the arguments. The socket is in a private directory that only this user can enter.
+``rsync`` starts a program to reach the other side. It is given a small one (:mod:`..system.program_socket`) that passes
+its pipes and its arguments to this process, which starts them on the target. So there is no second login, every kind of
+target is reached, and no shell reads the arguments.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import shlex
 import shutil
-import sys
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
 
 import anyio
-from anyio import to_thread
-from anyio.abc import SocketStream, UNIXSocketStream
+from anyio.abc import UNIXSocketStream
 
 from ..context import ExecutionContext, backend_of
 from ..errors import ConnectError, ConnectionLost, HarnessError, UnsupportedOperation
-from ..system.background_tasks import open_background_tasks
 from ..system.child_process import start_child
 from ..system.descriptor_stream import DescriptorStream
+from ..system.program_socket import cancel_when_closed, read_words, serve_program
 from ..transport import Process, Transport
 
 __all__ = ["RsyncRun", "check_rsync", "path_for_rsync", "run_rsync"]
@@ -38,7 +32,6 @@ MAX_REQUEST_BYTES = 4 << 20
 CHUNK = 256 << 10
 FAILED = 255
 """The exit code of the program for a lost connection, as that of ssh."""
-MAX_PARENT_BYTES = 70
 END_GRACE = 5.0
 MAX_PAUSE = 10.0
 
@@ -116,7 +109,8 @@ async def run_rsync(
         ConnectionLost: The connection does not come back.
     """
     pause, started = 0.5, monotonic()
-    async with _remote_shell(backend_of(context).transport, run) as (program, service):
+    service = _Service(backend_of(context).transport, run)
+    async with serve_program("rsync", PROGRAM, service.answer) as program:
         # --protect-args: rsync before 3.2.6 has no --secluded-args, and newer ones have both
         argv = ["rsync", *options, "--protect-args", f"--rsh={shlex.quote(program)}", "--", *paths]
         while True:
@@ -144,32 +138,7 @@ async def _run_once(argv: Sequence[str], run: RsyncRun) -> int:
         await child.end(term_grace=END_GRACE, kill_grace=END_GRACE, kills_group=True)
 
 
-# -- the program that rsync starts, and the service behind it
-
-
-@asynccontextmanager
-async def _remote_shell(transport: Transport, run: RsyncRun) -> AsyncIterator[tuple[str, _Service]]:
-    """Serve a program that starts its arguments on the target while the context is open."""
-    directory = Path(await to_thread.run_sync(_make_directory))
-    service = _Service(transport, run)
-    try:
-        async with await anyio.create_unix_listener(directory / "s", mode=0o600) as listener:
-            program = directory / "shell"
-            words = [sys.executable, "-IS", "-c", PROGRAM, str(directory / "s")]
-            program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-            program.chmod(0o700)
-            async with open_background_tasks() as tasks:
-                tasks.start_soon(listener.serve, service.answer)
-                yield str(program), service
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def _make_directory() -> str:
-    """Create a directory for a socket, whose path the kernel limits to 108 bytes, with mode 0700."""
-    usual = tempfile.gettempdir()
-    parent = usual if len(os.fsencode(usual)) < MAX_PARENT_BYTES else "/tmp"  # noqa: S108  # mkdtemp makes it private
-    return tempfile.mkdtemp(prefix="harness-rsync-", dir=parent)
+# -- the service behind the program that rsync starts
 
 
 class _Service:
@@ -182,25 +151,22 @@ class _Service:
         self.received = 0
         """Bytes that came from the target."""
 
-    async def answer(self, connection: SocketStream) -> None:
+    async def answer(self, connection: UNIXSocketStream) -> None:
         """Serve one program; it ends on the target when its program here does."""
-        assert isinstance(connection, UNIXSocketStream)
         pipes: list[DescriptorStream] = []
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
-            async with connection:
-                try:
-                    request, descriptors = await connection.receive_fds(CHUNK, 2)
-                    pipes = [DescriptorStream(number) for number in descriptors]
-                    words = await _read_request(connection, request)
-                    code = FAILED
-                    async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(_cancel_when_closed, connection, tasks.cancel_scope)
-                        code = await self._serve(words, pipes)
-                        tasks.cancel_scope.cancel()
-                    await connection.send(b"%d\n" % code)
-                finally:
-                    for pipe in pipes:
-                        pipe.close()
+        try:
+            request, descriptors = await connection.receive_fds(CHUNK, 2)
+            pipes = [DescriptorStream(number) for number in descriptors]
+            words = await read_words(connection, MAX_REQUEST_BYTES, request)
+            code = FAILED
+            async with cancel_when_closed(connection):
+                code = await self._serve(words, pipes)
+            await connection.send(b"%d\n" % code)
+        except ValueError as error:
+            self._run.errors(f"rsync: {error}\n".encode())
+        finally:
+            for pipe in pipes:
+                pipe.close()
 
     async def _serve(self, words: list[str], pipes: Sequence[DescriptorStream]) -> int:
         try:
@@ -248,22 +214,3 @@ async def _send_all(source: DescriptorStream, process: Process) -> None:
 async def _read_all(read: Callable[[], Awaitable[bytes]], take: Callable[[bytes], None]) -> None:
     while data := await read():
         take(data)
-
-
-async def _read_request(connection: UNIXSocketStream, request: bytes) -> list[str]:
-    """Return the words of a request, which is a line of JSON.
-
-    Raises:
-        HarnessError: It is not one.
-    """
-    while not request.endswith(b"\n"):
-        if len(request) > MAX_REQUEST_BYTES:
-            raise HarnessError("the arguments of rsync are too long")
-        request += await connection.receive()
-    return [str(word) for word in json.loads(request)]
-
-
-async def _cancel_when_closed(connection: UNIXSocketStream, scope: anyio.CancelScope) -> None:
-    with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        await connection.receive()
-    scope.cancel()

@@ -1,0 +1,105 @@
+"""A small program that another program starts, and that reaches this process through a Unix socket.
+
+So ``rsync`` and ``libtmux``, which start a program for each connection or command, use the connection of harness. The
+socket and the program are in a private directory that only this user can enter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+from anyio.abc import SocketStream, UNIXSocketStream
+
+from .background_tasks import open_background_tasks, open_task_group
+
+__all__ = ["cancel_when_closed", "read_words", "serve_program"]
+
+MAX_PARENT_BYTES = 70
+"""Bytes of the path of the directory that contains the private one; the kernel limits that of a socket to 108."""
+_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+
+
+@asynccontextmanager
+async def serve_program(
+    name: str, source: str, answer: Callable[[UNIXSocketStream], Awaitable[None]]
+) -> AsyncIterator[str]:
+    """Provide the path of a program, and answer each of its starts while the context is open.
+
+    Args:
+        name: The name of the program.
+        source: Its source in Python; ``sys.argv[1]`` is the path of the socket, and its own arguments follow.
+        answer: Serves one connection. That the program has ended is no error.
+    """
+
+    async def serve(connection: SocketStream) -> None:
+        assert isinstance(connection, UNIXSocketStream)
+        with suppress(*_GONE):
+            async with connection:
+                await answer(connection)
+
+    directory = Path(await to_thread.run_sync(_make_directory, f"harness-{name}-"))
+    try:
+        async with await anyio.create_unix_listener(directory / "s", mode=0o600) as listener:
+            program = directory / name
+            words = [sys.executable, "-IS", "-c", source, str(directory / "s")]
+            program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+            program.chmod(0o700)
+            async with open_background_tasks() as tasks:
+                tasks.start_soon(listener.serve, serve)
+                yield str(program)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _make_directory(prefix: str) -> str:
+    """Create a directory for a socket with mode 0700."""
+    usual = tempfile.gettempdir()
+    parent = usual if len(os.fsencode(usual)) < MAX_PARENT_BYTES else "/tmp"  # noqa: S108  # mkdtemp makes it private
+    return tempfile.mkdtemp(prefix=prefix, dir=parent)
+
+
+async def read_words(connection: UNIXSocketStream, limit: int, received: bytes = b"") -> list[str]:
+    """Return the words of a request, which is a line of JSON.
+
+    Args:
+        connection: The connection.
+        limit: Bytes of the longest request.
+        received: Its first bytes.
+
+    Raises:
+        ValueError: It is longer, or not a list of words.
+    """
+    request = bytearray(received)
+    while not request.endswith(b"\n"):
+        if len(request) > limit:
+            raise ValueError(f"the arguments are longer than {limit} bytes")
+        request += await connection.receive()
+    words = json.loads(request)
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ValueError("the request is not a list of arguments")
+    return words
+
+
+@asynccontextmanager
+async def cancel_when_closed(connection: UNIXSocketStream) -> AsyncIterator[None]:
+    """Cancel the body when the program ends."""
+
+    async def watch() -> None:
+        with suppress(*_GONE):
+            await connection.receive()
+        tasks.cancel_scope.cancel()
+
+    async with open_task_group() as tasks:
+        tasks.start_soon(watch)
+        yield
+        tasks.cancel_scope.cancel()
