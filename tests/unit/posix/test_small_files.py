@@ -10,7 +10,15 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.faults.rig import until
-from tests.support.file_targets import BARE, DASH, FLAVOURS, FileTarget, Flavour, open_file_target
+from tests.support.file_targets import (
+    BARE,
+    DASH,
+    FLAVOURS,
+    FileTarget,
+    Flavour,
+    open_file_target,
+    unprivileged_target,
+)
 
 from harness.backend import ReceiveRequest, SmallFile
 from harness.errors import FileError, UnsupportedOperation
@@ -256,3 +264,21 @@ async def test_an_old_hidden_directory_is_removed_by_a_later_batch(target: FileT
         os.utime(target.home / name, (now := (target.home / name).stat().st_mtime - age, now))
     await target.files.receive_small(files_of(b"1", b"2"), requests("a", "b"))
     assert sorted(os.listdir(target.home)) == [".hx-tmp-new", "a", "b"]
+
+
+@pytest.mark.usefixtures("needs_root")
+async def test_an_ordinary_user_replaces_only_what_is_its_own() -> None:
+    for flavour in (DASH, BARE):
+        async with unprivileged_target(flavour) as target:
+            for name, owner, mode in (("a", 65534, 0o640), ("b", 65534, 0o444), ("c", 1, 0o666), ("d", 65534, 0o4711)):
+                (target.home / name).write_text("old")
+                os.chown(target.home / name, owner, owner)
+                (target.home / name).chmod(mode)
+            files, paths = files_of(*[b"new"] * 5), ["a", "b", "c", "d", "e"]
+            assert await target.files.receive_small(files, requests(*paths)) == [True, False, False, True, True]
+            found = {name: (target.home / name).stat() for name in paths}
+            assert [stat.S_IMODE(found[name].st_mode) for name in paths[:4]] == [0o640, 0o444, 0o666, 0o4711]
+            assert found["c"].st_uid == 1
+            forced = [ReceiveRequest(path, force=True) for path in paths[:2]]
+            assert await target.files.receive_small(files[:2], forced) == [True, True]
+            assert ((target.home / "b").read_text(), hidden(target)) == ("new", [])
