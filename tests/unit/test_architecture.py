@@ -71,10 +71,10 @@ HEAVY = (
 # The core's layers, lowest first; a module may import from its own layer and from those below.
 LAYERS = (
     (
-        *("errors", "results", "command", "config", "target", "login", "withheld_environment", "pane_events"),
+        *("wording", "errors", "results", "command", "config", "target", "login", "withheld_environment", "pane_events"),
         *("extras", "deprecated_names", "lazy_names", "system", "patterns"),
     ),
-    ("transport", "terminal", "settings_schema", "renamed_settings", "settings"),
+    ("transport", "terminal", "settings_schema", "settings"),
     ("backend",),
     ("discovery", "keyed_commands"),
     ("context", "forwards"),

@@ -14,8 +14,16 @@ from harness.agent.settings import agent_settings_of
 from harness.errors import ConfigError
 from harness.mcp.client.configuration import load_servers
 from harness.mcp.server.main import server_settings_of
-from harness.renamed_settings import RENAMED, RENAMED_VALUES
-from harness.settings import CommandLineChoices, Settings, SettingsTable, load_settings, load_tables, user_config_path
+from harness.settings import (
+    RENAMED,
+    RENAMED_VALUES,
+    CommandLineChoices,
+    Settings,
+    SettingsTable,
+    load_settings,
+    load_tables,
+    user_config_path,
+)
 from harness.toolkit.catalog import tool_settings_of
 from harness.toolkit.hooks.command import hooks_of
 from harness.toolkit.permissions.rules.settings import settings_of

@@ -28,7 +28,6 @@ __all__ = [
     "Lines",
     "Window",
     "binary",
-    "counted",
     "decode_part",
     "decode_text",
     "find_lines",
@@ -115,11 +114,6 @@ def wide_bom(data: bytes) -> str:
 LIMIT = 64 << 20
 """Maximum bytes of a file that is read as a whole."""
 FILE = AliasChoices("file", "path", "file_path")
-
-
-def counted(number: int, one: str, several: str = "") -> str:
-    """Return a number with its noun: ``1 line``, ``2 lines``."""
-    return f"{number} {one if number == 1 else several or one + 's'}"
 
 
 def no_text(path: str, data: bytes) -> ToolResult | None:

@@ -14,6 +14,7 @@ import click
 
 from ..errors import HarnessError
 from ..results import FileContent, ShellResult
+from ..wording import escape_invisible
 from .named_commands import complete_commands
 
 __all__ = [
@@ -115,8 +116,7 @@ def escape_line(line: bytes) -> bytes:
 
 
 def _escape(line: str) -> str:
-    safe = (char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in line)
-    return "".join(safe).encode("utf-8", "backslashreplace").decode()
+    return escape_invisible(line, keep="\t").encode("utf-8", "backslashreplace").decode()
 
 
 def print_json(value: object) -> None:

@@ -12,6 +12,7 @@ from ..errors import UnsupportedOperation
 from ..results import Job
 from ..target import FLEET_SCHEME, Hop, Target
 from ..terminal import Terminal
+from ..wording import counted
 from .fleet_calls import Fleet
 from .host_names import fold_names
 
@@ -91,4 +92,4 @@ class FleetContext(ExecutionContext):
     def describe(self) -> str:
         """Return the number of hosts and their names."""
         count = len(self.fleet)
-        return f"{count} {'host' if count == 1 else 'hosts'}: {self._target.last.host}"
+        return f"{counted(count, 'host')}: {self._target.last.host}"

@@ -15,7 +15,7 @@ import httpx
 
 from ..system.daemon_thread import run_in_daemon_thread
 from .channel import NotificationError
-from .notification import single_line
+from .notification import short_line
 
 __all__ = ["PostAnswer", "post", "ssl_context"]
 
@@ -106,14 +106,14 @@ async def post(
                 said += chunk
                 if len(said) >= MAX_ANSWER_BYTES:
                     break
-            return PostAnswer(answer.status, single_line(said[:MAX_ANSWER_BYTES].decode("utf-8", "replace"), 200))
+            return PostAnswer(answer.status, short_line(said[:MAX_ANSWER_BYTES].decode("utf-8", "replace"), 200))
     except httpcore.LocalProtocolError:  # its text contains the value of the header
         raise NotificationError(f"{host}: the URL or a header contains a character that HTTP does not allow") from None
     except (
         *(httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, httpcore.ProxyError),
         *(httpcore.UnsupportedProtocol, ssl.SSLError, OSError),
     ) as error:
-        why = single_line(str(error).replace(url, "the URL")) or type(error).__name__
+        why = short_line(str(error).replace(url, "the URL")) or type(error).__name__
         raise NotificationError(f"{host}: {why}") from None
 
 

@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from ..wording import single_line
 from .settings import EVENTS, WAITING_EVENTS, EventKind
 
 if TYPE_CHECKING:
     from ..toolkit.values import Json
 
-__all__ = ["MAX_ITEMS", "MAX_READ_BYTES", "Notification", "NotificationItem", "last_lines", "single_line"]
+__all__ = ["MAX_ITEMS", "MAX_READ_BYTES", "Notification", "NotificationItem", "last_lines", "short_line"]
 
 MAX_ITEMS = 20
 """Events of a notification that it lists; more are only counted."""
@@ -47,9 +48,9 @@ _ONE: Final[Mapping[EventKind, str]] = {
 }
 
 
-def single_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
+def short_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
     """Return a text as one line without control, formatting and unpaired surrogate characters, cut to a limit."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    line = single_line(text)
     return line if len(line) <= limit else f"{line[: limit - 2]} …"
 
 
@@ -64,7 +65,7 @@ def last_lines(data: bytes, redact: Callable[[str], str], *, is_cut: bool = Fals
     text = data[-MAX_READ_BYTES:].decode("utf-8", "replace")
     if is_cut or len(data) > MAX_READ_BYTES:
         text = text.partition("\n")[2]
-    lines = [single_line(line) for line in redact(_ESCAPE_SEQUENCE.sub("", text)).split("\n")]
+    lines = [short_line(line) for line in redact(_ESCAPE_SEQUENCE.sub("", text)).split("\n")]
     return "\n".join([line for line in lines if line][-MAX_OUTPUT_LINES:])
 
 
@@ -93,12 +94,12 @@ class NotificationItem:
         """Return the event with texts that can be shown anywhere."""
         return replace(
             self,
-            summary=single_line(self.summary),
-            target=single_line(self.target),
-            session=single_line(self.session),
-            detail=single_line(self.detail, MAX_DETAIL_CHARS),
-            output="\n".join(map(single_line, self.output.split("\n")[-MAX_OUTPUT_LINES:])),
-            hint=single_line(self.hint),
+            summary=short_line(self.summary),
+            target=short_line(self.target),
+            session=short_line(self.session),
+            detail=short_line(self.detail, MAX_DETAIL_CHARS),
+            output="\n".join(map(short_line, self.output.split("\n")[-MAX_OUTPUT_LINES:])),
+            hint=short_line(self.hint),
         )
 
     @property
@@ -187,7 +188,7 @@ class Notification:
             lines.append(f"and {left} more")
         hints = list(dict.fromkeys(item.hint for item in self.items if item.hint))
         if not self.url and hints:
-            lines.append(f"{hints[0]} (on {single_line(self.host)})")
+            lines.append(f"{hints[0]} (on {short_line(self.host)})")
         return "\n".join(lines)[:MAX_TEXT_CHARS]
 
     def to_json(self) -> dict[str, Json]:
@@ -197,7 +198,7 @@ class Notification:
             "title": self.title,
             "text": self.text,
             "url": self.url,
-            "host": single_line(self.host),
+            "host": short_line(self.host),
             "time": round(self.moment, 3),
             "counts": {str(event): count for event, count in self.counts.items()},
             "items": [item.to_json() for item in self.items],

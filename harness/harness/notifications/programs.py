@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from ..system.account import expand_home
 from ..system.child_process import run_program
 from .channel import Channel, NotificationError
-from .notification import Notification, single_line
+from .notification import Notification, short_line
 
 __all__ = ["CommandChannel", "DesktopChannel", "notify_send_argv", "program_environment"]
 
@@ -47,7 +47,7 @@ async def _run(argv: Sequence[str], data: bytes | None, env: Mapping[str, str]) 
     if done.code is None:
         raise NotificationError(f"{name} took longer than {TIMEOUT:g} s")
     if done.code != 0:
-        said = single_line(done.stderr.decode("utf-8", "replace"))
+        said = short_line(done.stderr.decode("utf-8", "replace"))
         raise NotificationError(f"{name} failed with exit code {done.code}{f': {said}' if said else ''}")
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from ..system.descriptor_stream import write_when_ready
 from .channel import Channel, NotificationError
-from .notification import Notification, single_line
+from .notification import Notification, short_line
 from .settings import TerminalProtocol
 
 __all__ = ["TerminalChannel", "choose_protocol", "notification_sequence"]
@@ -52,7 +52,7 @@ def notification_sequence(protocol: TerminalProtocol, title: str, text: str, *, 
         in_tmux: Whether tmux is between harness and the terminal; it passes the sequence on if its option
             ``allow-passthrough`` is on, and drops it otherwise.
     """
-    title, text = single_line(title, MAX_CHARS), single_line(text, MAX_CHARS)
+    title, text = short_line(title, MAX_CHARS), short_line(text, MAX_CHARS)
     if protocol == "osc9":  # without a title; ConEmu takes a text that starts with a number and ; as a command
         made = b"\033]9;" + _plain(f"{title}: {text}" if text else title) + STRING_END
     elif protocol == "osc99":

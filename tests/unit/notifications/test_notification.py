@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.notifications.channel import NotificationError
-from harness.notifications.notification import MAX_ITEMS, Notification, NotificationItem, last_lines, single_line
+from harness.notifications.notification import MAX_ITEMS, Notification, NotificationItem, last_lines, short_line
 from harness.notifications.programs import notify_send_argv, program_environment
 from harness.notifications.settings import EVENTS, TerminalProtocol
 from harness.notifications.templates import check_body, request_of
@@ -60,7 +60,7 @@ def test_no_text_contains_a_control_character(summary: str, target: str, detail:
     item = NotificationItem("job_ended", summary, target, detail=detail, hint=summary)
     made = Notification.of([item, item])
     assert all(line.isprintable() for line in (made.title, *made.text.split("\n")))
-    assert single_line(summary, 10) == "" or len(single_line(summary, 10)) <= 10
+    assert short_line(summary, 10) == "" or len(short_line(summary, 10)) <= 10
     json.dumps(made.to_json()).encode()
 
 

@@ -20,8 +20,9 @@ from harness.toolkit import Arguments, Category, Json, MutatingArguments, Subjec
 from harness.toolkit.pipeline import failure_of
 from harness.toolkit.result_cache import depends_on
 from harness.toolkit.session.file_versions import WriteOutcome, guarded_edit, guarded_write, target_path
+from harness.wording import counted
 
-from ..file_lines import FILE, LIMIT, counted, line_start, no_text, whole_file, whole_text
+from ..file_lines import FILE, LIMIT, line_start, no_text, whole_file, whole_text
 from ..text_changes import Endings
 from ..texts import Line
 
@@ -314,7 +315,7 @@ def _runs(found: Sequence[tuple[int, int]]) -> Iterator[str]:
     for tabs, run in groupby(found, key=lambda one: one[1]):
         numbers = [number for number, _ in run]
         where = f"line {numbers[0]}" if len(numbers) == 1 else f"lines {numbers[0]} to {numbers[-1]}"
-        yield f"{where}: {tabs} {'tab' if tabs == 1 else 'tabs'}"
+        yield f"{where}: {counted(tabs, 'tab')}"
 
 
 # -- ``split``: split a file into parts.

@@ -12,8 +12,8 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.result_cache import depends_on
+from harness.wording import counted
 
-from ..file_lines import counted
 from ..text_changes import diff_of
 from ..texts import Content, Line, SomeContent, readable_name
 from .replacement import Plan, PlannedFile, Replacement, WriteReport, named, plan_for, write_all

@@ -17,11 +17,12 @@ from harness.errors import FileError, FileNotFound, PermissionDenied
 from harness.patterns.wildcards import rough_name
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.values import ShownForm
+from harness.wording import counted
 
 from ..texts import Line, PathText, SomeContent, Word, readable_name
 from .entries import ALL_BYTES, FILE_BYTES, Contents, fetch, fetch_words, take_frame
 from .grep import clipped
-from .replies import LIMIT, absolute, ask, can_search, count_fitting, frames_of, plain, plural, shown_path, text_of
+from .replies import LIMIT, absolute, ask, can_search, count_fitting, frames_of, plain, shown_path, text_of
 from .tree_scripts import NO_ENGINE, needs
 
 __all__ = [
@@ -367,7 +368,7 @@ def _result(args: _Arguments, places: list[SearchRoot], found: list[_FileMatches
     lines = [line for one in shown for hit in one.hits for line in _lines(readable_name(one.shown), hit)]
     notes = _notes(args, places, found)
     if dropped:
-        notes.insert(0, f"{dropped} more of {plural(total, 'match')} are not shown; narrow the search")
+        notes.insert(0, f"{dropped} more of {counted(total, 'match')} are not shown; narrow the search")
     if not total:
         notes.insert(0, "no match; files denied by the policy are not searched" if args.directories else "no match")
     data: dict[str, Json] = {
@@ -431,7 +432,7 @@ def _notes(args: _Arguments, places: list[SearchRoot], found: list[_FileMatches]
     skipped = _skipped(places)
     notes = [f"{place.given}: {place.reason}" for place in places if place.refusal]
     if args.exclude:
-        notes.append(f"{plural(sum(one.filtered for one in found), 'match')} excluded")
+        notes.append(f"{counted(sum(one.filtered for one in found), 'match')} excluded")
     if skipped["large"]:
         notes.append(
             f"{skipped['large']} with the text are larger than {FILE_BYTES >> 20} MiB and were not searched; use grep"

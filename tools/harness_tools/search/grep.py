@@ -11,6 +11,7 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 from harness.patterns.wildcards import PathPattern
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.values import ShownForm
+from harness.wording import counted
 
 from ..texts import Line as Text
 from ..texts import PathText, SomeContent, readable_name
@@ -18,7 +19,7 @@ from .grep_scripts import GrepQuery
 from .grep_search import FileMatchCount, GrepResult, Line, Wanted, find_lines, grep_locally
 from .linear_matcher import Matcher
 from .regular_expressions import Expression, parse
-from .replies import LIMIT, absolute, count_fitting, plural, refusal_of, shown_path, text_of
+from .replies import LIMIT, absolute, count_fitting, refusal_of, shown_path, text_of
 from .tree_scripts import EXCLUDED, TreeQuery
 
 __all__ = [
@@ -107,7 +108,7 @@ def grep_result(
     dropped = max(whole - part.shown, 0)
     notes = _notes(found, query)
     if dropped:
-        what = plural(whole, "match") if mode == "content" else plural(whole, "file")
+        what = counted(whole, "match") if mode == "content" else counted(whole, "file")
         notes.insert(0, f"{dropped} more of {what} are not shown; narrow the search{way}")
     if not found.files:
         notes.insert(0, f"no match for {pattern} in {base}")
@@ -204,7 +205,7 @@ def _notes(found: GrepResult, query: GrepQuery) -> list[str]:
     if found.is_binary:
         notes.append("the file is not text, and was not searched")
     if found.tree.unreadable:
-        notes.append(f"{plural(found.tree.unreadable, 'entry')} could not be read")
+        notes.append(f"{counted(found.tree.unreadable, 'entry')} could not be read")
     if found.is_cut or found.tree.is_cut:
         notes.append("too many files match: the rest was not counted; narrow the search")
     elif not found.tree.is_whole:

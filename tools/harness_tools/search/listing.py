@@ -14,10 +14,11 @@ from harness.patterns.wildcards import PathPattern
 from harness.results import DirEntry, FileStat
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.values import ShownForm
+from harness.wording import counted
 
 from ..texts import Line, PathText, Word, readable_name
 from .entries import Entry, Kind, Listing, known_size, list_tree, owner_of
-from .replies import LIMIT, absolute, can_search, count_fitting, plural, refusal_of, shown_path, tree_data, tree_notes
+from .replies import LIMIT, absolute, can_search, count_fitting, refusal_of, shown_path, tree_data, tree_notes
 from .tree_scripts import TreeQuery
 
 __all__ = [
@@ -126,7 +127,7 @@ def _glob_result(
     dropped = len(found) - len(shown)
     notes = tree_notes(listing.tree, ignored)
     if dropped:
-        notes.insert(0, f"{dropped} more of {plural(len(found), 'match')} are not shown; narrow the pattern")
+        notes.insert(0, f"{dropped} more of {counted(len(found), 'match')} are not shown; narrow the pattern")
     if not shown:
         notes.insert(0, f"no file matches {args.pattern} in {posixpath.normpath(args.directory)}")
     data: dict[str, Json] = {
@@ -244,10 +245,10 @@ def _stump_result(args: _StumpArguments, listing: Listing, shown: _Shown, form: 
         "engine": listing.engine,
         **tree_data(listing.tree, len(listing.ignored)),
     }
-    summary = ", ".join([plural(_number(stats["dirs"]), "directory"), plural(_number(stats["files"]), "file")])
+    summary = ", ".join([counted(_number(stats["dirs"]), "directory"), counted(_number(stats["files"]), "file")])
     notes = tree_notes(listing.tree, len(listing.ignored))
     if dropped:
-        notes.insert(0, f"{plural(dropped, 'entry')} more are not shown; give a depth or a subdirectory")
+        notes.insert(0, f"{counted(dropped, 'entry')} more are not shown; give a depth or a subdirectory")
     text = "\n".join([f"{args.dir.rstrip('/')}/", *lines, f"[{summary}]", *(f"[{note}]" for note in notes)])
     return ToolResult.of(text, data=data, metadata={"count": len(shown.entries)})
 
@@ -343,9 +344,9 @@ def _ls_result(args: _LsArguments, found: list[Entry], form: ShownForm, *, is_fi
     ordered = sorted(visible, key=lambda entry: entry.path)
     kept = ordered[:MAX_LISTED]
     kept = kept[: count_fitting((_ls_line(entry, long=args.long) for entry in kept), form)]
-    notes = [f"{plural(hidden, 'hidden name')} not shown"] if hidden else []
+    notes = [f"{counted(hidden, 'hidden name')} not shown"] if hidden else []
     if len(ordered) > len(kept):
-        notes.insert(0, f"{len(ordered) - len(kept)} more of {plural(len(ordered), 'entry')} not shown; use glob")
+        notes.insert(0, f"{len(ordered) - len(kept)} more of {counted(len(ordered), 'entry')} not shown; use glob")
     lines = [_ls_line(entry, long=args.long) for entry in kept] or ["(empty directory)"]
     data: Json = {
         "path": args.path,

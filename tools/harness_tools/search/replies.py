@@ -12,6 +12,7 @@ from harness.patterns.ignore_rules import IGNORE_LIMIT, Ignored, IgnoreRule, par
 from harness.results import ShellResult, Status
 from harness.toolkit import Json, OutputLimit, ToolContext, ToolResult
 from harness.toolkit.values import ShownForm
+from harness.wording import counted
 
 __all__ = [
     "LIMIT",
@@ -24,7 +25,6 @@ __all__ = [
     "frames_of",
     "learn_rules",
     "plain",
-    "plural",
     "read_tree",
     "refusal_of",
     "shown_path",
@@ -175,15 +175,6 @@ def count_fitting(texts: Iterable[str], form: ShownForm) -> int:
     return count
 
 
-def plural(count: int, what: str) -> str:
-    """Return a count with its noun: ``1 file``, ``2 files``, ``3 matches``."""
-    if count == 1:
-        return f"1 {what}"
-    if what.endswith("y"):
-        return f"{count} {what[:-1]}ies"
-    return f"{count} {what}{'es' if what.endswith('ch') else 's'}"
-
-
 def shown_path(base: str, path: str) -> str:
     """Return a path below a directory, as the caller may pass it to another tool."""
     if base in ("", "."):
@@ -204,9 +195,9 @@ def tree_notes(tree: Tree, ignored: int) -> list[str]:
     """Return notes about the omitted parts of a tree."""
     notes = [skipped_note(tree.skipped)]
     if ignored:
-        notes.append(f"{plural(ignored, 'entry')} ignored by .gitignore (no_default_excludes shows them)")
+        notes.append(f"{counted(ignored, 'entry')} ignored by .gitignore (no_default_excludes shows them)")
     if tree.unreadable:
-        notes.append(f"{plural(tree.unreadable, 'entry')} could not be read")
+        notes.append(f"{counted(tree.unreadable, 'entry')} could not be read")
     if tree.is_cut:
         notes.append("the tree is too large: the rest was not searched; search a part of it")
     elif not tree.is_whole:

@@ -13,6 +13,7 @@ from harness.errors import ConfigError, HarnessError, UnsupportedOperation
 from harness.login import LoginQuestion, WaitingSudo, current_prompter
 from harness.system.child_process import run_program
 from harness.target import Target
+from harness.wording import single_line
 
 from .askpass import PROMPT
 
@@ -234,7 +235,9 @@ class PasswordAttempts:
             self.passwords.doubt(account, password)
 
     async def _ask_other(self, prompt: str) -> str:
-        return await self._ask(f"sudo on {self._target} asks, to run a command as {self.user}: {_printable(prompt)} ")
+        return await self._ask(
+            f"sudo on {self._target} asks, to run a command as {self.user}: {single_line(prompt)[:200]} "
+        )
 
     async def _password(self, account: str) -> str:
         stored = self.passwords.stored(account)
@@ -277,10 +280,6 @@ class PasswordAttempts:
     def _error(self, reason: str, hint: str) -> HarnessError:
         text = reason if self.waiting is not None else f"cannot run as {self.user}: {reason}"
         return UnsupportedOperation(text, target=self.passwords.target, hint=hint)
-
-
-def _printable(text: str) -> str:
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:200]
 
 
 def _remember(secret: str) -> None:

@@ -18,6 +18,7 @@ from ...toolkit.providers.base import CUT, not_run, pieces
 from ...toolkit.providers.schemas import plain
 from ...toolkit.registry import Registry
 from ...toolkit.values import CallOutcome, CallStatus, ToolCall
+from ...wording import single_line
 from .marked_text import marked
 
 __all__ = [
@@ -290,4 +291,4 @@ def _commands(shell: str, *, has_terminal: bool) -> Iterator[str]:
 
 def _line(text: str) -> str:
     """Return a text of the target, which may be anything, as one line."""
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:200]
+    return single_line(text)[:200]

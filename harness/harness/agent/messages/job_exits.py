@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...toolkit.events import JobExited
 from ...toolkit.hosts.merging import jobs_on_hosts
-from ...toolkit.hosts.tools import count_of_hosts
+from ...wording import counted
 
 __all__ = ["job_exit_notice"]
 
@@ -35,7 +35,7 @@ def _on_hosts(exit_code: int | None, jobs: list[JobExited]) -> str:
         text = f"the background job {named} has ended, {_ending(exit_code)}."
         return f"{text} Read its output with its job id and its host."
     hosts = len({job.host for job in jobs})
-    text = f"{len(jobs)} background jobs on {count_of_hosts(hosts)} have ended, {_ending(exit_code)}: {named}."
+    text = f"{len(jobs)} background jobs on {counted(hosts, 'host')} have ended, {_ending(exit_code)}: {named}."
     return f"{text} Read an output with the job id and the host."
 
 

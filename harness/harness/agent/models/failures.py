@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...errors import HarnessError
 from ...system.background_tasks import single_error
+from ...wording import single_line
 from .keys import known_keys
 from .model import ModelProfile
 
@@ -369,7 +370,7 @@ def _clean(text: str) -> str:
 
     from ...toolkit.redaction.redactor import PatternRedactor
 
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:LOOKED_AT]).split())
+    line = single_line(text[:LOOKED_AT])
     redactor = PatternRedactor.with_environment(os.environ, secrets=known_keys())  # before half a key is cut off
     return redactor.text(line)[:SAID].rstrip(". ")
 

@@ -22,6 +22,7 @@ from ...extras import install_extra
 from ...system.account import expand_home
 from ...system.child_process import ProgramOutput, run_program
 from ...toolkit.redaction.redactor import remember
+from ...wording import single_line
 
 __all__ = [
     "CommandKey",
@@ -227,7 +228,7 @@ def _harmless(text: str, secrets: Iterable[str] = ()) -> str:
     """Return one printable line without these secrets and anything that may be a secret."""
     from ...toolkit.redaction.redactor import PatternRedactor
 
-    line = " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    line = single_line(text)
     for secret in sorted(secrets, key=len, reverse=True):
         line = line.replace(secret, HIDDEN) if len(secret) >= SHORT else line
     return LIKE_A_KEY.sub(HIDDEN, PatternRedactor(known_keys()).text(line))[:SAID]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ...errors import HarnessError
 from ...toolkit.values import Json, JsonObject
+from ...wording import counted
 from .observer import VERSION
 
 __all__ = [
@@ -190,7 +191,7 @@ def _started(values: JsonObject) -> Shown:
 
 
 def _request(values: JsonObject) -> Shown:
-    sizes = f"{_count(number(values, 'messages'), 'message')}, {number(values, 'new_bytes'):g} bytes of them new"
+    sizes = f"{counted(number(values, 'messages'), 'message')}, {number(values, 'new_bytes'):g} bytes of them new"
     return f"request {number(values, 'step'):g} to {text(values, 'model')}: {sizes}", ""
 
 
@@ -212,7 +213,7 @@ def _retry(values: JsonObject) -> Shown:
 
 def _answer(values: JsonObject) -> Shown:
     calls = number(values, "calls")
-    return "said" + (f", with {_count(calls, 'call')}" if calls else ""), text(values, "text")
+    return "said" + (f", with {counted(calls, 'call')}" if calls else ""), text(values, "text")
 
 
 def _call(values: JsonObject) -> Shown:
@@ -248,7 +249,7 @@ def _replied(values: JsonObject) -> Shown:
 
 def _ended(values: JsonObject) -> Shown:
     seconds, steps = number(values, "seconds"), number(values, "steps")
-    answers = _count(steps, "answer")
+    answers = counted(steps, "answer")
     return f"the turn {text(values, 'status')} after {seconds:.2f} s and {answers}", text(values, "failure")
 
 
@@ -293,10 +294,6 @@ SHOWERS: Mapping[str, Callable[[JsonObject], Shown]] = {
     "notice": _plain("notice", "text"),
     "turn_completed": _ended,
 }
-
-
-def _count(number_of: float, what: str) -> str:
-    return f"{number_of:g} {what}" if number_of == 1 else f"{number_of:g} {what}s"
 
 
 def _object(values: JsonObject, name: str) -> JsonObject:

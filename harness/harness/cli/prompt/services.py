@@ -19,6 +19,7 @@ from ...system.background_tasks import open_background_tasks
 from ...toolkit.events import Event, JobStarted
 from ...toolkit.permissions.remembered_answers import TimedApproval
 from ...toolkit.values import ToolCall
+from ...wording import counted
 from ..conversation import ConversationStart, OpenConversation
 from ..foreground_program import run_in_terminal
 from ..runtime import CliSession, logs_shown
@@ -477,7 +478,7 @@ class PromptSession:
         """Show which conversation was resumed, and which files of instructions were read."""
         if conversation.resumed is not None:
             summary = conversation.resumed.session
-            turns = f"{summary.turns} turn{'' if summary.turns == 1 else 's'}"
+            turns = f"{counted(summary.turns, 'turn')}"
             self._view.note(f"conversation {summary.session_id}: {summary.name or summary.title} ({turns})")
         if conversation.in_flight:
             self._view.note(conversation.in_flight, "warn")

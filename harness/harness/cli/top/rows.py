@@ -8,6 +8,7 @@ from typing import Final
 
 from ...live.overview import LiveProcess
 from ...live.sessions.state import JobState, SessionState, SubAgentState, WaitingApproval
+from ...wording import counted
 from ..output import readable
 
 __all__ = [
@@ -254,7 +255,7 @@ def summary_of(rows: Sequence[Row]) -> str:
     sessions = [row for row in rows if row.is_session]
     counts = {name: sum(row.state == name for row in sessions) for name in URGENCY}
     words = [f"{count} {name}" for name, count in counts.items() if count]
-    return f"{len(sessions)} session{'' if len(sessions) == 1 else 's'}" + (f": {', '.join(words)}" if words else "")
+    return f"{counted(len(sessions), 'session')}" + (f": {', '.join(words)}" if words else "")
 
 
 def snapshot(processes: Iterable[LiveProcess]) -> dict[str, object]:

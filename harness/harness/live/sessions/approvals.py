@@ -15,6 +15,7 @@ from ...toolkit.permissions.approver import Approver, EventApprover
 from ...toolkit.permissions.changed_calls import changed_call, editable
 from ...toolkit.permissions.deny_all import DenyAllApprover
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
+from ...wording import escape_invisible
 from .session import AnnouncedSessions
 from .state import WaitingApproval, shorten
 
@@ -193,7 +194,7 @@ def _visible(text: str) -> str:
 
     Line feeds and tabs stay.
     """
-    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
+    return escape_invisible(text, keep="\n\t")
 
 
 def _state_of(asked: _Asked) -> WaitingApproval:

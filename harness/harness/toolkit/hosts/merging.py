@@ -12,10 +12,10 @@ from typing import Any
 from ...fleets import HostOutcome, OutcomeGroup, merge_outcomes
 from ...fleets.host_names import fold_names
 from ...fleets.merging import difference, hide_names
+from ...wording import counted
 from ..contract import OutputLimit
 from ..results import cut
 from ..values import BLOCK_LIMIT, CallOutcome, CallStatus, Json, ToolResult
-from .tools import count_of_hosts
 
 __all__ = ["HostResult", "MergedResult", "jobs_on_hosts", "merge_results", "merged_status"]
 
@@ -113,7 +113,7 @@ def merge_results(results: Sequence[HostResult], limit: OutputLimit) -> MergedRe
     groups = merge_outcomes([HostOutcome(one.host, one.target, one) for one in results], _key)
     parts = _parts(groups, {one.host: one.job_id for one in results})
     counts = ", ".join(f"{count} {ending}" for ending, count in Counter(one.ending for one in results).most_common())
-    head = f"{count_of_hosts(len(results))}: {counts}"
+    head = f"{counted(len(results), 'host')}: {counts}"
     whole = "\n\n".join([head, *(part.text for part in parts)])
     room = min(limit.characters, BLOCK_LIMIT)
     text = whole if len(whole) <= room else _fitted(head, groups, parts, replace(limit, characters=room))
@@ -187,7 +187,7 @@ def _ran(one: HostResult) -> bool:
 
 
 def _hosts(group: OutcomeGroup[HostResult]) -> str:
-    return f"{fold_names(group.hosts)} ({count_of_hosts(len(group.hosts))})"
+    return f"{fold_names(group.hosts)} ({counted(len(group.hosts), 'host')})"
 
 
 def _fitted(head: str, groups: Sequence[OutcomeGroup[HostResult]], parts: Sequence[_Part], limit: OutputLimit) -> str:
@@ -203,7 +203,7 @@ def _fitted(head: str, groups: Sequence[OutcomeGroup[HostResult]], parts: Sequen
         names = fold_names(name for group in rest for name in group.hosts)
         count = sum(len(group.hosts) for group in rest)
         names = names if len(names) < ROOM_FOR_REST // 2 else f"{names[: ROOM_FOR_REST // 2]}\u2026"
-        texts.append(f"[{len(rest)} more outcomes of {count_of_hosts(count)} are not shown: {names}]")
+        texts.append(f"[{len(rest)} more outcomes of {counted(count, 'host')} are not shown: {names}]")
     return cut("\n\n".join(texts), limit)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from ...errors import ConfigError, ToolError
 from ...fleets import Fleet
 from ...fleets.host_names import fold_names
+from ...wording import counted
 from ..contract import Tool, Traits
 from ..values import Json, JsonObject, Subject, ToolResult
 
@@ -17,7 +18,6 @@ __all__ = [
     "HOSTS",
     "HostsArguments",
     "HostsTool",
-    "count_of_hosts",
     "has_hosts_property",
     "with_hosts_property",
 ]
@@ -31,11 +31,6 @@ PATTERN = (
     "the hosts on which it runs, of {hosts}. Names, ranges and groups, with ! for exceptions: web[1-3],!web2 or @db; "
     "* is all of them"
 )
-
-
-def count_of_hosts(count: int) -> str:
-    """Return ``1 host`` or ``3 hosts``."""
-    return f"{count} {'host' if count == 1 else 'hosts'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +118,4 @@ def has_hosts_property(schema: JsonObject) -> bool:
 
 def _listed(fleet: Fleet) -> str:
     names = fold_names(fleet.names)
-    return names if len(names) <= MAX_SHOWN else f"{count_of_hosts(len(fleet))}: {names[:MAX_SHOWN]}\u2026"
+    return names if len(names) <= MAX_SHOWN else f"{counted(len(fleet), 'host')}: {names[:MAX_SHOWN]}\u2026"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from ...wording import counted, escape_invisible
 from .questions import AccessRequest, ApprovalDecision, ApprovalRequest, ApprovalScope
 
 __all__ = [
@@ -49,7 +50,7 @@ def preview_of(text: str | None, scopes: Sequence[ApprovalScope], redact: Callab
     lines = shown_text.removesuffix("\n").split("\n") if text else []
     more, hidden = len(lines) - LINES, text.count("\n") - shown_text.count("\n")
     shown = [
-        f"content, {size} {'byte' if size == 1 else 'bytes'}:",
+        f"content, {counted(size, 'byte')}:",
         *(f"| {_line(line)}" for line in lines[:LINES]),
         *([f"\u2026 {more} more {'line' if more == 1 else 'lines'}"] if more > 0 else []),
         *([f"\u2026 {hidden} of its line breaks are redacted with what looks like a secret"] if hidden > 0 else []),
@@ -71,7 +72,7 @@ def places_of(claims: Sequence[AccessRequest], pane: object, redact: Callable[[s
 
 def _line(text: str) -> str:
     """Return a line cut to the width, with the number of characters omitted; control characters are escaped."""
-    head = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:WIDTH])
+    head = escape_invisible(text[:WIDTH])
     left = len(text) - WIDTH
     return f"{head} \u2026 {left} more {'character' if left == 1 else 'characters'}" if left > 0 else head
 

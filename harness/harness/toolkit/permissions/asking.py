@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from ...wording import counted
 from ..contract import Intent, PermissionRequest
 from ..events import PermissionAsked, PermissionReplied
 from ..redaction.redactor import MARK
@@ -52,7 +53,7 @@ def hidden_text_risk(claims: Sequence[AccessRequest], redact: Callable[[str], st
         shown = redact(claim.shown)
         if shown != claim.shown and not claim.secret and _may_matter(claim, shown):
             hidden = sum(map(len, _hidden(claim.shown, shown)))
-            count = f"{hidden} character{'' if hidden == 1 else 's'}"
+            count = f"{counted(hidden, 'character')}"
             return f"{count} of it are redacted and may be more than a secret, so the call cannot be reviewed"
     return ""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...fleets.host_names import fold_names
+from ...wording import counted
 from ..values import JsonObject, ToolCall
 from .questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 
@@ -99,7 +100,7 @@ def single_answer(answer: ApprovalDecision, call: ToolCall) -> ApprovalDecision:
 
 
 def _hosts(names: Sequence[str]) -> str:
-    return f"{fold_names(names)} ({len(names)} {'host' if len(names) == 1 else 'hosts'})"
+    return f"{fold_names(names)} ({counted(len(names), 'host')})"
 
 
 def _by_host(texts: Sequence[tuple[str, str]], separator: str) -> str:

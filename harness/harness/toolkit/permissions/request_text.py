@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ...wording import escape_invisible
 from .questions import ApprovalRequest, ApprovalScope
 
 __all__ = ["MEANINGS", "SHOWN", "cut_text", "message_of", "offered", "one_line"]
@@ -58,7 +59,7 @@ def _quoted(text: str) -> list[str]:
 
 def one_line(text: str) -> str:
     """Return one printable line; control characters and invisible characters are escaped."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in SURROGATE.sub("\ufffd", text))
+    return escape_invisible(SURROGATE.sub("\ufffd", text))
 
 
 def _said(details: Mapping[str, object]) -> list[str]:

@@ -14,6 +14,7 @@ import click
 
 from ....errors import HarnessError
 from ....login import LoginQuestion, Prompter, TerminalPrompter
+from ....wording import counted
 from ...completed_names import complete_file, complete_pattern
 from ...options import HostCount, Invocation
 from ...output import warn
@@ -239,7 +240,7 @@ class FleetControl:
             self._question.cancel()
         if running and interruption.signal != signal.SIGPIPE:
             clear()
-            text = f"interrupting {running} {'host' if running == 1 else 'hosts'}"
+            text = f"interrupting {counted(running, 'host')}"
             warn(text, as_json_document=self._session.json)
         fleet.interrupt()
 
@@ -254,7 +255,7 @@ class FleetControl:
         running = fleet.stop_starting("interrupted")
         if self._question is not None:
             self._question.cancel()
-        still = f"; {running} {'host' if running == 1 else 'hosts'} still run{'s' if running == 1 else ''}"
+        still = f"; {counted(running, 'host')} still run{'s' if running == 1 else ''}"
         more = f"{still} (Ctrl-C again to interrupt {'it' if running == 1 else 'them'})" if running else ""
         clear()
         warn(f"nothing more starts{more}", as_json_document=self._session.json)
@@ -270,7 +271,7 @@ class FleetControl:
             return
         others, self._first = len(fleet) - self._first, None
         show()
-        question = f"harness: continue on the other {others} {'host' if others == 1 else 'hosts'}? [y/N] "
+        question = f"harness: continue on the other {counted(others, 'host')}? [y/N] "
         answer: str | None = None
         with anyio.CancelScope() as self._question, suppress(OSError):  # OSError: the terminal was closed
             answer = await self._prompter.answer(LoginQuestion("other", question, False, ""))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 import click
 
 from ....errors import ConnectError, ConnectionLost
+from ....wording import counted
 from ...exits import FAILED, HARNESS_FAILED, failure_code
 from ...named_commands import any_host_options, complete_commands, host_options
 from ...output import as_json, error_json, escape_line, note, readable
@@ -307,7 +308,7 @@ class FleetReport(Generic[T]):
             note(f"{names} ({len(self.running)}): interrupted")
         counts = self.counts()
         shown = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count and kind != "hosts"]
-        number = f"{counts['hosts']} {'host' if counts['hosts'] == 1 else 'hosts'}"
+        number = f"{counted(counts['hosts'], 'host')}"
         run = "" if self.run is None else f"run {self.run}, "
         note(f"{run}{number}: {', '.join(shown)}, {time.monotonic() - self.started_at:.1f} s")
 

@@ -13,6 +13,7 @@ from ....errors import HarnessError
 from ....fleets import FleetContext
 from ....results import Status as JobStatus
 from ....results import without_helpers
+from ....wording import counted
 from .base import BadArguments, Choice, SlashCommand, agent_of, duration, no_arguments, one_of
 from .jobs_of_hosts import connected_hosts, fleet_of, list_jobs
 
@@ -394,7 +395,7 @@ def _used_fact(state: AgentState) -> str:
     price = "price unknown" if cost is None else f"${cost:.4f}{' and more' if spent.unpriced else ''}"
     about = f"; {tokens(spent.estimated)} of the tokens are estimated" if spent.estimated else ""
     used = f"{tokens(spent.input_tokens)} in, {tokens(spent.output_tokens)} out"
-    return f"{used}, {spent.answers} answer{'' if spent.answers == 1 else 's'}, {price}{about}"
+    return f"{used}, {counted(spent.answers, 'answer')}, {price}{about}"
 
 
 # -- /context
