@@ -71,8 +71,8 @@ HEAVY = (
 # The core's layers, lowest first; a module may import from its own layer and from those below.
 LAYERS = (
     (
-        *("wording", "errors", "results", "command", "config", "target", "login", "withheld_environment", "pane_events"),
-        *("extras", "deprecated_names", "lazy_names", "system", "patterns"),
+        *("errors", "results", "command", "config", "target", "login", "withheld_environment", "pane_events"),
+        *("wording", "extras", "deprecated_names", "lazy_names", "system", "patterns"),
     ),
     ("transport", "terminal", "settings_schema", "settings"),
     ("backend",),
