@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["counted", "escape_invisible", "single_line"]
+__all__ = ["counted", "escape_invisible", "shorten", "single_line"]
 
 _ENTRIES = re.compile(r"[^aeiou]y\Z")
 
@@ -15,6 +15,12 @@ def counted(number: float, one: str, several: str = "") -> str:
         return f"1 {one}"
     ending = one[:-1] + "ies" if _ENTRIES.search(one) else one + ("es" if one.endswith("ch") else "s")
     return f"{number:g} {several or ending}" if isinstance(number, float) else f"{number} {several or ending}"
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return a text cut to a number of characters, with the number of those that were cut off."""
+    left = len(text) - limit
+    return text if left <= 0 else f"{text[:limit]} … {counted(left, 'more character')}"
 
 
 def single_line(text: str) -> str:

@@ -12,6 +12,7 @@ from ..toolkit.permissions.lookalikes import is_blank
 from ..toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ..toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies, UserQuestion, check_replies
 from ..toolkit.values import Json, JsonObject
+from ..wording import shorten
 from .output import readable
 
 __all__ = [
@@ -70,8 +71,7 @@ def previewed(preview: str, width: int) -> list[str]:
 def said(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> str:
     """Return a foreign text in one line of at most ``limit`` characters, with the number of omitted ones. Pure."""
     joined = " ".join(_seen(" ".join(text.split())).split())
-    left = len(joined) - limit
-    return joined if left <= 0 else f"{joined[:limit]} … {left} more character{'' if left == 1 else 's'}"
+    return shorten(joined, limit)
 
 
 def fitted(text: str, width: int) -> str:

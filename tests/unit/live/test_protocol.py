@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.live.protocol import KINDS, MAX_LINE_BYTES, LineBuffer, Message, ProtocolError, Reply, decode, encode
-from harness.live.sessions.state import HostCounts, JobState, RunningCall, SessionState, WaitingApproval, shorten
+from harness.live.sessions.state import HostCounts, JobState, RunningCall, SessionState, WaitingApproval, short_text
 
 VALUES = {
     "int": st.integers(0, 1 << 40),
@@ -100,5 +100,5 @@ def test_a_state_survives_json() -> None:
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    assert shorten("x" * 12, 10) == "x" * 10 + " … 2 more characters"
-    assert shorten("x" * 10, 10) == "x" * 10
+    assert short_text("x" * 12, 10) == "x" * 10 + " … 2 more characters"
+    assert short_text("x" * 10, 10) == "x" * 10

@@ -560,11 +560,6 @@ class JobFollower:
         """Return True if the log of a pane's job is on a machine that can be read."""
         return not record.host or record.host in self._store.log_places or is_here(record.host)
 
-    async def has_log(self, record: JobRecord) -> bool:
-        """Return whether the log of a pane's job exists; it must be on a machine that can be read."""
-        async with self._log_place(record.host) as place:
-            return (await place.shell.call(f"[ -e {shlex.quote(f'{place.root}/{record.log}')} ]")).exit_code == 0
-
     @asynccontextmanager
     async def _log_place(self, name: str) -> AsyncIterator[RemoteLogStore]:
         ours = RemoteLogStore(self._transport, self._shell, self._store.root, "")

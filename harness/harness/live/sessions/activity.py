@@ -19,7 +19,7 @@ from ...toolkit.events import (
 )
 from ...toolkit.redaction.redactor import Redactor
 from ...toolkit.values import subject_of
-from .state import MAX_LISTED, JobState, RunningCall, SubAgentState, shorten
+from .state import MAX_LISTED, JobState, RunningCall, SubAgentState, short_text
 
 __all__ = ["Activity"]
 
@@ -57,21 +57,23 @@ class Activity:
             case JobExited():
                 self._job_exited(event)
             case SubagentStarted():
-                title = shorten(event.title or event.prompt)
+                title = short_text(event.title or event.prompt)
                 self._agents[event.agent_id] = SubAgentState(event.agent_id, title, time.time())
             case SubagentCompleted():
                 self._agents.pop(event.agent_id, None)
             case TurnStarted() if not event.parent_call:
-                self._prompt = shorten(event.prompt)
+                self._prompt = short_text(event.prompt)
         self._changed()
 
     def _call_started(self, event: ToolCallRequested) -> None:
         call = event.call
         agent = "" if call.agent_id in ("agent", "mcp") else call.agent_id
-        self._calls[call.call_id] = RunningCall(call.call_id, call.name, shorten(subject_of(call)), time.time(), agent)
+        self._calls[call.call_id] = RunningCall(
+            call.call_id, call.name, short_text(subject_of(call)), time.time(), agent
+        )
 
     def _job_started(self, event: JobStarted) -> None:
-        command = shorten(self._redactor.text(event.command))
+        command = short_text(self._redactor.text(event.command))
         self._jobs[event.host, event.job_id] = JobState(event.job_id, command, time.time(), host=event.host)
         ended = [name for name, job in self._jobs.items() if not job.is_running]
         for name in ended[: max(0, len(self._jobs) - MAX_LISTED)]:

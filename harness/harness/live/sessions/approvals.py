@@ -17,7 +17,7 @@ from ...toolkit.permissions.deny_all import DenyAllApprover
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ...wording import escape_invisible
 from .session import AnnouncedSessions
-from .state import WaitingApproval, shorten
+from .state import WaitingApproval, short_text
 
 __all__ = ["MAX_EDIT_CHARS", "MAX_SHOWN_CHARS", "SharedApprover", "share_approver"]
 
@@ -206,11 +206,11 @@ def _state_of(asked: _Asked) -> WaitingApproval:
         request_id=question.request_id,
         call_id=question.call.call_id,
         tool=question.call.name,
-        text=shorten(_visible(question.what), MAX_SHOWN_CHARS),
-        target=shorten(_visible(question.target)),
-        reason=shorten(_visible(question.reason)),
-        preview=shorten(_visible(question.preview), MAX_SHOWN_CHARS // 4),
-        why=shorten(_visible(str(question.details.get("why") or ""))),
+        text=short_text(_visible(question.what), MAX_SHOWN_CHARS),
+        target=short_text(_visible(question.target)),
+        reason=short_text(_visible(question.reason)),
+        preview=short_text(_visible(question.preview), MAX_SHOWN_CHARS // 4),
+        why=short_text(_visible(str(question.details.get("why") or ""))),
         is_complete=_is_complete(question),
         scopes=tuple(str(scope) for scope in question.scopes),
         editable=name,

@@ -72,9 +72,9 @@ class CommandSession(LiveSession):
 
     def state(self) -> SessionState:
         """See :class:`LiveSession`."""
-        from .state import RunningCall, SessionState, shorten  # with the first client
+        from .state import RunningCall, SessionState, short_text  # with the first client
 
-        text = shorten(self.redact(self._command))
+        text = short_text(self.redact(self._command))
         return SessionState(
             session=self.session_id,
             kind="run" if self._hosts is None else "fleet",

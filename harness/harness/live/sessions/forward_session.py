@@ -39,7 +39,7 @@ class ForwardSession(LiveSession):
 
     def state(self) -> SessionState:
         """See :class:`LiveSession`."""
-        from .state import ForwardState, SessionState, shorten  # with the first client
+        from .state import ForwardState, SessionState, short_text  # with the first client
 
         status = self._status()
         texts = "; ".join(str(spec) for spec in status.specs)
@@ -47,13 +47,13 @@ class ForwardSession(LiveSession):
             session=self.session_id,
             kind="forward",
             target=mask_password(str(self._target)),
-            title=shorten(f"{self._name}: {texts}"),
+            title=short_text(f"{self._name}: {texts}"),
             doing="running" if status.connected else "reconnecting",
             since=status.since,
             started=self.started,
             forward=ForwardState(self._name, forwards_document(status), status.connections),
             actions=("cancel",),
-            note=shorten(status.note),
+            note=short_text(status.note),
         )
 
     async def act(self, action: str, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:

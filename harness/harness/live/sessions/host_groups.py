@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 
 from ...errors import HarnessError
-from .state import shorten
+from .state import short_text
 
 if TYPE_CHECKING:
     from ...context import ExecutionContext
@@ -149,9 +149,9 @@ def _group_json(group: HostGroup, redact: Callable[[str], str]) -> dict[str, Any
     return {
         "state": group.state,
         "count": len(group.hosts),
-        "folded": shorten(redact(fold_names(group.hosts))),
+        "folded": short_text(redact(fold_names(group.hosts))),
         "hosts": [redact(name) for name in group.hosts[:MAX_NAMED]],
-        "ending": shorten(redact(_first_words(group.ending)), MAX_ENDING_CHARS),
+        "ending": short_text(redact(_first_words(group.ending)), MAX_ENDING_CHARS),
     }
 
 

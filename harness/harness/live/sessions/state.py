@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Self
 
+from ...wording import shorten
+
 __all__ = [
     "MAX_LISTED",
     "MAX_TEXT_CHARS",
@@ -18,7 +20,7 @@ __all__ = [
     "SessionState",
     "SubAgentState",
     "WaitingApproval",
-    "shorten",
+    "short_text",
 ]
 
 MAX_TEXT_CHARS = 2_000
@@ -37,10 +39,9 @@ session whose process has died.
 """
 
 
-def shorten(text: str, limit: int = MAX_TEXT_CHARS) -> str:
-    """Return a text cut to a number of characters, with the number of those that were cut off."""
-    left = len(text) - limit
-    return text if left <= 0 else f"{text[:limit]} … {left} more characters"
+def short_text(text: str, limit: int = MAX_TEXT_CHARS) -> str:
+    """Return a text as short as a dashboard shows it."""
+    return shorten(text, limit)
 
 
 class _Document:

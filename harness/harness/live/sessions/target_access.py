@@ -13,7 +13,7 @@ from ...toolkit.redaction.redactor import Redactor
 from .job_output import job_items
 from .pane_streams import pane_items
 from .session import MAX_TYPED_CHARS, StreamItems
-from .state import MAX_LISTED, shorten
+from .state import MAX_LISTED, short_text
 
 __all__ = ["TargetAccess"]
 
@@ -81,7 +81,7 @@ class TargetAccess:
     def _job(self, job: Job) -> dict[str, Any]:
         return {
             "job_id": job.job_id,
-            "command": shorten(self._redactor.text(job.command)),
+            "command": short_text(self._redactor.text(job.command)),
             "status": job.status.value,
             "exit_code": job.exit_code,
             "pane": job.pane or "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ...wording import escape_invisible
+from ...wording import escape_invisible, shorten
 from .questions import ApprovalRequest, ApprovalScope
 
 __all__ = ["MEANINGS", "SHOWN", "cut_text", "message_of", "offered", "one_line"]
@@ -79,5 +79,4 @@ def _said(details: Mapping[str, object]) -> list[str]:
 
 def cut_text(text: str) -> str:
     """Return the start of a text of the agent, with the number of omitted characters."""
-    left = len(text) - SAID
-    return text if left <= 0 else f"{text[:SAID]} … {left} more characters"
+    return shorten(text, SAID)
