@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["EditorServer", "OpenAgents", "OpenTarget", "SessionStart", "prompt_text", "serve_editor"]
 
 MAX_SESSIONS = 32
+MAX_NOTICES = 64
+"""Maximum notices for a turn; of more, the last ones are kept."""
 MAX_TURNS = 16
 """Maximum turns of a session that wait."""
 MAX_PROMPT_CHARS = 400_000
@@ -71,7 +74,7 @@ class SessionStart:
     """The MCP servers that the editor wants its agent to use."""
     conversation: str = ""
     """The ID of the stored conversation to resume; empty for a new one."""
-    notices: list[str] = field(default_factory=list)
+    notices: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_NOTICES))
     """What the editor's user is told with the next turn; the opener adds to it."""
 
 

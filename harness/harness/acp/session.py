@@ -106,7 +106,7 @@ class EditorSession:
         notices: What the user is told; emptied by the next turn, as an editor may show nothing of a session before.
     """
 
-    def __init__(self, client: Client, agent: Agent, place: Place, notices: list[str]) -> None:
+    def __init__(self, client: Client, agent: Agent, place: Place, notices: deque[str]) -> None:
         self.agent = agent
         self._client = client
         self._place = place
