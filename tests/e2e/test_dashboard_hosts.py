@@ -73,6 +73,7 @@ async def test_a_run_on_many_hosts_has_its_page(seats: Seats) -> None:
                 assert await page.page.evaluate("document.documentElement.scrollWidth") <= width
             process.kill()
             await page.sees("The run has ended")
+            await page.sees("was running", "tbody tr:nth-child(2)")
             await page.sees("harness fleet show 1 lists it later")
             await page.sees("exit code 3", "tbody tr:nth-child(1)")
             assert (page.violations, page.foreign) == ([], [])

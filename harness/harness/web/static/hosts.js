@@ -71,7 +71,13 @@ export function hosts(column, connection, key) {
 
   const stop = connection.open(key, "hosts", "", {
     item: drawGroups,
-    ended: (reason) => (note.textContent = `The run has ended, or cannot be followed: ${reason || "complete"}. ${note.textContent}`),
+    ended: (reason) => {
+      note.textContent = `The run has ended, or cannot be followed: ${reason || "complete"}. The last results may be missing here. ${note.textContent}`;
+      for (const badge of body.querySelectorAll(".badge.running, .badge.pending")) {
+        badge.textContent = `was ${badge.textContent}`;
+        badge.className = "badge";
+      }
+    },
   });
   return {
     draw,
