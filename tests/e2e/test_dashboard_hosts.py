@@ -84,7 +84,7 @@ async def test_the_page_of_a_command_shows_its_output(seats: Seats) -> None:
     command = "echo first-$((1 + 1)); while ! test -e go; do sleep 0.1; done; echo second-$((1 + 1)); sleep 600"
     with running(seats, "--", command):
         async with (
-            web_program(seats.program, seats.environment) as web,
+            web_program(seats.program, seats.environment, "--name", "anna") as web,
             browser() as chromium,
             visit(chromium, web.url) as page,
         ):
@@ -94,6 +94,11 @@ async def test_the_page_of_a_command_shows_its_output(seats: Seats) -> None:
             await page.sees("second-2", ".output")
             await page.page.click("text=Read again")
             await page.sees("first-2\nsecond-2", ".output")
+            await page.page.click("text=Cancel")
+            await page.sees("This session has ended")
+            await page.page.click("nav >> text=Audit")
+            await page.sees("dashboard_cancel", "td")
+            await page.sees("dashboard: anna", "td")
             assert (page.violations, page.foreign) == ([], [])
 
 

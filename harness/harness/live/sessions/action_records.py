@@ -5,20 +5,25 @@ Answers are recorded with the calls that they decide, and what is typed into a p
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from ...toolkit.audit import Retention, open_audit_log
 from ...toolkit.executor import Executor
 from ...toolkit.interfaces import CallEntry, Verdict
 from ...toolkit.values import CallStatus, Json, ToolCall
 
-__all__ = ["recorded_action"]
+__all__ = ["record_cancel", "recorded_action"]
 
 CHANGING: Final = frozenset({"interrupt_job", "kill_job"})
 """Actions that change something on the target, so that they are on disk before they start."""
+KEEP_ALL: Final = Retention(max_age=1e10, max_bytes=1 << 60)
+"""Drops no records: the limits are settings, which only sessions with tools have read."""
+log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -53,3 +58,23 @@ async def recorded_action(
         raise
     finally:
         await services.ledger.end(call_id, status, summary)
+
+
+async def record_cancel(session_id: str, target: str, command: str, by: str) -> None:
+    """Record that a dashboard is about to cancel what a process without tools does, and report it there.
+
+    Args:
+        session_id: The session.
+        target: Its target, redacted.
+        command: What it does, redacted.
+        by: Who asks for it.
+
+    Raises:
+        HarnessError: It cannot be recorded; it must not be done.
+    """
+    call = ToolCall("dashboard_cancel", {"command": command}, uuid.uuid4().hex)
+    verdict = Verdict(True, "asked for in a dashboard", by)
+    async with open_audit_log(retention=KEEP_ALL) as ledger:
+        await ledger.begin(CallEntry(call, session_id, target, True, time.time(), verdict))
+        await ledger.end(call.call_id, CallStatus.OK, "")
+    log.warning("cancelled by %s", by)

@@ -119,6 +119,9 @@ class CommandSession(LiveSession):
         """See :class:`LiveSession`."""
         if action != "cancel":
             raise HarnessError(f"a command does not support: {action}", hint="it can be cancelled")
+        from .action_records import record_cancel
+
+        await record_cancel(self.session_id, self.redact(self._target), self.redact(self._command), by)
         self._cancel()
         return {}
 

@@ -60,6 +60,10 @@ class ForwardSession(LiveSession):
         """See :class:`LiveSession`."""
         if action != "cancel":
             raise HarnessError(f"a forward does not support: {action}", hint="it can be cancelled")
+        from .action_records import record_cancel
+
+        texts = "; ".join(str(spec) for spec in self._status().specs)
+        await record_cancel(self.session_id, mask_password(str(self._target)), f"forward {self._name}: {texts}", by)
         self._stop()
         return {}
 
