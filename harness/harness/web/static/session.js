@@ -74,6 +74,8 @@ function header(connection, key, row) {
     element("div", { class: "buttons" },
       row.doing === "paused" ? act("Resume", "resume", { class: "primary" }) : act("Pause", "pause"),
       ["thinking", "running", "waiting", "reconnecting"].includes(row.doing) ? act(row.kind === "agent" ? "Cancel the turn" : "Cancel", "cancel", { class: "danger" }) : null),
+    row.kind === "fleet" && connection.isOperator && row.actions.includes("cancel")
+      ? element("p", { class: "muted" }, "Cancel starts no further host; a second time, it interrupts those that run.") : null,
     row.attach.length ? element("p", { class: "muted" }, "Attach: ", element("code", {}, row.attach.join(" "))) : null);
 }
 
