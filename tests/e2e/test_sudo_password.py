@@ -334,6 +334,13 @@ def test_the_program_asks_for_the_password_of_a_sudo_in_the_pane(host: SudoHost,
     assert [path for path in written if PASSWORD.encode() in path.read_bytes()] == []
     assert leaks(host) == []
 
+    child = typed(ops, *run)
+    child.expect_exact("main, as root): ")
+    child.sendcontrol("c")
+    assert ended(child) == 130
+    until_clean(host)
+    assert subprocess.run(["pgrep", "-x", "-f", "sudo id -un"], capture_output=True).stdout == b""
+
     done = ops.run("--batch", *run)
     assert done.returncode == 124
     assert b"harness: sudo waits for a password: `sudo id -un` (process " in done.stderr

@@ -38,3 +38,14 @@ def test_a_report_without_a_sudo_is_nothing() -> None:
     report = "process=12:345\nwhy=\naccount=ann\nclear=1\nprogram=/usr/bin/sudo\nargv=\nsudo\nprocess=1:1\n\nx\n"
     argv = ("sudo", "process=1:1", "", "x")
     assert parse_sudo_prompt(report) == SudoPrompt("12:345", "ann", argv, "/usr/bin/sudo", "", True)
+
+
+def test_a_report_of_a_hostile_host_is_bounded() -> None:
+    for process in ("x:1", "1:2; id", "1" * 11 + ":1", "1:2\u0661"):
+        assert parse_sudo_prompt(f"process={process}\nwhy=\nargv=\nsudo\n") is None
+    long = parse_sudo_prompt("process=1:2\nwhy=\nargv=\nsudo\n" + "x" * 5000)
+    assert long is not None
+    assert (long.obstacle, len("".join(long.argv))) == ("its arguments are too long to be shown", 1999)
+    odd = parse_sudo_prompt("process=1:2\nwhy=a\x1b[31m\nargv=\nsudo\n")
+    assert odd is not None
+    assert odd.obstacle == "a[31m"

@@ -29,6 +29,9 @@ from .pane_state import Pane
 __all__ = ["SudoPrompt", "find_sudo_prompt", "parse_sudo_prompt", "sudo_user", "type_password"]
 
 TYPE_TIMEOUT = 20.0
+MAX_ARGUMENTS_CHARS = 2000
+"""Maximum characters of the arguments that an operator is asked to review."""
+_PROCESS = re.compile(r"[0-9]{1,10}:[0-9]{1,20}")
 _TYPED, _NOT_TYPED = "typed", "changed"
 
 # $1 terminal, $2 the pane's first process. With $3, the id and start time of a process: succeeds if that one waits.
@@ -93,7 +96,7 @@ for path in /usr/bin/sudo /usr/local/bin/sudo /bin/sudo /run/wrappers/bin/sudo; 
   [ -u "$path" ] && set -- $(ls -lnL "$path") && [ "$3" = 0 ] && echo "program=$path" && break
 done
 echo argv=
-tr '\0\n' '\n ' <"/proc/$found/cmdline"
+tr '\0\n' '\n ' <"/proc/$found/cmdline" | head -c 5000
 } 2>/dev/null
 """
 # $1 pane, $2 check, $3 and $4 tmux commands if it succeeds or fails, $5 process, $6 start time, $7 sudo. When sudo has
@@ -143,14 +146,15 @@ def parse_sudo_prompt(text: str) -> SudoPrompt | None:
     """Parse the output of the script; None if no ``sudo`` waits. Pure."""
     head, found, words = text.partition("\nargv=\n")
     fields = dict(line.partition("=")[::2] for line in head.splitlines())
-    if not found or not fields.get("process"):
+    if not found or not _PROCESS.fullmatch(fields.get("process", "")):
         return None
+    too_long = "its arguments are too long to be shown" if len(words) > MAX_ARGUMENTS_CHARS else ""
     return SudoPrompt(
         process=fields["process"],
         account=fields.get("account", ""),
-        argv=tuple(words.removesuffix("\n").split("\n")),
+        argv=tuple(words[:MAX_ARGUMENTS_CHARS].removesuffix("\n").split("\n")),
         program=fields.get("program", ""),
-        obstacle=fields.get("why", ""),
+        obstacle="".join(filter(str.isprintable, fields.get("why", ""))) or too_long,
         clears="clear" in fields,
     )
 
