@@ -14,7 +14,7 @@ from tests.support.sshd import MakeUser, SshServer
 from tests.support.sudo import PASSWORD, Answers, SudoHost, leaks, sudo_rule, watched_processes
 from tests.support.toolbox import toolbox
 
-from harness.login import LoginQuestion
+from harness.login import LoginQuestion, use_prompter
 from harness.results import Status
 from harness.toolkit import ToolCall
 from harness.toolkit.permissions.policy import RulePolicy
@@ -86,6 +86,10 @@ async def test_without_an_approver_the_result_says_what_waits(host: SudoHost) ->
         ended = await ctx.run_shell(NESTED, timeout=3, on_timeout="kill")
         assert ended.status is Status.TIMED_OUT
         assert "nobody can approve" in ended.notices[0]
+        with use_prompter(Answers([None])):  # a second question would be an error
+            asked = await ctx.run_shell(NESTED, timeout=8, on_timeout="kill")
+        assert asked.status is Status.TIMED_OUT
+        assert ["password, and none was given; type" in notice for notice in asked.notices] == [True]
 
 
 @pytest.mark.parametrize(

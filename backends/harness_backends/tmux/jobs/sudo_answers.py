@@ -13,6 +13,7 @@ import anyio
 
 from harness.errors import ConnectError, ConnectionLost, HarnessError
 from harness.login import WaitingSudo, current_prompter, current_sudo_approver
+from harness.system.background_tasks import open_task_group
 
 from ..channel.command_channel import CommandChannel
 from ..pane.foreground import terminal_of
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["SudoAnswers", "may_be_approved"]
 
 NO_APPROVER = "nobody can approve that harness types it"
-DENIED = "it was denied"
 REMEDY = "type it there (harness attach), or run the command with user="
 
 
@@ -40,8 +40,9 @@ class _History:
     """What was done about the ``sudo`` processes of one job, by process id and start time."""
 
     asking: bool = False
-    """True while the operator is asked."""
-    denied: set[str] = field(default_factory=set)
+    """True while a prompt is looked for or the operator is asked."""
+    denied: dict[str, str] = field(default_factory=dict)
+    """Why those are not asked about again."""
     typed: dict[str, str] = field(default_factory=dict)
     """The account whose password was typed."""
     notice: str = ""
@@ -81,13 +82,13 @@ class SudoAnswers:
         history = self._history(job)
         if history.asking:  # for another caller that waits for this job
             return ""
-        tty, pid = await terminal_of(pane, self.link.ask, here=self.link.setup.here)
-        prompt = await find_sudo_prompt(self.link.shells, tty, pid)
-        if prompt is None:
-            return None
-        answering = _Answering(self, history, pane, tty, pid, prompt)
         history.asking = True
         try:
+            tty, pid = await terminal_of(pane, self.link.ask, here=self.link.setup.here)
+            prompt = await find_sudo_prompt(self.link.shells, tty, pid)
+            if prompt is None:
+                return None
+            answering = _Answering(self, history, pane, tty, pid, prompt)
             with _extended(waiting):
                 failure = await _unless_done(job, answering.failure)
         finally:
@@ -125,20 +126,23 @@ class _Answering:
         approver = current_sudo_approver()
         try:
             if approver is not None and (denial := await approver(self.request)):
-                self.history.denied.add(self.prompt.process)
-                return f"{DENIED} ({denial})"
+                return self._denied(f"it was denied ({denial})")
             return await self._type(approved=approver is not None)
         except (ConnectError, ConnectionLost):
             raise
         except HarnessError as error:
-            return error.message
+            return error.message if approver is not None else self._denied(error.message)
+
+    def _denied(self, reason: str) -> str:
+        self.history.denied[self.prompt.process] = reason
+        return reason
 
     def _obstacle(self) -> str:
         """Return why the operator is not asked."""
         if self.answers.link.setup.here:
             return "tmux runs on another machine, and cannot check what would read the password"
-        if self.prompt.process in self.history.denied:
-            return DENIED
+        if reason := self.history.denied.get(self.prompt.process):
+            return reason
         if not may_be_approved():
             return NO_APPROVER
         return self.prompt.obstacle or ("" if self.prompt.program else "sudo is not in a system directory")
@@ -168,19 +172,14 @@ def _extended(waiting: anyio.CancelScope) -> Iterator[None]:
 
 async def _unless_done(job: PaneJob, work: Callable[[], Awaitable[str]]) -> str:
     """Return the result of the work, which is cancelled when the job ends; empty in that case."""
-    result, failure = "", None
-    async with anyio.create_task_group() as tasks:
+    result = ""
+    async with open_task_group() as tasks:
 
         async def cancel_at_end() -> None:
             await job.done.wait()
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(cancel_at_end)
-        try:
-            result = await work()
-        except Exception as error:  # raised below, as the task group would wrap it
-            failure = error
+        result = await work()
         tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
     return result
