@@ -12,7 +12,7 @@ import pytest
 from tests.support.file_targets import FLAVOURS, FileTarget, Flavour, open_file_target
 
 from harness.backend import ReceivedFile, ReceiveRequest, SourceFile
-from harness.errors import ConnectionLost, FileError
+from harness.errors import ConnectionLost, FileError, FileNotFound
 from harness.transport import Process
 from harness_backends.posix.files import copying
 from harness_backends.posix.files.copying import masked_mode, touch_times
@@ -276,6 +276,12 @@ async def test_a_relative_download_starts_at_the_working_directory(
             await target.files.download("f", name, overwrite=False)
     with pytest.raises(FileError, match="here/sub/f: no such file or directory"):
         await target.files.download("f", "sub/f")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(FileNotFound, match="this machine: relative"):
+        await target.files.download("f", "relative")
+    assert await target.files.download("f", str(tmp_path / "absolute")) == 3
 
 
 async def test_a_download_that_is_cancelled_leaves_nothing(target: FileTarget, tmp_path: Path) -> None:

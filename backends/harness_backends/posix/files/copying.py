@@ -16,13 +16,13 @@ Uploads and downloads are received in the same way, but leave no partial file wh
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 
 import anyio
 
@@ -33,7 +33,7 @@ from harness.transport import Transport
 
 from ..persistent_shell import PersistentShell
 from .content import FLUSHED, LARGE, FileWriter, OpenReply, WriteRequest, copy_content, open_file
-from .file_calls import FileCalls, Hasher, display_path, fields_of
+from .file_calls import FileCalls, Hasher, display_path, fields_of, local_error
 from .shell_library import INLINE_READ, STAGE_PREFIX, Refusal, call
 from .transfer import Sink, collect, feed
 
@@ -337,6 +337,18 @@ class FileReceiver:
         return ReceivedFile(source.size, result.created, version=result.version)
 
 
+def _absolute(path: str) -> str:
+    """Return a path of this machine as its shell takes it, which starts in another directory.
+
+    Raises:
+        FileError: The working directory was deleted.
+    """
+    try:
+        return path if path.startswith("/") else f"{os.getcwd().rstrip('/')}/{path}"
+    except OSError as error:
+        raise local_error(path, error) from error
+
+
 class Downloads:
     """Receives files on this machine, in a shell that starts with the first one.
 
@@ -362,8 +374,7 @@ class Downloads:
             force: Replace even a read-only file.
             overwrite: Replace a file that exists.
         """
-        path = path if path.startswith("/") else f"{str(Path.cwd()).rstrip('/')}/{path}"
-        request = ReceiveRequest(path, source.mode, force=force, resume=False, overwrite=overwrite)
+        request = ReceiveRequest(_absolute(path), source.mode, force=force, resume=False, overwrite=overwrite)
         received = await self._receiver.receive(source, request, progress)
         return received.size
 
