@@ -8,8 +8,8 @@ below the destination.
 from __future__ import annotations
 
 from .copier import Copier, CopyOptions
-from .jobs import CopySide
 from .locations import Location, parse_location
+from .plan import CopySide
 from .results import CopyObserver, CopySummary, FileCopy
 
 __all__ = ["Copier", "CopyObserver", "CopyOptions", "CopySide", "CopySummary", "FileCopy", "Location", "parse_location"]

@@ -29,14 +29,18 @@ from ..errors import (
     UnsupportedOperation,
 )
 from ..results import DirEntry
-from .destination import (
+from .plan import (
+    MAX_BATCH_BYTES,
+    CopyJob,
+    CopySide,
     DestinationRoot,
     KnownDirectory,
+    batches_of,
     check_not_a_link,
     check_not_into_itself,
+    is_small,
     resolve_destination,
 )
-from .jobs import MAX_BATCH_BYTES, CopyJob, CopySide, batches_of, is_small
 from .results import CopyObserver, CopyStatus, CopySummary, FileCopy
 from .sources import SourceEntry, SourceList, list_sources
 from .workers import for_each

@@ -1,16 +1,43 @@
-"""Where the files of a copy go, by the rules of ``cp``: into a directory, to a file, or to a new name."""
+"""The plan of a copy: where each file and directory goes, and which small files are copied together."""
 
 from __future__ import annotations
 
+import os
 import posixpath
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ..backend import Files
 from ..errors import FileError, FileNotFound, NotADirectory
 from ..results import DirEntry
 from .sources import SourceEntry
 
-__all__ = ["DestinationRoot", "KnownDirectory", "check_not_a_link", "check_not_into_itself", "resolve_destination"]
+__all__ = [
+    "MAX_BATCH_BYTES",
+    "CopyJob",
+    "CopySide",
+    "DestinationRoot",
+    "KnownDirectory",
+    "batches_of",
+    "check_not_a_link",
+    "check_not_into_itself",
+    "is_small",
+    "resolve_destination",
+]
+
+MAX_SMALL_BYTES = 256 << 10
+"""Larger files are copied one at a time."""
+MAX_BATCH_BYTES = 512 << 10
+"""Bytes of the files of a batch, which are in memory."""
+MAX_BATCH_FILES = 250
+MAX_BATCH_PATH_BYTES = 32 << 10
+"""Bytes of the paths of a batch, which are arguments of one program."""
+MAX_NAME_BYTES = 90
+"""Bytes of a name that every ``tar`` unpacks."""
+
+
+# -- Where files go, by the rules of ``cp``: into a directory, to a file, or to a new name.
 
 
 class DestinationRoot:
@@ -108,3 +135,82 @@ def check_not_a_link(path: str, found: DirEntry) -> None:
     """
     if found.type == "link":
         raise FileError(f"{path}: is a link, and a name from a host is not followed", hint="remove the link")
+
+
+# -- Files and directories with their places, and batches.
+
+
+@dataclass(frozen=True, slots=True)
+class CopySide:
+    """A target that files are copied from or to.
+
+    ``label`` is put before its paths in reports, such as ``web1:``; empty for this machine.
+    """
+
+    files: Files
+    label: str = ""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine."""
+        return not self.label
+
+    @property
+    def where(self) -> str:
+        """The target, for errors."""
+        return self.label.removesuffix(":") or "this machine"
+
+    def name(self, path: str) -> str:
+        """Return a path as the operator would write it."""
+        return f"{self.label}{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyJob:
+    """A file or a directory with its place."""
+
+    side: CopySide
+    entry: SourceEntry
+    path: str
+    """The destination."""
+
+    @property
+    def name(self) -> str:
+        """The source as the operator would write it."""
+        return self.side.name(self.entry.path)
+
+    @property
+    def directory(self) -> str:
+        """The directory of the destination."""
+        return posixpath.dirname(self.path)
+
+
+def is_small(job: CopyJob) -> bool:
+    """Return whether a file may be copied together with others."""
+    name = posixpath.basename(job.path)
+    return 0 <= job.entry.size <= MAX_SMALL_BYTES and len(os.fsencode(name)) <= MAX_NAME_BYTES
+
+
+def batches_of(jobs: Iterable[CopyJob], *, by_directory: bool) -> Iterator[Sequence[CopyJob]]:
+    """Group consecutive small files of one target; ``by_directory`` puts only files of one directory together."""
+    batch: list[CopyJob] = []
+    size = paths = 0
+    for job in jobs:
+        cost = _path_bytes(job)
+        is_full = len(batch) == MAX_BATCH_FILES or size + job.entry.size > MAX_BATCH_BYTES
+        is_full = is_full or paths + cost > MAX_BATCH_PATH_BYTES
+        is_other = bool(batch) and (
+            batch[0].side is not job.side or (by_directory and batch[0].directory != job.directory)
+        )
+        if batch and (is_full or is_other):
+            yield batch
+            batch, size, paths = [], 0, 0
+        batch.append(job)
+        size += job.entry.size
+        paths += cost
+    if batch:
+        yield batch
+
+
+def _path_bytes(job: CopyJob) -> int:
+    return max(len(os.fsencode(shlex.quote(path))) for path in (job.entry.path, job.path)) + 1
