@@ -49,8 +49,8 @@ __all__ = [
 ]
 
 MAX_CLAIMED_IDS = 64
-CLAIM_AFTER = 0.05
-"""Seconds between the first job and the claim of further ids: a single command needs none."""
+CLAIM_AFTER = 3.0
+"""Seconds after which further ids are claimed even if there was no second job: a single command needs none."""
 RELEASE_TIMEOUT = 1.0
 
 # Runs at every start of the persistent shell. hx_root stays empty, with the reason in hx_why, without a safe directory.
@@ -430,8 +430,8 @@ def _refusal(why: str, target: Target) -> ConnectError:
 class JobStore:
     """The allocator of job ids and paths below the state directory ``root``.
 
-    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits. The first
-    one is claimed alone: a caller that runs a single command has none to release, which takes a program on the target.
+    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller waits for its second one
+    only. The first is claimed alone: a caller that runs a single command has none to release, which takes a program.
     """
 
     def __init__(self, shell: PersistentShell, tasks: BackgroundTasks, report: StateReport) -> None:
