@@ -17,6 +17,7 @@ from tests.support.engines import Container, container
 from tests.support.sshd import MakeSshd
 
 from harness import ExecutionContext, connect
+from harness.copying import Copier, CopyObserver, CopyOptions, CopySide
 from harness.errors import FileError, HarnessError, UnsupportedOperation
 from harness_backends.container import archive_files
 
@@ -78,6 +79,19 @@ async def check_reads(ctx: ExecutionContext, here: Path) -> None:
     assert await ctx.download("/d/two", str(here / "copy")) == len(LARGE)
     assert (here / "copy").read_bytes() == LARGE
     assert stat.S_IMODE((here / "copy").stat().st_mode) == 0o640
+
+
+async def check_copies(ctx: ExecutionContext, here: Path) -> None:
+    """What harness cp copies from it, twice."""
+    here.mkdir()
+    sources = [(CopySide(ctx.files, "box:"), ["/d/large", "/d/sub"])]
+    async with connect("local:") as local:
+        for status in ("copied", "unchanged"):
+            options = CopyOptions(recursive=True)
+            summary = await Copier(sources, CopySide(local.files), str(here), options, CopyObserver()).run()
+            unnamed = int(ctx.target.last.scheme == "docker")  # its archives hold names in UTF-8 only
+            assert (summary.failed, summary.counts[status]) == (unnamed, 3 - unnamed), summary.problems
+    assert ((here / "large").read_bytes(), (here / "sub/.hid").read_bytes()) == (LARGE, b"h")
 
 
 async def check_root(ctx: ExecutionContext) -> None:
@@ -164,6 +178,7 @@ async def test_files_are_read_exactly_where_the_image_has_a_shell_alone(way: Way
             with anyio.fail_after(120):
                 await check_reads(ctx, tmp_path)
                 await check_root(ctx)
+                await check_copies(ctx, tmp_path / "copies")
                 await check_looks(ctx)
                 await check_errors(ctx, tmp_path / "downloads")
                 await check_mounts(ctx, one)
