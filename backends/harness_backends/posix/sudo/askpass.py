@@ -50,6 +50,7 @@ exec 2>/dev/null
 d=${0%/*}
 exec 3<>"$d/answer" 4<"$d/answer" 5<>"$d/asked" || exit 1
 exec 3>&-
+echo "$PPID" >"$d/sudo"
 printf 'asked %s' "$1" | tr '\n\r' '  ' | head -c 1000 >&5
 echo >&5
 exec head -n 1 <&4
@@ -57,7 +58,8 @@ exec head -n 1 <&4
 
 # $1 state directory, $2 sh, $3 sudo, $4 user, $5 prompt, $6 lifetime, then the arguments of the check. What is older
 # than the lifetime was left by a process that was killed; other hosts may share the directory. The password is only
-# copied by cat: no variable and no builtin of a traced shell holds it.
+# copied by cat: no variable and no builtin of a traced shell holds it. If the sudo of the check still asks at the end,
+# it is killed before it sees that there is no answer, which PAM may count as a wrong password.
 _SCRIPT = (
     r"""
 set +x
@@ -66,7 +68,11 @@ root=$1 sh=$2 sudo=$3 user=$4 prompt=$5 lifetime=$6
 shift 6
 find "$root/run" -name 'sudo.*' -prune -mmin +31 -exec rm -rf {} + 2>/dev/null
 d=$root/run/sudo.$(uname -n).$$
-trap 'rm -rf "$d"' EXIT
+quit() {
+  [ -e "$d/checked" ] || kill -KILL "$(cat "$d/sudo")"
+  rm -rf "$d"
+} 2>/dev/null
+trap quit EXIT
 trap 'exit 1' HUP INT TERM PIPE
 rm -rf "$d"
 mkdir "$d" && mkfifo "$d/asked" "$d/answer" || exit 1
@@ -83,7 +89,9 @@ SUDO_ASKPASS=$d/askpass
 export SUDO_ASKPASS
 (
   said=$("$sudo" -A -k -p "$prompt%p" -u "$user" "$@" 2>&1 >/dev/null)
-  echo "checked $? $(printf '%s\n' "$said" | grep -v 'error initializing audit plugin' | tail -n 1 | head -c 1000)"
+  status=$?
+  : >"$d/checked"
+  echo "checked $status $(printf '%s\n' "$said" | grep -v 'error initializing audit plugin' | tail -n 1 | head -c 1000)"
 ) </dev/null 7>&- 8>&- &
 check=$!
 if timeout 5 true 2>/dev/null; then timeout "$lifetime" cat >&8; else cat >&8; fi
