@@ -17,11 +17,14 @@ __all__ = ["BackgroundTasks", "open_background_tasks", "open_task_group", "singl
 @asynccontextmanager
 async def open_task_group() -> AsyncIterator[TaskGroup]:
     """Open a task group that raises the first failure of its body or of a task unchanged, not in an exception group."""
+    failure: BaseException | None = None
     try:
         async with anyio.create_task_group() as group:
             yield group
     except BaseExceptionGroup as error:
-        raise _first(error) from None
+        failure = _first(error)
+    if failure is not None:  # raised outside of the handler, which would replace its context
+        raise failure
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
