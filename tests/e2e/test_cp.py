@@ -17,6 +17,8 @@ from tests.support.fleet_hosts import FleetHosts
 from tests.support.program import Program, options_of
 from tests.support.sshd import MakeSshd
 
+from harness.cli.progress_bar import SHOW_AFTER
+
 MANY = 100_000_000
 """Bytes of a file that takes long enough to be cut."""
 
@@ -288,6 +290,10 @@ def test_a_bar_is_shown_on_a_terminal_only(fleet_program: Program, fleet_hosts: 
     argv = [*fleet_program.always, "cp", "big", "web1:copy"]
     environ = {**fleet_program.environ, "COLUMNS": "100"}
     shown = pexpect.spawn(fleet_program.path, argv, cwd=str(fleet_program.home), env=environ, timeout=60)  # type: ignore[arg-type]  # its types want os._Environ
+    _wait_for_part(fleet_hosts.home("web1"), 10_000_000)
+    shown.kill(signal.SIGSTOP)  # a fast copy would end before its bar is shown
+    time.sleep(SHOW_AFTER)
+    shown.kill(signal.SIGCONT)
     shown.expect("big.*MB/s.*1 copied, 100.0 MB in ")
     shown.expect(pexpect.EOF)
     shown.close()
