@@ -17,6 +17,7 @@ from anyio import to_thread
 from ....context import ExecutionContext
 from ....errors import ConfigError
 from ....extras import install_extra
+from ....mcp.server.sdk_import import import_server_sdk
 from ...exits import SIGNALLED
 from ...notifications import notified
 from ...options import RenamedOption, command, group
@@ -86,7 +87,7 @@ def serve(
 
 def _check_extra() -> None:
     try:
-        import mcp.server  # noqa: F401 # only to check that it is installed
+        import_server_sdk()
     except ImportError:
         raise ConfigError("the server needs the extra mcp", hint=install_extra("mcp")) from None
 
