@@ -27,7 +27,8 @@ harness.cli.main.main(["mcp"])
 UNUSED = {
     *("mcp.client", "mcp.server.mcpserver", "mcp.server.stdio", "httpx", "httpx2", "httpcore"),
     *("pydantic_ai", "tree_sitter", "asyncssh", "docker", "rich", "textual", "prompt_toolkit", "acp"),
-    *("harness.agent.agent", "harness_backends.ssh", "harness_backends.tmux", "harness.mcp.client.http"),
+    *("harness.agent.agent", "harness_backends.ssh", "harness_backends.tmux", "harness.mcp.client.sources"),
+    *("harness.mcp.server.http", "harness.system.http_server"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -15,18 +16,20 @@ from ...live.announcement import Announcement
 from ...live.sessions.approvals import share_approver
 from ...live.sessions.call_session import show_calls
 from ...login import use_prompter
-from ...notifications.notifier import Notifier
 from ...settings import SettingsTable
-from ...system.http_server import Address
 from ...system.protocol_stdio import Wire
 from ...toolkit.assembly import Toolkit
 from ...toolkit.executor import Executor
-from ..client.sources import McpSources
 from .elicitation import ClientApprover, ClientQuestioner
-from .http import Token, http_server, http_sessions
 from .protocol_types import DEFAULT_HANDOFF
 from .server import ClientSession, open_session
 from .stdio import stdio_streams
+
+if TYPE_CHECKING:
+    from ...notifications.notifier import Notifier
+    from ...system.http_server import Address
+    from ..client.sources import McpSources
+    from .http import Token
 
 __all__ = [
     "ServerSettings",
@@ -122,6 +125,8 @@ class ToolServer:
         Raises:
             HarnessError: the address is not available.
         """
+        from .http import http_server, http_sessions
+
         with use_prompter(None):  # a client must not make this terminal ask
             async with http_sessions(self._session) as sessions, http_server(sessions, address, token, names) as found:
                 started(found)
