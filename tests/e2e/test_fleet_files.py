@@ -155,10 +155,10 @@ def test_a_download_replaces_nothing_unless_it_is_told_to(fleet_program: Program
     copy.write_text("old")
     done = fleet_program.run("download", *HOSTS, "f", "copies")
     assert (done.returncode, copy.read_text()) == (1, "old")
-    assert b"copies/web2/f: already exists" in done.stderr
+    assert b"web2 (1): copies/web2/f: already exists" in done.stderr
     assert (fleet_program.home / "copies/web1/f").read_text() == "new"
     done = fleet_program.run("download", *HOSTS, "f", "copies")
-    assert b"copies/HOST/f: already exists" in done.stderr
+    assert b"web[1-3] (3): copies/HOST/f: already exists" in done.stderr
     done = fleet_program.run("--json", "download", "--overwrite", *HOSTS, "f", "copies")
     hosts, summary = by_host(done.stdout)
     assert (summary["ok"], copy.read_text()) == (3, "new")

@@ -374,8 +374,13 @@ class Downloads:
             force: Replace even a read-only file.
             overwrite: Replace a file that exists.
         """
-        request = ReceiveRequest(_absolute(path), source.mode, force=force, resume=False, overwrite=overwrite)
-        received = await self._receiver.receive(source, request, progress)
+        absolute = _absolute(path)
+        request = ReceiveRequest(absolute, source.mode, force=force, resume=False, overwrite=overwrite)
+        try:
+            received = await self._receiver.receive(source, request, progress)
+        except FileError as error:
+            error.message = error.message.replace(display_path(absolute), display_path(path), 1)
+            raise
         return received.size
 
     @cached_property
