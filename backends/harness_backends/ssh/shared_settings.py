@@ -30,6 +30,8 @@ MAX_DEPTH = 8
 SYSTEM_CONFIG = "/etc/ssh/ssh_config"
 
 _PER_HOST = ("hostname", "port", "user")
+_UNRESOLVED: Mapping[str, str] = {"canonicalizehostname": "no", "canonicalizepermittedcnames": "none"}
+"""The values with which ``ssh -G`` looks no name up: it follows permitted aliases even without canonicalization."""
 _LINE = re.compile(r"([A-Za-z0-9]+)(?:[ \t]*=[ \t]*|[ \t]+)(\S.*)")
 _PATTERN = re.compile(r"!?[A-Za-z0-9.*?_-]+")
 _NAME = re.compile(r"[a-z][a-z0-9._-]*")
@@ -75,6 +77,8 @@ class Configuration:
     files: tuple[str, ...]
     identities: tuple[tuple[int, ...], ...]
     """What changes when a file is written, for each file."""
+    searches: Mapping[str, tuple[str, ...]]
+    """The files that were found for each pattern."""
 
     @cached_property
     def _named(self) -> dict[str, list[int]]:
@@ -91,8 +95,10 @@ class Configuration:
         return [section for section in map(self.sections.__getitem__, numbers) if section.applies_to(host)]
 
     def is_current(self) -> bool:
-        """Return whether no file has been written since it was read."""
-        return self.identities == tuple(map(_identity, self.files))
+        """Return whether no file has been written since it was read, and there is no other one."""
+        return self.identities == tuple(map(_identity, self.files)) and all(
+            _find(pattern) == found for pattern, found in self.searches.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -172,8 +178,8 @@ def read_configuration(config: Config) -> Configuration:
         OSError: A file cannot be read.
     """
     for option in config.ssh_options:
-        name = re.split(r"[\s=]+", option.strip(), maxsplit=1)[0].lower()
-        if name in {*_PER_HOST, "host", "match", "include", "canonicalizehostname"} or _has_tokens(option):
+        name, _ = _parse(option)
+        if name in {*_PER_HOST, "host", "include"}:
             raise NotProvableError(option)
     if _has_tokens(config.identity):
         raise NotProvableError(config.identity)
@@ -183,9 +189,9 @@ def read_configuration(config: Config) -> Configuration:
             reader.read(os.path.abspath(os.path.expanduser(config.ssh_config)), (), of_user=True, depth=0)
     else:
         for path, of_user in ((f"{_home()}/.ssh/config", True), (SYSTEM_CONFIG, False)):
-            if os.path.exists(path):
-                reader.read(path, (), of_user=of_user, depth=0)
-    return Configuration(tuple(reader.sections), tuple(reader.files), tuple(reader.identities))
+            for found in reader.search(glob.escape(path)):
+                reader.read(found, (), of_user=of_user, depth=0)
+    return Configuration(tuple(reader.sections), tuple(reader.files), tuple(reader.identities), reader.searches)
 
 
 class _Reader:
@@ -195,6 +201,7 @@ class _Reader:
         self.sections: list[_Section] = []
         self.files: list[str] = []
         self.identities: list[tuple[int, ...]] = []
+        self.searches: dict[str, tuple[str, ...]] = {}
         self._bytes = 0
 
     def read(self, path: str, outer: tuple[tuple[str, ...], ...], *, of_user: bool, depth: int) -> None:
@@ -214,11 +221,17 @@ class _Reader:
                 conditions = (*outer, _patterns(value))
                 self._begin(conditions)
             elif name == "include":
-                for found in _included(value, of_user=of_user):
-                    self.read(found, conditions, of_user=of_user, depth=depth + 1)
+                for pattern in _included(value, of_user=of_user):
+                    for found in self.search(pattern):
+                        self.read(found, conditions, of_user=of_user, depth=depth + 1)
                 self._begin(conditions)
             elif name:
                 self.sections[-1].settings.setdefault(name, value)
+
+    def search(self, pattern: str) -> tuple[str, ...]:
+        """Return the files that match a pattern."""
+        self.searches[pattern] = _find(pattern)
+        return self.searches[pattern]
 
     def _begin(self, conditions: tuple[tuple[str, ...], ...]) -> None:
         self.sections.append(_Section(conditions))
@@ -234,8 +247,8 @@ def _parse(line: str) -> tuple[str, str]:
         raise NotProvableError(line)
     name, value = match[1].lower(), match[2]
     decides = name in {*_PER_HOST, "host", "include"}
-    canonicalizes = name == "canonicalizehostname" and value.lower() != "no"
-    if name == "match" or canonicalizes or _has_tokens(value) or (decides and re.search(r"""["'\\#=]""", value)):
+    resolves = value.lower() != _UNRESOLVED.get(name, value.lower())
+    if name == "match" or resolves or _has_tokens(value) or (decides and re.search(r"""["'\\#=]""", value)):
         raise NotProvableError(line)
     return name, value
 
@@ -262,7 +275,11 @@ def _included(value: str, *, of_user: bool) -> Iterator[str]:
             raise NotProvableError(word)
         else:
             path = f"{_home()}/.ssh/{word}" if of_user else f"{os.path.dirname(SYSTEM_CONFIG)}/{word}"
-        yield from sorted(glob.glob(path))
+        yield path
+
+
+def _find(pattern: str) -> tuple[str, ...]:
+    return tuple(sorted(glob.glob(pattern)))
 
 
 def _home() -> str:

@@ -33,6 +33,7 @@ OTHERS = [
     "Host *\n  HostName %h.example.com",
     "Host web1\n  HostName WEB1\nHost web2\n  HostName 0x7f.1\nHost web3\n  HostName 010.0.0.1",
     "Host web2 # comment\n  Port 2202\nHost web3\n  Port 2203 # comment\nHost db1\n  User 'a b'",
+    "CanonicalizePermittedCNAMEs *:*\nHost *\n  HostName 127.0.0.1",
     'Host "web2"\n  Port 2202\nHost web3\n  Port "2203"',
     "CanonicalizeHostname yes\nCanonicalDomains example.com\nHost web2\n  Port 2202",
     "Host web1\n  Port 2201\nHost web2\n  IdentityFile /k2\nHost web3\n  Port ssh",
@@ -104,6 +105,10 @@ async def test_included_files_and_options_count(tmp_path: Path, monkeypatch: pyt
         assert found[host] == await printed(host, config), host
     changed = Config(ssh_config=config.ssh_config, ssh_options=("Port=77",))
     assert {settings.get("port") for settings in (await read_all(changed, hosts)).values()} == {"77"}
+    quoted = Config(ssh_config=config.ssh_config, ssh_options=('"Port" 8',))
+    assert {settings.get("port") for settings in (await read_all(quoted, ("web1", "db2", "db1"))).values()} == {"8"}
+    (tmp_path / "a.conf").write_text("User new\n")
+    assert (await read_all(config, ("web5",)))["web5"].get("user") == "new"
 
 
 async def test_a_written_file_counts_at_once_and_a_script_for_ssh_is_asked_about_each_host(
