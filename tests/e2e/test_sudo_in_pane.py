@@ -26,6 +26,7 @@ from harness_tools.core import tools as core_tools
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
 NESTED = "sh -c 'echo before; sudo sh -c \"id -un; exit 7\"'"
+OTHER_SUDO = "ln -s $(command -v sudo) ~/other; set -m; (sleep 0.7; sleep 20 & exec ~/other -n id) &"
 FAKE_PROMPT = "stty -echo; printf '[sudo] password for me: '; read -r line; stty echo; echo \"got $line\""
 
 
@@ -75,6 +76,16 @@ async def test_the_operator_types_the_password_once_and_confirms_each_further_su
     assert leaks(host) == []
 
 
+async def test_the_password_is_for_one_sudo_and_not_for_the_next_one(host: SudoHost) -> None:
+    answers = Answers([PASSWORD, "n"])
+    async with host.connect(answers, tmux=True) as ctx:
+        done = await ctx.run_shell("sudo true; sudo -n id -un; sudo id -un", timeout=20)
+        await ctx.kill(done.job_id or "")
+    assert done.status is Status.RUNNING
+    assert "root" not in done.stdout
+    assert len(answers.asked) == 2
+
+
 async def test_without_an_approver_the_result_says_what_waits(host: SudoHost) -> None:
     async with host.connect(None, tmux=True) as ctx:
         done = await ctx.run_shell(NESTED, timeout=30)
@@ -99,6 +110,7 @@ async def test_without_an_approver_the_result_says_what_waits(host: SudoHost) ->
         pytest.param("cp /bin/bash ~/sudo; ~/sudo ~/phish", id="a program of the user called sudo"),
         pytest.param("sudo -u nobody sh ~/phish", id="below a sudo"),
         pytest.param("(setsid sh -c 'cat <$0 >~/got' $(tty) &); sleep 0.5; sudo id", id="a second reader"),
+        pytest.param(f"{OTHER_SUDO} sudo id", id="a sudo that would share the ticket"),
     ],
 )
 async def test_a_program_that_imitates_sudo_gets_nothing(host: SudoHost, program: str) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from harness.errors import HarnessError, UnsupportedOperation
+from harness.errors import UnsupportedOperation
 
 from ...posix.persistent_shell import PersistentShell
 from ..channel.command_channel import CommandChannel
@@ -36,6 +36,8 @@ _TYPED, _NOT_TYPED = "typed", "changed"
 
 # $1 terminal, $2 the pane's first process. With $3, the id and start time of a process: succeeds if that one waits.
 # Fields of /proc/PID/stat after the name: 1 state, 2 parent, 3 group, 4 session, 5 terminal, 6 foreground, 20 start.
+# The name of a program may contain a line feed. Another sudo, by whatever name, that waits in this session until this
+# one has its ticket would share it; it runs a command already if that belongs to another user.
 # What takes long comes first, and what changes with an exec or a fork is read again at the end. Of a process of root, a
 # user can read neither its program nor the system call in which it waits.
 _SCRIPT = r"""
@@ -46,6 +48,9 @@ while read -r key first second rest; do
 done <"/proc/$1/status"
 [ "$rights" = 0 ] && [ "$real" != 0 ]
 }
+hx_children() {
+printf '%s\n' "$stats" | sed -n "s/^\([0-9]*\) (.*) [^XZ] $1 .*/\1/p"
+}
 hx_sudo() {
 PATH=/usr/bin:/bin:/usr/sbin:/sbin:$PATH
 tty=$1 shell=$2 only=${3-} why=
@@ -54,21 +59,31 @@ uid=$(id -u)
 set -- ${line##*) }
 session=$4 device=$5 group=$6
 stats=$(cat /proc/[0-9]*/stat)
-found=
-for pid in $(printf '%s\n' "$stats" |
-  sed -n "s/^\([0-9]*\) (sudo) [A-Z] [0-9]* $group $session $device $group .*/\1/p"); do
-  hx_setuid "$pid" || continue
-  printf '%s\n' "$stats" | grep -q "^[0-9]* (.*) [^XZ] $pid " && continue
-  [ "$real" = "$uid" ] || why='another user started it'
-  [ -z "$found" ] || why='more than one sudo waits there'
+found= count=0
+for pid in $(grep -l '^Uid:[[:blank:]]*[1-9][0-9]*[[:blank:]]*0[[:blank:]]' /proc/[0-9]*/status | sed 's/[^0-9]//g'); do
+  line=$(cat "/proc/$pid/stat") && hx_setuid "$pid" || continue
+  owner=$real runs=
+  set -- ${line##*) }
+  [ "$4 $5 $6" = "$session $device $group" ] || continue
+  for child in $(hx_children "$pid"); do
+    for child in "$child" $(hx_children "$child"); do  # with use_pty, a sudo is between
+      hx_setuid "$child"
+      [ "${real:-$uid}" = "$uid" ] || runs=1
+    done
+  done
+  [ -z "$runs" ] || continue
+  count=$((count + 1))
+  case $3:$line in "$group:$pid (sudo) "*) ;; *) continue ;; esac
+  [ "$owner" = "$uid" ] || why='another user started it'
   found=$pid
 done
+[ "$count" -lt 2 ] || why='another program with the rights of root waits there'
 [ -n "$found" ] || return 1
 for pid in $(ls -l /proc/[0-9]*/fd | sed -n "
   \|^/proc/|{s/[^0-9]//g;h;}
   \| -> $tty\$|{g;p;}
   \| -> /dev/tty\$|{g;s/\$/@/p;}" | sort -u); do
-  [ "${pid%@}" != "$found" ] && read -r line <"/proc/${pid%@}/stat" || continue
+  [ "${pid%@}" != "$found" ] && line=$(cat "/proc/${pid%@}/stat") || continue
   set -- ${line##*) }
   case $pid in *@) [ "$5" = "$device" ] || continue ;; esac
   where=
@@ -99,12 +114,16 @@ echo argv=
 tr '\0\n' '\n ' <"/proc/$found/cmdline" | head -c 5000
 } 2>/dev/null
 """
-# $1 pane, $2 check, $3 and $4 tmux commands if it succeeds or fails, $5 process, $6 start time, $7 sudo. When sudo has
-# started its command or ended, it has left a ticket for the terminal.
+# $1 pane, $2 check, $3 and $4 tmux commands if it succeeds or fails, $5 process, $6 start time, $7 sudo, $8 buffer.
+# It goes on if harness is killed. The sudo that waits has opened the file of tickets: when that is removed before, no
+# other sudo finds the ticket that it leaves, whatever starts next. One that waits for the same file fails the check.
+# Versions that open the file again leave a ticket when they have started their command or ended.
 _TYPE = r"""
+trap '' PIPE
+"$7" -K </dev/null
 answer=$(TMUX if-shell -t "$1" "$2" "$3" "$4")
 echo "$answer"
-[ "$answer" = typed ] || exit
+[ "$answer" = typed ] || { TMUX delete-buffer -b "$8"; exit; } 2>/dev/null
 pid=$5 start=$6 sudo=$7 tries=0
 while [ $tries -lt 100 ] && read -r line <"/proc/$pid/stat"; do
   child=
@@ -209,21 +228,16 @@ async def type_password(
     check = f"{_SCRIPT}\nhx_sudo {shlex.quote(tty)} {pid} {prompt.process}\n".replace("#", "##")
     words = (pane.pane_id, check, await _paste(link, pane, buffer), as_one(("display-message", "-p", _NOT_TYPED)))
     argv = ["sh", "-c", _TYPE.replace("TMUX", link.setup.tmux), "sh", *words]
-    argv += [*prompt.process.split(":"), prompt.program]
+    argv += [*prompt.process.split(":"), prompt.program, buffer]
     answer = b""
-    try:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(TYPE_TIMEOUT):  # the ticket must be removed
-            async with await link.transport.open_process(argv) as client:
-                with suppress(BrokenPipeError):  # it has ended, and reports nothing
-                    await client.send(typed)
-                await client.send_eof()
-                while data := await client.receive():
-                    answer += data
-        return answer.decode("utf-8", "replace").strip() == _TYPED
-    finally:
-        if answer.strip() != _TYPED.encode():  # it may have been loaded, and not pasted
-            with anyio.CancelScope(shield=True), anyio.move_on_after(TYPE_TIMEOUT), suppress(HarnessError):
-                await link.shell.call(f"{link.setup.tmux} delete-buffer -b {buffer} 2>/dev/null")
+    with anyio.CancelScope(shield=True), anyio.move_on_after(TYPE_TIMEOUT):  # the ticket must be removed
+        async with await link.transport.open_process(argv) as client:
+            with suppress(BrokenPipeError):  # it has ended, and reports nothing
+                await client.send(typed)
+            await client.send_eof()
+            while data := await client.receive():
+                answer += data
+    return answer.decode("utf-8", "replace").strip() == _TYPED
 
 
 async def _paste(link: CommandChannel, pane: Pane, buffer: str) -> str:
