@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import anyio
 
 from .deprecated_names import renamed_names
+from .wording import escape_invisible
 
 __all__ = [
     "LoginQuestion",
@@ -256,8 +257,8 @@ class WaitingSudo:
 
     @property
     def command(self) -> str:
-        """Its arguments as shell text, without control characters."""
-        return "".join(one if one.isprintable() else repr(one)[1:-1] for one in shlex.join(self.argv))
+        """Its arguments as shell text to show, with control characters escaped."""
+        return escape_invisible(shlex.join(self.argv))
 
     def __str__(self) -> str:
         return f"`{self.command}` (process {self.process} in pane {self.pane}, as {self.user})"

@@ -26,6 +26,8 @@ from harness_tools.core import tools as core_tools
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
 NESTED = "sh -c 'echo before; sudo sh -c \"id -un; exit 7\"'"
+COMMENT = "-u nobody sh -c '# a comment\nid'"
+"""The command after the comment must be seen in what is approved, and in what rules are matched with."""
 OTHER_SUDO = "ln -s $(command -v sudo) ~/other; set -m; (sleep 0.7; sleep 20 & exec ~/other -n id) &"
 FAKE_PROMPT = "stty -echo; printf '[sudo] password for me: '; read -r line; stty echo; echo \"got $line\""
 
@@ -166,11 +168,12 @@ async def test_an_agent_s_command_asks_for_each_password_by_the_approver(host: S
         reads = [(await executor.call(read)).result.text for _ in range(3)]  # what is there, the answer, the result
         assert "root" in "".join(reads)
         approver.answer = says(ApprovalScope.DENY_ONCE, reason="not today").answer
-        denied = await executor.call(ToolCall("run_shell", {"command": "sudo -u nobody id -un"}))
+        denied = await executor.call(ToolCall("run_shell", {"command": f"sudo {COMMENT}"}))
         assert "it was denied (not today)" in denied.result.text
+        assert "`sudo -u nobody sh -c '# a comment\\nid'` (process " in denied.result.text
         assert [job.exit_code for job in await ctx.jobs()] == [7, None]
         await ctx.kill((await ctx.jobs())[-1].job_id)
-    shown = ["sudo sh -c 'id -un; exit 7'"] * 2 + ["sudo -u nobody id -un"]
+    shown = ["sudo sh -c 'id -un; exit 7'"] * 2 + [f"sudo {COMMENT}"]
     assert [question.what for question in approver.questions] == shown
     assert "waits for your sudo password in pane main, to run as root" in approver.questions[0].reason
     assert {*approver.questions[0].scopes} == {ApprovalScope.ONCE, ApprovalScope.DENY_ONCE}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -368,7 +369,8 @@ class Pipeline:
 
     async def _sudo_denial(self, waiting: WaitingSudo) -> str:
         """Ask whether the operator's password may be typed into a ``sudo`` that waits in a pane during this call."""
-        verdict = await self.ctx.permitted((Subject("sudo", waiting.command, pane=waiting.pane, user=waiting.user),))
+        subject = Subject("sudo", shlex.join(waiting.argv), pane=waiting.pane, user=waiting.user)
+        verdict = await self.ctx.permitted((subject,))
         return "" if verdict.allowed else verdict.reason or "denied"
 
     def _request(self, prepared: Prepared) -> PermissionRequest:

@@ -35,15 +35,15 @@ def test_the_user_is_read_as_sudo_reads_it(command: str, user: str) -> None:
 def test_a_report_without_a_sudo_is_nothing() -> None:
     assert parse_sudo_prompt("") is None
     assert parse_sudo_prompt("process=\nargv=\n") is None
-    report = "process=12:345\nwhy=\naccount=ann\nclear=1\nprogram=/usr/bin/sudo\nargv=\nsudo\nprocess=1:1\n\nx\n"
-    argv = ("sudo", "process=1:1", "", "x")
+    report = "process=12:345\nwhy=\naccount=ann\nclear=1\nprogram=/usr/bin/sudo\nargv=\nsudo\0process=1:1\0\0# x\ny\0"
+    argv = ("sudo", "process=1:1", "", "# x\ny")
     assert parse_sudo_prompt(report) == SudoPrompt("12:345", "ann", argv, "/usr/bin/sudo", "", True)
 
 
 def test_a_report_of_a_hostile_host_is_bounded() -> None:
     for process in ("x:1", "1:2; id", "1" * 11 + ":1", "1:2\u0661"):
         assert parse_sudo_prompt(f"process={process}\nwhy=\nargv=\nsudo\n") is None
-    long = parse_sudo_prompt("process=1:2\nwhy=\nargv=\nsudo\n" + "x" * 5000)
+    long = parse_sudo_prompt("process=1:2\nwhy=\nargv=\nsudo\0" + "x" * 5000)
     assert long is not None
     assert (long.obstacle, len("".join(long.argv))) == ("its arguments are too long to be shown", 1999)
     odd = parse_sudo_prompt("process=1:2\nwhy=a\x1b[31m\nargv=\nsudo\n")

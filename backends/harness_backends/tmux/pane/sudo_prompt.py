@@ -111,7 +111,7 @@ for path in /usr/bin/sudo /usr/local/bin/sudo /bin/sudo /run/wrappers/bin/sudo; 
   [ -u "$path" ] && set -- $(ls -lnL "$path") && [ "$3" = 0 ] && echo "program=$path" && break
 done
 echo argv=
-tr '\0\n' '\n ' <"/proc/$found/cmdline" | head -c 5000
+head -c 5000 "/proc/$found/cmdline"
 } 2>/dev/null
 """
 # $1 pane, $2 check, $3 and $4 tmux commands if it succeeds or fails, $5 process, $6 start time, $7 sudo, $8 buffer.
@@ -171,7 +171,7 @@ def parse_sudo_prompt(text: str) -> SudoPrompt | None:
     return SudoPrompt(
         process=fields["process"],
         account=fields.get("account", ""),
-        argv=tuple(words[:MAX_ARGUMENTS_CHARS].removesuffix("\n").split("\n")),
+        argv=tuple(words[:MAX_ARGUMENTS_CHARS].removesuffix("\0").split("\0")),
         program=fields.get("program", ""),
         obstacle="".join(filter(str.isprintable, fields.get("why", ""))) or too_long,
         clears="clear" in fields,

@@ -142,7 +142,7 @@ def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext
 
 def _shown(claim: AccessRequest) -> str:
     """Return the text of a claim; a line break in a file name is escaped, so that it does not look like two files."""
-    return claim.shown if claim.kind in ("command", "keys") else claim.shown.replace("\n", "\\n")
+    return claim.shown if claim.kind in ("command", "keys", "sudo") else claim.shown.replace("\n", "\\n")
 
 
 def _details(arguments: JsonObject) -> JsonObject:
