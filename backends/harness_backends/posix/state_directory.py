@@ -83,7 +83,7 @@ case $hx_umask in '' | *[!0-7]*) hx_umask=$(umask) ;; esac
 case $hx_uid in '' | *[!0-9]*) hx_uid=$(id -u </dev/null | hx_lines 1) ;; esac
 hx_boot=
 { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
-# NAME: sets hx_path as command -v prints it, which would take a process; empty if there is no such program.
+# NAME: sets hx_path to the program as command -v finds it, which would take a process; empty if there is none.
 hx_which() {
   hx_path=
   for hx_dir in $hx_dirs; do
@@ -516,20 +516,30 @@ class JobStore:
 
     def _take(self) -> str:
         job_id = self._ready.popleft()
-        if len(self._ready) < max(1, self._batch // 2) and not self._refilling:
-            self._refilling = True
-            self._tasks.start_soon(self._refill, 0.0 if self._batch > 1 else CLAIM_AFTER)
+        if self._batch == 1:
+            self._tasks.start_soon(self._refill_later)
+        elif len(self._ready) < self._batch // 2:
+            self._start_refill()
         return job_id
+
+    def _start_refill(self) -> None:
+        if not self._refilling:
+            self._refilling = True
+            self._tasks.start_soon(self._refill)
+
+    async def _refill_later(self) -> None:
+        await anyio.sleep(CLAIM_AFTER)
+        if not self._ready:
+            self._start_refill()
 
     def give_back(self, job_id: str) -> None:
         """Return an unused id, which is allocated next."""
         self._ready.appendleft(job_id)
 
-    async def _refill(self, delay: float) -> None:
+    async def _refill(self) -> None:
         try:
-            await anyio.sleep(delay)
             async with self._claiming:
-                if not (self._released or (delay and self._ready)):
+                if not self._released:
                     await self._fetch()
         except (ConnectionLost, ConnectError, NoSpace):
             return  # the next claim() reports the same fault
