@@ -113,6 +113,7 @@ async def test_without_an_approver_the_result_says_what_waits(host: SudoHost) ->
         pytest.param("sudo -u nobody sh ~/phish", id="below a sudo"),
         pytest.param("(setsid sh -c 'cat <$0 >~/got' $(tty) &); sleep 0.5; sudo id", id="a second reader"),
         pytest.param(f"{OTHER_SUDO} sudo id", id="a sudo that would share the ticket"),
+        pytest.param("stty -echo; mkfifo ~/input; sudo -S id <>~/input", id="a sudo that reads from another program"),
     ],
 )
 async def test_a_program_that_imitates_sudo_gets_nothing(host: SudoHost, program: str) -> None:

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from harness_backends.tmux.pane.sudo_prompt import SudoPrompt, parse_sudo_prompt, sudo_user
+from harness_backends.tmux.pane.sudo_prompt import SudoPrompt, parse_sudo_prompt, reads_stdin, sudo_user
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,28 @@ from harness_backends.tmux.pane.sudo_prompt import SudoPrompt, parse_sudo_prompt
 )
 def test_the_user_is_read_as_sudo_reads_it(command: str, user: str) -> None:
     assert sudo_user(tuple(shlex.split(command))) == user
+
+
+def test_standard_input_is_noticed_as_sudo_reads_it() -> None:
+    for command in (
+        "sudo -S id",
+        "sudo -nS id",
+        "sudo --stdin id",
+        "sudo --std id",
+        "sudo -u x A=1 -S",
+        "sudo -pS -S id",
+    ):
+        assert reads_stdin(tuple(shlex.split(command))), command
+    for command in (
+        "sudo id -S",
+        "sudo -u -S id",
+        "sudo -pS id",
+        "sudo --prompt -S id",
+        "sudo -- -S",
+        "sudo -s",
+        "sudo",
+    ):
+        assert not reads_stdin(tuple(shlex.split(command))), command
 
 
 def test_a_report_without_a_sudo_is_nothing() -> None:

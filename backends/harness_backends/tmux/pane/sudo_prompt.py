@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import secrets
 import shlex
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ from ..channel.command_channel import CommandChannel
 from .keyboard import as_one, unlock
 from .pane_state import Pane
 
-__all__ = ["SudoPrompt", "find_sudo_prompt", "parse_sudo_prompt", "sudo_user", "type_password"]
+__all__ = ["SudoPrompt", "find_sudo_prompt", "parse_sudo_prompt", "reads_stdin", "sudo_user", "type_password"]
 
 TYPE_TIMEOUT = 20.0
 MAX_ARGUMENTS_CHARS = 2000
@@ -167,35 +168,45 @@ def parse_sudo_prompt(text: str) -> SudoPrompt | None:
     fields = dict(line.partition("=")[::2] for line in head.splitlines())
     if not found or not _PROCESS.fullmatch(fields.get("process", "")):
         return None
-    too_long = "its arguments are too long to be shown" if len(words) > MAX_ARGUMENTS_CHARS else ""
+    argv = tuple(words[:MAX_ARGUMENTS_CHARS].removesuffix("\0").split("\0"))
+    unfit = "its arguments are too long to be shown" if len(words) > MAX_ARGUMENTS_CHARS else ""
+    unfit = unfit or ("it reads the password from its standard input" if reads_stdin(argv) else "")
     return SudoPrompt(
         process=fields["process"],
         account=fields.get("account", ""),
-        argv=tuple(words[:MAX_ARGUMENTS_CHARS].removesuffix("\0").split("\0")),
+        argv=argv,
         program=fields.get("program", ""),
-        obstacle="".join(filter(str.isprintable, fields.get("why", ""))) or too_long,
+        obstacle="".join(filter(str.isprintable, fields.get("why", ""))) or unfit,
         clears="clear" in fields,
     )
 
 
 def sudo_user(argv: tuple[str, ...]) -> str:
     """Return the user as whom a ``sudo`` with these arguments runs its command. Pure."""
+    return next((value for option, value in reversed([*_options(argv)]) if option in ("u", "user")), "root")
+
+
+def reads_stdin(argv: tuple[str, ...]) -> bool:
+    """Return whether a ``sudo`` with these arguments reads the password from its standard input. Pure."""
+    return any(option == "S" or (len(option) > 1 and "stdin".startswith(option)) for option, _ in _options(argv))
+
+
+def _options(argv: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the options of ``sudo`` without hyphens, each with its value, which is empty for one that takes none."""
     words = iter(argv[1:])
-    user = "root"
     for word in words:
         if word == "--" or not (word.startswith("-") or _VARIABLE.match(word)):
-            break
+            return
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             option = next((known for known in _LONG_WITH_VALUE if known.startswith(name)), "")  # may be abbreviated
-            value = value if equals or not option else next(words, "")
-        else:
-            place = next((number for number, one in enumerate(word[1:], 1) if one in _WITH_VALUE), 0)
-            option = word[place] if word.startswith("-") and place else ""
-            value = word[place + 1 :] or next(words, "") if option else ""
-        if option in ("u", "user"):
-            user = value
-    return user
+            yield option or name, value if equals or not option else next(words, "")
+        elif word.startswith("-"):
+            for number, letter in enumerate(word[1:], 2):
+                if letter in _WITH_VALUE:
+                    yield letter, word[number:] or next(words, "")
+                    break
+                yield letter, ""
 
 
 async def find_sudo_prompt(shell: PersistentShell, tty: str, pid: int) -> SudoPrompt | None:
