@@ -21,7 +21,7 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Log
 
 from harness.cli.top import command
-from harness.cli.top.app import Dashboard
+from harness.cli.top.app import GUARD_SECONDS, Dashboard
 from harness.cli.top.dialogs import OutputScreen
 from harness.errors import ConfigError
 from harness.live.announcement import Announcement, announce
@@ -229,6 +229,60 @@ async def test_a_process_does_not_take_actions_of_its_own_children_or_itself(
         await pilot.press("k")
         await pilot.pause(0.2)
         assert len(pilot.app.screen_stack) == 1
+
+
+async def details_show(pilot: Pilot[int], text: str) -> None:
+    """Wait until the details of the selected row contain a text."""
+    with anyio.fail_after(30):
+        while text not in str(pilot.app.query_one("#text").render()):
+            await pilot.pause(0.01)
+
+
+async def refuses(pilot: Pilot[int], key: str, reason: str) -> None:
+    """Press a key, and wait for the message that refuses it."""
+    await pilot.press(key)
+    with anyio.fail_after(30):
+        while not any(reason in one.message for one in pilot.app._notifications):
+            await pilot.pause(0.01)
+    assert len(pilot.app.screen_stack) == 1
+
+
+async def test_no_key_acts_on_what_has_just_replaced_what_it_was_meant_for(
+    seats: Seats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in seats.environment.items():
+        monkeypatch.setenv(name, value)
+    prompt = seats.take(script=[shell("touch one"), shell("touch two"), say("done")], size=(120, 40))
+    await prompt.on_screen("»", "scripted")
+    command = subprocess.Popen([seats.program, "run", "--", "sleep 600"], cwd=seats.home)  # noqa: ASYNC220  # it only starts
+    async with Dashboard("anna").run_test(size=(120, 40)) as pilot:
+        try:
+            await shown(pilot, 2)
+            await details_show(pilot, "session")
+            await pilot.press("up")
+            await details_show(pilot, "sleep 600")
+            prompt.enter("go")
+            table = pilot.app.query_one("#table", DataTable)
+            await prompt.until(lambda: "touch one" in first_rows(table, 3, 1), "the call, above the command")
+            await details_show(pilot, "sleep 600")
+        finally:
+            command.terminate()
+            command.wait(30)
+        await shown(pilot, 1)
+        await refuses(pilot, "k", "has just come to this row")
+        pilot.app.clear_notifications()
+        await refuses(pilot, "enter", "has just come to this row")
+        await details_show(pilot, "| touch one")
+        await pilot.pause(GUARD_SECONDS)
+        prompt.press("y")  # answered there, so that another call waits here
+        await details_show(pilot, "| touch two")
+        await refuses(pilot, "a", "another call waits here now")
+        await pilot.pause(GUARD_SECONDS)
+        await pilot.press("a")
+        await prompt.until(lambda: len(pilot.app.screen_stack) == 2, "the question")
+        await pilot.press("y")
+        await prompt.sees("done")
+    assert (seats.home / "two").exists()
 
 
 async def test_texts_of_processes_are_neither_markup_nor_escape_sequences(

@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from typing import Any, ClassVar
@@ -19,6 +20,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 from ...errors import HarnessError
 from ...live.client import open_stream
 from ...live.overview import Overview, open_overview
+from ...live.sessions.state import WaitingApproval
 from ..output import readable
 from .dialogs import ChangeDialog, ConfirmDialog, HostsScreen, OutputScreen, ReasonDialog, TextDialog
 from .rows import (
@@ -40,6 +42,8 @@ __all__ = ["Dashboard", "run_dashboard"]
 
 DRAW_INTERVAL = 0.1
 """Minimum seconds between two drawings."""
+GUARD_SECONDS = 1.0
+"""Seconds for which no key acts on what came under the cursor by itself: it was pressed for what was there before."""
 WIDE, NARROW = 100, (8, 6, 14, 6, 7)
 MIN_WHAT = 10
 MAX_TITLE = 200
@@ -96,6 +100,11 @@ class Dashboard(App[int]):
         self._order, self._backward, self._filter = "state", False, ""
         self._news = anyio.Event()
         self._failure: HarnessError | None = None
+        self._guarded_until = 0.0
+        self._requests: dict[str, tuple[str, float]] = {}
+        """By row, the last approval request that it showed, and until when no key answers it."""
+        self._answered = ""
+        """The last request that was answered here: no key is meant for it any more."""
 
     # -- drawing
 
@@ -153,6 +162,7 @@ class Dashboard(App[int]):
         rows = ordered(groups, self._order, backward=self._backward)
         before = [row.key for row in self._rows]
         self._rows = rows
+        self._note_requests()
         self._fill_table(same=before == [row.key for row in rows])
         mode = "" if self._actor else "   READ ONLY"
         shown = f"   filter: {self._filter}" if self._filter else ""
@@ -177,6 +187,19 @@ class Dashboard(App[int]):
         if selected in keys:
             table.move_cursor(row=keys.index(selected), scroll=False)
             table.scroll_to(y=scroll, animate=False)
+        elif selected:
+            self._guarded_until = time.monotonic() + GUARD_SECONDS  # the cursor is on the first row now
+
+    def _note_requests(self) -> None:
+        """Note which request each row shows, and guard one that has replaced another."""
+        now = time.monotonic()
+        known, self._requests = self._requests, {}
+        for row in self._rows:
+            last = known.get(row.key, ("", 0.0))
+            if row.approval is not None and row.approval.request_id != last[0]:
+                is_first = last[0] in ("", self._answered)
+                last = (row.approval.request_id, 0.0 if is_first else now + GUARD_SECONDS)
+            self._requests[row.key] = last
 
     def _update_row(self, table: DataTable[Text], row: Row, now: float) -> None:
         cells, before = cells_of(row, now), self._cells[row.key]
@@ -207,7 +230,9 @@ class Dashboard(App[int]):
         return str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value)
 
     def _selected(self) -> Row | None:
-        key = self._selected_key(self.query_one("#table", DataTable))
+        return self._row(self._selected_key(self.query_one("#table", DataTable)))
+
+    def _row(self, key: str) -> Row | None:
         return next((row for row in self._rows if row.key == key), None)
 
     # -- asking a process
@@ -228,8 +253,15 @@ class Dashboard(App[int]):
 
     def _with_row(self, work: Callable[[Row], None]) -> None:
         row = self._selected()
-        if row is not None and not self._is_refused(row):
+        if row is not None and not self._is_refused(row) and not self._is_guarded():
             work(row)
+
+    def _is_guarded(self) -> bool:
+        """Whether the row has come under the cursor a moment ago, because the one there is shown no longer."""
+        is_guarded = time.monotonic() < self._guarded_until
+        if is_guarded:
+            self.notify("the cursor has just come to this row by itself; nothing was done", severity="warning")
+        return is_guarded
 
     def _is_refused(self, row: Row) -> bool:
         reason = "started with --read-only" if not self._actor else row.process.acting_problem
@@ -242,46 +274,56 @@ class Dashboard(App[int]):
 
     # -- approvals
 
+    def _with_request(self, work: Callable[[Row, WaitingApproval], Awaitable[None]]) -> None:
+        """Do something with the request that waits longest in the selected row; the row passed has no other one."""
+
+        def act(row: Row) -> None:
+            asked = row.approval
+            if asked is None:
+                self.notify("nothing waits for approval here")
+            elif time.monotonic() < self._requests[row.key][1]:
+                self.notify("another call waits here now; nothing was done", severity="warning")
+            else:
+                alone = replace(row, session=replace(row.session, approvals=(asked,)))
+                self._later(partial(work, alone, asked))
+
+        self._with_row(act)
+
+    async def _answer(self, row: Row, action: str, asked: WaitingApproval, done: str, **arguments: str) -> None:
+        self._answered = asked.request_id
+        await self._ask(row, action, {"request_id": asked.request_id, **arguments}, done)
+
     def action_approve(self) -> None:
         """Ask whether to approve the waiting call, which is shown completely."""
-        self._with_row(lambda row: self._later(partial(self._approve, row)))
+        self._with_request(self._approve)
 
-    async def _approve(self, row: Row) -> None:
-        asked = row.approval
-        if asked is None:
-            self.notify("nothing waits for approval here")
-            return
+    async def _approve(self, row: Row, asked: WaitingApproval) -> None:
         lines = details_of(row, time.time())
         if not asked.is_complete:
             await self._show(TextDialog([*lines, "approve it where the session runs"]))
         elif await self._show(ConfirmDialog(lines, "run it, once")):
-            await self._ask(row, "approve", {"request_id": asked.request_id}, "approved")
+            await self._answer(row, "approve", asked, "approved")
 
     def action_deny(self) -> None:
         """Ask for the reason, and deny the waiting call."""
-        self._with_row(lambda row: self._later(partial(self._deny, row)))
+        self._with_request(self._deny)
 
-    async def _deny(self, row: Row) -> None:
-        asked = row.approval
-        if asked is None:
-            self.notify("nothing waits for approval here")
-            return
+    async def _deny(self, row: Row, asked: WaitingApproval) -> None:
         reason = await self._show(ReasonDialog(details_of(row, time.time()), "deny it; the model reads the reason"))
         if reason is not None:
-            await self._ask(row, "deny", {"request_id": asked.request_id, "reason": reason}, "denied")
+            await self._answer(row, "deny", asked, "denied", reason=reason)
 
     def action_change(self) -> None:
         """Change the waiting call, and approve it as changed."""
-        self._with_row(lambda row: self._later(partial(self._change, row)))
+        self._with_request(self._change)
 
-    async def _change(self, row: Row) -> None:
-        asked = row.approval
-        if asked is None or not asked.editable:
-            self.notify("no call that can be changed waits here")
+    async def _change(self, row: Row, asked: WaitingApproval) -> None:
+        if not asked.editable:
+            self.notify("this call cannot be changed")
             return
         text = await self._show(ChangeDialog(asked.editable.replace("_", " "), asked.edit_text))
         if text is not None:
-            await self._ask(row, "edit", {"request_id": asked.request_id, "text": text}, "changed and approved")
+            await self._answer(row, "edit", asked, "changed and approved", text=text)
 
     async def _show(self, dialog: Any) -> Any:
         return await self.push_screen_wait(dialog)
@@ -336,8 +378,8 @@ class Dashboard(App[int]):
 
     def on_data_table_row_selected(self, event: Any) -> None:
         """Attach to the session of the row."""
-        row = self._selected()
-        if row is None:
+        row = self._row(str(event.row_key.value))
+        if row is None or self._is_guarded():
             return
         words = list(row.session.attach)
         if not words or row.session.doing == "lost":
