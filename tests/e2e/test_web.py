@@ -145,6 +145,55 @@ async def test_a_late_answer_and_a_lost_session_are_shown(seats: Seats) -> None:
         assert await omar.page.evaluate(an_hour_ahead) == ["5 s", "a\\u202eb"]
 
 
+CLICK_ON_NEXT = """([x, y]) => new MutationObserver((_, observer) => {
+    if (!document.querySelector(".approval")?.innerText.includes("touch two")) return;
+    observer.disconnect();
+    requestAnimationFrame(() => {
+        const button = [...document.querySelectorAll(".approval button")].find((one) => {
+            const box = one.getBoundingClientRect();
+            return box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
+        });
+        window.below = button?.textContent;
+        const hit = document.elementFromPoint(x, y);
+        hit.click(); // as the mouse does
+        window.clicked = hit.closest("button")?.textContent ?? "nothing";
+    });
+}).observe(document.body, { childList: true, subtree: true })"""
+"""Clicks on a place as soon as the second call is shown there."""
+
+
+async def test_a_second_click_does_not_approve_the_call_that_came_under_the_mouse(seats: Seats) -> None:
+    seat = seats.take("--tmux", script=[shell("touch one"), shell("touch two"), say("all done")], size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    async with (
+        web_program(seats.program, seats.environment) as web,
+        browser() as chromium,
+        visit(chromium, web.url) as page,
+    ):
+        seat.enter("go")
+        await page.sees("touch one", ".approval")
+        approve = page.page.locator(".approval button.primary >> nth=0")
+        box = await approve.bounding_box()
+        assert box is not None
+        await page.page.evaluate(CLICK_ON_NEXT, [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2])
+        await approve.click()
+        await page.page.wait_for_function("() => window.clicked")
+        assert await page.page.evaluate("[window.below, window.clicked]") == ["Approve", "nothing"]
+        await approve.click()  # once it takes clicks
+        await seat.sees("all done")
+        assert (seats.home / "two").exists()
+        same_node = """() => import("./dom.js").then(({ reconcile }) => {
+            const list = document.body.appendChild(document.createElement("div"));
+            const build = () => document.createElement("button");
+            const draw = (...keys) => reconcile(list, keys.map((key) => [key, 1]), build);
+            draw("a", "b");
+            list.lastChild.focus();
+            draw("b");
+            return document.activeElement.dataset.key;
+        })"""
+        assert await page.page.evaluate(same_node) == "b"  # its focus survives the end of the one before it
+
+
 async def test_a_killed_server_is_reconnected_to_with_the_same_login(seats: Seats) -> None:
     seat = seats.take("--tmux", script=[shell("echo back-$((40 + 2)) > back; cat back"), say("done")], size=(120, 40))
     await seat.on_screen("»", "scripted")

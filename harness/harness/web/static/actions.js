@@ -65,7 +65,7 @@ export function approval(connection, session, asked) {
         element("div", { class: "buttons" }, ...scopeButtons(connection, session, asked, (scope) => !USUAL.includes(scope)))),
     ]
     : [element("p", { class: "muted" }, "An operator can answer.")];
-  return element("section", { class: "approval", "aria-labelledby": label },
+  return element("section", { class: "approval guarded", "aria-labelledby": label },
     element("h2", { id: label }, `${asked.tool} waits for approval`, asked.agent && asked.agent !== "agent" ? ` (${asked.agent})` : ""),
     element("pre", { tabindex: "0" }, asked.text),
     asked.preview ? element("pre", { tabindex: "0" }, asked.preview) : null,

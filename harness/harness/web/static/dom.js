@@ -57,14 +57,30 @@ export function clock(time) {
   return time ? new Date(time * 1000).toLocaleString() : "";
 }
 
+const GUARD_MS = 700;
+const MOVED_PIXELS = 4;
+const places = new WeakMap();
+
+// Lets parts of the page take no click for a moment after they appeared or moved: it was meant for what was there before.
+// Keys need no guard: the focus stays with its button.
+export function guardMoved() {
+  for (const node of document.querySelectorAll(".guarded")) {
+    const place = node.getBoundingClientRect().top + window.scrollY;
+    const stayed = Math.abs(place - places.get(node)) < MOVED_PIXELS; // not if it is new
+    if (!stayed) node.animate({ pointerEvents: ["none", "none"] }, GUARD_MS);
+    places.set(node, place);
+  }
+}
+
 // Replaces the children of a node, by key, without touching those that are unchanged: focus and selection survive.
 export function reconcile(parent, entries, build) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  const wanted = new Set(entries.map(([key]) => key));
+  for (const [key, node] of known) if (!wanted.has(key)) node.remove(); // first, so that the others stay in place
   let place = parent.firstElementChild;
   for (const [key, value] of entries) {
     const text = JSON.stringify(value);
     let node = known.get(key);
-    known.delete(key);
     if (!node || node.dataset.value !== text) {
       const made = build(key, value);
       made.dataset.key = key;
@@ -80,5 +96,4 @@ export function reconcile(parent, entries, build) {
     if (node !== place) parent.insertBefore(node, place);
     else place = place.nextElementSibling;
   }
-  for (const node of known.values()) node.remove();
 }

@@ -1,7 +1,7 @@
 // Starts the dashboard: logs in with the token of the URL, connects, and shows the page that the fragment names.
 
 import { Connection, logIn, logOut } from "./connection.js";
-import { announce, button, element } from "./dom.js";
+import { announce, button, element, guardMoved } from "./dom.js";
 import { auditPage } from "./audit.js";
 import { overviewPage } from "./overview.js";
 import { panesPage } from "./panes.js";
@@ -74,6 +74,7 @@ let known = new Set();
 async function start() {
   connection.addEventListener("state", (event) => noteState(event.detail));
   connection.addEventListener("sessions", announceApprovals);
+  new MutationObserver(guardMoved).observe(document.body, { childList: true, subtree: true }); // before it is drawn
   window.addEventListener("hashchange", () => connection.login && show());
   const token = location.hash.match(/^#token=([\w-]+)$/)?.[1];
   if (token) {

@@ -201,7 +201,7 @@ function jobs(column, connection, key) {
   function jobRow(row, id, job) {
     const may = (action) => job.running && connection.isOperator && row.actions.includes(action);
     const ending = job.running ? "runs" : `ended: ${job.exit_code ?? job.status ?? "unknown"}`;
-    return element("div", { class: "job" },
+    return element("div", { class: "job guarded" },
       element("code", {}, job.command), element("span", { class: "muted" }, ` ${id} · ${ending} `),
       button("Output", () => output.show(`job:${id}`, `Output of job ${id}`), { "data-focus": `tail-${id}`, "aria-label": `Output of job ${id}` }),
       may("interrupt_job") ? actionButton("Interrupt", () => connection.act(key, "interrupt_job", { job_id: id })) : null,
