@@ -162,6 +162,11 @@ async def test_an_agent_s_command_asks_for_each_password_by_the_approver(host: S
         policy = RulePolicy(PermissionSettings(mode=Mode.AUTO), approver=approver)
         services = replace(box.executor.services, policy=policy, redactor=PatternRedactor())
         executor = replace(box.executor, services=services)
+        with use_prompter(None):
+            unasked = await executor.call(ToolCall("run_shell", {"command": NESTED}))
+        assert "; there is no password for it; type it there" in unasked.result.text
+        assert approver.questions == []
+        await ctx.kill((await ctx.jobs())[-1].job_id)
         first = await executor.call(ToolCall("run_shell", {"command": NESTED}))
         assert "sudo refused the password; type it there" in first.result.text
         job = str((await ctx.jobs())[-1].job_id)
@@ -172,7 +177,7 @@ async def test_an_agent_s_command_asks_for_each_password_by_the_approver(host: S
         denied = await executor.call(ToolCall("run_shell", {"command": f"sudo {COMMENT}"}))
         assert "it was denied (not today)" in denied.result.text
         assert "`sudo -u nobody sh -c '# a comment\\nid'` (process " in denied.result.text
-        assert [job.exit_code for job in await ctx.jobs()] == [7, None]
+        assert [job.exit_code for job in await ctx.jobs()][1:] == [7, None]
         await ctx.kill((await ctx.jobs())[-1].job_id)
     shown = ["sudo sh -c 'id -un; exit 7'"] * 2 + [f"sudo {COMMENT}"]
     assert [question.what for question in approver.questions] == shown

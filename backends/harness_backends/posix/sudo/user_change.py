@@ -125,6 +125,8 @@ class UserChanges:
     async def password_for(self, waiting: WaitingSudo, sudo: str, *, approved: bool) -> tuple[str, str]:
         """Return the account and the password for a ``sudo`` that waits in a pane; ``sudo`` has accepted it before.
 
+        :meth:`check_password_source` comes first.
+
         Args:
             waiting: The one that waits.
             sudo: The path of the target's ``sudo``.
@@ -136,7 +138,6 @@ class UserChanges:
             ConnectError, ConnectionLost: There is no connection.
         """
         attempts = PasswordAttempts(self._passwords, waiting.user, waiting=waiting, approved=approved)
-        await attempts.check_source("there is no password for it")
         await attempts.confirm()
         root, sh = self._capabilities.state_dir, self._capabilities.program("sh")
         check = open_askpass(self._transport, root, sh, sudo, waiting.user, ONLY_PASSWORD)
@@ -145,6 +146,16 @@ class UserChanges:
         if len(attempts.used) != 1:
             raise UnsupportedOperation("sudo asks for no password when it is only checked", target=waiting.target)
         return next(iter(attempts.used.items()))
+
+    async def check_password_source(self, waiting: WaitingSudo) -> None:
+        """Check that there may be a password for a ``sudo`` that waits in a pane, before it is approved.
+
+        Raises:
+            UnsupportedOperation: Nothing can give a password.
+            ConfigError: The command of the settings failed.
+        """
+        attempts = PasswordAttempts(self._passwords, waiting.user, waiting=waiting)
+        await attempts.check_source("there is no password for it")
 
     def refuse(self, account: str) -> None:
         """Forget the password of an account, as a ``sudo`` in a pane has refused it."""

@@ -125,6 +125,7 @@ class _Answering:
             self.answers.user_changes().refuse(account)
         approver = current_sudo_approver()
         try:
+            await self.answers.user_changes().check_password_source(self.request)
             if approver is not None and (denial := await approver(self.request)):
                 return self._denied(f"it was denied ({denial})")
             return await self._type(approved=approver is not None)
