@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import mcp_types as types
 from anyio import to_thread
+from mcp.server import NotificationOptions, Server
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.runner import serve_loop
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError

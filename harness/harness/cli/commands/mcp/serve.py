@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +17,6 @@ from anyio import to_thread
 from ....context import ExecutionContext
 from ....errors import ConfigError
 from ....extras import install_extra
-from ....mcp.server.sdk_import import import_server_sdk
 from ...exits import SIGNALLED
 from ...notifications import notified
 from ...options import RenamedOption, command, group
@@ -80,32 +77,18 @@ def serve(
     if address is None and (token_file or names or allow_remote):
         raise click.UsageError("--token-file, --allow-host and --allow-remote need --http")
     target = target_of(session, fleet)
-    with ThreadPoolExecutor(1) as importer:  # while the target connects
-        imported = importer.submit(_import_server)
-        opened = partial(_open, session, profile, imported)
-        if address is None:
-            code = _stdio(target, opened)
-        else:
-            imported.result()
-            code = _http(target, opened, address, token_file, names, allow_remote)
+    opened = partial(_open, session, profile)
+    code = (
+        _stdio(target, opened) if address is None else _http(target, opened, address, token_file, names, allow_remote)
+    )
     return 0 if code == SIGNALLED + signal.SIGTERM else code  # clients stop a server with SIGTERM
 
 
 def _check_extra() -> None:
-    if find_spec("mcp") is None:
-        raise _extra_is_missing()
-
-
-def _extra_is_missing() -> ConfigError:
-    return ConfigError("the server needs the extra mcp", hint=install_extra("mcp"))
-
-
-def _import_server() -> None:
     try:
-        import_server_sdk()
+        import mcp.server  # noqa: F401 # only to check that it is installed
     except ImportError:
-        raise _extra_is_missing() from None
-    from ....mcp.server import main  # noqa: F401 # for the function that opens the server
+        raise ConfigError("the server needs the extra mcp", hint=install_extra("mcp")) from None
 
 
 _Opened = Callable[..., Awaitable["ToolServer"]]
@@ -168,7 +151,6 @@ def _announce(session: CliSession, address: Address, token: Token) -> None:
 async def _open(
     session: CliSession,
     profile: str | None,
-    imported: Future[None],
     execution: ExecutionContext,
     stack: AsyncExitStack,
     secrets: Mapping[str, str] | None = None,
@@ -176,7 +158,6 @@ async def _open(
 ) -> ToolServer:
     from importlib.metadata import version
 
-    await to_thread.run_sync(imported.result, abandon_on_cancel=True)
     from ....mcp.server.main import ToolServer, server_settings_of
     from ....settings import load_tables
     from ....toolkit import Registry
