@@ -221,8 +221,6 @@ async def lost_before_it_is_sent(trial: Trial, ctx: ExecutionContext) -> None:
 
 async def lost_while_it_is_sent(trial: Trial, ctx: ExecutionContext) -> None:
     """The server's ends of the link are stopped, take what is sent, and die with it."""
-    records = trial.place.state / "jobs"
-    await until(lambda: any(not path.stat().st_size for path in records.glob("*.cmd")), "its id is claimed", FIRST)
     stopped = Stopped(trial.place)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(trial.take, trial.run(ctx, trial.command("(exit 3)"), timeout=8))

@@ -49,8 +49,6 @@ __all__ = [
 ]
 
 MAX_CLAIMED_IDS = 64
-CLAIM_AFTER = 3.0
-"""Seconds after which further ids are claimed even if there was no second job: a single command needs none."""
 RELEASE_TIMEOUT = 1.0
 
 # Runs at every start of the persistent shell. hx_root stays empty, with the reason in hx_why, without a safe directory.
@@ -222,7 +220,7 @@ hx_claim() {
 
 REPORT = r"""
 hx_put "state=$hx_root${hx_nl}refused=$hx_why${hx_nl}claimed="
-hx_claim 1
+hx_claim 2
 echo
 """
 
@@ -430,8 +428,8 @@ def _refusal(why: str, target: Target) -> ConnectError:
 class JobStore:
     """The allocator of job ids and paths below the state directory ``root``.
 
-    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller waits for its second one
-    only. The first is claimed alone: a caller that runs a single command has none to release, which takes a program.
+    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits, and a
+    caller that runs a single command claims only two.
     """
 
     def __init__(self, shell: PersistentShell, tasks: BackgroundTasks, report: StateReport) -> None:
@@ -444,7 +442,6 @@ class JobStore:
         self._batch = max(1, len(report.claimed))
         self._claiming = anyio.Lock()
         self._refilling = False
-        self._released = False
         self._highest = max(map(int, report.claimed), default=0)
         self._notices: list[str] = []
         self.remade = 0
@@ -516,21 +513,10 @@ class JobStore:
 
     def _take(self) -> str:
         job_id = self._ready.popleft()
-        if self._batch == 1:
-            self._tasks.start_soon(self._refill_later)
-        elif len(self._ready) < self._batch // 2:
-            self._start_refill()
-        return job_id
-
-    def _start_refill(self) -> None:
-        if not self._refilling:
+        if len(self._ready) < self._batch // 2 and not self._refilling:
             self._refilling = True
             self._tasks.start_soon(self._refill)
-
-    async def _refill_later(self) -> None:
-        await anyio.sleep(CLAIM_AFTER)
-        if not self._ready:
-            self._start_refill()
+        return job_id
 
     def give_back(self, job_id: str) -> None:
         """Return an unused id, which is allocated next."""
@@ -539,8 +525,7 @@ class JobStore:
     async def _refill(self) -> None:
         try:
             async with self._claiming:
-                if not self._released:
-                    await self._fetch()
+                await self._fetch()
         except (ConnectionLost, ConnectError, NoSpace):
             return  # the next claim() reports the same fault
         finally:
@@ -563,7 +548,6 @@ class JobStore:
 
     async def release(self) -> None:
         """Release unused ids, also those being claimed, unless that would require a new connection."""
-        self._released = True
         with anyio.move_on_after(RELEASE_TIMEOUT):
             await self._claiming.acquire()
         unused = sorted(map(int, self._ready), reverse=True)

@@ -11,14 +11,12 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.faults.rig import until
 from tests.support.job_targets import SHELLS, ShellTransport, open_job_target, path_of
 
 from harness.errors import ConnectError
 from harness.target import Target
 from harness_backends.posix.persistent_shell import open_held_shell
 from harness_backends.posix.state_directory import (
-    CLAIM_AFTER,
     PROLOGUE,
     RELEASE,
     JobRecord,
@@ -218,16 +216,6 @@ async def test_unused_ids_are_given_back_and_the_used_ones_not_reused(tmp_path: 
             kept = [path for path in jobs.glob("*.cmd") if path.stat().st_size == 0]
             assert kept == []
             assert len(list(jobs.glob("*.exit"))) == expected
-
-
-@pytest.mark.usefixtures("needs_process")
-async def test_a_second_command_claims_the_ids_of_the_next_ones(tmp_path: Path) -> None:
-    async with open_job_target("dash", tmp_path) as target:
-        await target.store.claim()
-        assert target.store.claim_ready() is None
-        for _ in range(2):
-            await target.store.claim()
-        await until(lambda: target.store.claim_ready() is not None, "an id that nothing waits for", CLAIM_AFTER / 2)
 
 
 @pytest.mark.usefixtures("needs_process")
