@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from harness.backend import Capabilities, Finding
 from harness.operate.checks import (
+    NEEDED_PROGRAMS,
     PROBE,
     judge_capabilities,
     judge_facts,
@@ -66,6 +68,7 @@ def test_another_user_needs_no_sudo_where_an_engine_starts_commands(sudo: str) -
         ({"term": "no"}, "terminfo", "warn"),
         ({"exec": "no"}, "temporary files", "warn"),
         ({"exec": "unwritable"}, "temporary files", "fail"),
+        ({"missing": "awk, xargs"}, "programs", "fail"),
         ({"state": "drwxr-xr-x 7"}, "state directory", "fail"),
         ({"state": "drwx------ 8"}, "state directory", "fail"),
         ({"state": "drwx------. 7"}, "state directory", "ok"),
@@ -87,6 +90,18 @@ def test_each_trouble_on_the_target_is_found(facts: dict[str, str], check: str, 
 def test_a_target_that_stops_answering_is_said_so() -> None:
     findings = judge_facts({"now": "1000"}, uid=7, local_time=1000.0)
     assert levels(findings) == {"clock": "ok", "probe": "warn"}
+
+
+@pytest.mark.usefixtures("needs_process")
+def test_the_probe_names_what_is_missing_and_not_the_temporary_directory(tmp_path: Path) -> None:
+    needed = [name for name in NEEDED_PROGRAMS.split() if name not in {"awk", "xargs"}]
+    for name in needed:
+        (tmp_path / name).symlink_to(Path(shutil.which(name) or name).resolve())
+    words = [shutil.which("sh") or "sh", "-c", PROBE, "sh", str(tmp_path), "", "harness-none"]
+    done = subprocess.run(words, capture_output=True, env={"PATH": str(tmp_path)})
+    facts = parse_facts(done.stdout.decode())
+    assert facts["missing"] == "awk, xargs"
+    assert facts["exec"] == "yes"
 
 
 @pytest.mark.usefixtures("needs_process")

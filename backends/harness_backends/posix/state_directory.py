@@ -107,7 +107,9 @@ hx_in_path '
   hx_which env; hx_env=$hx_path
   hx_which perl; hx_perl=$hx_path
   hx_which tmux; hx_tmux=$hx_path
-'
+  hx_missing=
+  for hx_line; do hx_which "$hx_line"; [ -n "$hx_path" ] || hx_missing="$hx_missing $hx_line"; done
+' cat head ls sed tail wc # without one of these, output and records would be empty
 hx_root=
 hx_why=
 # DIR: its directories exist and are private. Sets hx_now, the time as the inode of a new process in /proc tells it, and
@@ -154,6 +156,7 @@ hx_kept() {
   [ -w "$hx_root/jobs" ] && [ -w "$hx_root/panes" ] && [ -w "$hx_root/run" ]
 }
 hx_state() {
+  [ -z "$hx_missing" ] || { hx_why="missing$hx_missing"; return 1; }
   hx_dir=
   [ -d "$HOME" ] && hx_dir=$HOME/.local/state/harness
   for hx_dir in "${XDG_STATE_HOME:+$XDG_STATE_HOME/harness}" "$hx_dir" \
@@ -415,6 +418,12 @@ def parse_report(text: str, target: Target) -> StateReport:
 
 def _refusal(why: str, target: Target) -> ConnectError:
     kind, _, path = why.partition(" ")
+    if kind == "missing":
+        return StateDirectoryUnavailable(  # a container engine can keep the jobs
+            f"not installed on the target, or not in its PATH: {path.replace(' ', ', ')}",
+            target=target,
+            hint="install them: harness reads output and job records with them",
+        )
     if kind not in _REFUSALS:
         return StateDirectoryUnavailable(
             "no writable directory for job records",

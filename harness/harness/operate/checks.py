@@ -148,9 +148,20 @@ NO_SHELLS = frozenset({"nologin", "false", "true"})
 CLOCK_WARN = 5.0
 DISK_FAIL_KB, DISK_WARN_KB = 10 * 1024, 1024 * 1024
 
+NEEDED_PROGRAMS = (
+    "awk cat chmod cksum cp date dd find grep head id kill ls mkdir mkfifo mv rm rmdir sed sleep sort tail tr wc xargs"
+)
+"""What a target needs besides ``sh``; docs/target-programs.md names the same."""
+
 # $1: the state directory, $2: the operator's TERM, $3: the tmux socket. The slowest question comes last.
-PROBE = r"""
+PROBE = (
+    f"""
+missing=
+for program in {NEEDED_PROGRAMS}; do command -v "$program" >/dev/null 2>&1 || missing="$missing, $program"; done
+"""
+    + r"""
 say() { printf '%s %s\n' "$1" "$2"; }
+say missing "${missing#, }"
 say now "$(date +%s)"
 say lang "${LC_ALL:-${LC_CTYPE:-${LANG:-}}}"
 say charmap "$(locale charmap 2>/dev/null)"
@@ -158,11 +169,14 @@ say utf8 "$(locale -a 2>/dev/null | grep -ic 'utf-*8')"
 say state "$(ls -ldn "$1" 2>/dev/null | { read -r mode links uid rest; printf '%s %s' "$mode" "$uid"; })"
 say disk "$(df -Pk "$1" 2>/dev/null | { read -r head; read -r fs size used free rest; printf '%s' "$free"; })"
 tmp=${TMPDIR:-/tmp}
-probe=$(mktemp "$tmp/harness-doctor.XXXXXX" 2>/dev/null) && {
-  printf '#!/bin/sh\nexit 0\n' >"$probe" && chmod 700 "$probe"
-  if "$probe" 2>/dev/null; then say exec yes; else say exec no; fi
-  rm -f "$probe"
-} || say exec unwritable
+probe=$tmp/harness-doctor.$(date +%s).$$
+if mkdir -m 700 "$probe" 2>/dev/null; then
+  printf '#!/bin/sh\nexit 0\n' >"$probe/try" && chmod 700 "$probe/try"
+  if "$probe/try" 2>/dev/null; then say exec yes; else say exec no; fi
+  rm -rf "$probe"
+elif ! command -v mkdir >/dev/null 2>&1; then :
+else say exec unwritable
+fi
 say tmpdir "$tmp"
 if command -v tmux >/dev/null 2>&1; then
   say server "$(tmux -L "$3" list-sessions 2>&1 | grep -i mismatch)"
@@ -179,6 +193,7 @@ elif sudo -n true </dev/null >/dev/null 2>&1; then say sudo free
 else say sudo asks; fi
 say end yes
 """
+)
 
 
 def parse_facts(text: str) -> Facts:
@@ -236,6 +251,7 @@ def judge_facts(facts: Facts, *, uid: int, local_time: float, by_engine: bool = 
         by_engine: Whether the target is a container.
     """
     findings = [
+        _programs(facts),
         _control_mode(facts),
         _locale(facts),
         _terminfo(facts),
@@ -250,6 +266,16 @@ def judge_facts(facts: Facts, *, uid: int, local_time: float, by_engine: bool = 
             warn("probe", "the target did not answer every question in time", "see whether it is overloaded")
         )
     return [finding for finding in findings if finding is not None]
+
+
+def _programs(facts: Facts) -> Finding | None:
+    if "missing" not in facts:
+        return None
+    if facts["missing"]:
+        return fail(
+            "programs", f"not installed, or not in PATH: {facts['missing']}", "install them: harness needs them"
+        )
+    return ok("programs", "all that harness needs are there")
 
 
 def _control_mode(facts: Facts) -> Finding | None:

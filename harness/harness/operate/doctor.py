@@ -213,7 +213,14 @@ async def _examine_backend(backend: Backend, settings: Settings, *, clean: bool)
     findings += _channels(backend.transport.max_channels)
     if clean:
         findings.append(ok("clean", f"{await backend.jobs.clean()} ended jobs removed"))
-    return [*findings, judge_jobs(await backend.jobs.list(), now=time.time())]
+    return [*findings, await _jobs(backend)]
+
+
+async def _jobs(backend: Backend) -> Finding:
+    try:
+        return judge_jobs(await backend.jobs.list(), now=time.time())
+    except UnsupportedOperation as error:
+        return fail("jobs", error.message, error.hint or "")
 
 
 async def _probe(backend: Backend, socket: str) -> str:

@@ -35,6 +35,8 @@ PROGRAMS = [
     "sleep",
     "cat",
     "wc",
+    "sed",
+    "tail",
 ]
 
 

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 
 from harness.config import Config
-from harness.errors import JobNotFound
+from harness.errors import JobNotFound, UnsupportedOperation
 from harness.results import Job, Status
 from harness.transport import Transport
 
@@ -201,6 +201,8 @@ LISTED_HEADER = 32_000
 """Columns of a record's first line, which is only valid in full: an encoded directory may be three times as long."""
 SHOWN_BYTES = 1 << 20
 LIST_TIMEOUT = 120.0
+_UNLISTABLE = 69
+"""Exit code of the listing if its programs are not installed."""
 NOT_STARTED_NOTICE = (
     "a command sent with this id before the connection was lost did not run and will not run "
     "(except in a nested shell of a pane whose harness process has exited)"
@@ -286,6 +288,7 @@ def list_script(socket: str, job_id: str | None = None) -> str:
         settle = f"hx_holders\nhx_conclude '' {job_id}\n"
         times = f"ls {job_id}.cmd {job_id}.exit 2>/dev/null | hx_times"
         return f"{head}{VOID.format(job_id)}{names}{settle}hx_each\nhx_panes\n{times}\n{show}\n"
+    head += f"command -v awk >/dev/null 2>&1 && command -v xargs >/dev/null 2>&1 || exit {_UNLISTABLE}\n"
     names = 'hx_names=$(ls | sed -n "s/^[0-9][0-9]*\\.cmd\\$/&/p" | hx_present)\n'
     times = "ls | sed -n '/^[0-9]*\\.\\(cmd\\|exit\\)$/p' | hx_times"
     return f'{head}{names}hx_conclude_all\nhx_each\nhx_panes\n{times}\nprintf "%s\\n" $hx_names | xargs {_RECORDS}\n'
@@ -373,8 +376,18 @@ class JobTable:
         self._config = config
 
     async def list(self) -> list[Job]:
-        """Return every job with a record, oldest first; long commands are truncated."""
+        """Return every job with a record, oldest first; long commands are truncated.
+
+        Raises:
+            UnsupportedOperation: the target lacks the programs that read the records.
+        """
         reply = await self._shell.call(list_script(self._config.tmux_socket), timeout=LIST_TIMEOUT)
+        if reply.exit_code == _UNLISTABLE:
+            raise UnsupportedOperation(
+                "cannot list jobs: awk or xargs is not installed on the target",
+                target=self._transport.target,
+                hint="install awk and findutils there",
+            )
         return [kept.job for kept in parse_table(reply.text)]
 
     async def find(self, job_id: str) -> StoredJob:
