@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,15 @@ from tests.support.model_server import Answer, call, model_server, say
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 COMMAND = "echo to''gether"
+
+
+def test_the_page_installs_what_the_tests_use() -> None:
+    page = (EXAMPLES.parent / "frameworks.md").read_text()
+    documented = {
+        word for line in re.findall(r"^\$ pip install (.*)$", page, re.MULTILINE) for word in shlex.split(line)
+    }
+    extras = tomllib.loads((EXAMPLES.parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert documented == {requirement.partition(">")[0] for requirement in extras["frameworks"]}
 
 
 @pytest.mark.parametrize(

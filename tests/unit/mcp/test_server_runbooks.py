@@ -84,11 +84,12 @@ def test_a_file_that_cannot_be_used_is_named_and_hides_no_other(folder: Path) ->
     write(folder, "open.md", mode=0o666)
     write(folder, "large.md", "x" * (MAX_FILE_BYTES + 1))
     write(folder, "Not a name.md")
+    write(folder, "README.md")
     (folder / "link.md").symlink_to("/etc/passwd")
     found, problems = find_runbooks()
     assert found == {"good": Runbook("good", "Look", "Look.")}
     reasons = [problem.partition(" is left out: ")[2] for problem in problems]
-    assert [reason.partition(" ")[0] for reason in reasons] == ["large.md", "link.md", "open.md"]
+    assert [reason.partition(" ")[0] for reason in reasons] == ["its", "large.md", "link.md", "open.md"]
 
 
 def test_a_project_that_is_not_trusted_has_no_runbooks(folder: Path) -> None:

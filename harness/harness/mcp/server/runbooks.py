@@ -81,6 +81,8 @@ def find_runbooks() -> tuple[dict[str, Runbook], list[str]]:
         try:
             if len(found) >= MAX_RUNBOOKS:
                 raise RunbookError(f"there are more than {MAX_RUNBOOKS} runbooks")
+            if not NAME.fullmatch(path.stem):
+                raise RunbookError("its name may have a-z, 0-9, _ and - only, up to 64 characters")
             found[path.stem] = parse_runbook(path.stem, read_operator_file(path, MAX_FILE_BYTES))
         except HarnessError as error:
             problems.append(f"the runbook {path} is left out: {error.message}")
@@ -90,4 +92,4 @@ def find_runbooks() -> tuple[dict[str, Runbook], list[str]]:
 def _files() -> Iterator[Path]:
     for place in operator_directories("runbooks"):
         if place.trusted and place.directory.is_dir():
-            yield from sorted(path for path in place.directory.glob("*.md") if NAME.fullmatch(path.stem))
+            yield from sorted(path for path in place.directory.glob("*.md") if path.name != "README.md")
