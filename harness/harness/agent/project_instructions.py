@@ -125,6 +125,9 @@ class _Reading:
         except OSError as error:
             self._refuse(path, (error.strerror or "error").lower())
             return
+        if data and not self.left:
+            self._refuse(path, f"the nearer files are {MAX_BYTES} bytes long")
+            return
         text = shown_text(data[: self.left])
         if len(data) > self.left:
             self.notices.append(f"{path}: only the first {self.left} bytes are read")

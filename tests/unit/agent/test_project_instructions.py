@@ -82,6 +82,10 @@ def test_the_files_are_cut_together_and_the_nearest_counts_first(project: Path) 
     found = read_project_files(project / "a")
     assert found.project[0][1] == "of th\n[harness: only the first 5 bytes of this file are here]"
     assert found.notices == (f"{project / 'AGENTS.md'}: only the first 5 bytes are read",)
+    (project / "a/AGENTS.md").write_text("x" * MAX_BYTES)
+    found = read_project_files(project / "a")
+    assert [Path(path).parent.name for path, _ in found.project] == ["a"]
+    assert found.notices == (f"{project / 'AGENTS.md'} is not read: the nearer files are {MAX_BYTES} bytes long",)
 
 
 def test_what_another_user_may_have_written_is_not_read(project: Path) -> None:
