@@ -100,7 +100,7 @@ def test_the_probe_names_what_is_missing_and_not_the_temporary_directory(tmp_pat
     words = [shutil.which("sh") or "sh", "-c", PROBE, "sh", str(tmp_path), "", "harness-none"]
     done = subprocess.run(words, capture_output=True, env={"PATH": str(tmp_path)})
     facts = parse_facts(done.stdout.decode())
-    assert facts["missing"] == "awk, xargs"
+    assert facts["missing"] == "awk, xargs, cksum"
     assert facts["exec"] == "yes"
 
 

@@ -22,7 +22,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the needed programs, which is the whole PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ["sh", "setsid", *NEEDED_PROGRAMS.split()]:
+    for name in ["sh", "setsid", "cksum", *NEEDED_PROGRAMS.split()]:
         path = shutil.which(name)
         assert path is not None, name
         (folder / name).symlink_to(Path(path).resolve())
