@@ -272,6 +272,11 @@ async def test_an_agents_calls_are_judged_as_in_panes_of_harness(own: OperatorTm
 
         unlent = await call("send_keys", pane=private, literal_text="x")
         assert (unlent.status, "is not lent" in unlent.result.text, approver.questions) == (CallStatus.DENIED, True, [])
+        edited = await call("send_keys", literal_text="#")  # no pane is named: the only lent one
+        assert edited.status is CallStatus.OK, edited.result.text
+        assert f"; pane {lent};" in approver.questions.pop().reason
+        own.tmux("send-keys", "-t", lent, "C-u")
+        await until(lambda: at_prompt(own, lent))
         assert (await call("capture_pane", pane=lent)).status is CallStatus.OK
         assert approver.questions == []
         assert "private" in (await call("capture_pane", pane=private)).result.text
@@ -289,6 +294,11 @@ async def test_an_agents_calls_are_judged_as_in_panes_of_harness(own: OperatorTm
         assert "correct horse" not in repr(box.ledger.denied)
         lending = await call("run_shell", command=f"{own.program.path} lend {private}")
         assert (lending.status, approver.questions) == (CallStatus.DENIED, [])
+        second = own.open("cat")
+        assert (await own.types("lend", second))[0] == 0
+        unnamed = await call("send_keys", literal_text="x")
+        assert (unnamed.status, approver.questions) == (CallStatus.DENIED, [])
+        assert "name a pane: 2 panes" in unnamed.result.text
         listed = (await call("tmux_list_panes")).result.text
         assert (f"{lent}  100x20  bash" in listed, ", not lent" in listed) == (True, True)
 

@@ -205,7 +205,12 @@ async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysClassification:
         )
     subject = replace(subject, pane=await resolved_pane(subject.pane, ctx.execution))
     wanted = subject.pane or ctx.execution.pane
-    pane = _pane_of(await ctx.execution.list_panes(), wanted)
+    panes = await ctx.execution.list_panes()
+    pane = _pane_of(panes, wanted)
+    if pane is None and wanted is None and (lent := [pane.lent for pane in panes if pane.lent is not None]):
+        return KeysClassification(
+            "denied", reason=f"name a pane: {sum(lent)} panes of the operator's own tmux are lent, not one"
+        )
     if pane is None:
         return KeysClassification("unknown", reason=f"pane not found: {wanted or 'the default pane'}")
     if pane.lent is False:
@@ -246,6 +251,8 @@ def judge_typing(subject: Subject, pane: PaneInfo, screen: str) -> KeysClassific
         found = replace(found, reason=f"{found.reason}, and only the operator answers it in their own pane")
     if found.rule == "command":
         found = replace(found, reason=f"it is typed into the operator's own {pane.foreground.lstrip('-')}")
+    if found.reason:  # a call may leave the pane out, if only one is lent
+        found = replace(found, reason=f"{found.reason}; pane {pane.pane_id}")
     return replace(found, lent=True)
 
 
