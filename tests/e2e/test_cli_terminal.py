@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 
 import pexpect
@@ -91,6 +92,25 @@ def test_a_password_typed_into_a_pane_stays_off_screen_and_arguments(there: Prog
     waited = there.run("jobs", "wait", "--timeout", "20", found[1].decode())
     assert b"got 7" in waited.stdout
     assert b"hunter2" not in there.run("capture", "--start", "-").stdout
+
+
+def test_what_is_typed_at_the_question_of_a_command_is_neither_shown_nor_run(there: Program) -> None:
+    words = shlex.join([there.path, *there.always, "--tmux", "run", "printf 'Password: '; sleep 2; echo; exit 3"])
+    child = pexpect.spawn(
+        "/bin/sh", ["-i"], env=there.environ | {"PS1": "ready> "}, cwd=str(there.home), timeout=20, encoding="utf-8"
+    )
+    child.expect("ready> ")
+    child.sendline(f"{words}; echo code=$?")
+    child.expect("\nPassword: ")
+    child.sendline("touch hunter2")
+    child.expect("code=3")
+    assert "hunter2" not in (child.before or "")
+    child.expect("ready> ")
+    child.sendline("echo seen; ls; exit")
+    child.expect("echo seen")
+    child.expect(pexpect.EOF)
+    assert "hunter2" not in (child.before or "")
+    child.close()
 
 
 def test_attach_puts_the_operator_into_the_session(there: Program) -> None:

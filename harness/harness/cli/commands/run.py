@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from ..output import note, print_json, result_json
 from ..redaction import session_redactor
 from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter
+from ..unseen_typing import unseen_typing
 from .fleet.options import FleetOptions, fleet_options
 
 __all__ = [
@@ -222,13 +223,26 @@ def run(
 async def _run_shell(
     target: ExecutionContext, text: str, out: StreamWriter | None, err: StreamWriter | None, how: Mapping[str, Any]
 ) -> ShellResult:
-    return await target.run_shell(
-        text,
-        on_output=out.write if out else None,
-        on_stderr=err.write if err else None,
-        pane=None if target.has_terminal else target.pane,  # refused, as the command would run beside that pane
-        **how,
-    )
+    with unseen_typing() as shown:
+        return await target.run_shell(
+            text,
+            on_output=_writing(out, shown),
+            on_stderr=_writing(err, shown),
+            pane=None if target.has_terminal else target.pane,  # refused, as the command would run beside that pane
+            **how,
+        )
+
+
+def _writing(writer: StreamWriter | None, before: Callable[[bytes], None]) -> Callable[[bytes], None] | None:
+    """Return a function that calls another one with its data before it writes them; None without a writer."""
+    if writer is None:
+        return None
+
+    def write(data: bytes) -> None:
+        before(data)
+        writer.write(data)
+
+    return write
 
 
 @asynccontextmanager
