@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import asyncssh
@@ -269,7 +268,6 @@ def algorithm_arguments(
     return {name: algorithms for name, algorithms in found.items() if algorithms}
 
 
-@lru_cache(maxsize=256)
 def _supported_names(setting: str, value: str) -> tuple[str, ...]:
     """Return the algorithms of a setting that asyncssh knows; empty if it has patterns."""
     names = value.split(",")
