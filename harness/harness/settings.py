@@ -26,7 +26,7 @@ from .system.account import expand_home, home_directory
 from .target import EXEC_SCHEME, ExecTarget, Target, mask_password
 from .terminal import CURRENT_TMUX
 
-if TYPE_CHECKING:
+if not TYPE_CHECKING:
     __getattr__ = renamed_names(__name__, Choices="CommandLineChoices")
 
 __all__ = [
