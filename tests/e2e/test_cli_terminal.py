@@ -8,6 +8,7 @@ import shlex
 import signal
 
 import pexpect
+import pytest
 from tests.support.program import Program
 from tests.support.resources import skip_without_ssh_terminal
 from tests.support.sshd import SshServer
@@ -94,15 +95,11 @@ def test_a_password_typed_into_a_pane_stays_off_screen_and_arguments(there: Prog
     assert b"hunter2" not in there.run("capture", "--start", "-").stdout
 
 
-def test_what_is_typed_at_the_question_of_a_command_is_neither_shown_nor_run(there: Program) -> None:
-    words = shlex.join([there.path, *there.always, "--tmux", "run", "printf 'Password: '; sleep 2; echo; exit 3"])
-    child = pexpect.spawn(
-        "/bin/sh", ["-i"], env=there.environ | {"PS1": "ready> "}, cwd=str(there.home), timeout=20, encoding="utf-8"
-    )
-    child.expect("ready> ")
-    child.sendline(f"{words}; echo code=$?")
+@pytest.mark.parametrize("typed", ["touch hunter2\r", "touch hunter2"])
+def test_what_is_typed_at_the_question_of_a_command_is_neither_shown_nor_run(there: Program, typed: str) -> None:
+    child = shell_of_operator(there, "printf 'Password: '; sleep 2; exit 3")
     child.expect("\nPassword: ")
-    child.sendline("touch hunter2")
+    child.send(typed)
     child.expect("code=3")
     assert "hunter2" not in (child.before or "")
     child.expect("ready> ")
@@ -111,6 +108,24 @@ def test_what_is_typed_at_the_question_of_a_command_is_neither_shown_nor_run(the
     child.expect(pexpect.EOF)
     assert "hunter2" not in (child.before or "")
     child.close()
+
+
+def test_commands_that_were_typed_ahead_run_after_output_without_a_line_feed(there: Program) -> None:
+    child = shell_of_operator(there, "printf 1; sleep 1; printf 2", "echo next=$((6 * 7))", "exit")
+    child.expect("next=42")
+    child.expect(pexpect.EOF)
+    child.close()
+
+
+def shell_of_operator(there: Program, command: str, *lines: str) -> pexpect.spawn[str]:
+    """A shell on a terminal that runs a command with harness, and was given further lines at the same time."""
+    words = shlex.join([there.path, *there.always, "--tmux", "run", command])
+    child = pexpect.spawn(
+        "/bin/sh", ["-i"], env=there.environ | {"PS1": "ready> "}, cwd=str(there.home), timeout=20, encoding="utf-8"
+    )
+    child.expect("ready> ")
+    child.sendline("\r".join([f"{words}; echo code=$?", *lines]))
+    return child
 
 
 def test_attach_puts_the_operator_into_the_session(there: Program) -> None:

@@ -26,7 +26,7 @@ from ..output import note, print_json, result_json
 from ..redaction import session_redactor
 from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter
-from ..unseen_typing import unseen_typing
+from ..unseen_typing import UnseenTyping, unseen_typing
 from .fleet.options import FleetOptions, fleet_options
 
 __all__ = [
@@ -223,23 +223,23 @@ def run(
 async def _run_shell(
     target: ExecutionContext, text: str, out: StreamWriter | None, err: StreamWriter | None, how: Mapping[str, Any]
 ) -> ShellResult:
-    with unseen_typing() as shown:
+    with unseen_typing() as typing:
         return await target.run_shell(
             text,
-            on_output=_writing(out, shown),
-            on_stderr=_writing(err, shown),
+            on_output=_writing(out, typing),
+            on_stderr=_writing(err, typing),
             pane=None if target.has_terminal else target.pane,  # refused, as the command would run beside that pane
             **how,
         )
 
 
-def _writing(writer: StreamWriter | None, before: Callable[[bytes], None]) -> Callable[[bytes], None] | None:
-    """Return a function that calls another one with its data before it writes them; None without a writer."""
+def _writing(writer: StreamWriter | None, typing: UnseenTyping) -> Callable[[bytes], None] | None:
+    """Return a function that writes output, and prepares the terminal before; None without a writer."""
     if writer is None:
         return None
 
     def write(data: bytes) -> None:
-        before(data)
+        typing.before_output(data)
         writer.write(data)
 
     return write
