@@ -56,7 +56,7 @@ def fleet_summary(counts: Mapping[str, int], run: int | None = None) -> str:
         run: The number of the run, if it is kept.
     """
     parts = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count and kind != "hosts"]
-    hosts = f"{counted(counts['hosts'], 'host')}"
+    hosts = counted(counts["hosts"], "host")
     return f"{'the run' if run is None else f'run {run}'} on {hosts} has ended: {', '.join(parts)}"
 
 

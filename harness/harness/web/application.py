@@ -19,11 +19,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ..errors import HarnessError
+from .audit_pages import audit_calls, audit_record
 from .browser import HELLO_TIMEOUT, Browser, BrowserLeft
 from .dashboard import MAX_BROWSERS, Dashboard
 from .guard import TokenBucket
 from .logins import LOGIN_LIFETIME, Login
-from .pages import audit_calls, audit_record, played_recording, recording_list
+from .recording_pages import played_recording, recording_list
 
 __all__ = ["COOKIE", "KEY_HEADER", "STATIC", "build_application"]
 

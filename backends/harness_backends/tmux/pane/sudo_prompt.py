@@ -116,7 +116,7 @@ head -c 5000 "/proc/$found/cmdline"
 } 2>/dev/null
 """
 # $1 pane, $2 check, $3 and $4 tmux commands if it succeeds or fails, $5 process, $6 start time, $7 sudo, $8 buffer.
-# It goes on if harness is killed. The sudo that waits has opened the file of tickets: when that is removed before, no
+# It continues if harness is killed. The sudo that waits has opened the file of tickets: when that is removed before, no
 # other sudo finds the ticket that it leaves, whatever starts next. One that waits for the same file fails the check.
 # Versions that open the file again leave a ticket when they have started their command or ended.
 _TYPE = r"""

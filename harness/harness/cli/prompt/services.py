@@ -478,7 +478,7 @@ class PromptSession:
         """Show which conversation was resumed, and which files of instructions were read."""
         if conversation.resumed is not None:
             summary = conversation.resumed.session
-            turns = f"{counted(summary.turns, 'turn')}"
+            turns = counted(summary.turns, "turn")
             self._view.note(f"conversation {summary.session_id}: {summary.name or summary.title} ({turns})")
         if conversation.in_flight:
             self._view.note(conversation.in_flight, "warn")

@@ -22,7 +22,8 @@ from ...live.client import open_stream
 from ...live.overview import Overview, open_overview
 from ...live.sessions.state import WaitingApproval
 from ..output import readable
-from .dialogs import ChangeDialog, ConfirmDialog, HostsScreen, OutputScreen, ReasonDialog, TextDialog
+from .dialogs import ChangeDialog, ConfirmDialog, OutputScreen, ReasonDialog, TextDialog
+from .hosts import HostsScreen
 from .rows import (
     COLUMNS,
     MAX_TARGET,

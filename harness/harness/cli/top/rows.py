@@ -255,7 +255,7 @@ def summary_of(rows: Sequence[Row]) -> str:
     sessions = [row for row in rows if row.is_session]
     counts = {name: sum(row.state == name for row in sessions) for name in URGENCY}
     words = [f"{count} {name}" for name, count in counts.items() if count]
-    return f"{counted(len(sessions), 'session')}" + (f": {', '.join(words)}" if words else "")
+    return counted(len(sessions), "session") + (f": {', '.join(words)}" if words else "")
 
 
 def snapshot(processes: Iterable[LiveProcess]) -> dict[str, object]:

@@ -53,7 +53,7 @@ def hidden_text_risk(claims: Sequence[AccessRequest], redact: Callable[[str], st
         shown = redact(claim.shown)
         if shown != claim.shown and not claim.secret and _may_matter(claim, shown):
             hidden = sum(map(len, _hidden(claim.shown, shown)))
-            count = f"{counted(hidden, 'character')}"
+            count = counted(hidden, "character")
             return f"{count} of it are redacted and may be more than a secret, so the call cannot be reviewed"
     return ""
 

@@ -308,7 +308,7 @@ class FleetReport(Generic[T]):
             note(f"{names} ({len(self.running)}): interrupted")
         counts = self.counts()
         shown = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count and kind != "hosts"]
-        number = f"{counted(counts['hosts'], 'host')}"
+        number = counted(counts["hosts"], "host")
         run = "" if self.run is None else f"run {self.run}, "
         note(f"{run}{number}: {', '.join(shown)}, {time.monotonic() - self.started_at:.1f} s")
 
