@@ -97,7 +97,7 @@ async def test_an_engine_that_the_host_does_not_have_is_named(
     make_way: MakeWay, make_sshd: MakeSshd, tmp_path: Path
 ) -> None:
     make_way("docker")
-    for name in ("sh", "id", "mkdir", "ls"):
+    for name in ("sh", "id", "mkdir", "ls", "cat", "head", "sed", "tail", "wc"):
         (tmp_path / name).symlink_to(shutil.which(name) or name)
     host = make_sshd(*session_environ(tmp_path, PATH=str(tmp_path)))
     with pytest.raises(ConnectError, match="docker is not installed"):

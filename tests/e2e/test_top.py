@@ -51,7 +51,7 @@ async def test_a_waiting_call_is_approved_another_denied_and_a_third_changed(sea
     top.press("Enter")
     assert not (seats.home / "one").exists()
     top.press("y")
-    await top.on_screen("touch two")
+    await top.on_screen("APPROVE?", "| touch two")  # not yet while the call only has begun: no key decides it then
     assert (seats.home / "one").exists()
     top.press("d")
     await top.on_screen("deny it; the model reads the reason")

@@ -160,7 +160,7 @@ def _status(state: dict[str, Any]) -> str:
 _STATES = {
     "paused": ("is paused", "{engine} unpause {name}"),
     "restarting": ("is restarting", "wait until it stays up; {engine} logs {name} may show why it restarts"),
-    "dead": ("is dead: the engine could not remove it", "{engine} rm -f {name}"),
+    "dead": ("is dead: it is being removed, or the engine could not remove it", "{engine} rm -f {name}"),
     "removing": ("is being removed", "start a new one"),
     "created": ("was never started", "{engine} start {name}"),
     "configured": ("was never started", "{engine} start {name}"),
