@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.faults.rig import Place, alive
 
 PROGRAM = Path(__file__).with_name("child.py")
@@ -78,3 +80,18 @@ def child(place: Place, *, tmux: bool = True, together: bool = False, **override
         assert process.stdout is not None
         process.stdout.close()
         process.stdin.close()
+
+
+def killed_after(process: subprocess.Popen[str], returned: int, seconds: float) -> list[int]:
+    """Kill a program that long after it printed so many lines; returns the number of each line that it printed whole.
+
+    The rest is read from the same file object: ``communicate`` would lose what that has read ahead.
+    """
+    assert process.stdout is not None
+    printed = [process.stdout.readline() for _ in range(returned)]
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+        pytest.fail("it ended by itself")
+    process.kill()
+    printed += process.stdout.readlines()
+    return [int(line) for line in printed if line.endswith("\n")]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +14,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.faults.children import killed_after
 from tests.faults.rig import until
 from tests.support.disks import DISKS, small_disk
 
@@ -50,19 +49,6 @@ def child(directory: Path, session_id: str, first: int) -> Iterator[subprocess.P
             process.kill()
 
 
-def killed_after(process: subprocess.Popen[str], returned: int, seconds: float) -> int:
-    """Kill it that long after so many steps have come back; the last one whose end it had said, or -1."""
-    assert process.stdout is not None
-    said = [process.stdout.readline() for _ in range(returned)]
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(seconds)
-        pytest.fail("it ended by itself")
-    process.send_signal(signal.SIGKILL)
-    rest, _ = process.communicate(timeout=20)
-    whole = [line for line in [*said, *rest.splitlines(keepends=True)] if line.endswith("\n")]
-    return int(whole[-1]) if whole else -1
-
-
 def steps(messages: tuple[str, ...]) -> list[int]:
     """Which steps the messages stand for: those that were put together stand for all before."""
     found: list[int] = []
@@ -80,7 +66,7 @@ async def test_a_kill_at_any_point_loses_no_message_and_leaves_no_lock(tmp_path:
     session_id = (await store.create(START)).session_id
     for _ in range(KILLS):
         with child(tmp_path / "sessions", session_id, first) as process:
-            last = max(killed_after(process, chance.randrange(5), chance.uniform(0, 0.02)), first - 1)
+            last = max(killed_after(process, chance.randrange(5), chance.uniform(0, 0.02)), default=first - 1)
         stored = await store.load(session_id)
         found = steps(stored.messages)
         assert found == list(range(len(found))), found
@@ -213,10 +199,12 @@ async def test_after_a_kill_it_is_said_what_was_running_and_what_became_of_it(ho
     commands = [waiting_for(left, 0), waiting_for(ended, 3), waiting_for(running, 4)]
     argv = [sys.executable, str(ROOT / "tests/faults/sessions_calls_child.py"), str(sessions_directory()), session_id]
     with subprocess.Popen([*argv, *commands], env=os.environ | {"PYTHONPATH": str(ROOT)}) as process:  # noqa: ASYNC220  # it is started, not waited for
-        await until(
-            lambda: all(Path(f"{path}.begun").exists() for path in (left, ended, running)), "the commands run", 60
-        )
-        process.kill()
+        try:
+            await until(
+                lambda: all(Path(f"{path}.begun").exists() for path in (left, ended, running)), "the commands run", 60
+            )
+        finally:
+            process.kill()
     async with connect("local:") as execution, open_toolkit(AUTO) as toolkit:
         jobs = {job.command: job.job_id for job in await execution.jobs()}
         for path, command in ((left, commands[0]), (ended, commands[1])):

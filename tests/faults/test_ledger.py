@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from tests.faults.children import killed_after
 from tests.faults.rig import until, within
 from tests.support.audits import checked, entry
 from tests.support.disks import DISKS, file_limit, small_disk
@@ -62,18 +61,6 @@ def child(place: AuditPaths, effects: Path, first: int) -> Iterator[subprocess.P
             yield process
         finally:
             process.kill()
-
-
-def killed_after(process: subprocess.Popen[str], returned: int, seconds: float) -> list[int]:
-    """Kill it that long after so many calls have come back; the numbers of the calls whose end it had said."""
-    assert process.stdout is not None
-    said = [process.stdout.readline() for _ in range(returned)]
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(seconds)
-        pytest.fail("it ended by itself")
-    process.send_signal(signal.SIGKILL)
-    rest, _ = process.communicate(timeout=20)
-    return [int(line) for line in [*said, *rest.splitlines(keepends=True)] if line.endswith("\n")]
 
 
 @pytest.mark.slow
