@@ -32,7 +32,7 @@ from harness.system.background_tasks import BackgroundTasks
 from harness.system.waiting import wait_within
 
 from ..posix.jobs.launch import MISSING, cwd_error, signal_name
-from ..posix.jobs.output import HeadTail, cut_kept
+from ..posix.jobs.output import HeadTail, StoredOutput, cut_kept, with_output
 from ..posix.jobs.standard_input import pieces
 from ..posix.supervised_process import ENDED, ENDED_BEFORE, ENDING, SupervisedProcess
 from .transport import ContainerTransport
@@ -225,20 +225,17 @@ class ExecJobs(Jobs):
                 return
 
     def _result(self, job: _ExecJob, limit: int) -> ShellResult:
-        out, err = (cut_kept(stream.kept(), limit) for stream in (job.stdout, job.stderr))
-        return ShellResult(
+        result = ShellResult(
             command=job.command.command,
             status=job.status,
             exit_code=job.exit_code,
-            stdout_bytes=out.data,
-            stderr_bytes=err.data,
-            truncated=out.omitted + err.omitted,
-            stdout_gap=out.omission,
-            stderr_gap=err.omission,
             duration=(job.ended or time.time()) - job.started,
             cwd=job.command.cwd,
             job_id=job.job_id,
             notices=(NOT_KEPT, *((SURVIVED,) if job.status is Status.UNKNOWN and job.ending is not None else ())),
+        )
+        return with_output(
+            result, StoredOutput(*(cut_kept(stream.kept(), limit) for stream in (job.stdout, job.stderr)))
         )
 
     # -- by id

@@ -50,7 +50,7 @@ def _collector(collector: OutputCollector) -> State:
         "data": _content(collector.data),
         "total": collector.total,
         "reported": collector.reported,
-        "truncated": collector.truncated,
+        "truncated": collector.kept().omitted,
         "settled": collector.settled,
         "begun": collector._started,
         "held": None if held is None else _content(held),

@@ -12,8 +12,9 @@ from harness.command import Command
 from harness.errors import TerminalError, UnsupportedOperation
 from harness.results import Status
 from harness.target import Target
+from harness_backends.posix.jobs.output import cut
 from harness_backends.posix.state_directory import JobRecord, parse_record, render_record
-from harness_backends.tmux.jobs.output_collector import OutputCollector, clip
+from harness_backends.tmux.jobs.output_collector import OutputCollector
 from harness_backends.tmux.jobs.pane_job import MAX_HELD_BYTES, MAX_HELD_JOBS, PaneJob, forget_jobs
 from harness_backends.tmux.jobs.wrapped_command import WrappedCommand, slot_text
 from harness_backends.tmux.naming import (
@@ -32,7 +33,7 @@ from harness_backends.tmux.version import TmuxVersion, require
 # -- output
 
 
-def cut(data: bytes, at: list[int]) -> list[bytes]:
+def pieces(data: bytes, at: list[int]) -> list[bytes]:
     edges = sorted({0, len(data), *(index % (len(data) + 1) for index in at)})
     return [data[start:end] for start, end in pairwise(edges)]
 
@@ -44,12 +45,12 @@ CUTS = st.lists(st.integers(min_value=0, max_value=500), max_size=8)
 def test_head_and_tail_are_kept_and_the_rest_is_counted_at_every_split(data: bytes, limit: int, at: list[int]) -> None:
     seen: list[bytes] = []
     collector = OutputCollector(limit, seen.append)
-    for piece in cut(data.replace(b"\n", b"\r\n"), at):
+    for piece in pieces(data.replace(b"\n", b"\r\n"), at):
         collector.feed(piece)
     collector.finish()
-    assert (collector.data, collector.truncated) == clip(data, limit)
+    kept, expected = collector.kept(), cut(data, limit)
+    assert (kept.data, kept.omission) == (expected.data, expected.omission)
     assert (b"".join(seen), collector.total) == (data, len(data))
-    assert len(collector.data) + collector.truncated == len(data)
 
 
 @pytest.mark.parametrize(
@@ -57,15 +58,16 @@ def test_head_and_tail_are_kept_and_the_rest_is_counted_at_every_split(data: byt
     [(0, b"", 6), (1, b"a", 5), (2, b"af", 4), (3, b"abf", 3), (6, b"abcdef", 0), (9, b"abcdef", 0)],
 )
 def test_a_bound_keeps_the_head_first(limit: int, kept: bytes, lost: int) -> None:
-    assert clip(b"abcdef", limit) == (kept, lost)
+    found = cut(b"abcdef", limit)
+    assert (found.data, found.omitted) == (kept, lost)
 
 
 def test_a_huge_output_is_held_within_its_bound() -> None:
     collector = OutputCollector(1000)
     for _ in range(3000):
         collector.feed(b"x" * 1000)
-        assert len(collector._head) + len(collector._tail) <= 1000 + 2 * 500 + 65536 + 1000
-    assert (len(collector.data), collector.truncated) == (1000, 3_000_000 - 1000)
+        assert collector.held <= 1000 + 2 * 500 + 65536 + 1000
+    assert (len(collector.data), collector.kept().omitted) == (1000, 3_000_000 - 1000)
 
 
 @given(st.binary(max_size=60), st.integers(min_value=0, max_value=60), CUTS)
@@ -75,7 +77,7 @@ def test_what_was_reported_before_a_gap_is_not_reported_again(data: bytes, had: 
     seen: list[bytes] = []
     collector = OutputCollector(1000, seen.append, skip=had)
     collector.restart()  # the start mark
-    for piece in cut(data.replace(b"\n", b"\r\n"), at):
+    for piece in pieces(data.replace(b"\n", b"\r\n"), at):
         collector.feed(piece)
     collector.finish()
     assert (b"".join(seen), collector.data) == (data[had:], data)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
 from harness.command import LiveView
 from harness.errors import ConnectError, OutputDropped, UnsupportedOperation
-from harness.results import OutputPart
+from harness.results import OutputPart, ShellResult
 from harness.transport import Process, Transport
 
 from ..persistent_shell import PersistentShell, ShellReply
@@ -26,13 +26,13 @@ __all__ = [
     "ThrottledStream",
     "cut",
     "cut_kept",
-    "not_kept",
     "parse_output",
     "read_gap",
     "read_kept",
     "read_output",
     "read_range",
     "split_gap",
+    "with_output",
 ]
 
 
@@ -199,9 +199,23 @@ class StoredOutput:
     stderr: StoredStream = StoredStream()
 
 
-def not_kept(gap: Gap, stream: str) -> tuple[str, ...]:
-    """Return the notice about dropped bytes, if any."""
-    return (f"bytes {gap.start} to {gap.end} of {stream} were dropped (job_log_max_bytes)",) if gap.size else ()
+def with_output(result: ShellResult, output: StoredOutput) -> ShellResult:
+    """Return a result with this output, and a notice about dropped bytes of a stream, if any."""
+    out, err = output.stdout, output.stderr
+    dropped = [
+        f"bytes {gap.start} to {gap.end} of {name} were dropped (job_log_max_bytes)"
+        for name, gap in (("stdout", out.gap), ("stderr", err.gap))
+        if gap.size
+    ]
+    return replace(
+        result,
+        stdout_bytes=out.data,
+        stderr_bytes=err.data,
+        truncated=out.omitted + err.omitted,
+        stdout_gap=out.omission,
+        stderr_gap=err.omission,
+        notices=(*result.notices, *dropped),
+    )
 
 
 def cut(data: bytes, limit: int) -> StoredStream:
@@ -227,6 +241,11 @@ class HeadTail:
         self._head = bytearray()
         self._tail = bytearray()
         self.size = 0
+
+    @property
+    def held(self) -> int:
+        """The number of bytes in memory."""
+        return len(self._head) + len(self._tail)
 
     @property
     def is_full(self) -> bool:

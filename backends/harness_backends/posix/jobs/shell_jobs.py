@@ -54,7 +54,7 @@ from .launch import (
     write_bytes,
 )
 from .log_limit import MIN_LOG_LIMIT
-from .output import INLINE, HeadTail, StoredStream, cut, not_kept, read_output
+from .output import INLINE, HeadTail, cut, read_output, with_output
 from .output import StoredOutput as Streams
 from .output_reader import JobReader, OutputReadRequest
 from .shell_library import ENDED_BEFORE, PROLOGUE
@@ -376,23 +376,16 @@ class PosixJobs(Jobs):
         cwd: str | None,
         notices: tuple[str, ...] = (),
     ) -> ShellResult:
-        stdout, stderr = (output.stdout, output.stderr) if output else (StoredStream(), StoredStream())
-        notices = (*notices, KEPT_IN_MEMORY) if outcome.in_memory else notices
-        notices = (*notices, *not_kept(stdout.gap, "stdout"), *not_kept(stderr.gap, "stderr"))
-        return ShellResult(
+        result = ShellResult(
             command=command,
             status=outcome.status,
             exit_code=outcome.exit_code,
-            stdout_bytes=stdout.data,
-            stderr_bytes=stderr.data,
-            truncated=stdout.omitted + stderr.omitted,
-            stdout_gap=stdout.omission,
-            stderr_gap=stderr.omission,
             duration=duration,
             cwd=cwd,
             job_id=job_id,
-            notices=notices,
+            notices=(*notices, KEPT_IN_MEMORY) if outcome.in_memory else notices,
         )
+        return with_output(result, output) if output else result
 
     def _lost(self, run: _RunningCommand) -> ShellResult:
         notice = f"connection lost while the command was running; check it with: harness jobs show {run.job_id}"

@@ -6,32 +6,24 @@ from collections.abc import Callable
 
 from harness.command import Command
 
+from ...posix.jobs.output import HeadTail, StoredStream
 from ...posix.pane_jobs.prompt_markers import NewlineUnmapper
 
-__all__ = ["OutputCollector", "clip", "collector_for"]
+__all__ = ["OutputCollector", "collector_for"]
 
 MAX_HELD_BYTES = 16384
 """Maximum bytes after a first start marker that are held back from ``on_output``."""
 
 
-def clip(data: bytes, limit: int) -> tuple[bytes, int]:
-    """Return the head and tail of ``data`` within ``limit`` bytes, and the number of omitted bytes between them."""
-    if len(data) <= limit:
-        return data, 0
-    head = limit - limit // 2
-    tail = limit // 2
-    return data[:head] + data[len(data) - tail :], len(data) - limit
-
-
 class OutputCollector:
-    """A collector of raw terminal output that keeps at most ``limit`` bytes, half head and half tail.
+    """A collector of raw terminal output that keeps head and tail of it, at most ``limit`` bytes.
 
     The first ``skip`` bytes are kept but not reported to ``on_output``, as they were reported before a gap.
     """
 
     def __init__(self, limit: int, on_output: Callable[[bytes], None] | None = None, skip: int = 0) -> None:
-        self._head_limit = limit - limit // 2
-        self._tail_limit = limit // 2
+        self._limit = limit
+        self._kept = HeadTail(limit)
         self._on_output = on_output
         self.reported = skip
         """The number of bytes of this output that ``on_output`` has received."""
@@ -41,9 +33,11 @@ class OutputCollector:
         self._held: bytearray | None = None
         """Unreported output, which is the trace of harness's own commands if a second start marker follows."""
         self._newlines = NewlineUnmapper()
-        self._head = bytearray()
-        self._tail = bytearray()
-        self.total = 0
+
+    @property
+    def total(self) -> int:
+        """The number of bytes of the output so far."""
+        return self._kept.size
 
     @property
     def settled(self) -> bool:
@@ -57,9 +51,7 @@ class OutputCollector:
         if self.reported <= self.total:
             self.reported = 0
         self._newlines = NewlineUnmapper()
-        self._head.clear()
-        self._tail.clear()
-        self.total = 0
+        self._kept = HeadTail(self._limit)
 
     def feed(self, data: bytes) -> None:
         """Add raw bytes."""
@@ -75,21 +67,11 @@ class OutputCollector:
             return
         if self._held is not None and len(self._held) + len(data) > MAX_HELD_BYTES:
             self._release()
-        self.total += len(data)
+        self._kept.feed(data)
         if self._held is not None:
             self._held += data
         else:
             self._report(data)
-        self._keep(data)
-
-    def _keep(self, data: bytes) -> None:
-        room = self._head_limit - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        self._tail += data
-        if len(self._tail) > 2 * self._tail_limit + 65536:
-            del self._tail[: len(self._tail) - self._tail_limit]
 
     def _release(self) -> None:
         held, self._held = self._held, None
@@ -107,25 +89,19 @@ class OutputCollector:
         except Exception as error:  # any exception of a callback belongs to its caller, not to the reader of the pane
             self.callback_error = error
 
+    def kept(self) -> StoredStream:
+        """Return the current head and tail."""
+        return self._kept.kept()
+
     @property
     def data(self) -> bytes:
         """The kept output: the head and the tail."""
-        return bytes(self._head + self._tail[max(0, len(self._tail) - self._tail_limit) :])
+        return self.kept().data
 
     @property
     def held(self) -> int:
         """The number of bytes in memory."""
-        return len(self._head) + len(self._tail)
-
-    @property
-    def omission(self) -> tuple[int, int] | None:
-        """The position of the omitted bytes in :attr:`data` and their number; None if nothing is omitted."""
-        return (len(self._head), self.truncated) if self.truncated else None
-
-    @property
-    def truncated(self) -> int:
-        """The number of bytes that are not in :attr:`data`."""
-        return self.total - len(self._head) - min(len(self._tail), self._tail_limit)
+        return self._kept.held
 
 
 def collector_for(command: Command, skip: int = 0, *, tell: bool = True) -> OutputCollector:

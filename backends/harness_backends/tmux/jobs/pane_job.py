@@ -243,16 +243,16 @@ class PaneJob:
         self.unsent = True
         self.finish(Status.UNKNOWN)
 
-    def result(self, stderr: bytes = b"", stdout: bytes | None = None) -> ShellResult:
+    def result(self, stdout: bytes | None = None) -> ShellResult:
         """Return the job's current result."""
+        kept = self.collector.kept()
         return ShellResult(
             command=self.command.command,
             status=self.status,
             exit_code=self.exit_code if self.done.is_set() and self.status is not Status.TIMED_OUT else None,
-            stdout_bytes=self.collector.data if stdout is None else stdout,
-            stderr_bytes=stderr,
-            truncated=self.collector.truncated,
-            stdout_gap=self.collector.omission if stdout is None else None,
+            stdout_bytes=kept.data if stdout is None else stdout,
+            truncated=kept.omitted,
+            stdout_gap=kept.omission if stdout is None else None,
             duration=self.seconds or time.monotonic() - self.began,
             cwd=self.cwd,
             job_id=self.job_id,
@@ -298,7 +298,7 @@ async def read_buffered_output(job: PaneJob, offset: int, seconds: float) -> She
             active = job.active
             with anyio.move_on_after(START_MARKER_WINDOW if _may_restart(job) else None):
                 await active.wait()
-    if job.collector.truncated or job.status is Status.UNKNOWN:  # output after a lost connection is in the log
+    if job.collector.kept().omitted or job.status is Status.UNKNOWN:  # output after a lost connection is in the log
         return None
     return job.result(stdout=b"") if _may_restart(job) else job.result()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
-from dataclasses import replace
 
 import anyio
 
@@ -13,7 +12,7 @@ from harness.errors import HarnessError, OutputDropped
 from harness.results import ShellResult
 
 from ...posix.jobs.log_limit import GAP, MIN_LOG_LIMIT
-from ...posix.jobs.output import Gap, not_kept, read_output, split_gap
+from ...posix.jobs.output import Gap, read_output, split_gap, with_output
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import JobStore
 from .pane_job import PaneJob
@@ -45,16 +44,7 @@ async def with_streams(shell: PersistentShell, store: JobStore, job: PaneJob) ->
     """Return the job's result with its streams so far, each within the command's limit."""
     out, err = store.path(job.job_id, "out"), store.path(job.job_id, "err")
     found = await read_output(shell.transport, shell, out, err, job.command.max_output)
-    result = job.result(stdout=found.stdout.data, stderr=found.stderr.data)
-    omitted = found.stdout.omitted + found.stderr.omitted
-    notices = (*not_kept(found.stdout.gap, "stdout"), *not_kept(found.stderr.gap, "stderr"))
-    return replace(
-        result,
-        truncated=omitted,
-        stdout_gap=found.stdout.omission,
-        stderr_gap=found.stderr.omission,
-        notices=(*result.notices, *notices),
-    )
+    return with_output(job.result(), found)
 
 
 async def keep_limit(shell: PersistentShell, job: PaneJob, limit: int) -> None:
