@@ -7,9 +7,11 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -20,7 +22,7 @@ from tests.support.seats import Seats, seats
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Log
 
-from harness.cli.top import command
+from harness.cli.top import app, command
 from harness.cli.top.app import GUARD_SECONDS, Dashboard
 from harness.cli.top.dialogs import OutputScreen
 from harness.errors import ConfigError
@@ -193,6 +195,14 @@ def first_rows(table: DataTable[Any], column: int, count: int = 3) -> list[str]:
     return [str(table.get_row_at(row)[column]) for row in range(count)]
 
 
+async def ordered(pilot: Pilot[int], *targets: str) -> None:
+    """Wait until the first rows are those of these targets."""
+    table = pilot.app.query_one("#table", DataTable)
+    with anyio.fail_after(30):
+        while first_rows(table, 2, len(targets)) != [*targets]:
+            await pilot.pause(0.05)
+
+
 async def test_five_hundred_sessions_are_filtered_sorted_and_kept_under_the_cursor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,13 +211,11 @@ async def test_five_hundred_sessions_are_filtered_sorted_and_kept_under_the_curs
         await pilot.press("slash", *"WEB03 command")
         await shown(pilot, 10)
         await pilot.press("enter", "s")  # by target
-        await pilot.pause(0.3)
-        assert first_rows(table, 2) == ["ssh://web030", "ssh://web031", "ssh://web032"]
+        await ordered(pilot, "ssh://web030", "ssh://web031", "ssh://web032")
         await pilot.press("S")
-        await pilot.pause(0.3)
-        assert first_rows(table, 2) == ["ssh://web039", "ssh://web038", "ssh://web037"]
+        await ordered(pilot, "ssh://web039", "ssh://web038", "ssh://web037")
         await pilot.press("up", "up")  # the cursor stayed on its row, which is the last one now
-        assert "command 032" in str(pilot.app.query_one("#text").render())
+        await details_show(pilot, "command 032")
         await pilot.press("escape")
         await shown(pilot, 500)
         assert "command 032" in str(pilot.app.query_one("#text").render())  # the cursor is still there
@@ -225,7 +233,7 @@ async def test_a_process_does_not_take_actions_of_its_own_children_or_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with many_sessions(1, tmp_path, monkeypatch) as (_, pilot, _):
-        assert "read only: this client may not act" in str(pilot.app.query_one("#text").render())
+        await details_show(pilot, "read only: this client may not act")
         await pilot.press("k")
         await pilot.pause(0.2)
         assert len(pilot.app.screen_stack) == 1
@@ -252,6 +260,8 @@ async def test_no_key_acts_on_what_has_just_replaced_what_it_was_meant_for(
 ) -> None:
     for name, value in seats.environment.items():
         monkeypatch.setenv(name, value)
+    now = 1000.0  # the time of the guard passes when the test says so
+    monkeypatch.setattr(app, "time", SimpleNamespace(monotonic=lambda: now, time=time.time))
     prompt = seats.take(script=[shell("touch one"), shell("touch two"), say("done")], size=(120, 40))
     await prompt.on_screen("»", "scripted")
     command = subprocess.Popen([seats.program, "run", "--", "sleep 600"], cwd=seats.home)  # noqa: ASYNC220  # it only starts
@@ -273,11 +283,11 @@ async def test_no_key_acts_on_what_has_just_replaced_what_it_was_meant_for(
         pilot.app.clear_notifications()
         await refuses(pilot, "enter", "has just come to this row")
         await details_show(pilot, "| touch one")
-        await pilot.pause(GUARD_SECONDS)
+        now += GUARD_SECONDS
         prompt.press("y")  # answered there, so that another call waits here
         await details_show(pilot, "| touch two")
         await refuses(pilot, "a", "another call waits here now")
-        await pilot.pause(GUARD_SECONDS)
+        now += GUARD_SECONDS
         await pilot.press("a")
         await prompt.until(lambda: len(pilot.app.screen_stack) == 2, "the question")
         await pilot.press("y")
