@@ -84,9 +84,11 @@ async def test_nor_does_one_who_blocks_it_while_the_command_runs(
     if not control:
         monkeypatch.setenv("PATH", str(plain_tmux(tmp_path, logs=True)), prepend=":")
     desk = await open_desk()
-    job = await desk.ctx.run_shell("sleep 1", wait=0.2)
+    await desk.ctx.run_shell("mkfifo gate")
+    job = await desk.ctx.run_shell("cat gate", wait=0.2)
     assert job.status is Status.RUNNING
     assert desk.show("#{pane_input_off}") == "1"
+    assert blocked_until(lambda: desk._open_gate("gate"))
     assert blocked_until(lambda: is_free(desk))
     assert (await desk.ctx.wait(job.job_id or "")).exit_code == 0
 

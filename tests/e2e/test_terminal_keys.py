@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from tests.support.desk import Desk, OpenDesk, desk, everywhere, open_desk, until
 
-from harness import Status, TerminalError, connect
+from harness import ShellResult, Status, TerminalError, connect
 
 __all__ = ["desk", "open_desk"]
 
@@ -30,9 +30,16 @@ TEXTS = [
 ]
 
 
+async def reads(desk: Desk, command: str, before: str = ":") -> ShellResult:
+    """Start a command that reads the keyboard, and wait until it has begun: earlier keys are the line editor's."""
+    job = await desk.ctx.run_shell(f"{before}; touch begun; {command}", wait=0.05)
+    await until((desk.home / "begun").exists)
+    return job
+
+
 @pytest.mark.parametrize("text", TEXTS)
 async def test_text_arrives_as_it_is(desk: Desk, text: str) -> None:
-    job = await desk.ctx.run_shell("IFS= read -r line; printf '<%s>' \"$line\"", wait=0.05)
+    job = await reads(desk, "IFS= read -r line; printf '<%s>' \"$line\"")
     await desk.ctx.send_keys(literal_text=text, enter=True)
     done = await desk.ctx.wait(job.job_id or "", timeout=10)
     assert done.status is Status.COMPLETED
@@ -42,7 +49,7 @@ async def test_text_arrives_as_it_is(desk: Desk, text: str) -> None:
 @everywhere
 async def test_a_megabyte_arrives_whole(desk: Desk) -> None:
     text = "".join(f"{number:07d} line of text; $x #{{y}}\n" for number in range(32768))
-    job = await desk.ctx.run_shell("stty -echo; cat >typed; stty echo; sha256sum <typed; wc -c <typed", wait=0.3)
+    job = await reads(desk, "cat >typed; stty echo; sha256sum <typed; wc -c <typed", before="stty -echo")
     await desk.ctx.send_keys("C-d", literal_text=text)
     done = await desk.ctx.wait(job.job_id or "", timeout=30)
     assert done.stdout == f"{hashlib.sha256(text.encode()).hexdigest()}  -\n{len(text)}\n"
@@ -50,14 +57,14 @@ async def test_a_megabyte_arrives_whole(desk: Desk) -> None:
 
 async def test_bytes_arrive_as_they_are(desk: Desk) -> None:
     data = bytes(range(0x80, 0x100)) + b"end"
-    job = await desk.ctx.run_shell('stty -echo; IFS= read -r l; stty echo; printf %s "$l" | sha256sum', wait=0.3)
+    job = await reads(desk, 'IFS= read -r l; stty echo; printf %s "$l" | sha256sum', before="stty -echo")
     await desk.ctx.send_keys(literal_text=data, enter=True)
     done = await desk.ctx.wait(job.job_id or "", timeout=10)
     assert done.stdout == f"{hashlib.sha256(data).hexdigest()}  -\n"
 
 
 async def test_literal_text_comes_before_keys_and_enter_last(desk: Desk) -> None:
-    job = await desk.ctx.run_shell("IFS= read -r line; printf '<%s>' \"$line\"", wait=0.05)
+    job = await reads(desk, "IFS= read -r line; printf '<%s>' \"$line\"")
     await desk.ctx.send_keys(("BSpace", "Space", "z"), literal_text="abc", enter=True)
     done = await desk.ctx.wait(job.job_id or "", timeout=10)
     assert done.stdout.endswith("<ab z>")

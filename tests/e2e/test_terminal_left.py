@@ -32,6 +32,7 @@ async def test_a_pane_that_a_person_starts_anew_ends_the_command_as_unknown(
     desk = await open_desk(control_mode=control_mode)
     result = await desk.ctx.run_shell("A=1; echo a; sleep 420.1", wait=1.0)
     assert result.status is Status.RUNNING
+    await until(lambda: desk.processes("sleep 420.1"))
     job_id = result.job_id or ""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_respawn, desk)
@@ -65,6 +66,7 @@ async def test_every_shell_comes_back_in_a_pane_that_was_started_anew(open_desk:
 
 async def test_another_program_in_the_place_of_the_shell_ends_the_command(desk: Desk) -> None:
     result = await desk.ctx.run_shell("echo a; sleep 421.1", wait=0.5)
+    await until(lambda: desk.processes("sleep 421.1"))
     desk.tmux.cmd("respawn-pane", "-k", "-t", "=harness:main", "exec sleep 422.1")
     await until(lambda: desk.processes("sleep 422.1"))
     async with connect(str(desk.ctx.target), tmux=True, config=desk.config) as other:
@@ -74,6 +76,7 @@ async def test_another_program_in_the_place_of_the_shell_ends_the_command(desk: 
 
 async def test_a_pane_that_is_kept_without_a_program_ends_its_command(desk: Desk) -> None:
     result = await desk.ctx.run_shell("sleep 423.1", wait=0.5)
+    await until(lambda: desk.processes("sleep 423.1"))
     desk.tmux.cmd("set-option", "-w", "-t", "=harness:main", "remain-on-exit", "on")
     wrapper = desk.show("#{pane_pid}")
     subprocess.run(["kill", "-9", wrapper], check=True)
@@ -92,6 +95,7 @@ async def test_what_fails_for_want_of_its_terminal_has_no_exit_code(
     waits = "trap '' HUP; " if shell != "/usr/bin/fish" else "trap 'true' HUP; "
     first = await desk.ctx.run_shell(f"{waits}sleep 427.1; echo end", wait=1.0)
     assert first.status is Status.RUNNING
+    await until(lambda: desk.processes("sleep 427.1"))
     program = desk.processes("sleep 427.1")
     desk.tmux.cmd(*end, "-t", "=harness:main")
     await until(lambda: desk.show("#{pane_id}") == "" or end == ("respawn-pane", "-k"))

@@ -54,6 +54,7 @@ async def test_keys_leave_an_operator_who_scrolls_where_they_are(desk: Desk) -> 
     await desk.ctx.run_shell("echo re''peated")
     seen = await _scrolls(desk, operator)
     job = await desk.ctx.run_shell("stty raw -echo; head -c 12 | od -An -c; stty sane", wait=0.3)
+    await until(lambda: desk.processes("head -c 12"))
     await desk.ctx.send_keys(("Up", "C-Space", "M-x", "F5"), literal_text="q", enter=True)
     done = await desk.ctx.wait(job.job_id or "", timeout=10)
     assert done.stdout.split() == [*"q", "033", "[", "A", "\\0", "033", "x", "033", "[", "1", "5", "~"]
@@ -69,6 +70,7 @@ async def test_a_command_is_interrupted_while_an_operator_scrolls(desk: Desk, ho
         assert result.status is Status.TIMED_OUT
     else:
         job = await desk.ctx.run_shell("sleep 300.75", wait=0.2)
+        await until(lambda: desk.processes("sleep 300.75"))
         async with connect(config=desk.config) as other:
             await (other if how == "another harness" else desk.ctx).kill(job.job_id or "")
         done = await desk.ctx.wait(job.job_id or "", timeout=20)
@@ -85,11 +87,13 @@ async def test_what_the_agent_types_reaches_none_of_the_operators_other_panes(de
     desk.tmux.cmd("set-window-option", "-t", "=harness:main", "synchronize-panes", "on")
     await until(theirs.exists)
     assert (await desk.ctx.run_shell("echo alone")).stdout == "alone\n"
-    job = await desk.ctx.run_shell("read -r -s password; echo ${#password}", wait=0.3)
+    job = await desk.ctx.run_shell("stty -echo; touch asked; read -r password; stty echo; echo ${#password}", wait=0.3)
+    await until((desk.home / "asked").exists)
     await desk.ctx.send_keys(literal_text="correct horse", enter=True)
     assert (await desk.ctx.wait(job.job_id or "", timeout=10)).stdout == "13\n"
     await desk.ctx.send_keys(("a", "Left", "C-u", "Enter"))
     job = await desk.ctx.run_shell("sleep 300.5", wait=0.2)
+    await until(lambda: desk.processes("sleep 300.5"))
     await desk.ctx.kill(job.job_id or "")
     assert desk.show("#{pane_synchronized}") == "1"  # the operator's own keys still go to all
     desk.tmux.cmd("send-keys", "-t", beside.stdout[0], "the operator", "Enter")
@@ -243,8 +247,9 @@ async def _type_into(desk: Desk, type_: object, text: str) -> None:
 
 async def test_one_key_gives_the_operator_the_keyboard_back(desk: Desk) -> None:
     operator = await desk.operator()
-    started = await desk.ctx.run_shell('read -r x; echo "got:$x"', wait=0.1)
+    started = await desk.ctx.run_shell('touch asked; read -r x; echo "got:$x"', wait=0.1)
     assert started.status is Status.RUNNING
+    await until((desk.home / "asked").exists)
     operator.press("F12")
     operator.type("by hand\n")
     done = await desk.ctx.wait(started.job_id or "", timeout=10)

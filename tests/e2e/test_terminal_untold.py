@@ -28,6 +28,7 @@ async def told_later(desk: Desk, command: str) -> tuple[str, tuple[str, ...], fl
 async def test_a_log_that_was_taken_costs_later_harnesses_no_wait(desk: Desk, take: tuple[str, ...]) -> None:
     await desk.ctx.run_shell("true")
     job = await desk.ctx.run_shell("mkfifo gate; cat gate", wait=0.5)
+    await until(lambda: desk.processes("cat gate"))
     desk.tmux.cmd(*take)
     await desk.open_gate()
     assert (await desk.ctx.wait(job.job_id or "", timeout=10)).status is Status.COMPLETED
@@ -63,6 +64,7 @@ async def test_nothing_is_typed_into_a_program_in_the_place_of_the_shell(desk: D
 
 async def test_who_waits_is_told_when_another_program_takes_the_place_of_the_shell(desk: Desk) -> None:
     first = await desk.ctx.run_shell("echo a; sleep 431.1", wait=0.5)
+    await until(lambda: desk.processes("sleep 431.1"))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_put_in_its_place, desk)
         with anyio.fail_after(20):

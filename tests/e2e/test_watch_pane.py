@@ -91,11 +91,10 @@ def terminal(data: bytes, columns: int, rows: int) -> Iterator[libtmux.Server]:
         show = f"stty raw -echo; cat {shlex.quote(str(file))}; : >{shlex.quote(str(done))}; exec sleep 60"
         try:
             server.cmd("new-session", "-d", "-x", str(columns), "-y", str(rows), "sh", "-c", show)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 30
             while not done.exists():
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
-            time.sleep(0.2)  # until tmux has read it
             yield server
         finally:
             server.kill()
@@ -111,12 +110,19 @@ def picture(server: libtmux.Server, pane: str = "") -> tuple[list[str], list[str
 
 
 async def alike(desk: Desk, seen: Seen) -> None:
-    """Fail unless a terminal that was fed what was seen shows what the pane shows."""
-    await anyio.sleep(0.3)  # what is on its way has arrived
-    screen = seen.of(Screen)[-1]
-    assert isinstance(screen, Screen)
-    with terminal(seen.data, screen.columns, screen.rows) as server:
-        assert picture(server) == picture(desk.tmux, "=harness:main")
+    """Fail unless a terminal that was fed what was seen shows what the pane shows, once all of it has arrived."""
+    deadline = anyio.current_time() + 20
+    shown, expected = ([""], [""]), picture(desk.tmux, "=harness:main")
+    while shown != expected and anyio.current_time() < deadline:
+        data, screen = seen.data, seen.of(Screen)[-1]
+        assert isinstance(screen, Screen)
+        with terminal(data, screen.columns, screen.rows) as server:
+            while seen.data == data and anyio.current_time() < deadline:
+                shown, expected = picture(server), picture(desk.tmux, "=harness:main")
+                if shown == expected:
+                    break
+                await anyio.sleep(0.1)  # until tmux has read it, which it does not tell
+    assert shown == expected
 
 
 STATES = {
@@ -125,16 +131,23 @@ STATES = {
     "full rows": "printf '%0200d\\n%060d%060d' 1 2 3",
     "line drawing": r"printf '\033(0lqqqk\033(B text\n'",
     "many lines": "seq 200",
-    "alternate": r"printf 'main\n\033[?1049h\033[5;7Hother \033[7mreverse\033[0m\033[?25l'; sleep 2.5",
-    "region": r"printf '\033[3;9r\033[5;5Hhere\033[?1h'; sleep 2.5; printf '\033[r\033[?1l'",
-    "no wrap": r"printf '\033[?7l\033[4;4H'; sleep 2.5; printf '\033[?7h'",
+    "alternate": r"printf 'main\n\033[?1049h\033[5;7Hother \033[7mreverse\033[0m\033[?25l'; cat gate",
+    "region": r"printf '\033[3;9r\033[5;5Hhere\033[?1h'; cat gate; printf '\033[r\033[?1l'",
+    "no wrap": r"printf '\033[?7l\033[4;4H'; cat gate; printf '\033[?7h'",
 }
+
+
+async def draw(desk: Desk, command: str) -> None:
+    """Run a command, or until it waits in the state that it has drawn."""
+    await desk.ctx.run_shell("mkfifo gate")
+    await desk.ctx.run_shell(command, wait=0.2 if "cat gate" in command else True)
+    await until(lambda: "cat gate" not in command or desk.processes("cat gate"))
 
 
 @pytest.mark.parametrize("command", STATES.values(), ids=STATES)
 async def test_a_screen_shows_the_pane_as_it_is(desk: Desk, command: str) -> None:
     with anyio.fail_after(LIMIT):
-        await desk.ctx.run_shell(command, wait=1.0)
+        await draw(desk, command)
         async with watching(desk) as seen:
             await alike(desk, seen)
 
@@ -143,7 +156,7 @@ async def test_a_screen_shows_the_pane_as_it_is(desk: Desk, command: str) -> Non
 async def test_what_follows_a_screen_leads_to_what_the_pane_shows(desk: Desk, command: str) -> None:
     with anyio.fail_after(LIMIT):
         async with watching(desk) as seen:
-            await desk.ctx.run_shell(command, wait=1.0)
+            await draw(desk, command)
             await alike(desk, seen)
 
 
@@ -165,6 +178,7 @@ async def test_jobs_are_reported_at_their_place_in_the_output(desk: Desk) -> Non
 async def test_a_running_job_is_reported_after_the_first_screen(desk: Desk) -> None:
     with anyio.fail_after(LIMIT):
         await desk.ctx.run_shell("echo begun; sleep 30", wait=0.5)
+        await until(lambda: desk.processes("sleep 30"))
         async with watching(desk) as seen:
             await until(lambda: len(seen.events) > 1)
     assert isinstance(seen.events[1], JobStarted)
@@ -246,12 +260,13 @@ async def test_a_watcher_that_does_not_take_anything_delays_nothing_and_gets_a_n
             assert isinstance(await anext(idle), Screen)
             result = await desk.ctx.run_shell("seq 1 300000", timeout=60, max_output=1 << 24)
             assert result.stdout_bytes == b"".join(b"%d\n" % number for number in range(1, 300_001))
-            await anyio.sleep(0.3)
             late = Seen()
-            with anyio.move_on_after(1.0):
-                await late.watch(idle)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(late.watch, idle)
+                await until(lambda: late.of(Screen))
+                await alike(desk, late)
+                tasks.cancel_scope.cancel()
             assert [type(event) for event in late.events[:3]] == [JobStarted, JobEnded, Screen]
-            await alike(desk, late)
             assert b"300000" in seen.data
 
 
