@@ -188,10 +188,10 @@ async def test_the_time_limit_of_the_connection_does_not_limit_the_authenticatio
 ) -> None:
     user = pwd.getpwuid(os.getuid()).pw_name
     key = tmp_path / "key.pub"
-    slow = f'AuthorizedKeysCommand /bin/sh -c "sleep 1.2; cat {key}"'
+    slow = f'AuthorizedKeysCommand /bin/sh -c "sleep 3.2; cat {key}"'
     server = make_sshd(slow, f"AuthorizedKeysCommandUser {user}")
     (server.directory / "authorized_keys").rename(key)
-    await echoes(server.target, server.config(connect_timeout=1.0))
+    await echoes(server.target, server.config(connect_timeout=3.0))
     with pytest.raises(ConnectError, match="did not finish within 1 s") as caught:
         await echoes(server.target, server.config(login_timeout=1.0))
     assert "login_timeout" in caught.value.hint
@@ -336,7 +336,7 @@ async def test_each_address_of_a_host_has_the_time_limit(sshd: SshServer, monkey
     known = socket.getaddrinfo("127.0.0.1", sshd.port, type=socket.SOCK_STREAM)
     silent = [(*entry[:4], ("127.0.0.2", sshd.port)) for entry in known]
     name = ("HostName=two.invalid", f"HostKeyAlias=[127.0.0.1]:{sshd.port}")
-    config = sshd.config(connect_timeout=1.0, ssh_options=(*sshd.client_options, *name))
+    config = sshd.config(connect_timeout=3.0, ssh_options=(*sshd.client_options, *name))
     with full_queue("127.0.0.2", sshd.port):
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [*silent, *known])
         await echoes(sshd.target, config)

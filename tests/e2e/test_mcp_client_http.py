@@ -123,7 +123,7 @@ async def test_a_failure_of_the_server_leaves_a_call_unknown(tmp_path: Path) -> 
 
 
 async def test_a_call_that_hangs_ends_in_its_time(tmp_path: Path) -> None:
-    async with web(tmp_path / "web") as there, workbench(tmp_path, there.config(timeout=0.5)) as bench:
+    async with web(tmp_path / "web") as there, workbench(tmp_path, there.config(timeout=3)) as bench:
         assert (await bench.call("web_wait")).status is CallStatus.TIMEOUT
         assert (await bench.call("web_add", a=1, b=2)).result.text == "3"
 

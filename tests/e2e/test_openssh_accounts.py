@@ -94,7 +94,8 @@ async def test_what_was_given_up_never_runs_later(sshd: SshServer, bash_user: Sy
         start_up(bash_user, "")
         busy = f"pgrep -u {bash_user.name} -f '[t]ouch .*/ran'"
         script = f"echo go > gate; until test -e went-on && ! {busy}; do sleep 0.05; done; test ! -e ran"
-        assert (await run(transport, "sh", "-c", script))[0] == 0
+        async with connected(sshd, target(sshd, bash_user)) as patient:
+            assert (await run(patient, "sh", "-c", script))[0] == 0
 
 
 ENGINES = ["openssh", "asyncssh"]

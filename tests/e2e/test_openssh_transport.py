@@ -181,7 +181,7 @@ async def test_a_server_with_one_session_serves_one_program_after_the_other(make
 @pytest.mark.parametrize("sessions", [1, 2])
 async def test_a_server_with_few_sessions_says_what_is_lost(make_sshd: MakeSshd, sessions: int) -> None:
     server = make_sshd(f"MaxSessions {sessions}")
-    async with connected(server, connect_timeout=1.0) as transport, AsyncExitStack() as stack:
+    async with connected(server, connect_timeout=3.0) as transport, AsyncExitStack() as stack:
         for _ in range(sessions):
             process = await stack.enter_async_context(await transport.open_process(["cat"]))
         with pytest.raises(UnsupportedOperation, match="MaxSessions"):

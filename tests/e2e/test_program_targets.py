@@ -377,18 +377,22 @@ async def test_a_pod_that_was_replaced_is_told_from_the_one_before(cluster: Stan
         assert (await ctx.run_shell("echo new")).stdout == "new\n"
 
 
+LIVES_ON = "echo $$ >$HOME/pid; until [ -e $HOME/go ]; do sleep 0.1; done; echo done; exit 5"
+
+
 async def test_a_job_outlives_a_cut_connection_of_kubectl(cluster: StandInCluster) -> None:
     async with connect("k8s://shop/cart-0") as ctx:
         results = []
 
         async def run() -> None:
-            results.append(await ctx.run_shell("echo $$ >$HOME/pid; sleep 2; echo done; exit 5"))
+            results.append(await ctx.run_shell(LIVES_ON))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             await pid_in(Path(os.environ["HOME"], "pid"))
             cluster.cut()
         assert results[0].status is Status.UNKNOWN
+        Path(os.environ["HOME"], "go").touch()
         assert results[0].job_id is not None
         found = await ctx.wait(results[0].job_id, timeout=20)
         assert (found.status, found.stdout, found.exit_code) == (Status.COMPLETED, "done\n", 5)

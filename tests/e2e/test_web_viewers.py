@@ -59,6 +59,15 @@ async def shown(page: ClientConnection, text: bytes) -> bytes:
     return drawn
 
 
+async def reply(page: ClientConnection, number: int) -> dict[str, Any]:
+    """Read until a request was answered."""
+    with anyio.fail_after(LIMIT):
+        while True:
+            frame = await page.recv()
+            if isinstance(frame, str) and (message := json.loads(frame)).get("request") == number:
+                return dict(message)
+
+
 async def test_twenty_viewers_cost_one_stream_and_all_see_the_same(seats: Seats) -> None:
     seat = seats.take("--tmux", script=[say("hello")], size=(120, 40))
     await seat.on_screen("»", "scripted")
@@ -77,8 +86,8 @@ async def test_twenty_viewers_cost_one_stream_and_all_see_the_same(seats: Seats)
 
         act: dict[str, Any] = {"type": "act", "session": session}
         await pages[0].send(json.dumps({**act, "request": 2, "action": "take_pane", "arguments": {"pane": "main"}}))
+        assert (await reply(pages[0], 2))["ok"]
         typed = {"pane": "main", "text": "seq 1 3000; echo over-$((1 + 1))\r"}
-        await anyio.sleep(1)
         await pages[0].send(json.dumps({**act, "request": 3, "action": "type", "arguments": typed}))
         ends: list[bytes] = []
 
