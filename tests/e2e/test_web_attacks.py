@@ -22,6 +22,7 @@ import pytest
 import trustme
 import websockets
 from tests.support.program import Program, program
+from tests.support.sshd import free_port
 from tests.support.web_client import LIMIT, close_code, first, logged_in, page_of, send, token_of
 from tests.support.web_dashboard import WebProgram, web_program
 from websockets.asyncio.client import connect
@@ -243,8 +244,7 @@ async def test_over_tls_the_cookie_is_bound_to_it(program: Program, tmp_path: Pa
 
 
 async def test_behind_a_proxy_only_its_name_is_served(program: Program) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     words = ("--behind-proxy", "https://ops.example/harness/", "--port", str(port))
     async with web_program(program.path, program.environ, *words) as web:
         assert web.base == "https://ops.example/harness/"

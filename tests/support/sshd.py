@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
+import itertools
 import os
 import pwd
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -241,12 +244,22 @@ def _keygen(path: Path, passphrase: str = "") -> None:
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
 
 
+@functools.cache
+def _ports() -> Iterator[int]:
+    """Ports below those that Linux gives to connections; no two workers of pytest-xdist have one in common."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
+    ports = range(15_000 + worker, 32_000, 16)
+    first = secrets.randbelow(len(ports))
+    return itertools.cycle([*ports[first:], *ports[:first]])
+
+
 def free_port() -> int:
-    """A port of loopback that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of loopback that nobody listened on a moment ago, and that stays free: nothing else is given it."""
+    while True:
+        port = next(_ports())
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _children(pid: int) -> list[int]:
