@@ -160,7 +160,7 @@ async def test_a_terminal_that_takes_nothing_holds_up_nobody_who_ends_the_prompt
         gate.open()
         await anyio.sleep(1)  # the flood has come, and nothing says so
         seat.signal("SIGTERM")
-        assert await seat.ended() == 143
+        assert await seat.ended(drawn=False) == 143
     finally:
         os.kill(emulator, signal.SIGCONT)
 
