@@ -242,8 +242,12 @@ async def test_an_agent_is_paused_resumed_and_its_jobs_read_and_killed(
         _, session = await seen.until(lambda one: one.doing == "paused")
         assert session.paused_by == "dashboard: anna"
         await seat.sees("paused by dashboard: anna")
-        await seen.act(process, session, "resume")
+        with pytest.raises(HarnessError, match="dashboard: anna has paused the agent again; nothing was resumed"):
+            await seen.act(process, session, "resume", paused_by="dashboard: bert")
+        await seen.act(process, session, "resume", paused_by=session.paused_by)
         await seen.until(lambda one: one.doing == "idle")
+        with pytest.raises(HarnessError, match="that turn has ended; nothing was cancelled"):
+            await seen.act(process, session, "cancel", work=["a turn that has ended"])
         assert process.client is not None
         assert "main" in json.dumps(await process.client.request(session.session, "panes"))
         await seen.act(process, session, "kill_job", job_id=job_id)
@@ -253,7 +257,7 @@ async def test_an_agent_is_paused_resumed_and_its_jobs_read_and_killed(
     )
     records = [json.loads(line) for line in done.stdout.splitlines()]
     acted = {one["tool"]: one for one in records if str(one.get("tool", "")).startswith("dashboard_")}
-    assert set(acted) == {"dashboard_pause", "dashboard_resume", "dashboard_kill_job"}, records
+    assert set(acted) == {"dashboard_pause", "dashboard_resume", "dashboard_cancel", "dashboard_kill_job"}, records
     assert "dashboard: anna" in json.dumps(acted["dashboard_kill_job"])
 
 
@@ -276,7 +280,7 @@ async def test_a_pane_is_typed_into_only_by_who_took_it_over_and_the_agent_waits
         _, session = await seen.until(lambda one: one.doing == "paused")
         assert session.taken_by == {"main": "dashboard: anna"}
         await seen.act(process, session, "release_pane")
-        await seen.act(process, session, "resume")
+        await seen.act(process, session, "resume", paused_by=session.paused_by)
         await seen.until(lambda one: one.doing == "idle" and not one.taken_by)
 
 

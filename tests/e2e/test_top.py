@@ -108,7 +108,9 @@ async def test_an_agent_is_paused_and_its_job_followed_and_killed(seats: Seats) 
     await top.on_screen("1 session: 1 idle", "└ job ")
     top.press("p")
     await top.on_screen("1 session: 1 paused", "paused by dashboard:")
-    top.press("p")
+    top.press("p")  # it is no switch: the agent may have been paused by somebody else a moment ago
+    await top.on_screen("r resumes it", "1 session: 1 paused")
+    top.press("r")
     await top.on_screen("1 session: 1 idle")
     top.press("Down", "t")
     await top.on_screen("begun", "Esc: close")
@@ -124,6 +126,30 @@ async def test_an_agent_is_paused_and_its_job_followed_and_killed(seats: Seats) 
     await top.on_screen("y: kill job ")
     top.press("y")
     await top.until(lambda: "└ job " not in top.screen, "the end of the job")
+    top.press("q")
+    assert await top.ended() == 0
+
+
+async def test_a_turn_that_ends_while_its_cancellation_is_confirmed_leaves_the_next_one_alone(seats: Seats) -> None:
+    first, second = (
+        call("run_shell", {"command": f"while ! test -e {name}; do sleep 0.1; done", "why": "w"}) for name in "ab"
+    )
+    script = [first, say("first done"), second, say("second done")]
+    prompt = seats.take(script=script, settings='[permissions]\nmode = "auto"\n', size=(120, 40))
+    await prompt.on_screen("»", "scripted")
+    top = seats.take("top", size=(100, 30))
+    prompt.enter("one")
+    await top.on_screen("works on: one", "1 session: 1 running")
+    top.press("k")
+    await top.on_screen("y: cancel what this session does")
+    (seats.home / "a").touch()
+    await prompt.sees("first done")
+    prompt.enter("two")
+    await prompt.sees("test -e b")
+    top.press("y")
+    await top.on_screen("that turn has ended; nothing was cancelled", "works on: two", "1 session: 1 running")
+    (seats.home / "b").touch()
+    await prompt.sees("second done")
     top.press("q")
     assert await top.ended() == 0
 
@@ -149,7 +175,7 @@ async def test_read_only_takes_no_action(seats: Seats) -> None:
     await top.on_screen("READ ONLY", "1 idle")
     prompt.enter("go")
     await top.on_screen("APPROVE?")
-    for key in ("a", "d", "e", "p", "k"):
+    for key in ("a", "d", "e", "p", "r", "k"):
         top.press(key)
         await top.on_screen("started with --read-only")
     assert not (seats.home / "made").exists()

@@ -109,7 +109,8 @@ async def test_a_pane_is_taken_over_and_given_back_while_a_viewer_watches(seats:
 
 
 async def test_a_late_answer_and_a_lost_session_are_shown(seats: Seats) -> None:
-    seat = seats.take("--tmux", script=[shell("touch one"), say("all done")], size=(120, 40))
+    script = [shell("touch one"), say("all done"), shell("touch two"), say("all done again")]
+    seat = seats.take("--tmux", script=script, size=(120, 40))
     await seat.on_screen("»", "scripted")
     async with (
         web_program(seats.program, seats.environment, "--name", "anna") as web,
@@ -121,13 +122,22 @@ async def test_a_late_answer_and_a_lost_session_are_shown(seats: Seats) -> None:
         await omar.sees("touch one", ".approval")
         deny = await omar.page.query_selector(".approval button.danger")
         assert deny is not None
+        await anna.page.click("table a")
+        await anna.sees("touch one", ".approval")
+        cancel = await anna.page.query_selector(".head button.danger")
+        assert cancel is not None
         await anna.page.click(".approval button.primary")
         await seat.sees("all done")
         await deny.evaluate("button => button.click()")  # as one that was pressed a moment too late
         await omar.sees("Deny: this approval request is over", "#notice")
         await omar.page.click("#notice button")
         assert await omar.page.inner_text("#notice") == ""
-        await anna.page.click("table a")
+        seat.enter("next")
+        await anna.sees("touch two", ".approval")
+        await cancel.evaluate("button => button.click()")  # it was for the turn before
+        await anna.sees("Cancel the turn: that turn has ended; nothing was cancelled", "#notice")
+        await anna.page.click(".approval button.primary")
+        await seat.sees("all done again")
         await anna.page.click("text=Take over")
         await anna.sees("You type into this pane")
         await omar.page.click("table a")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -78,7 +78,10 @@ class QueuedPrompt:
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """The current state of an agent. ``context`` and ``limit`` are tokens; a ``limit`` of 0 is unknown."""
+    """The current state of an agent. ``context`` and ``limit`` are tokens; a ``limit`` of 0 is unknown.
+
+    ``work`` are the ids of what :meth:`Agent.cancel` cancels: the turn, and compactions between turns.
+    """
 
     doing: Doing
     turn_id: str
@@ -89,6 +92,7 @@ class AgentState:
     spent: Usage
     queue: tuple[QueuedPrompt, ...] = ()
     paused_by: str = ""
+    work: tuple[str, ...] = ()
 
 
 class AgentCompactor(Compactor):
@@ -145,7 +149,7 @@ class Agent:
         self._more = anyio.Event()
         self._one = anyio.Lock()
         self._turn: Turn | None = None
-        self._shortening: set[anyio.CancelScope] = set()
+        self._shortening: dict[str, anyio.CancelScope] = {}
         self._asked: set[str] = set()
         self._paused_by = ""
         self._closed = False
@@ -190,7 +194,12 @@ class Agent:
             self._spent,
             tuple(self._queue),
             self._paused_by,
+            tuple(self._cancellable()),
         )
+
+    def _cancellable(self) -> dict[str, Turn | anyio.CancelScope]:
+        turn = {} if self._turn is None else {self._turn.turn_id: self._turn}
+        return {**self._shortening, **turn}
 
     def _doing(self) -> Doing:
         if self._closed:
@@ -339,18 +348,19 @@ class Agent:
 
     # -- control
 
-    def cancel(self) -> bool:
+    def cancel(self, work: Collection[str] | None = None) -> bool:
         """Cancel the current turn, interrupting its command, and any :meth:`compact_between`; the queue is kept.
+
+        Args:
+            work: cancel only what has one of these ids of :class:`AgentState`; None: everything.
 
         Returns:
             False if there was nothing to cancel.
         """
-        shortening = tuple(self._shortening)
-        for scope in shortening:
-            scope.cancel()
-        if self._turn is not None:
-            self._turn.cancel()
-        return self._turn is not None or bool(shortening)
+        chosen = [found for name, found in self._cancellable().items() if work is None or name in work]
+        for found in chosen:
+            found.cancel()
+        return bool(chosen)
 
     def pause(self, by: str, reason: str = "") -> None:
         """Start no calls and send no model requests; a response being received and running commands continue."""
@@ -420,14 +430,15 @@ class Agent:
         """
         done: Compaction | None = None
         with anyio.CancelScope() as scope:
-            self._shortening.add(scope)
+            work = uuid.uuid4().hex
+            self._shortening[work] = scope
             try:
                 async with self._one:
                     if self._closed:
                         raise HarnessError("the conversation was closed")
                     done = await self.compact()
             finally:
-                self._shortening.discard(scope)
+                del self._shortening[work]
         if scope.cancelled_caught:
             raise HarnessError("cancelled; the conversation is unchanged")
         return done

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import anyio
 from rich.text import Text
 from textual.app import App, ComposeResult
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Input, Static
 
@@ -52,7 +53,7 @@ ATTACHES = frozenset({"tmux", "ssh", "docker", "podman", "mosh"})
 """Programs that may attach to a session: what a process announces is not run unseen."""
 HELP = (
     *("Enter  attach to the session's tmux", "a      approve the waiting call, once", "d      deny it"),
-    *("e      change it, then approve", "p      pause the agent, or resume it", "i      interrupt the turn or the job"),
+    *("e      change it, then approve", "p, r   pause the agent; resume it", "i      interrupt the turn or the job"),
     *(
         "k      kill the job, or cancel what the session does",
         "t      follow the output of a job, a call or a command; list hosts",
@@ -87,8 +88,13 @@ class Dashboard(App[int]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[Any]] = [
         *(("a", "approve", "approve"), ("d", "deny", "deny"), ("e", "change", "edit")),
-        *(("p", "pause", "pause"), ("i", "interrupt", "int."), ("k", "kill", "kill"), ("t", "tail", "tail")),
-        *(("slash", "filter", "filter"), ("s", "sort(False)", "sort"), ("question_mark", "keys", "keys")),
+        *(("p", "pause", "pause"), ("r", "resume", "resume"), ("i", "interrupt", "int.")),
+        *(("k", "kill", "kill"), ("t", "tail", "tail")),
+        *(
+            ("slash", "filter", "filter"),
+            Binding("s", "sort(False)", "sort", show=False),
+            ("question_mark", "keys", "keys"),
+        ),
         ("q", "leave", "quit"),
     ]
 
@@ -332,12 +338,26 @@ class Dashboard(App[int]):
     # -- agents and jobs
 
     def action_pause(self) -> None:
-        """Pause the agent, or resume it."""
-        self._with_row(self._pause)
+        """Pause the agent; one that is paused stays so."""
+        self._with_row(partial(self._set_paused, action="pause"))
 
-    def _pause(self, row: Row) -> None:
-        action = "resume" if row.session.doing == "paused" else "pause"
-        self._act(row, action, {}, f"{action}d")
+    def action_resume(self) -> None:
+        """Resume the agent; one that is not paused is left alone."""
+        self._with_row(partial(self._set_paused, action="resume"))
+
+    def _set_paused(self, row: Row, action: str) -> None:
+        paused_by = row.session.paused_by
+        if action not in row.session.actions:
+            self._notify_unsupported(action)
+        elif action == "pause" and paused_by:
+            self.notify("paused already; r resumes it")
+        elif action == "resume" and not paused_by:
+            self.notify("this agent is not paused")
+        else:
+            self._act(row, action, {"paused_by": paused_by} if action == "resume" else {}, f"{action}d")
+
+    def _notify_unsupported(self, action: str) -> None:
+        self.notify(f"this session does not support: {action}", markup=False)
 
     def action_interrupt(self) -> None:
         """Interrupt the job of the row, or what the session does."""
@@ -354,11 +374,12 @@ class Dashboard(App[int]):
         job = row.job
         action = "cancel" if job is None else job_action
         if action not in row.session.actions:
-            self.notify(f"this session does not support: {action}", markup=False)
+            self._notify_unsupported(action)
             return
         about = "cancel what this session does" if job is None else f"{what} job {job.job_id}"
         if await self._show(ConfirmDialog([*details_of(row, time.time()), "", f"{about}?"], about)):
-            await self._ask(row, action, {} if job is None else {"job_id": job.job_id}, f"asked to {about}")
+            meant = {"work": row.session.work} if job is None else {"job_id": job.job_id}
+            await self._ask(row, action, meant, f"asked to {about}")
 
     def action_tail(self) -> None:
         """Follow the output of the job, the running call or the command; of a fleet, show the hosts first."""

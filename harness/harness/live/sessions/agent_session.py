@@ -14,7 +14,7 @@ from .action_records import recorded_action
 from .activity import Activity
 from .approvals import SharedApprover
 from .event_streams import event_items, progress_items
-from .session import LiveSession, StreamItems
+from .session import LiveSession, StreamItems, work_to_cancel
 from .state import SessionState
 from .target_access import TargetAccess
 
@@ -91,6 +91,7 @@ class AgentSession(LiveSession):
             context_limit=agent.limit,
             queued=len(agent.queue),
             paused_by=agent.paused_by,
+            work=agent.work,
             running=activity.calls,
             approvals=self._approver.states() if self._approver is not None else (),
             jobs=activity.jobs,
@@ -114,16 +115,25 @@ class AgentSession(LiveSession):
         if action == "pause":
             self._agent.pause(by, "from a dashboard")
         elif action == "resume":
-            self._agent.resume(by)
+            self._resume(arguments, by)
         elif action == "cancel":
-            if not self._agent.cancel():
-                raise HarnessError("no turn is running")
+            if not self._agent.cancel(work_to_cancel(arguments)):
+                raise HarnessError("that turn has ended; nothing was cancelled")
         else:
             result = await self._access.act(action, arguments, by)
             if action == "take_pane":
                 self._agent.pause(by, f"{by} took pane {result['pane']} over")
             return result
         return {"doing": DOING[self._agent.state.doing]}
+
+    def _resume(self, arguments: Mapping[str, Any], by: str) -> None:
+        """End the pause that the client has seen, and no later one of somebody else."""
+        meant, paused_by = arguments.get("paused_by"), self._agent.state.paused_by
+        if not isinstance(meant, str):
+            raise HarnessError("the argument paused_by is missing")
+        if paused_by not in ("", meant):
+            raise HarnessError(f"{paused_by} has paused the agent again; nothing was resumed")
+        self._agent.resume(by)
 
     def _decide(self, action: str, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:
         if self._approver is None:

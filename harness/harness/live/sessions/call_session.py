@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,8 @@ from .action_records import recorded_action
 from .activity import Activity
 from .approvals import SharedApprover
 from .event_streams import event_items, progress_items
-from .session import LiveSession, StreamItems
-from .state import SessionKind, SessionState
+from .session import LiveSession, StreamItems, work_to_cancel
+from .state import MAX_LISTED, SessionKind, SessionState
 from .target_access import TargetAccess
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class CallSession(LiveSession):
             since=self._since,
             started=self._started,
             running=activity.calls,
+            work=self._executor.running[-MAX_LISTED:],
             approvals=approvals,
             jobs=activity.jobs,
             agents=activity.agents,
@@ -84,11 +85,16 @@ class CallSession(LiveSession):
         if action in ("pause", "resume"):
             raise HarnessError("a session without an agent cannot be paused", hint="cancel its calls instead")
         if action == "cancel":
-            if not self._executor.running:
-                raise HarnessError("no call is running")
-            self._executor.cancel()
+            self._cancel(work_to_cancel(arguments))
             return {}
         return await self._access.act(action, arguments, by)
+
+    def _cancel(self, work: Collection[str]) -> None:
+        running = [call_id for call_id in self._executor.running if call_id in work]
+        if not running:
+            raise HarnessError("those calls have ended; nothing was cancelled")
+        for call_id in running:
+            self._executor.cancel(call_id)
 
     async def query(self, query: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """See :class:`LiveSession`."""

@@ -6,14 +6,23 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ...errors import UnsupportedOperation
+from ...errors import HarnessError, UnsupportedOperation
 
 if TYPE_CHECKING:
     from ...system.process_identity import ProcessId
     from .pane_leases import PaneLeases
     from .state import SessionState
 
-__all__ = ["ACTIONS", "MAX_TYPED_CHARS", "QUERIES", "STREAMS", "AnnouncedSessions", "LiveSession", "StreamItems"]
+__all__ = [
+    "ACTIONS",
+    "MAX_TYPED_CHARS",
+    "QUERIES",
+    "STREAMS",
+    "AnnouncedSessions",
+    "LiveSession",
+    "StreamItems",
+    "work_to_cancel",
+]
 
 StreamItems = AsyncGenerator[Mapping[str, Any], None]
 
@@ -32,6 +41,20 @@ QUERIES: Final = frozenset({"jobs", "panes"})
 """What only asks the target."""
 STREAMS: Final = frozenset({"tail", "events", "pane", "hosts"})
 """What is sent until it ends, or the client stops it."""
+
+
+def work_to_cancel(arguments: Mapping[str, Any]) -> frozenset[str]:
+    """Return the ids of what the action ``cancel`` is for, as the client has seen them in the state.
+
+    Raises:
+        HarnessError: they are missing, or the client has seen nothing that runs.
+    """
+    work = arguments.get("work")
+    if not isinstance(work, list):
+        raise HarnessError("the argument work is missing")
+    if not work:
+        raise HarnessError("nothing that can be cancelled was running; nothing was cancelled")
+    return frozenset(map(str, work))
 
 
 class AnnouncedSessions(Protocol):

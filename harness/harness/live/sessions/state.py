@@ -152,8 +152,9 @@ class SessionState(_Document):
     """One session of a harness process.
 
     ``title`` is what it works on: the prompt or the command. ``since`` is when ``doing`` became so; ``cost`` is in US
-    dollars, None if no price is known. ``taken_by`` is who has taken over which pane. ``attach`` is the command that
-    attaches to its tmux session, ``actions`` what a client may ask for.
+    dollars, None if no price is known. ``work`` are the ids of the turn or of the calls that run: what the action
+    ``cancel`` is for; a session that is itself one command has none. ``taken_by`` is who has taken over which pane.
+    ``attach`` is the command that attaches to its tmux session, ``actions`` what a client may ask for.
     """
 
     session: str = ""
@@ -171,6 +172,7 @@ class SessionState(_Document):
     context_limit: int = 0
     queued: int = 0
     paused_by: str = ""
+    work: tuple[str, ...] = ()
     running: tuple[RunningCall, ...] = ()
     approvals: tuple[WaitingApproval, ...] = ()
     jobs: tuple[JobState, ...] = ()

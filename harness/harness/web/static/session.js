@@ -40,7 +40,12 @@ export function sessionPage(content, connection, key) {
       return;
     }
     content.querySelector("h1").textContent = now.target || key;
-    reconcile(head, [["head", { ...now, approvals: null, jobs: null, connected: connection.login.role }]], () => header(connection, key, now));
+    const buttons = { shown: buttonsOf(connection, now), work: now.work, paused_by: now.paused_by };
+    reconcile(head, [
+      ["facts", { ...now, approvals: null, jobs: null, work: null }],
+      ["buttons", buttons],
+      ["notes", { attach: now.attach, shown: buttons.shown, kind: now.kind }],
+    ], (part) => part === "facts" ? facts(now) : part === "buttons" ? headButtons(connection, key, now) : notes(connection, now));
     reconcile(approvals, now.approvals.map((one) => [one.request_id, one]), (_, one) => approval(connection, key, one));
     problem.textContent = [now.process.problem, now.note].filter(Boolean).join("; ");
     for (const part of parts) part.draw?.(now);
@@ -58,22 +63,40 @@ export function sessionPage(content, connection, key) {
   };
 }
 
-function header(connection, key, row) {
-  const facts = [
+function facts(row) {
+  const found = [
     row.model,
     row.cost === null ? "" : `$${row.cost.toFixed(2)}`,
     row.context_limit ? `${Math.round((100 * row.context) / row.context_limit)} % of the context` : "",
     row.paused_by ? `paused by ${row.paused_by}` : "",
     ...Object.entries(row.taken_by).map(([pane, who]) => `${who} has taken over ${pane}`),
   ].filter(Boolean);
-  const act = (text, action, attributes) => row.actions.includes(action) && connection.isOperator
-    ? actionButton(text, () => connection.act(key, action), { "data-focus": action, ...attributes }) : null;
   return element("div", {},
-    element("p", {}, stateBadge(row), " for ", element("span", { "data-since": row.since }, since(row.since)), facts.length ? ` · ${facts.join(" · ")}` : ""),
-    row.title ? element("p", { class: "command" }, row.title) : null,
-    element("div", { class: "buttons" },
-      row.doing === "paused" ? act("Resume", "resume", { class: "primary" }) : act("Pause", "pause"),
-      ["thinking", "running", "waiting", "reconnecting"].includes(row.doing) ? act(row.kind === "agent" ? "Cancel the turn" : "Cancel", "cancel", { class: "danger" }) : null),
+    element("p", {}, stateBadge(row), " for ", element("span", { "data-since": row.since }, since(row.since)), found.length ? ` · ${found.join(" · ")}` : ""),
+    row.title ? element("p", { class: "command" }, row.title) : null);
+}
+
+const CANCELLABLE = ["thinking", "running", "waiting", "reconnecting"];
+
+function buttonsOf(connection, row) {
+  const wanted = [row.doing === "paused" ? "resume" : "pause", CANCELLABLE.includes(row.doing) || row.work.length ? "cancel" : ""];
+  return connection.isOperator ? wanted.filter((action) => row.actions.includes(action)) : [];
+}
+
+// The buttons are built anew, and guarded, when they are for another turn or pause. A key is not for it either: the
+// focus stays only with a button of the same meaning.
+function headButtons(connection, key, row) {
+  const shown = buttonsOf(connection, row);
+  const act = (text, action, meant, attributes) => shown.includes(action)
+    ? actionButton(text, () => connection.act(key, action, meant), { "data-focus": [action, ...Object.values(meant)].join(" "), ...attributes }) : null;
+  return element("div", { class: "buttons guarded" },
+    act("Resume", "resume", { paused_by: row.paused_by }, { class: "primary" }),
+    act("Pause", "pause", {}),
+    act(row.kind === "agent" ? "Cancel the turn" : "Cancel", "cancel", { work: row.work }, { class: "danger" }));
+}
+
+function notes(connection, row) {
+  return element("div", {},
     row.kind === "fleet" && connection.isOperator && row.actions.includes("cancel")
       ? element("p", { class: "muted" }, "Cancel starts no further host; a second time, it interrupts those that run.") : null,
     row.attach.length ? element("p", { class: "muted" }, "Attach: ", element("code", {}, row.attach.join(" "))) : null);
