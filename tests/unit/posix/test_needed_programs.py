@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness.errors import ConnectError, UnsupportedOperation
+from harness.errors import ConnectError, FileError, UnsupportedOperation
 from harness.operate.checks import NEEDED_PROGRAMS
 
 pytestmark = pytest.mark.usefixtures("needs_process")
@@ -40,6 +40,12 @@ async def test_the_documented_programs_are_enough(programs: Path, tmp_path: Path
         for data in (b"x" * 10, b"x" * 900_000):
             await ctx.write_file(str(tmp_path / "file"), data)
             assert (await ctx.read_file(str(tmp_path / "file"))).data == data
+            await ctx.download(str(tmp_path / "file"), str(tmp_path / "copy"))
+        (tmp_path / "large").write_bytes(b"x" * (1 << 20))
+        for copy in (ctx.download, ctx.upload):
+            with pytest.raises(FileError, match="copy: tee is not installed where the file is to be written"):
+                await copy(str(tmp_path / "large"), str(tmp_path / "copy"))
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "copy", "file", "large", "state"]
         (programs / "xargs").unlink()
         with pytest.raises(UnsupportedOperation, match="awk or xargs is not installed"):
             await ctx.jobs()

@@ -127,6 +127,7 @@ hxf_sum_large() {
 }
 hxf_sum() { case $hxf_scheme in sha256) hxf_digest ;; cksum) cksum ;; esac; }
 hxf_fill() {
+  hxf_has tee || exit 94
   dir=$1 real=$1 stage=$1/$2.$$ hxf_staged= hxf_added= hxf_locked= whole=$4 hxf_made=$5
   if [ -n "$whole" ]; then
     hxf_staged=$stage

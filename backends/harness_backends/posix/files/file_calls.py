@@ -109,6 +109,11 @@ _KINDS = {
         "is read-only, so it was not written",
         "write it anyway, keeping its permissions, with --force or force=True",
     ),
+    Refusal.NO_TEE: _Kind(
+        FileError,
+        "tee is not installed where the file is to be written",
+        "install it there: harness receives files of 1 MiB and more with it",
+    ),
     Refusal.PARTIAL: _Kind(FileError, "could not be appended to", "check its end before you repeat the call"),
     Refusal.FORBIDDEN: _Kind(
         PermissionDenied,

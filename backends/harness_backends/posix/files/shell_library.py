@@ -390,6 +390,7 @@ class Refusal(IntEnum):
     FIXED = 91
     MOUNTED = 92
     READ_ONLY = 93
+    NO_TEE = 94
 
 
 PATH_LIBRARY = r"""
