@@ -59,6 +59,11 @@ async def test_a_client_starts_what_was_written(program: Program) -> None:
     assert b"--yes" in refused.stderr
     secret = program.run("--target", "ssh://root:hunter2@web1", "mcp", "install", "claude-code", "--yes")
     assert (secret.returncode, b"hunter2" in secret.stderr) == (125, False)
+    current = program.run("--tmux", "current", "mcp", "install", "zed", "--yes")
+    from_settings = program.run("mcp", "install", "zed", "--yes", HARNESS_TMUX="current")
+    for inside in (current, from_settings):
+        assert (inside.returncode, b"it starts its servers outside your tmux" in inside.stderr) == (125, True)
+    assert program.run("--no-tmux", "mcp", "install", "zed", "--print", HARNESS_TMUX="current").returncode == 0
     shown = program.run("mcp", "install", "claude-code", "--print")
     assert (shown.returncode, b'+      "args": [' in shown.stdout) == (0, True)
     mounts = ("--mount", "./x:/y:ro", "--mount", "type=volume,dst=/v")

@@ -16,6 +16,7 @@ from ....errors import ConfigError
 from ....login import LoginQuestion, TerminalPrompter
 from ....mcp.installation.clients import CLIENTS, check_name, plan_installation
 from ....target import mask_password
+from ....terminal import CURRENT_TMUX
 from ...completed_names import complete_file
 from ...exits import FAILED
 from ...options import command
@@ -164,6 +165,7 @@ def install(
       harness --ssh web1 --tmux mcp install zed
     """
     session = session_of(ctx)
+    _check_tmux(session)
     hosts = [word for pattern in fleet.patterns for word in ("--hosts", pattern)]
     inventory = ["--inventory", str(Path(fleet.inventory).expanduser().absolute())] if fleet.inventory else []
     chosen = ["--tool-profile", profile] if profile else []
@@ -172,6 +174,19 @@ def install(
     server = check_name(name or f"harness-{target}".rstrip("-"))
     planned = plan_installation(client, server, words, file)
     return _carry_out(session, client, server, words, planned, only_print=only_print, yes=yes)
+
+
+def _check_tmux(session: CliSession) -> None:
+    """Refuse the operator's own tmux: a client starts its servers outside it.
+
+    Raises:
+        ConfigError: The options or the settings choose it.
+    """
+    if session.settings.tmux == CURRENT_TMUX:
+        raise ConfigError(
+            "a client cannot use --tmux current: it starts its servers outside your tmux",
+            hint="use --tmux NAME for a session that harness creates, or --no-tmux",
+        )
 
 
 def _carry_out(
