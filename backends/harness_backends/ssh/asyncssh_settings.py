@@ -8,10 +8,9 @@ import shlex
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import asyncssh
 from anyio import to_thread
@@ -209,10 +208,24 @@ def config_file(host: HostSettings, known_types: Sequence[str], *, certificates:
         certificates: Whether an authority for its host certificates is recorded.
     """
     lines = [*_config_lines(host.ssh), *_algorithm_lines(host, known_types, certificates=certificates)]
-    with tempfile.TemporaryDirectory(prefix="harness-ssh-") as directory:
-        path = Path(directory, "config")
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="surrogateescape")
-        yield str(path)
+    with _temporary_file(lines) as path:
+        yield path
+
+
+@contextmanager
+def _temporary_file(lines: Iterable[str]) -> Iterator[str]:
+    """Provide the path of a file, of which nothing is left if this process is killed: it has no name of its own."""
+    content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)  # also where opening /dev/fd continues from here
+        if os.path.exists(path := f"/dev/fd/{file.fileno()}"):
+            yield path
+            return
+    with tempfile.NamedTemporaryFile(prefix="harness-ssh-") as named:  # such as FreeBSD, as it is installed
+        named.write(content)
+        named.flush()
+        yield named.name
 
 
 def _config_lines(settings: SshSettings) -> Iterator[str]:
@@ -358,10 +371,8 @@ def _files_without_ssh(config: Config) -> Iterator[list[str]]:
     """Provide the configuration files in order of precedence; ``ssh_options`` are written to a temporary one."""
     wanted = [config.ssh_config] if config.ssh_config else [USER_CONFIG, SYSTEM_CONFIG]
     found = [path for path in map(os.path.expanduser, wanted) if os.access(path, os.R_OK)]
-    with tempfile.TemporaryDirectory(prefix="harness-ssh-") as directory:
-        path = Path(directory, "options")
-        path.write_text("".join(f"{_option(text)}\n" for text in config.ssh_options))
-        yield [str(path), *found]
+    with _temporary_file(map(_option, config.ssh_options)) as path:
+        yield [path, *found]
 
 
 def _option(text: str) -> str:

@@ -113,7 +113,13 @@ async def test_options_cannot_smuggle_in_other_lines(option: str) -> None:
         await read_without_ssh(WEB1, Config(ssh_options=(option,)))
 
 
-def test_asyncssh_gets_a_private_file_that_goes_away() -> None:
+@pytest.mark.parametrize("has_dev_fd", [True, False])
+def test_asyncssh_gets_a_private_file_of_which_a_killed_process_leaves_nothing(
+    has_dev_fd: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    if not has_dev_fd:
+        monkeypatch.setattr("os.path.exists", lambda path: False)
     settings = SshSettings.parse(
         "hostname fe80::1%eth0\nuser me\nport 22\nsetenv A=1\nsetenv B=x y\nsendenv LC_*\nrekeylimit 0 0\n"
         "pubkeyauthentication unbound\nproxycommand nc %h %p\nciphers aes256-ctr,aes128-gcm@openssh.com\n"
@@ -129,8 +135,9 @@ def test_asyncssh_gets_a_private_file_that_goes_away() -> None:
             "proxycommand nc %h %p",
             "ciphers aes128-gcm@openssh.com,aes256-ctr",
         ]
-        assert os.stat(os.path.dirname(path)).st_mode & 0o777 == 0o700
-    assert not os.path.exists(path)
+        assert os.stat(path).st_mode & 0o777 == 0o600
+        assert [str(found) for found in tmp_path.iterdir()] == ([] if has_dev_fd else [path])
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
