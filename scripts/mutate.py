@@ -1,8 +1,9 @@
 """Mutation check of the core: ``scripts/mutate --help``.
 
 cosmic-ray makes the mutants and keeps the results, one session file for each module. This program chooses: what is
-mutated, in which ways, and which tests run for a mutant, by the coverage of one clean run. Each mutant is tested in a
-process that is forked from this one, which has imported the libraries already and nothing of the checkout.
+mutated, in which ways, and which tests run for a mutant, by the coverage of one clean run. A mutant of a function is
+tested in a process forked from one that has collected the group's tests, by exchanging the function's code. A mutant of
+what runs during imports is tested in a process forked from this one, which has imported only the libraries.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import argparse
 import ast
 import compileall
 import fcntl
+import gc
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import py_compile
@@ -28,12 +31,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import coverage
 import parso
 import pytest
+from _pytest.main import pytest_runtestloop
 from cosmic_ray.commands.init import _all_work_items
 from cosmic_ray.mutating import _make_diff, use_mutation
 from cosmic_ray.operators.operator import Example, Operator
@@ -312,6 +318,8 @@ class Covered:
     """Which tests run which lines, as one clean run of a group's tests showed."""
 
     lines: dict[str, dict[int, list[str]]]
+    at_import: dict[str, list[int]]
+    """The lines that ran outside of every test."""
     seconds: dict[str, float]
     start: float
     """Seconds that pytest took apart from the tests."""
@@ -355,18 +363,146 @@ def _cover(modules: list[Path], tests: list[Path], marks: str, kept: Path) -> in
     status = pytest.main([*pytest_arguments("-m", marks), *map(str, tests)], plugins=[session])
     measure.stop()
     data = measure.get_data()
+    contexts = {str(module): data.contexts_by_lineno(str(COPY / module)) for module in modules}
     lines = {
-        str(module): {
-            line: [test for test in names if test]
-            for line, names in data.contexts_by_lineno(str(COPY / module)).items()
-        }
-        for module in modules
+        module: {line: [test for test in names if test] for line, names in known.items()}
+        for module, known in contexts.items()
     }
+    at_import = {module: [line for line, names in known.items() if "" in names] for module, known in contexts.items()}
     if not session.seconds or sys.modules["harness"].__file__ != str(COPY / "harness/harness/__init__.py"):
         return 3
     start = time.monotonic() - began - sum(session.seconds.values())
-    kept.write_text(json.dumps({"lines": lines, "seconds": session.seconds, "start": start}))
+    kept.write_text(json.dumps({"lines": lines, "at_import": at_import, "seconds": session.seconds, "start": start}))
     return status
+
+
+class NotExchangeable(Exception):
+    """A mutant that needs a fresh import: code outside of functions differs, or no function has the changed code."""
+
+
+def changed_functions(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """Return the functions of a module that differ, with the inner ones."""
+    old, new = ([const for const in code.co_consts if isinstance(const, CodeType)] for code in (before, after))
+    if len(old) != len(new):
+        raise NotExchangeable
+    if not before.co_flags & inspect.CO_OPTIMIZED and _own_code(before) != _own_code(after):
+        raise NotExchangeable  # a module or a class
+    for one, other in zip(old, new, strict=True):
+        if one != other:
+            if one.co_flags & inspect.CO_OPTIMIZED:
+                yield one, other
+            yield from changed_functions(one, other)
+
+
+def _own_code(code: CodeType) -> tuple[Any, ...]:
+    consts = [repr(const) for const in code.co_consts if not isinstance(const, CodeType)]
+    return code.co_code, consts, code.co_names
+
+
+class Collected:
+    """The plugin of a pytest that collects the tests once, and then runs some of them for each mutant in a fork."""
+
+    def __init__(self, requests: int, answers: int) -> None:
+        self.requests, self.answers = os.fdopen(requests), os.fdopen(answers, "w")
+        self.functions = defaultdict[tuple[str, str, int], list[FunctionType]](list)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Answer requests until there are no more."""
+        gc.unfreeze()  # get_objects() leaves out what the tests' fork server froze
+        for thing in gc.get_objects():
+            if isinstance(thing, FunctionType):
+                self.functions[_place(thing.__code__)].append(thing)
+        gc.freeze()
+        for line in self.requests:
+            request = json.loads(line)
+            try:
+                exchange = self.exchange(*request["texts"], request["module"])
+            except (NotExchangeable, SyntaxError):
+                answer = "import"
+            else:
+                answer = forked(partial(self.run, session, request["tests"], exchange), *request["limits"])
+            self.answers.write(json.dumps(answer) + "\n")
+            self.answers.flush()
+        return True
+
+    def exchange(self, before: str, after: str, module: str) -> list[tuple[FunctionType, CodeType]]:
+        """Return the functions of the module that differ between two texts, each with its new code."""
+        name = str(COPY / module)
+        found = []
+        for old, new in changed_functions(compile(before, name, "exec"), compile(after, name, "exec")):
+            live = [function for function in self.functions[_place(old)] if function.__code__ == old]
+            if old.co_freevars != new.co_freevars or not (live or "<locals>" in old.co_qualname):
+                raise NotExchangeable
+            found += [(function, new) for function in live]
+        if not found:
+            raise NotExchangeable
+        return found
+
+    def run(
+        self, session: pytest.Session, tests: dict[str, float], exchange: list[tuple[FunctionType, CodeType]]
+    ) -> int:
+        """Run these tests with the functions' new code."""
+        for function, changed in exchange:
+            function.__code__ = changed
+        wanted = [item for item in session.items if item.nodeid in tests]
+        if len(wanted) < len(tests):
+            return 3
+        session.items, session.testscollected = sorted(wanted, key=lambda item: tests[item.nodeid]), len(wanted)
+        with suppress(session.Failed):
+            pytest_runtestloop(session)
+        code = int(bool(session.testsfailed))
+        session.config.hook.pytest_sessionfinish(session=session, exitstatus=code)
+        return code
+
+
+def _place(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+class Server:
+    """A process that has collected a group's tests."""
+
+    def __init__(self, name: str, group: Group) -> None:
+        self.log = STATE / f"server-{name}.log"
+        tests = [*pytest_arguments("--tb=no", "-m", group.marks), *map(str, files(group.tests))]
+        requests, self.requests = os.pipe()
+        self.answers, answers = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.requests)
+            os.close(self.answers)
+            output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            try:
+                pytest.main(tests, plugins=[Collected(requests, answers)])
+            finally:
+                os._exit(0)
+        os.close(requests)
+        os.close(answers)
+        self.writer, self.reader = os.fdopen(self.requests, "w"), os.fdopen(self.answers)
+
+    def test(self, module: Path, texts: tuple[str, str], tests: dict[str, float], limit: float) -> int | str | None:
+        """Run the tests with a mutant.
+
+        Returns:
+            As :func:`forked`; "import" if the mutant needs a fresh import.
+        """
+        request = {"module": str(module), "texts": texts, "tests": tests, "limits": (str(STATE / "mutant.log"), limit)}
+        self.writer.write(json.dumps(request) + "\n")
+        self.writer.flush()
+        answer = self.reader.readline()
+        if not answer:
+            raise CannotTell(f"the collected tests ended, see {self.log}")
+        result: int | str | None = json.loads(answer)
+        return result
+
+    def close(self) -> None:
+        """End it, and with it the tests of a mutant."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+        os.waitpid(self.pid, 0)
 
 
 class Source:
@@ -463,6 +599,7 @@ class Run:
     def __init__(self, options: argparse.Namespace) -> None:
         self.sample: int = options.sample
         self.seed: int = options.seed
+        self.servers = dict[str, Server]()
         self.until = time.monotonic() + 60 * options.minutes if options.minutes else None
 
     @property
@@ -470,8 +607,20 @@ class Run:
         """How many mutants of each module are tested before more of any: a run that is cut short is a sample, too."""
         return [count for count in ROUNDS if count < self.sample or not self.sample] + [self.sample or sys.maxsize]
 
-    def module(self, module: Path, group: Group, covered: Covered, sample: int) -> Score:
+    def server(self, group: str) -> Server:
+        """The process with the collected tests of a group."""
+        if group not in self.servers:
+            self.servers[group] = Server(group, GROUPS[group])
+        return self.servers[group]
+
+    def close(self) -> None:
+        """End what is left."""
+        for server in self.servers.values():
+            server.close()
+
+    def module(self, module: Path, group_name: str, covered: Covered, sample: int) -> Score:
         """Test those mutants of the module, of so many, that have not been tested yet."""
+        group = GROUPS[group_name]
         name = str(module).replace("/", "_").removesuffix(".py")
         key = digest([module, *files(group.tests), Path("scripts/mutate.py")])
         for old in STATE.glob(f"{name}-*.sqlite"):
@@ -486,7 +635,7 @@ class Run:
             for item in self.chosen(db.work_items, sample):
                 result = results.get(item.job_id)
                 if result is None and (self.until is None or time.monotonic() < self.until):
-                    result = self.test(item.mutations[0], source, covered)
+                    result = self.test(item.mutations[0], source, covered, group_name)
                     db.set_result(item.job_id, result)
                 if result is None:
                     score.waiting += 1
@@ -505,10 +654,13 @@ class Run:
         random.Random(self.seed).shuffle(ordered)
         return ordered[:sample]
 
-    def test(self, spec: MutationSpec, source: Source, covered: Covered) -> WorkResult:
+    def test(self, spec: MutationSpec, source: Source, covered: Covered, group: str) -> WorkResult:
         """Test one mutant."""
         module, line = spec.module_path, spec.start_pos[0]
-        tests = covered.tests_of(module, source.lines_with(line))
+        lines = source.lines_with(line)
+        tests = covered.tests_of(module, lines)
+        exchangeable = source.in_function(line) and set(lines).isdisjoint(covered.at_import[str(module)])
+        server = self.server(group) if tests and exchangeable else None  # collects the tests before the mutant is there
         if not tests and not source.in_function(line):
             tests = covered.tests_of(module, covered.lines.get(str(module), {}))
         operator = get_operator(spec.operator_name)(**spec.operator_args)
@@ -516,21 +668,24 @@ class Run:
             if after is None:
                 raise CannotTell(f"no mutant of {module} at line {line}")
             diff = "\n".join(_make_diff(before, after, module)[1:])
-            outcome, note = _outcome(tests, covered.limit(tests))
+            limit = covered.limit(tests)
+            status = server.test(module, (before, after), tests, limit) if server else "import"
+            outcome, note = _outcome(tests, limit, status)
         return WorkResult(WorkerOutcome.NORMAL, output=note, test_outcome=outcome, diff=diff)
 
 
-def _outcome(tests: dict[str, float], limit: float) -> tuple[TestOutcome, str]:
+def _outcome(tests: dict[str, float], limit: float, status: int | str | None) -> tuple[TestOutcome, str]:
     if not tests:
         return TestOutcome.SURVIVED, "no test runs this line"
-    paths = sorted({test.partition("::")[0] for test in tests})
     log = STATE / "mutant.log"
-    status = forked(lambda: _mutant(paths, tests), log, limit)
+    if status == "import":
+        paths = sorted({test.partition("::")[0] for test in tests})
+        status = forked(lambda: _mutant(paths, tests), log, limit)
     if status is None:
         return TestOutcome.KILLED, "timeout"
     if status == 0:
         return TestOutcome.SURVIVED, f"{len(tests)} tests passed"
-    if status in {1, 2} or status < 0:  # a test failed; the module could not be imported; a crash
+    if status in {1, 2} or int(status) < 0:  # a test failed; the module could not be imported; a crash
         return TestOutcome.KILLED, ""
     raise CannotTell(f"pytest could not run (status {status}), see {log}")
 
@@ -607,10 +762,13 @@ def main() -> int:
         modules = [path for path in files(group.modules) if not options.paths or path in options.paths]
         covered = cover(name, group) if modules else None
         chosen += [(name, module, covered) for module in modules if covered is not None]
-    for sample in run.rounds:
-        for name, module, covered in chosen:
-            scores[name][module] = score = run.module(module, GROUPS[name], covered, sample)
-            print(score.line(str(module)), flush=True)
+    try:
+        for sample in run.rounds:
+            for name, module, covered in chosen:
+                scores[name][module] = score = run.module(module, name, covered, sample)
+                print(score.line(str(module)), flush=True)
+    finally:
+        run.close()
     return report(scores)
 
 
