@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from harness_backends.posix.pane_jobs.end_proof import imitates, new_secret, proof_of, proves_end
+from harness.results import Status
+from harness_backends.posix.pane_jobs.end_proof import imitates, new_secret, proof_of, proves_end, status_of_broken
 from harness_backends.posix.pane_jobs.prompt_markers import PromptMarker
 
 SECRET = "5ec2e7"
@@ -74,3 +75,24 @@ def test_what_a_running_command_wrote_is_told_from_what_its_shell_wrote(
     mark: PromptMarker, proof: str, imitation: bool
 ) -> None:
     assert imitates(mark, 7, proof) is imitation
+
+
+@pytest.mark.parametrize(
+    ("code", "broken", "status"),
+    [
+        (130, "", Status.COMPLETED),  # the line was complete: the command's own exit code
+        (0, "", Status.COMPLETED),
+        (None, "", Status.COMPLETED),
+        (130, "b", Status.INTERRUPTED),
+        (130, "n", Status.INTERRUPTED),
+        (126, "b", Status.COMPLETED),
+        (131, "b", Status.COMPLETED),
+        (1, "n", Status.UNKNOWN),
+        (0, "n", Status.UNKNOWN),
+        (None, "n", Status.UNKNOWN),
+    ],
+)
+def test_a_line_that_the_shell_aborted_was_interrupted_only_with_the_code_of_ctrl_c(
+    code: int | None, broken: str, status: Status
+) -> None:
+    assert status_of_broken(code, broken) is status
