@@ -179,13 +179,13 @@ async def test_questions_of_a_tool_are_answered_or_declined(seats: Seats) -> Non
 async def test_what_is_typed_while_the_time_of_a_question_runs_out_is_no_prompt(seats: Seats, term: str) -> None:
     # One word each: the echo of a person's Enter may come between two.
     script = [shell("touch late"), say("stopped"), say("finished")]
-    seat = seats.take(script=script, settings="[permissions]\napproval_timeout = 4\n", term=term)
+    seat = seats.take(script=script, settings="[permissions]\napproval_timeout = 8\n", term=term)
     await seat.sees("harness on local", "»" if term != "dumb" else "harness>")
     seat.enter("go")
     await asked(seat, 1)
     seat.type("r" if term != "dumb" else "n ")
     seat.type("because it is da")
-    await seat.sees("denied: the approval request timed out after 4 s")
+    await seat.sees("denied: the approval request timed out after 8 s")
     seat.press("Enter")
     await seat.sees("stopped")
     seat.enter("next")

@@ -127,8 +127,6 @@ class Seat:
             with anyio.move_on_after(10):
                 while self.tmux("display-message", "-p", "#{pane_dead}").strip() == "0":  # noqa: ASYNC110  # as above
                     await anyio.sleep(0.05)
-            self.tmux("pipe-pane")
-            await self.until(self.log.with_suffix(".whole").exists, "the end of what it wrote")
         return int(code.read_text())
 
     def signal(self, name: str) -> None:
@@ -208,7 +206,7 @@ class Seats:
         options = ("set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "history-limit", "20000", ";")
         session = ("new-session", "-d", "-x", str(width), "-y", str(height), "-c", str(self.home), f"sh {start}")
         seat.tmux("-f", "/dev/null", "start-server", ";", *options, *session)
-        seat.tmux("pipe-pane", "-o", f"cat >> {seat.log}; : > {seat.log.with_suffix('.whole')}")
+        seat.tmux("pipe-pane", "-o", f"cat >> {seat.log}")
         Path(f"{start}.go").write_text("go\n")  # nothing is written before it is watched
         seat.pid = int(pid.read_text())
         return seat
