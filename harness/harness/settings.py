@@ -233,6 +233,8 @@ class Settings:
     """Named targets with the names of the settings in their tables that do not only say where they are."""
     files: tuple[str, ...] = ()
     """The settings files that were read."""
+    tables: frozenset[str] = frozenset()
+    """Those of :data:`TOOLKIT_TABLES` that the files have."""
     origins: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -329,6 +331,7 @@ def load_settings(
             (key, tuple(sorted(layer.values.keys() - LOCATION_KEYS))) for key, layer in targets.items()
         ),
         files=tuple(layer.origin for layer in files),
+        tables=frozenset(name for layer in files for name in layer.tables),
         origins=tuple((key, merged[key][1] if key in merged else DEFAULT_ORIGIN) for key in _all_keys()),
         warnings=tuple(text for layer in (*files, variables) for text in layer.warnings),
     )

@@ -11,31 +11,31 @@ from urllib.parse import quote
 
 from ..notifications.settings import NotificationSettings
 from ..notifications.settings_loader import load_notification_settings
-from .runtime import CliSession
+from .options import Invocation
 
 if TYPE_CHECKING:
     from ..notifications.notifier import Notifier
 
-__all__ = ["dashboard_link", "notification_settings", "notified"]
+__all__ = ["dashboard_link", "notification_settings", "open_notifications"]
 
 
-def notification_settings(session: CliSession, kind: str = "") -> NotificationSettings:
+def notification_settings(invocation: Invocation, kind: str = "") -> NotificationSettings:
     """Return the settings for one run of the program.
 
     With ``--notify`` the end of a command is notified however short it was, and by the terminal if nothing else is
     configured.
 
     Args:
-        session: The program's session.
-        kind: The command, as for :func:`notified`.
+        invocation: The program's command line.
+        kind: The command, as for :func:`open_notifications`.
 
     Raises:
         ConfigError: A setting is wrong, or an untrusted file sets one.
     """
-    settings = load_notification_settings(session.invocation.choices)
-    if session.invocation.notify is None:
+    settings = load_notification_settings(invocation.choices)
+    if invocation.notify is None:
         return settings
-    if not session.invocation.notify:
+    if not invocation.notify:
         return NotificationSettings()
     if not settings.has_channels:
         settings = replace(settings, bell=True, terminal="auto")
@@ -43,11 +43,11 @@ def notification_settings(session: CliSession, kind: str = "") -> NotificationSe
 
 
 @asynccontextmanager
-async def notified(session: CliSession, kind: str) -> AsyncIterator[Notifier | None]:
+async def open_notifications(invocation: Invocation, kind: str) -> AsyncIterator[Notifier | None]:
     """Send notifications while the context is open, and at its end those that are on their way.
 
     Args:
-        session: The program's session.
+        invocation: The program's command line.
         kind: The command, as for :func:`.announcement.announce`.
 
     Yields:
@@ -56,7 +56,7 @@ async def notified(session: CliSession, kind: str) -> AsyncIterator[Notifier | N
     Raises:
         ConfigError: A setting is wrong, or an untrusted file sets one.
     """
-    settings = notification_settings(session, kind)
+    settings = notification_settings(invocation, kind)
     if not settings.has_channels:
         yield None
         return
@@ -66,11 +66,7 @@ async def notified(session: CliSession, kind: str) -> AsyncIterator[Notifier | N
 
     link = partial(dashboard_link, socket_name(this_process()))
     async with open_notifier(settings, link=link, is_attended=kind == "prompt") as notifier:
-        session.notifier = notifier
-        try:
-            yield notifier
-        finally:
-            session.notifier = None
+        yield notifier
 
 
 def dashboard_link(process: str, session: str) -> str:

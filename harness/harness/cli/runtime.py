@@ -159,6 +159,31 @@ class CliSession:
             return None
         return host_recording(self.settings, self.invocation.choices, tmux, hosts, show_warning)
 
+    @asynccontextmanager
+    async def notified(self, kind: str) -> AsyncIterator[Notifier | None]:
+        """Send notifications while the context is open, if the settings or ``--notify`` configure any.
+
+        Args:
+            kind: The command, as for :func:`.announcement.announce`.
+
+        Yields:
+            The notifier; None if no notifications are configured.
+
+        Raises:
+            ConfigError: A setting is wrong, or an untrusted file sets one.
+        """
+        if not (self.invocation.notify or "notifications" in self.settings.tables):
+            yield None
+            return
+        from .notifications import open_notifications  # seldom needed
+
+        async with open_notifications(self.invocation, kind) as notifier:
+            self.notifier = notifier
+            try:
+                yield notifier
+            finally:
+                self.notifier = None
+
     def terminal_of(self, needs: TargetRequirements) -> tuple[bool | str, str | None]:
         """Return the arguments ``tmux`` and ``pane`` of :func:`harness.connect` for a command."""
         tmux = self.settings.tmux

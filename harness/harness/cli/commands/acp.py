@@ -22,7 +22,6 @@ from ...extras import install_extra
 from ..completed_names import complete_model
 from ..conversation import ConversationStart, open_conversation
 from ..exits import SIGNALLED
-from ..notifications import notified
 from ..options import command
 from ..output import warn
 from ..runtime import CliSession, announced, observers_of, session_of
@@ -128,7 +127,7 @@ class _Served:
             config_file=choices.config_file,
         )
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(notified(session, "acp"))
+            await stack.enter_async_context(session.notified("acp"))
             execution = await stack.enter_async_context(self.where.open())
             servers = with_servers(session, servers_of(session), Registry(), wait=False)
             sources = await stack.enter_async_context(servers)

@@ -17,7 +17,6 @@ from ...notifications.command_end import notified_end
 from ...results import Job, Status, without_helpers
 from ..completed_names import complete_job
 from ..exits import exit_code_of
-from ..notifications import notified
 from ..options import command, group, pause_option, time_limit_option
 from ..output import as_json, note, print_json, readable, result_json, table, with_base64
 from ..redaction import session_redactor
@@ -213,7 +212,7 @@ def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
         make_redactor = partial(session_redactor, session.settings, session.invocation.choices)
         name, cancel = str(target.target), interruption.interrupt
         shown = CommandSession(name, f"job {job_id}", cancel, make_redactor=make_redactor)
-        async with notified(session, "run") as notifier:
+        async with session.notified("run") as notifier:
             with notified_end(notifier, lambda: replace(shown.state(), session=""), "job_ended", shown.redact) as end:
                 result = await target.wait(job_id, timeout=timeout, max_output=WHOLE)
                 if not interruption.tripped:

@@ -27,7 +27,7 @@ SETUP = "add a [notifications] table to your settings, such as: bell = true"
 def _channels(session: CliSession) -> tuple[NotificationSettings, tuple[Channel, ...]]:
     from ...notifications.notifier import build_channels
 
-    settings = notification_settings(session)
+    settings = notification_settings(session.invocation)
     return settings, build_channels(settings)
 
 

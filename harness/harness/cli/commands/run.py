@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -17,17 +18,19 @@ from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...live.announcement import announce
 from ...live.sessions.command_session import CommandSession
-from ...notifications.command_end import notified_end
 from ...results import ShellResult, Status
 from ..exits import exit_code_of
-from ..notifications import notified
 from ..options import NO_LIMIT, Size, command, time_limit_option
 from ..output import note, print_json, result_json
 from ..redaction import session_redactor
 from ..runtime import CliSession, TargetRequirements, on_target, session_of
 from ..streams import Interruption, StreamWriter
-from ..unseen_typing import UnseenTyping, unseen_typing
 from .fleet.options import FleetOptions, fleet_options
+
+if TYPE_CHECKING:
+    from ...notifications.command_end import CommandEnd
+    from ...notifications.notifier import Notifier
+    from ..unseen_typing import UnseenTyping
 
 __all__ = [
     "MAX_MEMORY_BYTES",
@@ -206,12 +209,12 @@ def run(
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
         out, err = (None, None) if no_wait else _writers(session, interruption, limit)  # else only the job ID
         async with (
-            notified(session, "run") as notifier,
+            session.notified("run") as notifier,
             _shown(session, target, text, interruption, environment) as shown,
         ):
-            with notified_end(notifier, shown.state, "job_ended", shown.redact) as end:
+            with _notified_end(notifier, shown) as end:
                 result = await _run_shell(target, text, out, err, how | {"stdin": given if stdin else None})
-                if not (no_wait or interruption.tripped):
+                if end is not None and not (no_wait or interruption.tripped):
                     end.take_result(result)
             _finish_writers(out, err)
             return _finish(session, target, result, None if no_wait else limit)
@@ -223,7 +226,7 @@ def run(
 async def _run_shell(
     target: ExecutionContext, text: str, out: StreamWriter | None, err: StreamWriter | None, how: Mapping[str, Any]
 ) -> ShellResult:
-    with unseen_typing() as typing:
+    with _hidden_typing() as typing:
         return await target.run_shell(
             text,
             on_output=_writing(out, typing),
@@ -233,10 +236,30 @@ async def _run_shell(
         )
 
 
-def _writing(writer: StreamWriter | None, typing: UnseenTyping) -> Callable[[bytes], None] | None:
-    """Return a function that writes output, and prepares the terminal before; None without a writer."""
+def _hidden_typing() -> AbstractContextManager[UnseenTyping | None]:
+    """Hide what is typed at questions in the output, if that is shown at a terminal."""
+    if not os.isatty(1):
+        return nullcontext()
+    from ..unseen_typing import unseen_typing
+
+    return unseen_typing()
+
+
+def _notified_end(notifier: Notifier | None, shown: CommandSession) -> AbstractContextManager[CommandEnd | None]:
+    """Notify of the end of the command inside, if there is a notifier."""
+    if notifier is None:
+        return nullcontext()
+    from ...notifications.command_end import notified_end
+
+    return notified_end(notifier, shown.state, "job_ended", shown.redact)
+
+
+def _writing(writer: StreamWriter | None, typing: UnseenTyping | None) -> Callable[[bytes], None] | None:
+    """Return a function that writes output, and prepares a terminal before; None without a writer."""
     if writer is None:
         return None
+    if typing is None:
+        return writer.write
 
     def write(data: bytes) -> None:
         typing.before_output(data)

@@ -32,7 +32,6 @@ from ...toolkit.values import ToolCall
 from ..commands.servers import servers_of, with_servers
 from ..conversation import ConversationStart, choices_for, has_target, open_conversation, stored_model
 from ..named_commands import any_host_options, host_options
-from ..notifications import notified
 from ..output import note, readable, warn
 from ..prompt.approvals import PromptApprover, PromptQuestioner, change_notice
 from ..prompt.line_mode import asked_text
@@ -382,7 +381,7 @@ async def _opened(
     if request.budget is not None:
         await to_thread.run_sync(_check_price, profile)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(notified(session, "exec"))  # the last to be closed
+        await stack.enter_async_context(session.notified("exec"))  # the last to be closed
         servers = await stack.enter_async_context(with_servers(session, servers_of(session), catalogue.registry))
         toolkit = await stack.enter_async_context(
             open_toolkit(request.toolkit, catalogue=catalogue, variables=variables)

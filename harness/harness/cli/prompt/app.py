@@ -23,7 +23,6 @@ from ...login import LoginQuestion, TerminalPrompter, use_prompter
 from ...system.background_tasks import open_background_tasks, single_error
 from ..commands.fleet.conversation_hosts import options_to_store
 from ..commands.fleet.session import SessionTarget
-from ..notifications import notified
 from ..output import note, readable
 from ..runtime import CliSession, announced, logs_shown
 from ..streams import Interruption, run_async
@@ -206,7 +205,7 @@ class _Prompt:
         async with AsyncExitStack() as stack:
             stack.enter_context(nullcontext() if batch else use_prompter(self._prompter))
             loading = await stack.enter_async_context(_loading())
-            await stack.enter_async_context(notified(self._session, "prompt"))
+            await stack.enter_async_context(self._session.notified("prompt"))
             await stack.enter_async_context(announced(self._session, "prompt"))
             execution = await stack.enter_async_context(self._where.open())
             with interruption.reaches():

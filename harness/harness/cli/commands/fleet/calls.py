@@ -18,7 +18,6 @@ from ....live.sessions.command_session import CommandSession
 from ....live.sessions.host_groups import HostGroup, HostProgress, RunningJob
 from ....notifications.command_end import notified_end
 from ...exits import INTERRUPTED
-from ...notifications import notified
 from ...options import Invocation
 from ...redaction import session_redactor
 from ...runtime import CliSession, TargetRequirements
@@ -163,7 +162,7 @@ def call_on_hosts(
         report = make_report(hosts, interruption)
         settings = config or session.settings.config
         async with (
-            notified(session, "fleet") as notifier,
+            session.notified("fleet") as notifier,
             _shown(report, interruption) as shown,
             _executor_of(options, settings.connect_timeout, recording) as executor,
             fleet(hosts, tmux=tmux, pane=pane, config=settings, create=needs.create, executor=executor) as opened,

@@ -18,7 +18,6 @@ from ....context import ExecutionContext
 from ....errors import ConfigError
 from ....extras import install_extra
 from ...exits import SIGNALLED
-from ...notifications import notified
 from ...options import RenamedOption, command, group
 from ...output import note, print_json, warn
 from ...runtime import CliSession, announced, session_of
@@ -165,7 +164,7 @@ async def _open(
 
     choices = session.invocation.choices
     settings = server_settings_of(load_tables("mcp", choices))
-    notifier = await stack.enter_async_context(notified(session, "mcp"))
+    notifier = await stack.enter_async_context(session.notified("mcp"))
     variables = dict(session.settings.config.env) | dict(secrets or {})
     chosen = load_toolkit_settings(choices)
     if secret_file is not None:
