@@ -22,7 +22,8 @@ from ...options import Invocation
 from ...redaction import session_redactor
 from ...runtime import CliSession, TargetRequirements
 from ...streams import Interruption, run_async
-from .options import FleetControl, FleetOptions
+from .control import FleetControl
+from .options import FleetOptions
 from .report import FleetReport
 
 if TYPE_CHECKING:

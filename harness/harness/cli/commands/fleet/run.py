@@ -18,7 +18,8 @@ from ...output import note, print_json, readable, result_json, table, warn
 from ...runtime import CliSession, TargetRequirements, session_of
 from ...streams import Interruption
 from .calls import call_on_hosts, hosts_of_options, hosts_of_patterns
-from .options import FleetOptions, check_can_ask, sudo_prompter
+from .control import check_can_ask, sudo_prompter
+from .options import FleetOptions
 from .report import FleetReport, MergedText
 from .texts import ending_of, host_label, with_gap
 
