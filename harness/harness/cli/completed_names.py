@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..operate.target_names import Kind
 
 __all__ = [
+    "VARIABLE",
     "complete_config_key",
     "complete_container",
     "complete_conversation",
@@ -35,6 +36,9 @@ __all__ = [
     "complete_tool",
     "matching",
 ]
+
+VARIABLE = "_HARNESS_COMPLETE"
+"""The variable by which a shell asks the program for what completes a command."""
 
 _Items = list[CompletionItem[Any]]
 _USER = re.compile(r"[^@\s]+@")
@@ -124,18 +128,29 @@ def _on_target(kind: Kind, ctx: click.Context) -> list[str]:
     return names_on_target(kind, _choices(ctx))
 
 
-def _completer(kind: Kind) -> Callable[[click.Context, click.Parameter, str], _Items]:
-    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> _Items:
-        return matching(_on_target(kind, ctx), incomplete)
-
-    return complete
+def complete_container(ctx: click.Context, param: click.Parameter, incomplete: str) -> _Items:
+    """Complete the name of a running container."""
+    return matching(_on_target("containers", ctx), incomplete)
 
 
-complete_container = _completer("containers")
-complete_job = _completer("jobs")
-complete_pane = _completer("panes")
-complete_operator_pane = _completer("operator_panes")
-complete_session = _completer("sessions")
+def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> _Items:
+    """Complete the ID of a job."""
+    return matching(_on_target("jobs", ctx), incomplete)
+
+
+def complete_pane(ctx: click.Context, param: click.Parameter, incomplete: str) -> _Items:
+    """Complete the name of a managed pane."""
+    return matching(_on_target("panes", ctx), incomplete)
+
+
+def complete_operator_pane(ctx: click.Context, param: click.Parameter, incomplete: str) -> _Items:
+    """Complete a pane of the operator's own tmux."""
+    return matching(_on_target("operator_panes", ctx), incomplete)
+
+
+def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> _Items:
+    """Complete the name of a tmux session."""
+    return matching(_on_target("sessions", ctx), incomplete)
 
 
 # -- names that this machine keeps

@@ -17,6 +17,7 @@ from typing import ClassVar
 import click
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
+from .completed_names import VARIABLE
 from .options import Invocation
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
     "split_line",
 ]
 
-VARIABLE = "_HARNESS_COMPLETE"
 LINE = "COMP_LINE"
 WORD = "COMP_WORD"
 """For bash: the end of the word that it replaces; it also splits words at ``=``, ``:`` and ``@``."""

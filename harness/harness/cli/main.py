@@ -14,8 +14,7 @@ from typing import ClassVar, NoReturn
 import click
 
 from ..errors import HarnessError
-from .completed_names import complete_file, complete_model, complete_pattern
-from .completion import VARIABLE, complete
+from .completed_names import VARIABLE, complete_file, complete_model, complete_pattern
 from .exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
 from .named_commands import advise_on_host, use_target_options
 from .options import Invocation, LazyGroup, check_invocation, invocation_of
@@ -218,6 +217,8 @@ def main(args: Sequence[str] | None = None, *, interruptible: AbstractContextMan
 
 def _invoke(words: list[str], invocation: Invocation) -> int:
     if instruction := os.environ.get(VARIABLE):
+        from .completion import complete
+
         return complete(cli, instruction)
     color = None if "NO_COLOR" not in os.environ else False
     with cli.make_context("harness", words, obj=invocation, color=color) as ctx:  # main() would hide broken pipes
