@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -201,7 +202,6 @@ async def _read_line(terminal: int) -> str | None:
 
 
 _prompter: ContextVar[Prompter | None] = ContextVar("harness_prompter", default=None)
-_terminal = TerminalPrompter()
 
 
 class _NoPrompter:
@@ -229,6 +229,12 @@ def questions_forbidden() -> bool:
     return _prompter.get() is _NOBODY
 
 
+@cache
+def _terminal() -> TerminalPrompter:
+    """Return the prompter of the operator's terminal, which all logins share: it asks one question at a time."""
+    return TerminalPrompter()
+
+
 def current_prompter() -> Prompter | None:
     """Return the prompter in use, or the operator's terminal; None if neither is available."""
     chosen = _prompter.get()
@@ -236,7 +242,7 @@ def current_prompter() -> Prompter | None:
         return None
     if chosen is not None:
         return chosen
-    return _terminal if sys.platform != "win32" and _terminal.usable() else None
+    return _terminal() if sys.platform != "win32" and _terminal().usable() else None
 
 
 # -- a sudo that waits in a pane

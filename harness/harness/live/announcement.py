@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -21,11 +21,11 @@ from ..errors import HarnessError
 from ..system.background_tasks import BackgroundTasks, open_background_tasks
 from ..system.descriptor_stream import read_when_ready
 from ..system.process_identity import ProcessId, this_process
-from .sessions.pane_leases import Lease, PaneLeases
 from .sockets import listening_socket
 
 if TYPE_CHECKING:
     from .connection import Connection
+    from .sessions.pane_leases import Lease, PaneLeases
     from .sessions.session import LiveSession
 
 __all__ = ["Announcement", "announce"]
@@ -51,9 +51,15 @@ class Announcement:
         self.kind = kind
         self.started = time.time()
         self.sessions: dict[str, LiveSession] = {}
-        self.leases = PaneLeases()
         self._tasks = tasks
         self._connections: set[Connection] = set()
+
+    @cached_property
+    def leases(self) -> PaneLeases:
+        """The panes that connections hold."""
+        from .sessions.pane_leases import PaneLeases  # with the first client
+
+        return PaneLeases()
 
     @contextmanager
     def session(self, session: LiveSession) -> Iterator[None]:

@@ -64,7 +64,10 @@ class AnnouncedSessions(Protocol):
     kind: str
     started: float
     sessions: dict[str, LiveSession]
-    leases: PaneLeases
+
+    @property
+    def leases(self) -> PaneLeases:
+        """The panes that connections hold."""
 
     @property
     def has_operators(self) -> bool:
