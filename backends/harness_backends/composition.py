@@ -142,7 +142,7 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
 
         text = (await shell.reply_to(asked)).text
         report = state_directory.parse_report(text, transport.target)
-        probed = replace(probe.parse_probe(text, report.root), duration=time.monotonic() - began)
+        probed = probe.parse_probe(text, report.root)._replace(duration=time.monotonic() - began)
         store = await stack.enter_async_context(state_directory.keep_job_store(shell, report))
         kill = partial(kill_pane_job, shell, store, config.tmux_socket)
         changes = user_changes_of(transport, shell, probed.capabilities, config)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from .command import Command
 from .config import Config
@@ -113,8 +113,7 @@ class SourceFile(ABC):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiveRequest:
+class ReceiveRequest(NamedTuple):
     """What a target does with the content of a :class:`SourceFile`."""
 
     path: str
@@ -149,8 +148,7 @@ class ReceivedFile:
     """The hash."""
 
 
-@dataclass(frozen=True, slots=True)
-class SmallFile:
+class SmallFile(NamedTuple):
     """A small file of a target, with its content."""
 
     mode: int
@@ -203,8 +201,7 @@ class Capabilities:
         return next((path for name, path in self.tools if name == tool and path), tool)
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(NamedTuple):
     """The job of a key.
 
     ``ours``: the caller may start it. ``started``: an earlier call has. ``pending``: an earlier call may be about to.

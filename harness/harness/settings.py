@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .config import Config
 from .deprecated_names import renamed_fields, renamed_names
@@ -245,8 +246,7 @@ TOOLKIT_TABLES = frozenset({"agent", "audit", "hooks", "mcp", "models", "notific
 """Tables of the same files for the toolkit and the agent, which read them with :func:`load_tables` on start."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsTable:
+class SettingsTable(NamedTuple):
     """One of :data:`TOOLKIT_TABLES` in one file, not validated; unless ``trusted``, it may only be stricter."""
 
     origin: str
@@ -266,12 +266,11 @@ class SettingsTable:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
+class _Layer(NamedTuple):
     origin: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-    targets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    tables: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = MappingProxyType({})
+    targets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    tables: Mapping[str, Any] = MappingProxyType({})
     trusted: bool = True
     warnings: tuple[str, ...] = ()
 
@@ -393,7 +392,7 @@ def _file_layers(explicit: str | None, env: Mapping[str, str], directory: Path |
         trusted = is_trusted(project.parent, names)
         if not trusted:
             _check_trust(layer, project)
-        layers.append(replace(layer, trusted=trusted))
+        layers.append(layer._replace(trusted=trusted))
     if explicit is not None:
         layers.append(_read(expand_home(explicit), check_owner=False))
     return layers

@@ -81,8 +81,7 @@ def _at_once(source: str) -> str:
     return _READ_AT_ONCE.format(size=len(source)) + source
 
 
-@dataclass(frozen=True, slots=True)
-class ShellReply:
+class ShellReply(NamedTuple):
     """The output and exit code of a script."""
 
     exit_code: int

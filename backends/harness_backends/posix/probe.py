@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from harness.backend import Capabilities
 
@@ -68,8 +68,7 @@ $hx_tools
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(NamedTuple):
     """The probe's result; ``clock_offset`` is the target's clock minus this machine's, in seconds.
 
     ``duration`` is the number of seconds until the target's answer, with the start of its shell.

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 import anyio
@@ -378,8 +378,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteLogStore:
+class RemoteLogStore(NamedTuple):
     """A machine other than the target that runs tmux for it, and keeps the logs of the panes.
 
     ``root`` is its state directory, ``name`` its name in job records.
@@ -395,8 +394,7 @@ class StateDirectoryUnavailable(ConnectError):
     """No directory on the target is writable, or the necessary tools are missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateReport:
+class StateReport(NamedTuple):
     """The parsed output of :data:`REPORT`: the root, and the claimed ids."""
 
     root: str

@@ -14,9 +14,9 @@ import stat
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -323,8 +323,7 @@ PRIVATE_PERSIST = 3.0
 """Seconds that a private master outlives a harness process that was killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControlMaster:
+class ControlMaster(NamedTuple):
     """The location and settings of a target's master, whether or not it is running."""
 
     target: Target
@@ -337,8 +336,7 @@ class ControlMaster:
     """The hosts that are reached through this one."""
 
 
-@dataclass(frozen=True, slots=True)
-class MasterInfo:
+class MasterInfo(NamedTuple):
     """A control socket of this user; ``pid`` is None if no master answers.
 
     ``tag`` identifies the target; ``name`` is for display and ends with ``~`` if truncated.
@@ -346,7 +344,7 @@ class MasterInfo:
 
     name: str
     path: str
-    pid: int | None = field(default=None)
+    pid: int | None = None
     tag: str = ""
 
 
@@ -383,7 +381,7 @@ async def _prepare() -> None:
 
 def with_relocated_socket(master: ControlMaster) -> ControlMaster:
     """Return the master with its current socket path; see :func:`relocate_socket`."""
-    return replace(master, path=relocate_socket(master.path))
+    return master._replace(path=relocate_socket(master.path))
 
 
 async def acquire(master: ControlMaster) -> MuxConnection:
@@ -415,7 +413,7 @@ async def _plan_jump_host(master: ControlMaster) -> ControlMaster | None:
     if str(target.last) in behind:
         raise ConfigError(f"the jump host {name} is behind itself", target=master.target, hint="check ProxyJump")
     try:
-        jump = replace(await plan_master(target, config), behind=behind)
+        jump = (await plan_master(target, config))._replace(behind=behind)
     except HarnessError as error:
         raise error_at_jump_host(error, target, master.target) from error
     if jump.settings.get("controlpath", "none") != "none" and await _runs_own_master(jump):

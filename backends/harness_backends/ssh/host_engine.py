@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -37,8 +38,7 @@ REMEMBERED = 10.0
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class HostEngine:
+class HostEngine(NamedTuple):
     """The engine of a host, and the settings that decided about it."""
 
     settings: SshSettings

@@ -9,9 +9,8 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 import anyio
 import anyio.lowlevel
@@ -96,8 +95,7 @@ class MuxRefused(MuxError):
     """The master or its server refused a request; the text gives the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packet:
+class Packet(NamedTuple):
     """One message: its type and its body."""
 
     kind: int
@@ -368,8 +366,7 @@ BULK_PIPE = 1 << 20
 """Bytes: the largest pipe that Linux allows to an unprivileged user, who may have 64 of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pipes:
+class Pipes(NamedTuple):
     """Both ends of a program's three streams: this process's ends, and in ``theirs`` the master's."""
 
     stdin: int

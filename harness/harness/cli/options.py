@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 import click
 from click.core import ParameterSource
@@ -110,8 +110,7 @@ def invocation_of(ctx: click.Context) -> Invocation:
 # -- the optional value of --tmux
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(NamedTuple):
     """The facts about a command's parser that decide where the value of ``--tmux`` ends."""
 
     with_value: frozenset[str]

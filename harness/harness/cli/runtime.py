@@ -8,10 +8,9 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 from anyio import to_thread
@@ -89,8 +88,7 @@ def _clean(record: logging.LogRecord, redact: Callable[[str], str]) -> None:
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetRequirements:
+class TargetRequirements(NamedTuple):
     """What a command needs of its target."""
 
     terminal: bool | None = None

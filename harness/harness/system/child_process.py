@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from subprocess import DEVNULL
+from typing import NamedTuple
 
 import anyio
 from anyio.abc import Process
@@ -133,8 +134,7 @@ KILL_GRACE = 2.0
 """Seconds that killed processes may take to exit."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramOutput:
+class ProgramOutput(NamedTuple):
     """How a program ended: ``code`` is negative for a signal, None if it was killed here.
 
     Each output is at most one byte longer than its limit.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -23,8 +22,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class FleetOptions:
+class FleetOptions(NamedTuple):
     """The options of a command for many hosts."""
 
     patterns: tuple[str, ...] = ()
@@ -123,7 +121,7 @@ def collected_options(*options: Callable[[_Function], _Function]) -> Callable[[_
     def declare(function: _Function) -> _Function:
         @wraps(function)
         def collected(*args: Any, **values: Any) -> int | None:
-            chosen = {item.name: values.pop(item.name) for item in fields(FleetOptions) if item.name in values}
+            chosen = {name: values.pop(name) for name in FleetOptions._fields if name in values}
             return function(*args, fleet=FleetOptions(**chosen), **values)
 
         for option in reversed(options):
