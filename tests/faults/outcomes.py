@@ -200,8 +200,8 @@ async def cancel(trial: Trial, ctx: ExecutionContext) -> None:
     trial.outcome.status = "cancelled"
 
 
-class _RefusedError(Exception):
-    """What the callback raises."""
+class _RefusedError(TimeoutError):
+    """What the callback raises: an error that harness, too, raises inside, so that only a sure way tells them apart."""
 
 
 async def callback_fails(trial: Trial, ctx: ExecutionContext) -> None:

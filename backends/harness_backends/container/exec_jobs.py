@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 
@@ -34,6 +35,7 @@ from harness.system.waiting import wait_within
 from ..posix.jobs.launch import MISSING, cwd_error, signal_name
 from ..posix.jobs.output import HeadTail, StoredOutput, cut_kept, with_output
 from ..posix.jobs.standard_input import pieces
+from ..posix.jobs.termination import ended_on_error
 from ..posix.supervised_process import ENDED, ENDED_BEFORE, ENDING, SupervisedProcess
 from .transport import ContainerTransport
 
@@ -189,15 +191,11 @@ class ExecJobs(Jobs):
 
     async def _finish(self, job: _ExecJob) -> ShellResult:
         command = job.command
-        try:
+        async with ended_on_error(partial(self._kill, job, Status.INTERRUPTED)):
             with anyio.move_on_after(command.timeout):
                 await job.done.wait()
             if not job.done.is_set() and command.on_timeout == "kill":
                 await self._kill(job, Status.TIMED_OUT)
-        except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                await self._kill(job, Status.INTERRUPTED)
-            raise
         if job.error is not None:
             raise job.error
         return self._result(job, command.max_output)

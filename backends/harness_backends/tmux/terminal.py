@@ -31,8 +31,8 @@ from harness.system.background_tasks import BackgroundTasks, open_background_tas
 from harness.terminal import CLIENT_STATUS, CURRENT_TMUX, Listener, Operators, Terminal
 from harness.transport import Transport
 
-from ..posix.jobs.cancellation import JobCanceller
 from ..posix.jobs.launch import signal_name
+from ..posix.jobs.termination import JobCanceller
 from ..posix.persistent_shell import PersistentShell
 from ..posix.state_directory import JobStore
 from .channel.command_channel import READY_TIMEOUT, CommandChannel

@@ -7,6 +7,7 @@ import pytest
 
 from harness.command import Command
 from harness.results import Status
+from harness_backends.posix.jobs.termination import CallbackError
 from harness_backends.posix.pane_jobs.end_proof import TWICE, proof_of
 from harness_backends.posix.pane_jobs.prompt_markers import ANSWERED
 from harness_backends.tmux.jobs.output_collector import OutputCollector
@@ -569,8 +570,9 @@ async def test_only_separate_streams_with_callbacks_are_reported(command: Comman
     assert scope.cancelled_caught is reports
     job.reported.set()
     job.callback_error = ValueError("theirs")
-    with pytest.raises(ValueError, match="theirs"):
+    with pytest.raises(CallbackError) as caught:
         await job.all_reported()
+    assert caught.value.error is job.callback_error
 
 
 async def test_a_job_takes_as_long_as_from_its_dispatch_to_its_end() -> None:

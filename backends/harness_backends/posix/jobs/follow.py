@@ -43,13 +43,9 @@ from .output import (
     read_kept,
 )
 from .table import JobTable, StoredJob
+from .termination import CallbackError
 
-__all__ = [
-    "CallbackError",
-    "JobExitWatch",
-    "JobFollower",
-    "callbacks_of",
-]
+__all__ = ["JobExitWatch", "JobFollower", "callbacks_of"]
 
 
 # -- Exits of jobs that were left running, reported by their pending replies without polling.
@@ -181,10 +177,6 @@ POLL_INTERVAL = 5.0
 
 Callbacks = tuple[OutputCallback, OutputCallback]
 """The callbacks for standard output and for standard error."""
-
-
-class CallbackError(Exception):
-    """``on_output`` raised an exception, which is the cause."""
 
 
 class JobFollower:
@@ -644,7 +636,7 @@ async def show(
         try:
             await stream.show()
         except Exception as error:
-            failures.append(_failure(error))
+            failures.append(CallbackError(error))
             tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
@@ -653,17 +645,11 @@ async def show(
         tasks.cancel_scope.cancel()
 
 
-def _failure(error: Exception) -> CallbackError:
-    failure = CallbackError()
-    failure.__cause__ = error
-    return failure
-
-
 def invoke_callback(callback: OutputCallback, data: bytes, failures: list[Exception]) -> bool:
     """Call a callback; its exception is added to ``failures``, to be raised where the caller waits."""
     try:
         callback(data)
     except Exception as error:
-        failures.append(_failure(error))
+        failures.append(CallbackError(error))
         return False
     return True

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,9 +29,8 @@ from ..pane_jobs.prompt_markers import ANSWERED, answered, from_keyboard
 from ..persistent_shell import PendingReply, PersistentShell, ShellReply
 from ..probe import Probe
 from ..state_directory import JobRecord, JobStore, render_record
-from .cancellation import JobCanceller
 from .command_keys import find_key, reserve_key
-from .follow import CallbackError, JobExitWatch, JobFollower, callbacks_of
+from .follow import JobExitWatch, JobFollower, callbacks_of
 from .launch import (
     MAX_COMMAND_BYTES,
     MISSING,
@@ -60,6 +59,7 @@ from .output_reader import JobReader, OutputReadRequest
 from .shell_library import ENDED_BEFORE, PROLOGUE
 from .standard_input import in_memory, store_input
 from .table import JobTable, StoredJob
+from .termination import JobCanceller, ended_on_error, open_kill_rights, run_kill_script, signal_words
 
 if TYPE_CHECKING:
     from ..sudo.user_change import UserChange, UserChanges
@@ -195,7 +195,7 @@ class PosixJobs(Jobs):
             raise
         began = time.monotonic()
         command.announce(job_id)
-        async with self._ended_on_error(job_id, command):
+        async with self._ended_on_error(job_id, command.user):
             ticket = await self._shell.submit(launch_line(launch), acknowledged=launch.acknowledge)
             running = _new_run(job_id, command, ticket, began)
             if change is not None and change.askpass:
@@ -215,7 +215,7 @@ class PosixJobs(Jobs):
             raise
         running = _new_run(warm.job_id, command, warm.ticket, time.monotonic())
         command.announce(warm.job_id)
-        async with self._ended_on_error(warm.job_id, command):
+        async with self._ended_on_error(warm.job_id, command.user):
             await self._shell.add(warm.ticket, start_line(launch, warm.slot))
             try:
                 return await self._finish(running)
@@ -249,17 +249,8 @@ class PosixJobs(Jobs):
     def _changes_user(self, command: Command) -> bool:
         return command.user is not None and command.user != self._probe.capabilities.user
 
-    @asynccontextmanager
-    async def _ended_on_error(self, job_id: str, command: Command) -> AsyncIterator[None]:
-        """Terminate the command if the caller is cancelled or its callback fails."""
-        try:
-            yield
-        except (anyio.get_cancelled_exc_class(), CallbackError) as reason:
-            with anyio.CancelScope(shield=True):
-                await self._cancelling.cancel(job_id, partial(self._interrupt, job_id, command.user))
-            if isinstance(reason, CallbackError) and reason.__cause__ is not None:
-                raise reason.__cause__ from None
-            raise
+    def _ended_on_error(self, job_id: str, user: str | None) -> AbstractAsyncContextManager[None]:
+        return ended_on_error(partial(self._cancelling.cancel, job_id, partial(self._interrupt, job_id, user)))
 
     async def _prepare(self, job_id: str, command: Command, change: UserChange | None = None) -> Launch:
         record = render_record(self._record(job_id, command))
@@ -442,23 +433,13 @@ class PosixJobs(Jobs):
             ladder: The signals, each with the seconds until the next one.
             may_ask: Whether the operator may be asked for a password of ``sudo``.
         """
-        if not user:
-            return await self._end_with("", job_id, why, *ladder)
-        async with self._user_changes().open_kill_rights(user, may_ask=may_ask) as rights:
-            if rights is None:  # a KILL would end sudo alone, and leave the command running
-                ladder = tuple(step for step in ladder if step[0] != "KILL")
-            return await self._end_with(rights or "", job_id, why, *ladder)
-
-    async def _end_with(self, rights: str, job_id: str, why: Status, *ladder: tuple[str, float]) -> ShellReply:
-        steps = " ".join(f"{signal} {max(0, round(grace * 10))}" for signal, grace in ladder)
-        bound = sum(grace for _, grace in ladder) + END_TIMEOUT
-        ticket = await self._shell.submit(background_line(f"{rights}hx_end {job_id} {why} {steps}"))
-        try:
-            if await wait_within(bound, ticket.reply):
-                return await ticket.reply()
+        async with open_kill_rights(self._user_changes, user, may_ask=may_ask) as rights:
+            steps = " ".join(signal_words(ladder, rights))
+            script = f"{rights or ''}hx_end {job_id} {why} {steps}"
+            reply = await run_kill_script(self._shell, script, sum(grace for _, grace in ladder) + END_TIMEOUT)
+        if reply is None:
             raise ConnectionLost(f"the exit of job {job_id} could not be confirmed", target=self._target)
-        finally:
-            ticket.forget()
+        return reply
 
     async def kill(self, job_id: str, signal: str = "TERM", grace: float = 2.0) -> Job:
         name = signal_name(signal)
@@ -467,11 +448,8 @@ class PosixJobs(Jobs):
             return kept.job
         if kept.record.kind == "pane":
             age = max(0.0, self._now() - (kept.job.started or time.time()))
-            if not kept.record.user:
-                await self._kill_pane_job(kept.record, age, name, grace, "")
-            else:
-                async with self._user_changes().open_kill_rights(kept.record.user, may_ask=True) as rights:
-                    await self._kill_pane_job(kept.record, age, name, grace, rights)
+            async with open_kill_rights(self._user_changes, kept.record.user, may_ask=True) as rights:
+                await self._kill_pane_job(kept.record, age, name, grace, rights)
         else:
             ladder = (name, grace), ("KILL", KILL_GRACE)
             await self._end(kept.job.job_id, kept.record.user, Status.INTERRUPTED, *ladder, may_ask=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from harness.system.background_tasks import open_task_group
 from harness.system.waiting import wait_within
 
 from ...posix.jobs.launch import Outcome
+from ...posix.jobs.termination import open_kill_rights
 from ...posix.pane_jobs.prompt_markers import from_keyboard
 from ...posix.state_directory import JobStore
 from ..channel.command_channel import CommandChannel
@@ -145,7 +146,7 @@ class JobKiller:
             return
         job.ending = status
         try:
-            async with self._rights(job) as rights:
+            async with open_kill_rights(self.user_changes, job.command.user, may_ask=False) as rights:
                 await self._terminate(attempt, rights, signal, grace, interrupt=interrupt)
         except BaseException:  # a cancelled caller too
             attempt.give_up()
@@ -168,10 +169,6 @@ class JobKiller:
             nested=_nested(pane, job),
             again=attempt.again,
         )
-
-    def _rights(self, job: PaneJob) -> AbstractAsyncContextManager[str | None]:
-        user = job.command.user
-        return self.user_changes().open_kill_rights(user, may_ask=False) if user else nullcontext("")
 
     async def _terminate(
         self, attempt: _Attempt, rights: str | None, signal: str, grace: float, *, interrupt: bool

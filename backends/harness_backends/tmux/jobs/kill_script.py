@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from harness.results import Status
-from harness.system.waiting import wait_within
 
 from ...posix.jobs.launch import INTERRUPTING, Outcome, background_line, recorded
+from ...posix.jobs.termination import run_kill_script, signal_words
 from ...posix.persistent_shell import PersistentShell
 from ...posix.process_scripts import LIST
 from ...posix.state_directory import JobRecord, JobStore, pane_uid
@@ -337,10 +337,7 @@ class PaneKill:
         typing = "hx_type() { :; }\n"
         if self.tmux:
             typing = _TYPE.replace("TMUX_", self.tmux).replace("UID_", shlex.quote(self.uid))
-        ladder = [(signal, grace), ("KILL", KILL_GRACE)]
-        if self.rights is None:  # a KILL would end sudo alone, and leave the command running
-            ladder = [step for step in ladder if step[0] != "KILL"]
-        steps = [word for name, seconds in ladder for word in (name, str(round(seconds * 10)))]
+        steps = signal_words(((signal, grace), ("KILL", KILL_GRACE)), self.rights)
         before = "" if typed else _UNLESS_BEFORE
         kill = _KILL.replace("UNLESS_RECORDED", "" if typed else _UNLESS_RECORDED)
         return f"{self.rights or ''}\n{_values(fields)}\nset -- {shlex.join(steps)}\n{typing}{_FUNCTIONS}{before}{kill}"
@@ -379,15 +376,9 @@ class PaneKill:
                 return before
             on_sent()
             await type_there()
-        line = background_line(self.script(status, signal, grace, interrupt=interrupt, typed=typed))
-        ticket = await shell.submit(line)
-        on_sent()
-        try:
-            if await wait_within(_duration(grace) + ANSWER_TIMEOUT, ticket.reply):
-                return parse_end((await ticket.reply()).text)
-            return PaneJobEnd()
-        finally:
-            ticket.forget()
+        script = self.script(status, signal, grace, interrupt=interrupt, typed=typed)
+        reply = await run_kill_script(shell, script, _duration(grace) + ANSWER_TIMEOUT, on_sent)
+        return PaneJobEnd() if reply is None else parse_end(reply.text)
 
     async def ended_before(self, shell: PersistentShell, grace: float) -> PaneJobEnd:
         """Check the job's record without signalling; after an earlier kill, wait until that has recorded its proof.

@@ -15,6 +15,7 @@ from harness.command import Command
 from harness.results import ShellResult, Status
 from harness.system.waiting import run_within, wait_within
 
+from ...posix.jobs.termination import CallbackError
 from ...posix.pane_jobs.end_proof import imitates, proof_of, status_of_broken
 from ...posix.pane_jobs.prompt_markers import ANSWERED, PromptMarker, answered, from_keyboard
 from .output_collector import OutputCollector, collector_for
@@ -113,12 +114,16 @@ class PaneJob:
         """Wait until the callbacks have received all of its separate streams.
 
         Raises:
-            Exception: a callback raised it.
+            CallbackError: a callback has failed.
         """
         if self.reports_streams:
             await self.reported.wait()
+        self.check_callbacks()
+
+    def check_callbacks(self) -> None:
+        """Raise the error of a callback that has failed, as :class:`.CallbackError`."""
         if self.callback_error is not None:
-            raise self.callback_error
+            raise CallbackError(self.callback_error)
 
     @property
     def proof(self) -> str:

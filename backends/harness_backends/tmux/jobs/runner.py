@@ -29,10 +29,10 @@ from harness.results import ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
 from harness.system.waiting import run_within
 
-from ...posix.jobs.cancellation import JobCanceller
 from ...posix.jobs.launch import INTERRUPTING, cwd_error
 from ...posix.jobs.memory_records import forget_script, pane_record_script
 from ...posix.jobs.standard_input import store_input
+from ...posix.jobs.termination import JobCanceller, ended_on_error
 from ...posix.pane_jobs.end_proof import new_secret
 from ...posix.state_directory import JobStore
 from ..channel.command_channel import READY_TIMEOUT, REPLY_TIMEOUT, CommandChannel, ResponseLost
@@ -365,37 +365,38 @@ class PaneRunner:
     # -- while it runs
 
     async def _await(self, pane: Pane, job: PaneJob) -> ShellResult:
-        try:
-            with anyio.move_on_after(max(0.0, job.command.timeout - job.unanswered)) as waiting:
-                job.when_callback_fails(waiting.cancel)
-                await self._until_done(pane, job, waiting)
-            if job.callback_error is not None and not job.done.is_set():
-                await self._kill_with_proof(pane, job, Status.INTERRUPTED)
-                raise job.callback_error
-            await self._kill_unless_kept(pane, job)
-            if job.done.is_set() and isinstance(self.link.failed, TargetGone):
-                return job.result()
-            if job.done.is_set():
-                await self.source.record_end(pane, job)
-                await job.all_reported()
-                if await operator_typed_during(self.link, pane, job.seconds):
-                    job.notices.append(TYPED_NOTICE)
-                return await self.result(pane, job)
-            if not job.attention:
-                front = await run_within(_report_timeout(job), partial(self.source.inspector.foreground, pane))
-                job.notices.append(f"still running: {front.describe()}")
-            return await self.source.output_so_far(pane, job)
-        except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                await self._kill_with_proof(pane, job, Status.INTERRUPTED)
-            raise
-        except (ConnectionLost, ConnectError, TimeoutError):
-            return replace(
-                job.result(),
-                status=Status.UNKNOWN,
-                exit_code=None,
-                notices=(*job.notices, no_answer(job, is_up=self.link.is_up)),
-            )
+        async with ended_on_error(partial(self._kill_with_proof, pane, job, Status.INTERRUPTED)):
+            try:
+                return await self._until_deadline(pane, job)
+            except (ConnectionLost, ConnectError, TimeoutError):
+                notices = (*job.notices, no_answer(job, is_up=self.link.is_up))
+                return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=notices)
+
+    async def _until_deadline(self, pane: Pane, job: PaneJob) -> ShellResult:
+        """Wait for a job's end within its time, and return its result.
+
+        Raises:
+            CallbackError: a callback has failed.
+            ConnectionLost, ConnectError, TimeoutError: its end or its state is not known.
+        """
+        with anyio.move_on_after(max(0.0, job.command.timeout - job.unanswered)) as waiting:
+            job.when_callback_fails(waiting.cancel)
+            await self._until_done(pane, job, waiting)
+        if not job.done.is_set():
+            job.check_callbacks()
+        await self._kill_unless_kept(pane, job)
+        if job.done.is_set() and isinstance(self.link.failed, TargetGone):
+            return job.result()
+        if job.done.is_set():
+            await self.source.record_end(pane, job)
+            await job.all_reported()
+            if await operator_typed_during(self.link, pane, job.seconds):
+                job.notices.append(TYPED_NOTICE)
+            return await self.result(pane, job)
+        if not job.attention:
+            front = await run_within(_report_timeout(job), partial(self.source.inspector.foreground, pane))
+            job.notices.append(f"still running: {front.describe()}")
+        return await self.source.output_so_far(pane, job)
 
     async def _kill_with_proof(self, pane: Pane, job: PaneJob, status: Status) -> None:
         """Terminate a job; without a responsive connection this continues in the background after a reconnect."""
