@@ -227,6 +227,36 @@ def test_a_part_of_a_backend_is_given_what_is_not_below_it(package: str, below: 
     assert parts - {package} == below
 
 
+PANE_STATE = {
+    *("phase", "running", "last_ended", "shells", "jobs", "gone", "in_doubt", "paused", "missed"),
+    *("log_number", "log_offset", "prompt_time", "operator_command_count"),
+}
+LIST_CHANGES = {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"}
+
+
+def _changed_from_outside(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The lines that change an attribute of a pane's state, unless it is one of ``self``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in LIST_CHANGES:
+            changed: list[ast.AST] = [node.func.value]  # type: ignore[attr-defined]  # a call of a method
+        else:
+            targets = [part for part in ast.walk(node) if isinstance(getattr(part, "ctx", None), ast.Store | ast.Del)]
+            changed = targets if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete) else []
+        for part in changed:
+            place = part.value if isinstance(part, ast.Subscript) else part
+            if isinstance(place, ast.Attribute) and place.attr in PANE_STATE and ast.unparse(place.value) != "self":
+                yield place.lineno, ast.unparse(place)
+
+
+def test_the_state_of_a_pane_is_changed_by_its_own_class_only() -> None:
+    """What was learned of a pane is reported to it; what that means for its shells and jobs is decided in one place."""
+    folder = PACKAGES["harness_backends"] / "tmux"
+    found = {path.name: list(_changed_from_outside(ast.parse(path.read_text()))) for path in folder.rglob("*.py")}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+    written = "pane.phase, x = 1, 2\npane.jobs.remove(job)\ndel pane.shells[1:]\npane.in_doubt |= y\nself.jobs = []"
+    assert sorted(line for line, _ in _changed_from_outside(ast.parse(written))) == [1, 2, 3, 4]
+
+
 def test_every_module_of_the_core_has_a_layer() -> None:
     known = {name for names in LAYERS for name in names} | {"__init__", "__main__", "py"}
     assert {path.stem for path in PACKAGES["harness"].iterdir() if path.suffix == ".py"} <= known

@@ -612,3 +612,26 @@ async def test_the_wait_for_a_missed_end_is_bounded_while_the_background_writes(
             await job.done_or_quiet(5.0)
             tasks.cancel_scope.cancel()
     assert not job.done.is_set()
+
+
+async def test_what_is_learned_elsewhere_of_a_job_that_has_left_its_pane_changes_nothing() -> None:
+    ended, withdrawn, removed = new_job(1), new_job(2), new_job(3)
+    pane = pane_with(ended, withdrawn, removed)
+    assert pane.end_job(ended, Status.COMPLETED, 3, notice="from the record", cwd="/tmp")
+    pane.withdraw_job(withdrawn, "it did not run")
+    assert pane.remove_job(removed)
+    for job in (ended, withdrawn, removed):
+        assert not pane.remove_job(job)
+        assert not pane.end_job(job, Status.UNKNOWN, notice="late")
+        pane.withdraw_job(job, "late")
+    assert (ended.status, ended.exit_code, ended.cwd, ended.unsent) == (Status.COMPLETED, 3, "/tmp", False)
+    assert (withdrawn.status, withdrawn.unsent, removed.done.is_set()) == (Status.UNKNOWN, True, False)
+    assert [job.notices for job in (ended, withdrawn, removed)] == [["from the record"], ["it did not run"], []]
+
+
+async def test_an_end_that_a_termination_must_prove_is_left_to_it() -> None:
+    job = new_job(1)
+    job.ending = Status.TIMED_OUT
+    pane = pane_with(job)
+    assert pane.end_job(job, Status.SHELL_EXITED, 9)
+    assert (job.done.is_set(), job.exit_code, pane.jobs) == (False, 9, [])

@@ -204,8 +204,7 @@ class JobKiller:
             return False
         path = shlex.quote(self.store.path(job.job_id, "exit"))
         await self.link.shells.call(f"umask 077; echo 128 {status} >{path}")
-        if job in pane.jobs:
-            pane.jobs.remove(job)
+        pane.remove_job(job)
         job.notices.append(NOT_STARTED)
         job.finish(status)
         return True

@@ -111,12 +111,12 @@ class PaneRunner:
         notices: list[str] = []
         in_memory = False
         while True:
-            notices += [*await self.source.prepare(pane), *_news(pane)]
+            notices += [*await self.source.prepare(pane), *pane.take_news()]
             job: PaneJob | None = None
             try:
                 async with self._user_change(command.user) as change:
                     job = await self._dispatch(pane, command, on_job, change, in_memory=in_memory)
-                    job.notices[:0], notices = [*notices, *_news(pane)], []
+                    job.notices[:0], notices = [*notices, *pane.take_news()], []
                     result = await self._first_result(pane, job, change)
             except _NotTypedError:  # the preparation waits for a new shell, or raises an error that names the program
                 if command.job_id is not None:
@@ -197,7 +197,7 @@ class PaneRunner:
             collector=collector_for(command),
         )
         action, files = await self._prepare(pane, job, change, in_memory=in_memory)
-        pane.jobs.append(job)
+        pane.add_job(job)
         command.announce(job_id)
         on_job(pane, job)
         try:
@@ -213,8 +213,7 @@ class PaneRunner:
                 if anyio.current_time() > deadline:  # several holders in turn
                     raise await self.source.inspector.busy(pane, f"job {holder}")
         except BaseException:
-            if job in pane.jobs and not job.started:
-                pane.jobs.remove(job)
+            if not job.started and pane.remove_job(job):
                 await self._forget(job)
             raise
 
@@ -316,21 +315,20 @@ class PaneRunner:
         """Handle a pane that an operator has restarted, with harness's program or another one."""
         if ours and not self.link.setup.here:
             if pane.wrapper.partition(":")[0] != program.partition(":")[0]:
-                pane.phase = "starting"  # it reports itself before its first prompt
+                pane.learn_phase("starting")  # it reports itself before its first prompt
             return
         if not self.link.setup.here:
             pane.wrapper = program
-        pane.phase, pane.running, pane.news = "running", 0, REPLACED
+        pane.learn_phase("running")
+        pane.news = REPLACED
         await self._end_replaced(pane)
 
     async def _end_replaced(self, pane: Pane, *jobs: PaneJob) -> None:
         """Finish the jobs of a replaced shell, whose ends are unknown."""
-        del pane.shells[1:]
+        pane.leave_nested()
         for job in [job for job in reversed(pane.jobs) if job.started or job in jobs]:
-            pane.jobs.remove(job)
             await self.store.settle(job.job_id)
-            job.notices.append(REPLACED)
-            job.finish(Status.UNKNOWN)
+            pane.end_job(job, Status.UNKNOWN, notice=REPLACED)
 
     async def _type(self, pane: Pane, timeout: float, *commands: tuple[str, ...]) -> list[Block]:
         """Send a request that must not reach another pane, as a new server reuses the ids of the old one."""
@@ -546,9 +544,3 @@ def _report_timeout(job: PaneJob) -> float:
 def _refusal(blocks: Iterable[Block]) -> str | None:
     """Return tmux's answer if it typed nothing, as the pane is held or runs another program; else None."""
     return next((block.text for block in blocks if block.text.startswith((BUSY, OTHER))), None)
-
-
-def _news(pane: Pane) -> list[str]:
-    """Return the notice about the pane's shell, if any, and clear it."""
-    news, pane.news = pane.news, ""
-    return [news] if news else []

@@ -86,7 +86,7 @@ async def _see_started(
                 return
             if await _without_files(link, pane, job, action):
                 await recreate_pane_files(link, store, pane)
-                _withdraw_slot(pane, job)
+                pane.withdraw_job(job)  # nothing of it ran, so that it is sent again
                 return
             front = await witness.inspector.foreground(pane)
             if not front.wants_input or not _missing(pane, job):
@@ -106,13 +106,6 @@ async def _without_files(link: CommandChannel, pane: Pane, job: PaneJob, action:
     there = await link.shells.call(f"[ -e {shlex.quote(action.slot_path)} ] && echo there")
     await link.client.request(("display-message", "-p", ""))  # the shell's output until then has been read
     return not there.stdout and _missing(pane, job)
-
-
-def _withdraw_slot(pane: Pane, job: PaneJob) -> None:
-    """Remove a job of which nothing ran, so that it is sent again."""
-    if job in pane.jobs:
-        pane.jobs.remove(job)
-        job.withdraw()
 
 
 async def _withdraw(link: CommandChannel, pane: Pane, job: PaneJob, action: Dispatch, witness: StartWitness) -> None:
@@ -195,4 +188,4 @@ async def recreate_pane_files(link: CommandChannel, store: JobStore, pane: Pane)
     if setup.here:
         await link.shell.call(f"umask 077\n{log_files(setup, new)}")
     await link.client.request(("pipe-pane", "-t", pane.pane_id, setup.log_command(pane.uid, 0)))
-    pane.log_number, pane.log_offset = 0, 0
+    pane.learn_log(0, 0)

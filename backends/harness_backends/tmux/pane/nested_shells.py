@@ -135,8 +135,7 @@ async def _install_markers(link: CommandChannel, pane: Pane, front: Foreground) 
     if kind is None:
         pane.pop_shell(nonce)
         return False
-    pane.shells[-1] = PaneShell(nonce, kind, image=front.image)
-    pane.phase = "starting"  # before the last line is typed: its prompt may come with the answer
+    pane.adopt_shell(nonce, kind, front.image)  # before the last line is typed: its prompt may come with the answer
     for line in hook_lines(kind, nonce, tag=link.setup.config.prompt_tag):
         await _type_line(link, pane, line)
     return await until_prompt(pane, ADOPT_TIMEOUT)

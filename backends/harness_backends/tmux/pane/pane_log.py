@@ -99,7 +99,7 @@ async def rotate_log(link: CommandChannel, pane: Pane) -> None:
         return
     newest, size = await _newest(link, pane)
     if newest > pane.log_number:  # begun by another harness, which had counted more of the pane's output
-        pane.log_number, pane.log_offset = newest, size
+        pane.learn_log(newest, size)
         return
     await begin_log(link, pane)
 
@@ -121,7 +121,7 @@ async def begin_log(link: CommandChannel, pane: Pane) -> None:
     pane.held = ""
     if any(block.text.startswith(BUSY) for block in blocks):
         return
-    pane.log_number, pane.log_offset = number, 0
+    pane.learn_log(number, 0)
     kept = max(2, setup.config.jobs_max_bytes // PIECE)
     if number >= kept:
         await link.shell.call(f"rm -f {shlex.quote(f'{setup.log_dir(pane.uid)}/log.{number - kept}')}")

@@ -182,11 +182,69 @@ class Pane:
             self.watchers.expect([shell.nonce])
         self.restart_scan()
 
+    def adopt_shell(self, nonce: str, kind: str, image: str) -> None:
+        """Record the kind of a nested shell, which is about to get its markers and then shows its prompt."""
+        self.shells[-1] = PaneShell(nonce, kind, image=image)
+        self.phase = "starting"
+
     def pop_shell(self, nonce: str) -> None:
         """Remove a nested shell that did not answer, as it may have exited."""
         if len(self.shells) > 1 and self.shell.nonce == nonce:
             self.shells.pop()
             self.restart_scan()
+
+    # -- what is learned elsewhere than in its output
+
+    def add_job(self, job: PaneJob) -> None:
+        """Record that a job is about to be typed into the innermost shell."""
+        self.jobs.append(job)
+
+    def remove_job(self, job: PaneJob) -> bool:
+        """Let the pane's output change a job no more; return False if it had left the pane before."""
+        if job not in self.jobs:
+            return False
+        self.jobs.remove(job)
+        return True
+
+    def end_job(
+        self, job: PaneJob, status: Status, exit_code: int | None = None, *, notice: str = "", cwd: str | None = None
+    ) -> bool:
+        """Finish a job by what the target reported; return False if it had left the pane before, and do nothing."""
+        if not self.remove_job(job):
+            return False
+        if notice:
+            job.notices.append(notice)
+        job.finish_as_reported(status, exit_code, cwd)
+        return True
+
+    def withdraw_job(self, job: PaneJob, notice: str = "") -> None:
+        """Finish a job of which it is proved that it did not run, unless it had left the pane before."""
+        if not self.remove_job(job):
+            return
+        if notice:
+            job.notices.append(notice)
+        job.withdraw()
+
+    def learn_phase(self, phase: Phase, running: int = 0) -> None:
+        """Record what its innermost shell does, which no marker has shown."""
+        self.phase, self.running = phase, running
+
+    def learn_shell(self, pid: int, nonce: str = "") -> None:
+        """Record the process id of its own shell, and its nonce unless that is known."""
+        self.shells[0] = replace(self.shells[0], pid=pid, nonce=nonce or self.shells[0].nonce)
+
+    def learn_log(self, number: int, offset: int) -> None:
+        """Record which log is written, and up to where it holds what was read of the stream."""
+        self.log_number, self.log_offset = number, offset
+
+    def leave_nested(self) -> None:
+        """Forget the nested shells, as its own shell reads the keyboard or was replaced; their jobs remain."""
+        del self.shells[1:]
+
+    def take_news(self) -> list[str]:
+        """Return the notice about its shell, if any, and clear it."""
+        news, self.news = self.news, ""
+        return [news] if news else []
 
     def notify(self) -> None:
         """Wake the tasks that wait for a change."""
@@ -198,6 +256,10 @@ class Pane:
         self.window_id, self.in_doubt = window_id, False
         self.notify()
 
+    def doubt_window(self, window_id: str) -> None:
+        """Record that tmux reported the end of this window, which is not confirmed yet."""
+        self.in_doubt |= self.window_id == window_id
+
     async def certain(self) -> None:
         """Wait until it is known whether the pane still exists."""
         while self.in_doubt and not self.gone:
@@ -207,9 +269,7 @@ class Pane:
         """Record that the pane was closed, or cannot be reached."""
         self.gone = True
         while self.jobs:
-            job = self.jobs.pop()
-            job.notices.append(notice)
-            job.finish(status)
+            self.end_job(self.jobs[-1], status, notice=notice)
         if self.watchers is not None:
             self.watchers.close()
         self.notify()
@@ -301,14 +361,11 @@ class Pane:
             job.notices.append(TWICE)
             job.ending = Status.UNKNOWN
             return
-        self.jobs.remove(job)
         if fact == "off":  # a query for its id cancelled it: it was answered that the job does not exist
-            job.withdraw()
+            self.withdraw_job(job)
             return
         job.unstored = fact == "full"
-        if fact == "unread":
-            job.notices.append(UNREAD)
-        job.finish(Status.UNKNOWN)
+        self.end_job(job, Status.UNKNOWN, notice=UNREAD if fact == "unread" else "")
 
     def _begins_anew(self, piece: PromptMarker) -> bool:
         """Return whether the pane has a new first process; a program that prints the log repeats the known one's."""
@@ -348,9 +405,8 @@ class Pane:
         inner = {shell.nonce for shell in self.shells[depth + 1 :]}
         del self.shells[depth + 1 :]
         while self.jobs and self.jobs[-1].nonce in inner:
-            job = self.jobs.pop()
-            job.notices.append("the nested shell exited; the outer shell is active again")
-            job.finish_as_reported(Status.SHELL_EXITED, mark.code)
+            why = "the nested shell exited; the outer shell is active again"
+            self.end_job(self.jobs[-1], Status.SHELL_EXITED, mark.code, notice=why)
 
     def _shell_exited(self, code: int) -> None:
         self._fresh_shell(Status.SHELL_EXITED, code, f"the pane's shell had exited (exit code {code})")
@@ -358,18 +414,15 @@ class Pane:
     def _fresh_shell(self, status: Status, code: int | None, why: str) -> None:
         """The pane's shell is gone, with all in it, and another one starts."""
         self.phase, self.running, self.last_ended = "starting", 0, self.running
-        del self.shells[1:]
-        waiting = [job for job in self.jobs if not job.started and job.nonce == self.shell.nonce]
-        ended = [job for job in reversed(self.jobs) if job not in waiting]
-        self.jobs = waiting
-        if not ended and not waiting:
+        self.leave_nested()
+        if not self.jobs:
             self.news = f"{why}; this is a new shell"
-        for job in waiting:  # the fresh shell reads what was typed, or it is typed again
-            job.notices.append(f"{why}; the command ran in a new shell")
         gone = "the shell exited" if status is Status.SHELL_EXITED else f"{why} while the command ran"
-        for job in ended:
-            job.notices.append(f"{gone}; a new shell was started")
-            job.finish_as_reported(status, code)
+        for job in self.jobs[::-1]:
+            if not job.started and job.nonce == self.shell.nonce:  # the new shell reads it, or it is typed again
+                job.notices.append(f"{why}; the command ran in a new shell")
+            else:
+                self.end_job(job, status, code, notice=f"{gone}; a new shell was started")
 
 
 def _report(job: PaneJob) -> JobReport:

@@ -161,9 +161,8 @@ class PaneTable:
             record = shlex.quote(self._store.path(job.job_id, "cmd"))
             with suppress(HarnessError):
                 reply = await self._link.shells.call(f"[ -e {record} ] && [ ! -s {record} ] && echo unsent")
-                if reply.stdout and job in pane.jobs:
-                    pane.jobs.remove(job)
-                    job.withdraw()
+                if reply.stdout:
+                    pane.withdraw_job(job)
 
     async def find(self, name: str) -> Pane:
         """Find a managed pane by name or id; create it if it is missing and its name is in ``kept``.

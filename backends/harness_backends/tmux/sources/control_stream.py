@@ -82,7 +82,7 @@ class ControlStream:
             closed: the window reported as closed, which may be linked to two sessions and still be in this one.
         """
         for pane in self._table.by_id.values():
-            pane.in_doubt |= pane.window_id == closed
+            pane.doubt_window(closed)
         self._news = True
         if not self._looking:
             self._looking = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import anyio
@@ -46,6 +46,7 @@ START_GRACE = 1.0
 """Maximum seconds for a typed job to start."""
 SILENT = "the pane's shell did not report its prompt, as its prompt settings were changed; they have been restored"
 UNSEEN = "the command's end was not seen in the terminal; the result is from the target's record"
+UNREPORTED = "the shell is at its prompt again, but did not report how the command ended"
 END_LAG = 1.0
 """Maximum seconds by which a job's end marker may lag behind its exit file."""
 DISPATCH_CONFIRM_TIMEOUT = 10.0
@@ -114,7 +115,7 @@ class LivePanes:
         front = await self.inspector.foreground(pane)
         self.inspector.check_open(pane)
         if front.may_be_prompt and front.is_own(await self._own_pid(pane)):
-            pane.phase = "prompt"  # it has its hooks, and only its markers have not arrived
+            pane.learn_phase("prompt")  # it has its hooks, and only its markers have not arrived
             return
         if front.is_shell and front.may_be_prompt and await install_markers(self.link, pane, front):
             return
@@ -131,7 +132,7 @@ class LivePanes:
         folder = shlex.quote(self.link.setup.pane_dir(pane.uid))
         reply = await self.link.shells.call(f"cd {folder} && [ ! -e starting ] && read -r p <pid && echo $p")
         pid = int(reply.text) if reply.text.strip().isdecimal() else 0
-        pane.shells[0] = replace(pane.shells[0], pid=pid)
+        pane.learn_shell(pid)
         return pid
 
     async def _free(self, pane: Pane) -> None:
@@ -158,8 +159,10 @@ class LivePanes:
         if known and not (await self.store.settle(str(holder)) if holder else front.editing):
             return False
         if own or (known and holder):  # it has its hooks, and only its prompt's markers have not arrived
-            del pane.shells[1 if own else len(pane.shells) :]
-            pane.phase, pane.running, pane.news = "prompt", 0, pane.news or SILENT
+            if own:
+                pane.leave_nested()
+            pane.learn_phase("prompt")
+            pane.news = pane.news or SILENT
             return True
         if not await install_markers(self.link, pane, front):
             return False
@@ -223,8 +226,7 @@ class LivePanes:
 
     async def withdraw(self, pane: Pane, job: PaneJob) -> None:
         """Finish a job that its shell did not read."""
-        pane.jobs.remove(job)
-        job.finish(Status.UNKNOWN)
+        pane.end_job(job, Status.UNKNOWN)
 
     async def until_begun(self, job: PaneJob) -> None:
         """Wait until it is known whether a background job could be stored, started, and enter its directory."""
@@ -268,11 +270,8 @@ class LivePanes:
         """Finish a job as unknown if its shell shows its prompt without a proved end."""
         with anyio.move_on_after(END_LAG):
             await job.done.wait()
-        if job in pane.jobs:
-            pane.jobs.remove(job)
-            pane.phase, pane.running = "prompt", 0
-            job.notices.append("the shell is at its prompt again, but did not report how the command ended")
-            job.finish(Status.UNKNOWN)
+        if pane.end_job(job, Status.UNKNOWN, notice=UNREPORTED):
+            pane.learn_phase("prompt")
 
     async def finish_if_ended(self, pane: Pane, job: PaneJob, timeout: float) -> None:
         """Finish a job that has ended if its end has not been read by the deadline, e.g. as a callback is slow.
@@ -295,11 +294,8 @@ class LivePanes:
         await self.link.request(("display-message", "-p", ""))
         reply = await self.link.shells.call(self.store.reading(job.job_id, "exit"))
         record = recorded(reply.text, job.proof)
-        if record is None or pane.paused or job not in pane.jobs:
-            return
-        pane.jobs.remove(job)
-        job.notices.append(UNSEEN)
-        job.finish_as_reported(record.status, record.exit_code)
+        if record is not None and not pane.paused:
+            pane.end_job(job, record.status, record.exit_code, notice=UNSEEN)
 
     async def record_end(self, pane: Pane, job: PaneJob) -> None:
         """Release a pane that has no keeper, and record what other harnesses cannot detect."""

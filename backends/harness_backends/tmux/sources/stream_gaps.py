@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 import anyio
 
@@ -37,6 +36,7 @@ SCREEN_INTERVAL = 1.0
 """Seconds between the screens that watchers get of a pane whose output tmux does not send."""
 START_GRACE = 1.0
 """Maximum seconds for a typed job to start."""
+LOG_INCOMPLETE = "the log of this command is incomplete"
 LOG_REMOVED = "the log of pane {!r} was removed; the output of earlier commands in it is lost"
 
 
@@ -59,9 +59,9 @@ class StreamGaps:
             state = (await self._link.client.request(state_question(row.pane_id)))[-1].text
             raise pane_files_missing(row.name, state, self._link.setup, self._link.target)
         pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce, self._link.setup.scope)
-        pane.log_number = int(number or 0)
+        pane.learn_log(int(number or 0), 0)
         own = int(pid) if pid.removeprefix("-").isdecimal() else 0
-        pane.shells[0] = replace(pane.shells[0], pid=abs(own))
+        pane.learn_shell(abs(own))
         if gone:
             await self._begin_log(pane)
         pane.pause()
@@ -71,9 +71,9 @@ class StreamGaps:
         if not self._link.setup.here:
             pane.wrapper = f"{row.pid}:{row.tty}"
         if row.busy.isdecimal() and not await self._release_ended(pane, row.busy):
-            pane.phase, pane.running = "running", int(row.busy)
+            pane.learn_phase("running", int(row.busy))
         elif await self._untold(pane, row, own, bool(gone)):
-            pane.phase, pane.running = await self._phase_of(pane, row), 0
+            pane.learn_phase(await self._phase_of(pane, row))
         return pane
 
     async def _untold(self, pane: Pane, row: PaneRow, own: int, gone: bool) -> bool:
@@ -100,7 +100,7 @@ class StreamGaps:
 
     async def _begin_log(self, pane: Pane) -> None:
         """Start a new log, as the one that tmux writes to was deleted."""
-        pane.log_number += 1
+        pane.learn_log(pane.log_number + 1, 0)
         log = self._link.setup.log_command(pane.uid, pane.log_number)
         await self._link.client.request(("pipe-pane", "-t", pane.pane_id, log))
 
@@ -196,7 +196,7 @@ class StreamGaps:
             elif not await self._ended_elsewhere(pane, job, reader):
                 with anyio.move_on_after(RECHECK):
                     await active.wait()
-        pane.log_offset = reader.position
+        pane.learn_log(pane.log_number, reader.position)
 
     async def reattach(self, pane: Pane) -> None:
         """Set the state of a pane without a job of this process from the end of the log, and then the stream."""
@@ -261,11 +261,9 @@ class StreamGaps:
                 await anyio.sleep(LOG_LAG / 20)
         if not record:
             return False  # the target was too slow: ask again
-        job.notices.append("the log of this command is incomplete")
-        self._let_go(pane, job)
-        pane.phase, pane.running = "prompt", 0
         outcome = recorded(record.decode("utf-8", "replace"), job.proof) or Outcome(Status.UNKNOWN)
-        job.finish_as_reported(outcome.status, outcome.exit_code, pane.cwd or None)
+        pane.learn_phase("prompt")
+        pane.end_job(job, outcome.status, outcome.exit_code, notice=LOG_INCOMPLETE, cwd=pane.cwd or None)
         return True
 
     async def _was_not_started(self, pane: Pane, job: PaneJob) -> bool:
@@ -275,8 +273,7 @@ class StreamGaps:
         slot is withdrawn. Or its shell saw that it was cancelled, and the marker is in the unread part of the log.
         """
         if await self._called_off(job):
-            self._let_go(pane, job)
-            job.withdraw()
+            pane.withdraw_job(job)
             return True
         if not job.doubtful:  # it can still be sent through this client; only its own client's exit proves otherwise
             return False
@@ -286,9 +283,7 @@ class StreamGaps:
             return False
         free = release(pane.pane_id, pane.place, job.job_id)  # others cannot learn of its end from a record
         await self._link.client.request(*free)
-        self._let_go(pane, job)
-        job.notices.append("connection lost before the command was sent; it did not run")
-        job.withdraw()
+        pane.withdraw_job(job, "connection lost before the command was sent; it did not run")
         return True
 
     async def _taken_back(self, pane: Pane, job: PaneJob) -> bool:
@@ -304,8 +299,3 @@ class StreamGaps:
 
     async def _called_off(self, job: PaneJob) -> bool:
         return bool((await self._link.shells.call(f"{self._store.is_cancelled(job.job_id)} && echo off")).stdout)
-
-    @staticmethod
-    def _let_go(pane: Pane, job: PaneJob) -> None:
-        if job in pane.jobs:
-            pane.jobs.remove(job)

@@ -34,7 +34,7 @@ from ..jobs.unstarted_commands import ensure_started, has_read_slot
 from ..naming import PANE_FORMAT, PaneRow, parse_panes
 from ..pane.foreground import Foreground, PaneInspector
 from ..pane.keyboard import Dispatch, release
-from ..pane.pane_state import Pane, PaneShell
+from ..pane.pane_state import Pane
 from ..setup import pane_files_missing, state_question
 from .job_output import (
     PaneFacts,
@@ -190,8 +190,8 @@ class TargetWatch:
 
     def _set_shell(self, pane: Pane, facts: PaneFacts) -> None:
         self._of(pane).logged = facts.logged
-        pane.log_number, pane.log_offset = facts.log_number, facts.logged or 0
-        pane.shells[0] = PaneShell(facts.nonce, pane.shell.kind, files=True, pid=facts.pid)
+        pane.learn_log(facts.log_number, facts.logged or 0)
+        pane.learn_shell(facts.pid, facts.nonce)
         self._set_directory(pane)
 
     async def _facts(self, pane: Pane) -> PaneFacts | None:
@@ -350,8 +350,7 @@ class TargetWatch:
             job.entered = entered(why)
 
     def _finish(self, pane: Pane, job: PaneJob, outcome: Outcome | None) -> None:
-        if job in pane.jobs:
-            pane.jobs.remove(job)
+        pane.remove_job(job)
         if outcome is None:
             if not job.done.is_set():
                 job.notices.append(GONE)
