@@ -83,6 +83,11 @@ class Trial:
         return self.place.path(self.word)
 
     @property
+    def printed(self) -> Path:
+        """Is there when the command has printed its output."""
+        return self.place.path(f"{self.word}.printed")
+
+    @property
     def gate(self) -> Path:
         """A named pipe that a command may wait at."""
         path = self.place.path(f"{self.word}.gate")
@@ -91,12 +96,12 @@ class Trial:
         return path
 
     def command(self, rest: str) -> str:
-        """The command: it says that it has begun, writes a line, and does the rest."""
-        return f"echo begun >>{self.runs}; echo out; {rest}"
+        """The command: it says that it has begun, writes a line, says that too, and does the rest."""
+        return f"echo begun >>{self.runs}; echo out; : >{self.printed}; {rest}"
 
     async def begun(self) -> None:
-        """Wait until it has begun."""
-        await until(lambda: bool(lines(self.runs)), "the command runs", FIRST)
+        """Wait until it has begun and printed its output."""
+        await until(self.printed.exists, "the command runs", FIRST)
 
     async def take(self, call: Awaitable[ShellResult]) -> ShellResult | None:
         """What a call gives, or raises, is the outcome."""

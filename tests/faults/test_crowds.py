@@ -82,6 +82,13 @@ async def test_the_tmux_server_outlives_harnesses_that_come_and_go_at_once(here:
         await usable(ctx)
 
 
+async def has_printed(ctx: ExecutionContext, job_id: str) -> None:
+    """Wait for the first output of a job."""
+    with anyio.fail_after(30):
+        async for _ in ctx.follow(job_id):
+            return
+
+
 async def test_two_harnesses_that_begin_background_commands_at_once_find_a_pane_each(here: Place) -> None:
     async with opened(here) as one, opened(here) as other:
         for number in range(3):
@@ -95,6 +102,7 @@ async def test_two_harnesses_that_begin_background_commands_at_once_find_a_pane_
                 tasks.start_soon(begin, one, f"one-{number}", jobs)
                 tasks.start_soon(begin, other, f"other-{number}", jobs)
             for word, (ctx, job_id) in jobs.items():
+                await has_printed(ctx, job_id)
                 await within(20, ctx.kill(job_id))
                 done = await within(20, ctx.wait(job_id))
                 assert (done.status, done.exit_code) == (Status.INTERRUPTED, 130), done

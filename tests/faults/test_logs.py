@@ -127,7 +127,7 @@ async def test_output_that_an_operators_own_pipe_took_is_said_to_be_missing_and_
         again = await ctx.run_shell("echo kept; (exit 3)")
         kept = await other.wait(again.job_id or "", timeout=10)
         assert (kept.exit_code, kept.stdout, kept.truncated, kept.notices) == (3, "kept\n", 0, ())
-    assert "3" in here.path("operator").read_text().split()
+    await until(lambda: "3" in here.path("operator").read_text().split(), "the operator's program has written it")
 
 
 async def test_a_log_that_was_full_names_what_is_missing_and_how_much(here: Place) -> None:

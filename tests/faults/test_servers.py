@@ -75,15 +75,16 @@ async def test_during_a_command_its_outcome_is_honest_and_the_next_one_works(
 ) -> None:
     runs = here.path("runs")
     results: list[ShellResult] = []
+    seen = bytearray()
     async with opened(here) as ctx:
         async with anyio.create_task_group() as tasks:
 
             async def run() -> None:
                 command = f"echo begin; echo once >>{runs}; sleep 300"
-                results.append(await within(45, ctx.run_shell(command, timeout=40)))
+                results.append(await within(45, ctx.run_shell(command, timeout=40, on_output=seen.extend)))
 
             tasks.start_soon(run)
-            await until(lambda: bool(lines(runs)), "the command runs")
+            await until(lambda: bool(lines(runs)) and b"begin" in seen, "the command runs, and its output is here")
             fault(here)
         (result,) = results
         if (result.status, result.exit_code) != (Status.COMPLETED, 129):  # the hangup was reported before the end

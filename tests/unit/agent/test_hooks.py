@@ -67,17 +67,17 @@ async def test_a_message_that_a_hook_denies_reaches_neither_the_model_nor_the_lo
 
 
 @pytest.mark.parametrize(
-    ("program", "reason"),
+    ("program", "timeout", "reason"),
     [
-        ("echo broken >&2; exit 3", "broken"),
-        ("echo rubbish", "an invalid answer"),
-        ("sleep 60", "longer"),
+        ("echo broken >&2; exit 3", LIMIT, "broken"),
+        ("echo rubbish", LIMIT, "an invalid answer"),
+        ("sleep 60", 0.5, "longer"),
     ],
 )
 async def test_a_hook_before_a_message_that_fails_denies_it(
-    program: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: str, timeout: float, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hooks = (RegisteredHook("pre_message", CommandHook(program, timeout=0.5)),)
+    hooks = (RegisteredHook("pre_message", CommandHook(program, timeout=timeout)),)
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, [], hooks=hooks) as desk:
             result = await desk.agent.turn("go")

@@ -64,9 +64,9 @@ async def test_five_thousand_hosts_that_all_differ_fit_into_one_quick_message() 
     groups = [HostGroup("failed", (f"web{number:04}.example",), f"{SECRET} {number} " * 500) for number in range(5_000)]
     event = anyio.Event()
     items = host_items(Hosts(groups), PatternRedactor().text, lambda: event)
-    began = time.monotonic()
+    began = time.process_time()  # what other programs do meanwhile does not count
     item = await anext(items)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     await items.aclose()
     encode(StreamItem(1, item))  # fits into a message
     assert SECRET not in json.dumps(item)
