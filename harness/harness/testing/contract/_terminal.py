@@ -9,7 +9,7 @@ from ...errors import HarnessError, PaneBusy, PaneGone, TerminalError, Unsupport
 from ...results import ShellResult, Status
 from ._commands import completed, usable
 from ._files import refused
-from ._limits import gate, open_gate
+from ._limits import gate, open_gate, run_past_limit
 from ._registry import check, scratch, until
 
 
@@ -130,7 +130,7 @@ async def keys_answer_programs(ctx: ExecutionContext) -> None:
 
 @check("A key such as C-c interrupts what runs in the pane.", "terminal")
 async def keys_interrupt(ctx: ExecutionContext) -> None:
-    result = await ctx.run_shell("echo started; sleep 300", timeout=1)
+    result = await run_past_limit(ctx, "echo started; sleep 300")
     assert (result.status, result.stdout) == (Status.RUNNING, "started\n"), result
     await ctx.send_keys("C-c")
     done = await ctx.wait(result.job_id or "", timeout=20)
@@ -145,7 +145,7 @@ async def keys_interrupt(ctx: ExecutionContext) -> None:
 async def interactive_programs(ctx: ExecutionContext) -> None:
     if not ctx.capabilities.has("python3"):
         return
-    running = await ctx.run_shell("python3 -q", timeout=2)
+    running = await ctx.run_shell("python3 -q", timeout=0.5)
     assert running.status is Status.RUNNING, running
     await _until_shown(ctx, ">>>")
     await ctx.send_keys(literal_text="print(6 * 7)", enter=True)
