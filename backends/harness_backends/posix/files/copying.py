@@ -384,12 +384,20 @@ class Downloads:
             raise
         return received.size
 
+    async def prepare(self) -> None:
+        """Start the shell here while a file is opened on the target; a failure is reported by the download."""
+        with suppress(HarnessError):
+            await self._calls.scheme()
+
     @cached_property
-    def _receiver(self) -> FileReceiver:
+    def _calls(self) -> FileCalls:
         transport = self._local()
         self._here = PersistentShell(transport, self._tasks)
-        calls = FileCalls(self._here, transport, "/", where="this machine")
-        return FileReceiver(calls, FileWriter(calls))
+        return FileCalls(self._here, transport, "/", where="this machine")
+
+    @cached_property
+    def _receiver(self) -> FileReceiver:
+        return FileReceiver(self._calls, FileWriter(self._calls))
 
     async def aclose(self) -> None:
         """End the shell here."""

@@ -280,6 +280,8 @@ class FileCalls:
         self.home = home
         self._shell = shell
         self._library = library or shell_library.library(home)
+        self._process_library = self._library
+        self._may_learn = not library
         self._defined = False
         self._scheme: Scheme | None = None
 
@@ -337,16 +339,19 @@ class FileCalls:
             ) from error
 
     async def scheme(self) -> Scheme:
-        """Return how this target computes versions."""
+        """Return how this target computes versions; separate processes then need not try out its programs again."""
         if self._scheme is None:
-            reply = await self.attempt("hxf_reply")
+            reply = await self.attempt('hxf_reply "$hxf_facts" "$PATH"')
             with self.understanding(self.home, reply.stdout):
-                self._scheme = parse_scheme(reply.text.removesuffix("\0"))
+                (scheme, facts, path), _ = fields_of(reply.stdout, 3)
+                self._scheme = parse_scheme(scheme)
+            if self._may_learn and shell_library.FACTS.fullmatch(facts):
+                self._process_library = shell_library.library(self.home, facts, path)
         return self._scheme
 
     async def open_script(self, script: str) -> Process | None:
         """Start a separate process for a script with the library; return None if no channel is available."""
-        return await self.open_argv(shell_library.standalone(self._library, script))
+        return await self.open_argv(shell_library.standalone(self._process_library, script))
 
     async def open_channel(self, script: str) -> Process:
         """Start a separate process for a script with the library.
@@ -358,7 +363,7 @@ class FileCalls:
         """
         if self.transport.max_channels == 1:
             raise UnsupportedOperation("only one channel is available", target=self.where)
-        return await self.transport.open_process(shell_library.standalone(self._library, script))
+        return await self.transport.open_process(shell_library.standalone(self._process_library, script))
 
     async def open_argv(self, argv: Sequence[str]) -> Process | None:
         """Start a separate process; return None if no channel is available."""

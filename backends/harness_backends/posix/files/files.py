@@ -28,6 +28,7 @@ from harness.backend import (
     WriteMode,
 )
 from harness.results import DirEntry, FileContent, FileStat, WriteResult
+from harness.system.background_tasks import open_task_group
 from harness.transport import Transport
 
 from ..persistent_shell import PersistentShell
@@ -165,7 +166,9 @@ class PosixFiles(Files):
         self, path: str, local: str, progress: Progress | None = None, *, force: bool = False, overwrite: bool = True
     ) -> int:
         """Copy a file of the target to this machine with its permissions; as large as it was when it was opened."""
-        source = await open_source_file(self._calls, path, own_channel=True, may_grow=True)
+        async with open_task_group() as tasks:
+            tasks.start_soon(self._downloads.prepare)
+            source = await open_source_file(self._calls, path, own_channel=True, may_grow=True)
         return await self._downloads.receive(source, local, progress, force=force, overwrite=overwrite)
 
     async def open_source(self, path: str, *, own_channel: bool = True) -> SourceFile:

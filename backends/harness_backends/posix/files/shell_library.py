@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from enum import IntEnum
 
@@ -51,7 +52,6 @@ STAGE_PREFIX = ".hx-tmp-"
 
 WRITE_LIBRARY = r"""
 hxf_force= hxf_keep= hxf_new=
-hxf_uid=$(id -u 2>/dev/null </dev/null)
 hxf_drop() {
   trap '' 1 2 13 15
   [ -z "$hxf_staged" ] || rm -f "$hxf_staged" "$hxf_added"
@@ -277,12 +277,6 @@ hxf_like() {
   [ -s "$stage" ] || [ "$size" = 0 ] || exit 84
 }
 hxf_fail() { printf '%s\n' "$1" >&2; exit 88; }
-hxf_cp=new
-case $(cp --version 2>/dev/null </dev/null) in
-  *coreutils\)' '[0-7].* | *coreutils\)' 8.'[0-9][!0-9]* | *coreutils\)' 8.1'[0-9]*) hxf_cp=old ;;
-  'cp ('* | 'cp '[0-9]*) ;;
-  *) hxf_cp=plain ;;
-esac
 hxf_overwrite() {
   hxf_dress
   if [ "$expect" = none ]; then hxf_claim 76; else mv -f "$stage" "$real" || exit 1; fi
@@ -474,19 +468,46 @@ hxf_protect() {
 """
 
 # hxf_first and hxf_hex read one line of a program; a program that floods its output is ended by that.
+#
+# What the programs of this PATH can do is asked with a dozen of them. A process is told what another one has found out
+# in hxf_facts: how stat works, its format of times, whether find has -printf, and head -c, how cp works, and the user.
 PROBE_LIBRARY = r"""
 hxf_has() { command -v "$1" >/dev/null 2>&1; }
 hxf_hex() { IFS= read -r first && case $first in *[!0-9a-f]*) return 1 ;; esac; }
 hxf_first() { IFS= read -r first && printf '%s\n' "$first"; }
-if stat -c %f / 2>/dev/null </dev/null | hxf_hex; then
-  hxf_time=%Y
-  case $(stat -c %.9Y / 2>/dev/null </dev/null | hxf_first) in *[0-9].[0-9]*) hxf_time=%.9Y ;; esac
+hxf_probe() {
+  hxf_facts='ls -'
+  if stat -c %f / 2>/dev/null </dev/null | hxf_hex; then
+    case $(stat -c %.9Y / 2>/dev/null </dev/null | hxf_first) in
+      *[0-9].[0-9]*) hxf_facts='gnu %.9Y' ;;
+      *) hxf_facts='gnu %Y' ;;
+    esac
+  elif stat -f %z / 2>/dev/null </dev/null | hxf_hex; then hxf_facts='bsd -'
+  fi
+  if find / -prune -printf '%y %s %Px\n' 2>/dev/null </dev/null |
+    { IFS= read -r first && [ -z "${first##d * x}" ]; }; then
+    hxf_facts="$hxf_facts printf"
+  else hxf_facts="$hxf_facts -"; fi
+  if printf 'x\nx' 2>/dev/null | head -c 2 2>/dev/null | { IFS= read -r first && [ "$first" = x ]; }; then
+    hxf_facts="$hxf_facts head"
+  else hxf_facts="$hxf_facts -"; fi
+  case $(cp --version 2>/dev/null </dev/null) in
+    *coreutils\)' '[0-7].* | *coreutils\)' 8.'[0-9][!0-9]* | *coreutils\)' 8.1'[0-9]*) hxf_facts="$hxf_facts old" ;;
+    'cp ('* | 'cp '[0-9]*) hxf_facts="$hxf_facts new" ;;
+    *) hxf_facts="$hxf_facts plain" ;;
+  esac
+  hxf_facts="$hxf_facts $(id -u 2>/dev/null </dev/null)"
+}
+hxf_use() { hxf_stats=$1 hxf_time=$2 hxf_find=$3 hxf_heads=$4 hxf_cp=$5 hxf_uid=$6; }
+[ -n "$hxf_facts" ] || hxf_probe
+hxf_use $hxf_facts
+if [ "$hxf_stats" = gnu ]; then
   hxf_stat() { stat -c "%f %a %s %u %g $hxf_time" "$1" | hxf_first; }
   hxf_stamp() { stamp=$(stat -c '%i-%s-%y-%z' "$1" | tr ' ' _ | hxf_first) && stamp=stat:$stamp; }
   hxf_inode() { stat -c %i "$1" | hxf_first; }
   hxf_device() { stat -c %d "$1" | hxf_first; }
   hxf_entry() { set -- -exec stat -c "$mark"'x%f %s %n' {} +; hxf_scan "$@"; }
-elif stat -f %z / 2>/dev/null </dev/null | hxf_hex; then
+elif [ "$hxf_stats" = bsd ]; then
   hxf_stat() { stat -f '%Xp %Mp%Lp %z %u %g %Fm' "$1" | hxf_first; }
   hxf_stamp() { stamp=$(stat -f '%i-%z-%Fm-%Fc' "$1" | hxf_first) && stamp=stat:$stamp; }
   hxf_inode() { stat -f %i "$1" | hxf_first; }
@@ -513,11 +534,10 @@ hxf_awk='NR == 1 {
   size = $5; at = 6; if (size ~ /,/) { size = 0; at = 7 }
   print type, special + 0 bits, size, $3, $4, $at "_" $(at + 1) "_" $(at + 2)
 }'
-if find / -prune -printf '%y %s %Px\n' 2>/dev/null </dev/null |
-  { IFS= read -r first && [ -z "${first##d * x}" ]; }; then
+if [ "$hxf_find" = printf ]; then
   hxf_entry() { hxf_scan -printf "$mark"'%y %s %P\n'; }
 fi
-if printf 'x\nx' 2>/dev/null | head -c 2 2>/dev/null | { IFS= read -r first && [ "$first" = x ]; }; then
+if [ "$hxf_heads" = head ]; then
   hxf_head() { head -c "$1"; }
 else
   hxf_head() { dd bs=1 count="$1" 2>/dev/null; }
@@ -680,9 +700,21 @@ hxf_rename() {
 LIBRARY = PATH_LIBRARY + PROBE_LIBRARY + READ_LIBRARY + CHANGE_LIBRARY + WRITE_LIBRARY
 
 
-def library(home: str) -> str:
-    """Return the whole library, for a shell whose environment may lack HOME."""
-    return f"hxf_home=${{HOME:-{shlex.quote(home or '/')}}}\nhxf_hash_limit={HASH_LIMIT}\n{LIBRARY}"
+FACTS = re.compile(r"(?:gnu %(?:\.9)?Y|bsd -|ls -) (?:printf|-) (?:head|-) (?:old|new|plain) [0-9]+")
+"""What the library has found out about the programs, as its variable ``hxf_facts``."""
+
+
+def library(home: str, facts: str = "", path: str = "") -> str:
+    """Return the whole library, for a shell whose environment may lack HOME.
+
+    Args:
+        home: The home directory.
+        facts: What the library has found out in another process on the same target, as :data:`FACTS`.
+        path: The PATH of that process: another one may have other programs.
+    """
+    known = f"[ \"$PATH\" != {shlex.quote(path)} ] || hxf_facts='{facts}'\n" if facts else ""
+    start = f"hxf_home=${{HOME:-{shlex.quote(home or '/')}}}\nhxf_hash_limit={HASH_LIMIT}\nhxf_facts=\n{known}"
+    return start + LIBRARY
 
 
 def call(function: str, *words: str | int) -> str:
