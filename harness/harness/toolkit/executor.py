@@ -15,7 +15,6 @@ from ..errors import ToolError, UnsupportedOperation
 from .arguments import decode
 from .contract import CallNotes, Services, Tool, ToolContext
 from .events import EventBus, InternalFailure, ToolCallCompleted, ToolCallRequested
-from .hosts.pipeline import FleetPipeline
 from .hosts.session import FleetSession
 from .hosts.tools import HostsTool
 from .interfaces import MAX_AGENT_DEPTH, AgentType, Compactor, ReadVersions, SpawnRequest, SpawnResult
@@ -277,6 +276,8 @@ class Executor:
     def _pipeline(self, prepared: Prepared, ctx: ToolContext) -> Pipeline:
         if self.hosts is None or not isinstance(prepared.tool, HostsTool):
             return Pipeline(self.services, self.locks, ctx)
+        from .hosts.pipeline import FleetPipeline  # only sessions on many hosts need it
+
         return FleetPipeline(self.services, self.locks, ctx, session=self.hosts)
 
     def _cancelled(self, call: ToolCall, ctx: ToolContext) -> CallOutcome:

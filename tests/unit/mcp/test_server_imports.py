@@ -25,6 +25,7 @@ UNUSED = {
     *("pydantic_ai", "tree_sitter", "asyncssh", "docker", "rich", "textual", "prompt_toolkit", "acp"),
     *("harness.agent.agent", "harness_backends.ssh", "harness_backends.tmux", "harness.mcp.client.sources"),
     *("harness.mcp.server.http", "harness.system.http_server"),
+    *("harness.live.sessions.job_output", "harness.live.sessions.pane_streams", "harness.toolkit.hosts.pipeline"),
 }
 
 

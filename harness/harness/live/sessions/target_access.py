@@ -10,8 +10,6 @@ from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...results import Job, OutputPart, PaneInfo
 from ...toolkit.redaction.redactor import Redactor
-from .job_output import job_items
-from .pane_streams import pane_items
 from .session import MAX_TYPED_CHARS, StreamItems
 from .state import MAX_LISTED, short_text
 
@@ -160,7 +158,11 @@ class TargetAccess:
             HarnessError: It is not possible.
         """
         if stream == "tail":
+            from .job_output import job_items  # few sessions are ever followed
+
             return job_items(self._execution, _text(arguments, "job_id"), self._redactor)
+        from .pane_streams import pane_items
+
         return pane_items(self._execution, str(arguments.get("pane") or "") or None, self._redactor)
 
 
