@@ -18,6 +18,7 @@ from anyio import to_thread
 from ..context import ExecutionContext
 from ..errors import FileNotFound, HarnessError
 from ..fleets import FleetContext
+from ..system.account import has_other_members
 from ..toolkit.permissions.lookalikes import is_blank
 from ..toolkit.permissions.paths.target_paths import find_cwd
 from ..toolkit.redaction.redactor import Redactor
@@ -174,7 +175,8 @@ def _refusal(file: os.stat_result, directories: list[os.stat_result]) -> str:
 def _others_may_write(info: os.stat_result) -> bool:
     """Return whether another user than the owner may write, as sshd's StrictModes decides about a key file.
 
-    As in Debian's sshd, the group may write if it is the owner's own: of the owner's name, without another member.
+    OpenSSH refuses each file that a group may write. As in Debian's sshd, the group may write if it is the owner's own:
+    here of the owner's name, and neither a member's nor the primary group of another user.
     """
     if info.st_mode & stat.S_IWOTH:
         return True
@@ -184,7 +186,7 @@ def _others_may_write(info: os.stat_result) -> bool:
         owner, group = pwd.getpwuid(info.st_uid).pw_name, grp.getgrgid(info.st_gid)
     except KeyError:
         return True
-    return group.gr_name != owner or not set(group.gr_mem) <= {owner}
+    return group.gr_name != owner or has_other_members(info.st_gid, info.st_uid)
 
 
 def read_project_files(directory: Path | None) -> InstructionFiles:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import getpass
+import grp
 import os
 import pwd
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from ..errors import ConfigError
 
-__all__ = ["account_name", "expand_home", "home_directory", "login_shell"]
+__all__ = ["account_name", "expand_home", "has_other_members", "home_directory", "login_shell"]
 
 
 def account_name() -> str:
@@ -48,3 +50,18 @@ def login_shell() -> str:
 def expand_home(path: str | os.PathLike[str]) -> Path:
     """Return the path with ``~`` and ``~USER`` replaced, or unchanged if that home directory is unknown."""
     return Path(os.path.expanduser(path))
+
+
+@cache
+def has_other_members(group_id: int, user_id: int) -> bool:
+    """Return whether another user than root is in a group, also if it is only that user's primary group.
+
+    Users whom a directory service does not list, as with the defaults of SSSD, are not seen.
+    """
+    try:
+        members = set(grp.getgrgid(group_id).gr_mem)
+    except KeyError:
+        members = set()
+    users = pwd.getpwall()
+    allowed = {user.pw_name for user in users if user.pw_uid in {user_id, 0}}
+    return bool(members - allowed) or any(user.pw_gid == group_id and user.pw_name not in allowed for user in users)

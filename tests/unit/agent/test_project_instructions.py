@@ -17,6 +17,8 @@ from harness.agent.project_instructions import (
     _refusal,
     read_project_files,
 )
+from harness.system.account import has_other_members
+from harness.toolkit.permissions.rules.store import _others_write_by_group
 from harness.toolkit.redaction.redactor import PatternRedactor
 
 NOBODY = 65_534
@@ -88,7 +90,7 @@ def test_the_files_are_cut_together_and_the_nearest_counts_first(project: Path) 
     assert found.notices == (f"{project / 'AGENTS.md'} is not read: the nearer files are {MAX_BYTES} bytes long",)
 
 
-def test_what_another_user_may_have_written_is_not_read(project: Path) -> None:
+def test_what_another_user_may_have_written_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def info(mode: int, owner: int, group: int = 0) -> os.stat_result:
         return os.stat_result((mode, 0, 0, 1, owner, group, 0, 0, 0, 0))
 
@@ -107,6 +109,19 @@ def test_what_another_user_may_have_written_is_not_read(project: Path) -> None:
         is_refused = (mode, asked) != (0o020, own)
         assert ("chmod go-w" in _refusal(info(file | mode, me, asked), [info(folder, me)])) == is_refused
         assert ("in its directory" in _refusal(info(file, me), [info(folder | mode, me, asked)])) == is_refused
+    with monkeypatch.context() as changed:
+        has_other_members.cache_clear()
+        other = pwd.struct_passwd(("other", "x", NOBODY, own, "", "/", "/bin/sh"))
+        everyone = [*pwd.getpwall(), other]
+        changed.setattr("pwd.getpwall", lambda: everyone)
+        assert "chmod go-w" in _refusal(info(file | 0o020, me, own), [info(folder, me)])
+        changed.setattr("os.getegid", lambda: NO_GROUP)
+        for group, is_open in ((NO_GROUP, False), (shared, True)):
+            assert _others_write_by_group(info(folder | 0o020, me, group)) == is_open
+        has_other_members.cache_clear()
+        everyone.append(pwd.struct_passwd(("third", "x", NOBODY, NO_GROUP, "", "/", "/bin/sh")))
+        assert _others_write_by_group(info(folder | 0o020, me, NO_GROUP))
+    has_other_members.cache_clear()
     for path, mode in ((project, 0o777), (project / "AGENTS.md", 0o666)):
         before = stat.S_IMODE(path.stat().st_mode)
         path.chmod(mode)

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ....errors import ConfigError
 from ....settings import user_config_path
+from ....system.account import has_other_members
 from ....system.private_files import hold_lock, make_directories, replace_file
 from .rule import Action, Match, Rule
 
@@ -213,6 +214,12 @@ def _check_directory(directory: Path) -> None:
     info = os.stat(directory)
     if info.st_uid not in (os.geteuid(), 0):
         raise ValueError("is in a directory of another user")
-    group_writes = info.st_mode & stat.S_IWGRP and info.st_gid not in (os.getegid(), 0)
-    if (info.st_mode & stat.S_IWOTH or group_writes) and not info.st_mode & stat.S_ISVTX:
+    if (info.st_mode & stat.S_IWOTH or _others_write_by_group(info)) and not info.st_mode & stat.S_ISVTX:
         raise ValueError("is in a directory that other users can write to")
+
+
+def _others_write_by_group(info: os.stat_result) -> bool:
+    """Return whether another user may write by the group; root's is that of each user in some containers."""
+    if not info.st_mode & stat.S_IWGRP or info.st_gid == 0:
+        return False
+    return info.st_gid != os.getegid() or has_other_members(info.st_gid, os.geteuid())
