@@ -1,7 +1,7 @@
 """The schema of settings files: names, types, units and ranges, validated with one line per error.
 
-The keys are the fields of :class:`harness.config.Config`, so a new field there is a new key here. The validator is
-pydantic's core without its model classes, which would cost every command 50 ms at startup.
+The keys are the fields of :class:`harness.config.Config`, so a new field there is a new key here. Values are checked
+without pydantic: loading its core would cost every command with a settings file or a variable 45 ms.
 """
 
 from __future__ import annotations
@@ -9,16 +9,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from .command import parse_duration
 from .config import Config
 from .errors import ConfigError
-
-if TYPE_CHECKING:
-    from pydantic_core import CoreSchema, ErrorDetails, SchemaValidator
 
 __all__ = [
     "DURATIONS",
@@ -185,12 +182,11 @@ def validate(values: Mapping[str, object], origin: str) -> Mapping[str, Any]:
     Raises:
         ConfigError: A key is unknown or a value is invalid; the message names the origin and the key.
     """
-    from pydantic_core import ValidationError
-
-    try:
-        return cast("Mapping[str, Any]", _validator().validate_python(dict(values)))
-    except ValidationError as error:
-        raise _explain(error.errors(include_url=False), origin) from None
+    validation = _Validation()
+    valid = validation.table(values, _top_types(), ())
+    if validation.mistakes:
+        raise _explain(validation.mistakes, origin)
+    return valid
 
 
 def check_name(setting: str, name: str, origin: str) -> None:
@@ -253,115 +249,154 @@ def _hints() -> dict[str, object]:
     return {**get_type_hints(Config), "trusted_dirs": tuple[str, ...], "timeout": float}
 
 
-# -- the schema
+# -- types of the settings, and the validation of values
+
+_GENERAL_TYPES: Mapping[str, object] = {
+    "engine": Literal["docker", "podman"],
+    "timeout": float,
+    "tmux": bool | str,
+    **dict.fromkeys(("exec", "exec_terminal", "trusted_dirs"), tuple[str, ...]),
+}
+_Path = tuple[str, ...]
 
 
 @cache
-def _validator() -> SchemaValidator:
-    from pydantic_core import SchemaValidator, core_schema
-
-    engine = {name: _schema_of(name, _hints()[name]) for name in ENGINE_KEYS}
-    general = {name: _general_schema(name) for name in {*GENERAL_KEYS, *TARGET_KEYS}}
-    target = _table(engine | {name: general[name] for name in TARGET_KEYS})
-    targets = core_schema.dict_schema(core_schema.str_schema(pattern=f"^{TARGET_NAME}$"), target)
-    top = _table(engine | {name: general[name] for name in GENERAL_KEYS} | {"targets": targets})
-    return SchemaValidator(top)
+def _top_types() -> Mapping[str, object]:
+    hints = _hints()
+    engine = {name: hints[name] for name in ENGINE_KEYS}
+    return {**engine, **{name: _GENERAL_TYPES.get(name, str) for name in GENERAL_KEYS}, "targets": dict}
 
 
-def _table(fields: Mapping[str, CoreSchema]) -> CoreSchema:
-    from pydantic_core import core_schema
-
-    members = {name: core_schema.typed_dict_field(schema, required=False) for name, schema in fields.items()}
-    return core_schema.typed_dict_schema(members, total=False, extra_behavior="forbid", strict=True)
-
-
-_GENERAL_TYPES: Mapping[str, object] = {
-    "timeout": float,
-    **dict.fromkeys(("exec", "exec_terminal", "trusted_dirs"), tuple[str, ...]),
-}
+@cache
+def _target_types() -> Mapping[str, object]:
+    top = {name: kind for name, kind in _top_types().items() if name in ENGINE_KEYS}
+    return {**top, **{name: _GENERAL_TYPES.get(name, str) for name in TARGET_KEYS}}
 
 
-def _general_schema(name: str) -> CoreSchema:
-    from pydantic_core import core_schema
-
-    if name == "tmux":
-        return core_schema.union_schema(
-            [core_schema.bool_schema(strict=True), _schema_of("session", str)],
-            custom_error_type="tmux",
-            custom_error_message="Input should be true, false or a tmux session name",
-        )
-    if name == "engine":
-        return core_schema.literal_schema(["docker", "podman"])
-    return _schema_of(name, _GENERAL_TYPES.get(name, str))
+class _Mistake(NamedTuple):
+    path: _Path
+    value: object
+    kind: Literal["value", "key", "unknown"] = "value"
+    """Whether the value is invalid, the key, or the key is no setting."""
 
 
-def _schema_of(name: str, hint: object) -> CoreSchema:
-    from pydantic_core import core_schema
-
-    if hint in {int, float}:
-        return _number_schema(name, hint)
-    if hint is bool:
-        return core_schema.bool_schema(strict=True)
-    if get_origin(hint) is Literal:
-        return core_schema.literal_schema(list(get_args(hint)))
-    if hint == tuple[str, ...]:
-        return core_schema.list_schema(_text_schema(name), strict=True)
-    if hint == tuple[tuple[str, str], ...]:
-        variable = core_schema.str_schema(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-        return core_schema.dict_schema(variable, _text_schema(name), strict=True)
-    return _text_schema(name)
+class _OutOfRangeError(ValueError):
+    def __init__(self, number: float) -> None:
+        super().__init__(number)
+        self.number = number
+        """The number, with its unit converted."""
 
 
-def _number_schema(name: str, hint: object) -> CoreSchema:
-    from pydantic_core import core_schema
+class _Validation:
+    """The validation of one source of settings; it goes through all values and collects the mistakes."""
 
-    if hint is int:
-        low, high = RANGES.get(name, (0, 1 << 62))
-        whole = core_schema.int_schema(strict=True, ge=low, le=high)
-        return core_schema.no_info_before_validator_function(_if_text(parse_size), whole) if name in SIZES else whole
-    least, most = TIMES[name]
-    number = core_schema.float_schema(strict=True, allow_inf_nan=False, ge=least, le=most)
-    return core_schema.no_info_before_validator_function(_if_text(parse_duration), number)
+    def __init__(self) -> None:
+        self.mistakes: list[_Mistake] = []
+
+    def table(self, values: Mapping[str, object], types: Mapping[str, object], path: _Path) -> dict[str, object]:
+        """Return the settings of a table with their units converted."""
+        valid = {
+            name: self._value(name, kind, values[name], (*path, name)) for name, kind in types.items() if name in values
+        }
+        self.mistakes += (_Mistake((*path, name), values[name], "unknown") for name in values if name not in types)
+        return valid
+
+    def _value(self, name: str, kind: object, value: object, path: _Path) -> object:
+        try:
+            if kind is dict:
+                return self._mapping(value, TARGET_NAME, path, self._target)
+            if kind == tuple[tuple[str, str], ...]:
+                variable = r"[A-Za-z_][A-Za-z0-9_]*"
+                return self._mapping(value, variable, path, lambda text, inner: self._value(name, str, text, inner))
+            if kind == tuple[str, ...]:
+                items = _of_type(list, value)
+                return [self._value(name, str, item, (*path, str(number))) for number, item in enumerate(items)]
+            return _scalar(name, kind, value)
+        except _OutOfRangeError as error:
+            self.mistakes.append(_Mistake(path, error.number))
+        except ValueError:
+            self.mistakes.append(_Mistake(path, value))
+        return None
+
+    def _mapping(
+        self, value: object, pattern: str, path: _Path, read: Callable[[object, _Path], object]
+    ) -> dict[str, object]:
+        valid = {}
+        for key, item in _of_type(dict, value).items():
+            if re.fullmatch(pattern, key) is None:
+                self.mistakes.append(_Mistake((*path, key), key, "key"))
+            valid[key] = read(item, (*path, key))
+        return valid
+
+    def _target(self, value: object, path: _Path) -> object:
+        if isinstance(value, dict):
+            return self.table(value, _target_types(), path)
+        self.mistakes.append(_Mistake(path, value))
+        return None
 
 
-def _text_schema(name: str) -> CoreSchema:
-    from pydantic_core import PydanticCustomError, core_schema
+def _of_type(kind: type, value: object) -> Any:
+    if type(value) is not kind:  # a bool is no number here
+        raise ValueError(value)
+    return value
 
-    pattern, meaning = PATTERNS.get(name, (r"[^\0]*", "text without NUL bytes"))
 
-    def check(value: str) -> str:
-        if re.fullmatch(pattern, value, re.DOTALL) is None:
-            raise PydanticCustomError("text", "Input should be {meaning}", {"meaning": meaning})
+def _scalar(name: str, kind: object, value: object) -> object:
+    """Return a single value with its unit converted.
+
+    Raises:
+        ValueError: It is invalid.
+    """
+    if kind is bool or (name == "tmux" and isinstance(value, bool)):
+        return _of_type(bool, value)
+    if kind is int:
+        size = parse_size(value) if name in SIZES and isinstance(value, str) else value
+        return _in_range(_of_type(int, size), RANGES.get(name, (0, 1 << 62)))
+    if kind is float:
+        number = parse_duration(value) if isinstance(value, str) else value
+        number = number if type(number) is int else _of_type(float, number)
+        return float(_in_range(number, TIMES[name]))
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise ValueError(value)
         return value
+    return _text("session" if name == "tmux" else name, _of_type(str, value))
 
-    return core_schema.no_info_after_validator_function(check, core_schema.str_schema(strict=True))
+
+def _in_range(number: float, limits: tuple[float, float]) -> float:
+    if not limits[0] <= number <= limits[1]:
+        raise _OutOfRangeError(number)
+    return number
 
 
-def _if_text(parse: Callable[[str], object]) -> Callable[[object], object]:
-    return lambda value: parse(value) if isinstance(value, str) else value
+def _text(name: str, text: str) -> str:
+    if re.fullmatch(PATTERNS[name][0] if name in PATTERNS else r"[^\0]*", text, re.DOTALL) is None:
+        raise ValueError(text)
+    return text
 
 
 # -- errors
 
 
-def _explain(errors: list[ErrorDetails], origin: str) -> ConfigError:
-    mistakes = [_mistake(error) for error in sorted(errors, key=lambda error: error["type"] != "extra_forbidden")]
-    rest = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-    what, hint = mistakes[0]
+def _explain(mistakes: Sequence[_Mistake], origin: str) -> ConfigError:
+    texts = [_explanation(mistake) for mistake in sorted(mistakes, key=lambda mistake: mistake.kind != "unknown")]
+    rest = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+    what, hint = texts[0]
     return ConfigError(f"{origin}: {what}{rest}", hint=hint)
 
 
-def _mistake(error: ErrorDetails) -> tuple[str, str]:
-    path = [str(part) for part in error["loc"] if part != "[key]"]
+def _explanation(mistake: _Mistake) -> tuple[str, str]:
+    """Return what is wrong, and the hint."""
+    path = mistake.path
     key = ".".join(path)
-    if error["type"] == "extra_forbidden":
+    if mistake.kind == "unknown":
         inside = len(path) == 3 and path[0] == "targets"
         known = (*ENGINE_KEYS, *TARGET_KEYS) if inside else (*ENGINE_KEYS, *GENERAL_KEYS, "targets")
         return f"unknown key {key!r}", suggest(path[-1], known) or "'harness config show' lists every key"
-    if "[key]" in error["loc"]:
+    if mistake.kind == "key":
         return f"{key!r} is not a usable name", "use letters, digits, '_', '-' and '.'"
     name = next((part for part in reversed(path) if part in _KNOWN), key)
-    given = "this" if "env" in path else _given(error["input"])
+    given = "this" if "env" in path else _given(mistake.value)
     return f"{key}: {given} is not {_meaning(name)}", ""
 
 

@@ -271,7 +271,8 @@ def test_importing_harness_loads_nothing_heavy() -> None:
 
 
 SLOW_AND_SELDOM_USED = {
-    *HEAVY[:3], "rich", "importlib.metadata", "email", "json", "difflib", "secrets", "random", "tempfile",
+    *HEAVY[:3], "pydantic_core", "rich", "importlib.metadata", "email",
+    "json", "difflib", "secrets", "random", "tempfile",
     "harness_backends.tmux", "harness_backends.container",
     "harness_backends.posix.files.files", "harness_backends.ssh.login",
 }  # fmt: skip
@@ -286,6 +287,7 @@ import harness_backends.ssh.control_master, harness_backends.ssh.openssh, harnes
 harness.cli.main.main(["run", "--", "true"])
 """
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    environment |= {"HARNESS_SESSION": "work", "HARNESS_TIMEOUT": "5m"}  # settings are checked
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     )
