@@ -6,7 +6,6 @@ source of this installation instead, which pip, pipx and uv record (PEP 610, ``d
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Mapping
@@ -89,6 +88,7 @@ def _installer() -> str:
 
 
 def _recorded_source() -> dict[str, Any]:
+    import json  # slow to import, and seldom needed
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:

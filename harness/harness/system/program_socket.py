@@ -6,12 +6,9 @@ socket and the program are in a private directory that only this user can enter.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-import shutil
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -58,14 +55,22 @@ async def serve_program(
                 tasks.start_soon(listener.serve, serve)
                 yield str(program)
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        _remove_directory(directory)
 
 
 def _make_directory(prefix: str) -> str:
     """Create a directory for a socket with mode 0700."""
+    import tempfile  # slow to import, and seldom needed
+
     usual = tempfile.gettempdir()
     parent = usual if len(os.fsencode(usual)) < MAX_PARENT_BYTES else "/tmp"  # noqa: S108  # mkdtemp makes it private
     return tempfile.mkdtemp(prefix=prefix, dir=parent)
+
+
+def _remove_directory(path: Path) -> None:
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True)
 
 
 async def read_words(connection: UNIXSocketStream, limit: int, received: bytes = b"") -> list[str]:
@@ -84,6 +89,8 @@ async def read_words(connection: UNIXSocketStream, limit: int, received: bytes =
         if len(request) > limit:
             raise ValueError(f"the arguments are longer than {limit} bytes")
         request += await connection.receive()
+    import json
+
     words = json.loads(request)
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ValueError("the request is not a list of arguments")
