@@ -57,8 +57,9 @@ async def until_small(state: Path, job_id: str | None) -> None:
 
 
 def pattern(size: int) -> bytes:
-    """What :data:`COUNT` writes."""
-    return b"".join(b"%09d\n" % number for number in range(size // 10))
+    """What :data:`COUNT` writes; a thousand lines at a time, as there are millions of them."""
+    lines = b"".join(b"@%03d\n" % number for number in range(1000))
+    return b"".join(lines.replace(b"@", b"%06d" % number) for number in range(size // 10_000 + 1))[: size // 10 * 10]
 
 
 COUNT = "awk 'BEGIN {{ for (i = 0; i < {lines}; i++) printf \"%09d\\n\", i }}'"
@@ -167,6 +168,12 @@ def next_exit(target: JobTarget) -> Path:
     return target.state / "jobs" / "1.exit"
 
 
+def until_dropped(target: JobTarget) -> str:
+    """Shell text that waits until the limit has taken something out of the output of the job to come."""
+    size = f"du -k {target.state}/jobs/1.out | cut -f 1"
+    return f'until [ "$({size})" -lt {5 * LIMIT // 1024} ]; do sleep 0.1; done'
+
+
 async def test_what_a_live_reader_has_not_read_stays_up_to_four_times_the_limit(limited: JobTarget) -> None:
     slow, size = Slow(next_exit(limited)), 3 * LIMIT
     result = await limited.run(COUNT.format(lines=size // 10), on_output=slow, timeout=60)
@@ -195,20 +202,20 @@ async def test_it_stays_also_between_the_end_of_the_live_reader_and_the_reading_
 async def test_output_that_outruns_its_reader_ends_with_an_error_and_is_exact_until_there(limited: JobTarget) -> None:
     slow, size = Slow(next_exit(limited)), 30 * LIMIT
     with pytest.raises(OutputDropped, match="of the output of job 1 were dropped") as caught:
-        await limited.run(f"{COUNT.format(lines=size // 10)}; sleep 1", on_output=slow, timeout=60)
+        await limited.run(f"{COUNT.format(lines=size // 10)}; {until_dropped(limited)}", on_output=slow, timeout=60)
+    whole, half = pattern(size), LIMIT // 2
     assert 0 < len(slow.data) == caught.value.start < caught.value.end
-    assert pattern(size).startswith(slow.data)
+    assert whole.startswith(slow.data)
     kept = await limited.jobs.wait("1", 20, 1 << 30)
     assert (kept.status, kept.exit_code) == (Status.COMPLETED, 0), "the command was not stopped"
-    half = LIMIT // 2
-    assert kept.stdout_bytes == pattern(size)[:half] + pattern(size)[size - half :]
+    assert kept.stdout_bytes == whole[:half] + whole[size - half :]
     assert kept.truncated == size - LIMIT
     assert kept.notices == (f"bytes {half} to {size - half} of stdout were dropped (job_log_max_bytes)",)
 
 
 async def test_a_view_skips_what_was_dropped_and_the_command_has_its_result(limited: JobTarget) -> None:
     slow, size = Slow(next_exit(limited)), 30 * LIMIT
-    command = f"{COUNT.format(lines=size // 10)}; sleep 1; exit 4"
+    command = f"{COUNT.format(lines=size // 10)}; {until_dropped(limited)}; exit 4"
     result = await limited.run(command, on_output=LiveView(slow, slow.skipped), timeout=60)
     assert (result.status, result.exit_code) == (Status.COMPLETED, 4)
     assert (len(slow.data) + slow.passed, b"\0" in slow.data) == (size, False)

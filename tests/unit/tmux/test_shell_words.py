@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
 
+import anyio
 import pytest
 from tests.support.pane_shells import PANE_SHELLS, PaneShell, open_pane_shell
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, PaneGone
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
 
@@ -52,37 +55,73 @@ MORE = {
     "fish": [f"function {word}; end" for word in ("printf", "source", "cd", "functions", "builtin", "test")],
 }
 WORKS = {"bash": (".() { :; }", "enable -n .", "cd() { return 0; }", "eval() { return 0; }", "readonly PS1=x")}
-CASES = [
-    pytest.param(shell, text, id=f"{shell}-{text}")
-    for shell in PANE_SHELLS
-    for text in [*MORE[shell], *(FUNCTIONS if shell != "fish" else [])]
-]
+CASES = {shell: [*MORE[shell], *(FUNCTIONS if shell != "fish" else [])] for shell in PANE_SHELLS}
+PANES_AT_ONCE = 4
+LIMIT = 4.0
+WORKS_LIMIT = 60.0
 
 
-async def told(pane: PaneShell, command: str, cwd: str | None = None) -> tuple[str, int | None, str]:
-    """What is told of a command: the status, the code and the output, or the kind of the error."""
-    try:
-        result = await pane.ctx.run_shell(command, timeout=4, cwd=cwd)
-    except HarnessError as error:
-        return type(error).__name__, None, ""
-    return str(result.status), result.exit_code, result.stdout
+@dataclass
+class Case:
+    """A word that was made to do something else, in a pane of its own."""
 
+    shell: PaneShell
+    pane: str
+    text: str
 
-@pytest.mark.parametrize(("shell", "text"), CASES)
-async def test_a_command_is_completed_only_when_it_ran(shell: str, text: str) -> None:
-    async with open_pane_shell(shell) as pane:
-        await told(pane, text)
-        first = await told(pane, "/bin/echo a | /usr/bin/tee -a ~/ran; sh -c 'exit 3'")
-        there = await told(pane, "/bin/pwd", cwd="/usr")
-        missing = await told(pane, "/usr/bin/touch ~/wrong", cwd="/no/such/place")
-        ran = (pane.home / "ran").read_text() if (pane.home / "ran").exists() else ""
+    @property
+    def works(self) -> bool:
+        """Commands run all the same."""
+        return self.text in WORKS.get(self.shell.shell, ())
+
+    async def told(self, command: str, cwd: str | None = None) -> tuple[str, int | None, str]:
+        """What is told of a command: the status, the code and the output, or the kind of the error."""
+        timeout = WORKS_LIMIT if self.works else LIMIT
+        try:
+            result = await self.shell.ctx.run_shell(command, timeout=timeout, cwd=cwd, pane=self.pane)
+        except HarnessError as error:
+            return type(error).__name__, None, ""
+        return str(result.status), result.exit_code, result.stdout
+
+    async def check(self) -> None:
+        """A command is told as completed only if it ran, once, where it should."""
+        path, wrong = self.shell.home / f"{self.pane}-ran", self.shell.home / f"{self.pane}-wrong"
+        await self.shell.ctx.create_pane(self.pane)
+        await self.told(self.text)
+        first = await self.told(f"/bin/echo a | /usr/bin/tee -a {path}; sh -c 'exit 3'")
+        there = await self.told("/bin/pwd", cwd="/usr")
+        missing = await self.told(f"/usr/bin/touch {wrong}", cwd="/no/such/place")
+        ran = path.read_text() if path.exists() else ""
         assert first == ("completed", 3, "a\n") if first[0] == "completed" else ran in ("", "a\n"), first
         assert first[0] != "completed" or ran == "a\n"
         assert there[0] != "completed" or there == ("completed", 0, "/usr\n")
         assert missing[0] != "completed"
-        assert not (pane.home / "wrong").exists()
-        if text in WORKS.get(shell, ()):
+        assert not wrong.exists()
+        if self.works:
             assert (first[0], there[0], missing[0]) == ("completed", "completed", "FileNotFound")
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("shell", PANE_SHELLS)
+async def test_a_command_is_completed_only_when_it_ran(shell: str) -> None:
+    """Each case has a shell of its own, which it spoils; the terminal is opened once."""
+    wrong: list[tuple[str, str]] = []
+    async with open_pane_shell(shell) as pane:
+        cases = iter([Case(pane, f"case{number}", text) for number, text in enumerate(CASES[shell])])
+
+        async def check() -> None:
+            for case in cases:
+                try:
+                    await case.check()
+                except AssertionError as error:
+                    wrong.append((case.text, str(error)))
+                with suppress(PaneGone):
+                    await pane.ctx.kill_pane(case.pane)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(PANES_AT_ONCE):
+                tasks.start_soon(check)
+    assert wrong == []
 
 
 @pytest.mark.parametrize("start_up", ["readonly PS1='corp> '", "PS0=''; readonly PS0", ".() { :; }", "alias case=echo"])

@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import time
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ SHELLS = {
     "fish": ["fish", "--no-config", "-c"],
 }
 AT_A_PROMPT = {"zsh": ["zsh", "-f", "-i"]}
+LIMIT = 60.0
 FILES = {"x": "a\nb\n", "y": "c\n", "list": "marker\n", "script": "touch marker\n"}
 HERE = [name for name in SHELLS if shutil.which(SHELLS[name][0])]
 GROUPS = sorted({case["group"] for case in ATTACKS})
@@ -86,7 +89,6 @@ def run(command: str, shell: str, place: Path, *, prompt: bool) -> bool:
         script = "git init -q . && git add x && git -c user.name=a -c user.email=a@b commit -qm x && echo z >>x"
         subprocess.run(["sh", "-c", script], cwd=place, env=environment, check=True, timeout=20)
     argv = AT_A_PROMPT[shell] if prompt else [*SHELLS[shell], command]
-    given = f"{command}\nexit\n" if prompt else ""
     process = subprocess.Popen(
         argv,
         cwd=place,
@@ -96,12 +98,18 @@ def run(command: str, shell: str, place: Path, *, prompt: bool) -> bool:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    try:
-        process.communicate(given.encode(), timeout=5)  # until nobody holds its streams: also what it left running
-    except subprocess.TimeoutExpired:
+    assert process.stdin is not None
+    with process.stdin as typed:
+        typed.write(f"{command}\nexit\n".encode() if prompt else b"")
+    process.stdin = None
+    marker, end = place / "marker", time.monotonic() + LIMIT
+    while process.returncode is None and not marker.exists() and time.monotonic() < end:
+        with suppress(subprocess.TimeoutExpired):  # it ends when nobody holds its streams, nor what it left running
+            process.communicate(timeout=0.02)
+    if process.returncode is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    return (place / "marker").exists()
+    return marker.exists()
 
 
 PROVED = [case for case in ATTACKS if "touches" in case]
