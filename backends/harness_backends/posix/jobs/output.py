@@ -26,6 +26,7 @@ __all__ = [
     "ThrottledStream",
     "cut",
     "cut_kept",
+    "lost_connection_notice",
     "parse_output",
     "read_gap",
     "read_kept",
@@ -215,6 +216,15 @@ def with_output(result: ShellResult, output: StoredOutput) -> ShellResult:
         stdout_gap=out.omission,
         stderr_gap=err.omission,
         notices=(*result.notices, *dropped),
+    )
+
+
+def lost_connection_notice(job_id: str) -> str:
+    """Return the notice of a command whose connection was lost while it ran."""
+    check = f"check it with: harness jobs show {job_id}"
+    return (
+        f"connection lost while the command was running; {check}; "
+        "the output ends where the connection was lost, and there may be more"
     )
 
 

@@ -53,7 +53,7 @@ from .launch import (
     write_bytes,
 )
 from .log_limit import MIN_LOG_LIMIT
-from .output import INLINE, HeadTail, cut, read_output, with_output
+from .output import INLINE, HeadTail, cut, lost_connection_notice, read_output, with_output
 from .output import StoredOutput as Streams
 from .output_reader import JobReader, OutputReadRequest
 from .shell_library import ENDED_BEFORE, PROLOGUE
@@ -379,10 +379,9 @@ class PosixJobs(Jobs):
         return with_output(result, output) if output else result
 
     def _lost(self, run: _RunningCommand) -> ShellResult:
-        notice = f"connection lost while the command was running; check it with: harness jobs show {run.job_id}"
-        notice = f"{notice}; the output ends where the connection was lost, and there may be more"
         out, err = run.received
-        return self._result(run, Outcome(Status.UNKNOWN), Streams(out.kept(), err.kept()), notice)
+        output = Streams(out.kept(), err.kept())
+        return self._result(run, Outcome(Status.UNKNOWN), output, lost_connection_notice(run.job_id))
 
     # -- ending
 

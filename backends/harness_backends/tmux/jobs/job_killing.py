@@ -18,6 +18,7 @@ from harness.system.background_tasks import open_task_group
 from harness.system.waiting import wait_within
 
 from ...posix.jobs.launch import Outcome
+from ...posix.jobs.output import lost_connection_notice
 from ...posix.jobs.termination import open_kill_rights
 from ...posix.pane_jobs.prompt_markers import from_keyboard
 from ...posix.state_directory import JobStore
@@ -243,7 +244,7 @@ def no_answer(job: PaneJob, *, is_up: bool) -> str:
     """Return the notice for a job whose end or state is not known in time."""
     if is_up and job.ending is not None:
         return f"signalled, but the target did not answer in time; check it with: harness jobs show {job.job_id}"
-    return f"connection lost while the command was running; check it with: harness jobs show {job.job_id}"
+    return lost_connection_notice(job.job_id)
 
 
 def _nested(pane: Pane, job: PaneJob) -> int:
