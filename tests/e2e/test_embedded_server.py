@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator
@@ -32,6 +33,16 @@ def ssh(server: EmbeddedSshServer, *options: str) -> list[str]:
 async def run(argv: list[str], data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     with anyio.fail_after(30):
         return await anyio.run_process(argv, input=data, check=False)
+
+
+def test_it_works_in_a_plain_asyncio_program_too(tmp_path: Path) -> None:
+    """There, anyio starts tasks only from tasks, and asyncssh calls from none."""
+
+    async def main() -> None:
+        async with embedded_ssh_server(shell="/bin/sh", home=tmp_path) as server:
+            assert (await run([*ssh(server), "echo out"])).stdout == b"out\n"
+
+    asyncio.run(main())
 
 
 async def test_a_command_has_separate_exact_streams_and_its_own_exit_code(server: EmbeddedSshServer) -> None:

@@ -173,8 +173,8 @@ class Host:
     connections: set[asyncssh.SSHServerConnection] = field(default_factory=set)
     logins: int = 0
 
-    def open_session(self, process: _ServerProcess) -> None:
-        """Called by asyncssh when a client has asked for a command or a shell."""
+    async def open_session(self, process: _ServerProcess) -> None:
+        """Serve a client that has asked for a command or a shell; asyncssh awaits it in a task, as anyio requires."""
         self.tasks.start_soon(self._serve, process)
 
     async def _serve(self, process: _ServerProcess) -> None:
@@ -263,7 +263,9 @@ class SessionServer(asyncssh.SSHServer):
 class _Session(asyncssh.SSHServerProcess[bytes]):
     """A session that counts as open from the moment it is granted until its channel is closed."""
 
-    def __init__(self, factory: Callable[[_ServerProcess], None], open_sessions: set[_ServerProcess]) -> None:
+    def __init__(
+        self, factory: Callable[[_ServerProcess], Awaitable[None]], open_sessions: set[_ServerProcess]
+    ) -> None:
         super().__init__(factory, None, 3, False)
         self._open_sessions = open_sessions
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncsshForwarding", "open_asyncssh_forwarding"]
 
+Handler = Callable[[Any, Any], Awaitable[None]]
 CHUNK_BYTES = 1 << 18
 CLOSE_TIMEOUT = 5.0
 CONNECT_TIMEOUT = 180.0
@@ -117,8 +118,11 @@ class AsyncsshForwarding(Forwarding):
         transport = self._transport.current
         async with open_background_tasks() as tasks:
 
-            def handle(*origin: object) -> Callable[..., None]:
-                return lambda reader, writer: tasks.start_soon(serve, AsyncsshStream(transport, reader, writer))
+            def handle(*origin: object) -> Handler:
+                async def start(reader: Any, writer: Any) -> None:  # asyncssh runs it in a task, as anyio requires
+                    tasks.start_soon(serve, AsyncsshStream(transport, reader, writer))
+
+                return start
 
             listener = await self._listen(transport, address, handle)
             try:
@@ -129,7 +133,7 @@ class AsyncsshForwarding(Forwarding):
                     await listener.wait_closed()
 
     async def _listen(
-        self, transport: AsyncsshTransport, address: Address, handle: Callable[..., Callable[..., None]]
+        self, transport: AsyncsshTransport, address: Address, handle: Callable[..., Handler]
     ) -> asyncssh.SSHListener:
         from ..asyncssh_process import FOREIGN
 
