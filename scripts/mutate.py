@@ -67,12 +67,13 @@ QUICK = "not (ssh or docker or podman or node or shells)"
 TOOLKIT_TESTS = (
     "permissions*",
     "shell_verdict*",
-    "shell_keys",
+    "typed_keys",
     "policy_attacks",
     "assembly",
     "declared_tools",
     "pipeline",
 )
+PANE_TESTS = ("pane_state", "pane_watch", "buffered_output", "pure", "traces")
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ GROUPS = {
     "judge": Group(
         (f"{JUDGE}/**/*.py",),
         (*(f"tests/unit/toolkit/test_{name}.py" for name in TOOLKIT_TESTS), "tests/unit/test_commands_that_look.py"),
+        f"{QUICK} and not slow",  # those start the program, where no mutant is seen
     ),
     "markers": Group(
         (f"{POSIX}/pane_jobs/prompt_markers.py", f"{POSIX}/pane_jobs/end_proof.py"),
@@ -108,7 +110,7 @@ GROUPS = {
     ),
     "pane": Group(
         (f"{TMUX}/pane/pane_state.py", f"{TMUX}/jobs/pane_job.py"),
-        ("tests/unit/tmux/test_pane_state.py", "tests/unit/tmux/test_pure.py", "tests/unit/tmux/test_traces.py"),
+        tuple(f"tests/unit/tmux/test_{name}.py" for name in PANE_TESTS),
     ),
 }
 WAYS = {
@@ -304,8 +306,13 @@ def copy_checkout() -> None:
 
 def files(patterns: Iterable[str], base: Path = COPY) -> list[Path]:
     """The files that match, relative to the copy, or to the checkout: that one may change meanwhile."""
-    found = [path.relative_to(base) for pattern in patterns for path in sorted(base.glob(pattern))]
-    return [path for path in found if path.name != "__init__.py"]
+    found = []
+    for pattern in patterns:
+        matching = [path.relative_to(base) for path in sorted(base.glob(pattern))]
+        if not matching:
+            raise CannotTell(f"no file matches {pattern}")
+        found += [path for path in matching if path.name != "__init__.py"]
+    return found
 
 
 def digest(paths: Iterable[Path]) -> str:
