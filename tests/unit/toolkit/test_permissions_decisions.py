@@ -10,6 +10,7 @@ from harness.errors import ConnectionLost
 from harness.testing.memory import MemoryBackend, ScriptedReply, memory_context
 from harness.toolkit.permissions.access_requests import _at_most_exact
 from harness.toolkit.permissions.asking import _hidden
+from harness.toolkit.permissions.deny_all import DenyAllApprover
 from harness.toolkit.permissions.lookalikes import strange_letter
 from harness.toolkit.permissions.paths.target_paths import RealPath
 from harness.toolkit.permissions.rules.settings import Mode, _narrowed
@@ -135,3 +136,7 @@ async def test_a_look_below_a_directory_over_a_lost_link_asks() -> None:
     backend = MemoryBackend(answer)
     await memory_context(backend).write_file("/x/a", b"", parents=True)
     assert not await desk(mode=Mode.AUTO, backend=backend).allows("run_shell", "chmod -R a+r /x")
+
+
+def test_nobody_can_be_asked_in_a_session_without_an_operator() -> None:
+    assert (DenyAllApprover().can_ask(), DenyAllApprover().by_sight) == (False, False)

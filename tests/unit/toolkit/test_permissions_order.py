@@ -11,7 +11,7 @@ from tests.support.permits import TRAITS, Stub, desk
 from harness.toolkit import Category, Registry
 from harness.toolkit.permissions.decision import DecisionContext, DecisionStep, decide
 from harness.toolkit.permissions.questions import AccessItem, AccessRequest
-from harness.toolkit.permissions.rules.rule import Action, Rule, RuleIndex, RuleSubject
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule, RuleIndex, RuleSubject
 from harness.toolkit.permissions.rules.settings import Mode
 
 HERE = "local:"
@@ -174,3 +174,18 @@ async def test_a_rule_for_another_name_of_a_tool_is_a_rule_for_it() -> None:
     assert (await made.decide("write_file", "/srv/a")).by == "tool allowlist"
     made = replace(made, ctx=replace(made.ctx, registry=Registry([other])))
     assert (await made.decide("write_file", "/srv/a")).by.startswith("deny rule")
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("https://a.example.com/x", True),
+        ("https://a.example.com/x/y?z=1", True),
+        ("https://evil.net/.example.com/x", False),
+        ("https://evil.net?.example.com/x", False),
+        ("https://a.\N{CYRILLIC SMALL LETTER IE}xample.com/x", False),
+    ],
+)
+async def test_a_star_in_the_host_of_a_rule_for_urls_matches_no_other_host(url: str, allowed: bool) -> None:
+    rules = (Rule(ALLOW, tool="fetch_url", argument="https://*.example.com/*", match=Match.GLOB),)
+    assert await desk(rules=rules).allows("fetch_url", url) is allowed
