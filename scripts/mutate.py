@@ -68,6 +68,7 @@ TOOLKIT_TESTS = (
     "permissions*",
     "shell_verdict*",
     "typed_keys",
+    "host_decisions",
     "policy_attacks",
     "assembly",
     "declared_tools",

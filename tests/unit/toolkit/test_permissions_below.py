@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from tests.support.own_home import here
 
+from harness import connect
 from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit.permissions.paths.hard_denials import AiExclude, HardDenials
+from harness.toolkit.permissions.paths.target_paths import DIRECTORIES, links_among
 from harness.toolkit.permissions.rules.settings import PermissionSettings
 
 __all__ = ["here"]
@@ -51,3 +53,17 @@ async def test_a_protected_directory_counts_before_it_exists_and_one_of_keys_onl
     keys.mkdir()
     assert await denials.place_below(str(keys), here, reads=True) == str(keys)
     assert await denials.place_below(str(keys), here) == ""
+
+
+async def test_links_are_told_for_directories_that_can_be_listed_and_are_not_too_many(
+    needs_process: None, tmp_path: Path
+) -> None:
+    (tmp_path / "f").touch()
+    (tmp_path / "l").symlink_to("f")
+    (tmp_path / "other").symlink_to("f")
+    names = [str(tmp_path / name) for name in ("f", "l", "none")]
+    async with connect("local:") as execution:
+        assert await links_among(names, execution) == {names[1]}
+        assert await links_among([f"{names[1]}/"], execution) == {names[1]}
+        assert await links_among([*names, str(tmp_path / "none/x")], execution) is None
+        assert await links_among([f"/{number}/x" for number in range(DIRECTORIES + 1)], execution) is None
