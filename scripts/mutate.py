@@ -377,6 +377,8 @@ def _cover(modules: list[Path], tests: list[Path], marks: str, kept: Path) -> in
         for module, known in contexts.items()
     }
     at_import = {module: [line for line, names in known.items() if "" in names] for module, known in contexts.items()}
+    if status != 0:
+        return int(status)
     if not session.seconds or sys.modules["harness"].__file__ != str(COPY / "harness/harness/__init__.py"):
         return 3
     start = time.monotonic() - began - sum(session.seconds.values())

@@ -25,6 +25,8 @@ def test_a_time_ends() -> None:
     timed.set("all")
     clock.now += 10**9
     assert (timed.state, timed.remaining) == ("all", None)
+    timed.set("24h")
+    assert timed.remaining == 86400
 
 
 def test_a_time_goes_by_no_clock_that_anybody_sets(monkeypatch: pytest.MonkeyPatch) -> None:
