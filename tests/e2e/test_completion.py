@@ -73,15 +73,16 @@ class Terminal:
         return str(re.sub(r"\x1b(\[[^a-zA-Z]*[a-zA-Z]|\].*?\x07|[()>=].?)", "", match[1])).replace("\u23ce", "").strip()
 
     def _settle(self) -> None:
-        """Wait until the shell has redrawn the line and is silent."""
-        deadline = time.monotonic() + 8
+        """Wait until the shell runs no program for the completion, has redrawn the line and is silent."""
+        children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children")
+        deadline = time.monotonic() + 30
         quiet = 0
         while quiet < 3 and time.monotonic() < deadline:
             try:
                 self.child.read_nonblocking(4096, timeout=0.4)
                 quiet = 0
             except pexpect.TIMEOUT:
-                quiet += 1
+                quiet = 0 if children.read_text() else quiet + 1
 
 
 @pytest.fixture(params=SHELLS)

@@ -52,13 +52,14 @@ def read_until(stream: Iterator[str], text: str) -> list[str]:
 
 
 def survivors(scratch: Path) -> list[str]:
-    """Processes that still use the demo's files, a moment after its end: a pane's own end with their terminal."""
-    due = time.monotonic() + 5
+    """Processes that still use the demo's files, a while after its end: a pane's own end with their terminal."""
+    due = time.monotonic() + 30
     while True:
         listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
         left = [line for line in listing.splitlines() if str(scratch) in line]
         if not left or time.monotonic() > due:
             return left
+        time.sleep(0.05)  # of other processes' ends there is no event
 
 
 @pytest.mark.usefixtures("needs_tmux")

@@ -61,7 +61,7 @@ def test_it_tells_the_same_at_a_terminal_and_without_one_and_leaves_nothing(scra
     left = [path.name for path in scratch.iterdir() if path.name != "tmp"]
     assert [name for name in left if name.startswith((".config", ".local"))] == []
     assert list((scratch / "tmp").iterdir()) == []
-    end = time.monotonic() + 10  # the processes of a tmux server end after it, by the signal of their terminal
+    end = time.monotonic() + 30  # the processes of a tmux server end after it, by the signal of their terminal
     while (running := processes_of(scratch)) and time.monotonic() < end:
         time.sleep(0.05)
     assert running == []

@@ -32,7 +32,7 @@ from harness.config import Config
 
 __all__ = ["Desk", "OpenDesk", "Operator", "desk", "everywhere", "open_desk", "until"]
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 async def until(condition: Callable[[], object], timeout: float = PATIENCE) -> None:
