@@ -69,6 +69,8 @@ async def until_ended(pid: int) -> None:
     ("argv", "said"),
     [
         (("script", "-qec", "{command}", "/dev/null"), "puts a terminal between"),
+        (("sh", "-c", 'exec script -qec "$0" /dev/null </dev/null', "{command}"), "puts a terminal between"),
+        (("sh", "-c", 'echo "no pod for: $0"', "{command}"), "started no shell: "),
         (("sh", "-c", "{command} 2>&1"), "mixes standard error into standard output"),
         (("sh", "-c", "{command} 2>/dev/null"), "loses standard error"),
         (("sh", "-c", "({command}) | sed -u 's/$/\r/'"), "changes the bytes"),

@@ -29,6 +29,7 @@ __all__ = [
     "ENDED_BEFORE",
     "LOCATED_ARGV",
     "REMAINS",
+    "TERMINAL_BETWEEN",
     "GroupLeader",
     "StartReport",
     "StderrFilter",
@@ -114,13 +115,16 @@ printf '%s%so\n' __FIRST__ __SECOND__ || exit 125
 unset hx_leader hx_boot hx_device hx_inode hx_verdict hx_instance hx_a hx_b hx_c hx_d hx_e hx_f
 """
 
+TERMINAL_BETWEEN = "a terminal is between, which changes bytes and loses exit codes"
+"""What the shell of :data:`LOCATED_ARGV` says of a terminal."""
+
 # The shell that takes an order: not as an argument, as Kubernetes puts arguments into a URL, other programs bound their
 # length, and everyone sees them. A terminal between would change the order, too.
 LOCATED_ARGV = (
     "sh",
     "-c",
-    'if [ -t 0 ] || [ -t 1 ] || [ -t 2 ]; then echo "a terminal is between, which changes bytes and loses exit codes"'
-    ' >&2; exit 125; fi; hx_nl=$(printf "\\nx"); hx_nl=${hx_nl%x}; '
+    f'if [ -t 0 ] || [ -t 1 ] || [ -t 2 ]; then echo "{TERMINAL_BETWEEN}" >&2; exit 125; fi; '
+    'hx_nl=$(printf "\\nx"); hx_nl=${hx_nl%x}; '
     'IFS= read -r hx_line || { echo "no standard input arrives" >&2; exit 125; }; eval "$hx_line"',
 )
 """The argv of a shell that reads its order from the first line of its input: :func:`located_order`."""

@@ -15,6 +15,7 @@ from harness.transport import Process, Transport
 from ..posix.supervised_process import (
     LOCATED_ARGV,
     REMAINS,
+    TERMINAL_BETWEEN,
     GroupLeader,
     SupervisedProcess,
     finish_start,
@@ -76,7 +77,7 @@ class ProgramTransport(Transport):
             return process
         if process.fault:
             raise self._inexact(_FAULTS[process.fault])
-        if "hx_text" in said:  # a terminal shows the order that was sent
+        if _shows_terminal(said):
             raise self._inexact("puts a terminal between, which changes bytes and loses exit codes")
         said = said if len(said) <= MAX_REASON_CHARS else f"... {said[-MAX_REASON_CHARS:]}"
         raise ConnectError(
@@ -174,6 +175,11 @@ class ProgramTransport(Transport):
     def describe(self) -> str:
         base = f" over {self._base.describe()}" if self._base.target.last.scheme != "local" else ""
         return f"{self._template.program}{base}"
+
+
+def _shows_terminal(said: str) -> bool:
+    """Return whether a terminal shows the order that was sent, or the shell was faster and has reported it. Pure."""
+    return "hx_text" in said or TERMINAL_BETWEEN in said.replace(f'"{TERMINAL_BETWEEN}"', "")  # as a word of its argv
 
 
 async def _kill_nothing(leader: GroupLeader, ladder: Sequence[tuple[str, float]], tree: bool) -> int:
