@@ -70,7 +70,7 @@ async def workbench(
 
 async def eventually(holds: Callable[[], bool]) -> None:
     """Wait for what nothing signals to us: the state of another process, or of a task that is not ours."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not holds():  # noqa: ASYNC110  # there is no event
             await anyio.sleep(0.01)
 
