@@ -163,9 +163,12 @@ async def test_a_dashboard_approves_denies_and_changes_calls_of_a_prompt(
 
 async def test_without_a_terminal_a_connected_dashboard_is_asked(seats: Seats, monkeypatch: pytest.MonkeyPatch) -> None:
     async with dashboard(seats.environment, monkeypatch) as seen:
-        script = [call("run_shell", {"command": "sleep 2", "why": "w"}), shell("touch made"), say("done")]
-        settings = '[permissions]\nallow = ["sleep *"]\n'
+        script = [call("run_shell", {"command": "cat gate", "why": "w"}), shell("touch made"), say("done")]
+        settings = '[permissions]\nallow = ["cat gate"]\n'
+        os.mkfifo(seats.home / "gate")
         seat = seats.take("exec", "go", script=script, settings=settings, redirect="< /dev/null > out 2>&1")
+        await seen.until(lambda one: one.kind == "agent")  # the dashboard is connected, and then asked
+        await to_thread.run_sync((seats.home / "gate").write_text, "")
         process, session, request = await seen.asked("touch made")
         assert process.facts.kind == "exec"
         await seen.act(process, session, "approve", request_id=request.request_id)

@@ -41,8 +41,10 @@ async def test_commands_files_logs_and_long_commands(there: Program, terminal: l
         async with client_of(there, *terminal) as client:
             short = data_of(await client.call_tool("run_shell", {"command": "echo $((6*7))"}))
             assert (short["exit_code"], short["stdout"]) == (0, "42\n")
-            long = data_of(await client.call_tool("run_shell", {"command": "echo begun; sleep 4; echo ended"}))
+            waits = f"echo begun; until [ -e {there.home}/go ]; do sleep 0.1; done; echo ended"
+            long = data_of(await client.call_tool("run_shell", {"command": waits}))
             assert (long["status"], long["stdout"]) == ("running", "begun\n")
+            (there.home / "go").touch()
             uri, text = f"harness://job/{long['job_id']}/log", ""
             while "ended" not in text:
                 (content,) = (await client.read_resource(uri)).contents
