@@ -15,7 +15,6 @@ from ....context import ExecutionContext
 from ....errors import HarnessError
 from ....live.announcement import announce
 from ....live.sessions.command_session import CommandSession
-from ....live.sessions.host_groups import HostGroup, HostProgress, RunningJob
 from ....notifications.command_end import notified_end
 from ...exits import INTERRUPTED
 from ...options import Invocation
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from ....fleets import Fleet, Host, HostOutcome, Inventory
     from ....fleets.executor import FleetExecutor
     from ....fleets.in_process import UseContext
+    from ....live.sessions.host_groups import HostGroup, HostProgress, RunningJob
     from ....live.sessions.job_output import StoredOutput
 
 __all__ = ["call_on_hosts", "hosts_of_options", "hosts_of_patterns", "map_on_hosts"]
@@ -45,7 +45,7 @@ ENDED_BADLY = ("failed", "error", "unreachable", "unknown", "interrupted")
 
 
 class ShownHosts(Generic[T]):
-    """The hosts of a report; see :class:`HostsOfCommand`."""
+    """The hosts of a report; see :class:`HostsOfCommand`. Only when a dashboard asks, its modules are loaded."""
 
     def __init__(self, report: FleetReport[T]) -> None:
         self._report = report
@@ -57,6 +57,8 @@ class ShownHosts(Generic[T]):
 
     def progress(self) -> HostProgress:
         """Return how far the call is."""
+        from ....live.sessions.host_groups import HostProgress
+
         report = self._report
         return HostProgress(len(report.hosts), len(report.running), report.ok, report.failed)
 
@@ -71,6 +73,7 @@ class ShownHosts(Generic[T]):
 
     def _merged(self, state: str, by_state: dict[str, list[HostOutcome[T]]]) -> Iterator[HostGroup]:
         from ....fleets.merging import merge_outcomes
+        from ....live.sessions.host_groups import HostGroup
 
         for group in merge_outcomes(by_state.get(state, ()), self._report.result_key):
             yield HostGroup(state, tuple(group.hosts), group.text or self._ending(group.outcome))
@@ -81,6 +84,8 @@ class ShownHosts(Generic[T]):
         return self._report.ending_text({outcome.host: cast("T", outcome.result)})
 
     def _without_outcome(self) -> Iterator[HostGroup]:
+        from ....live.sessions.host_groups import HostGroup
+
         report = self._report
         running = tuple(sorted(report.running, key=report.order.__getitem__))
         if running:
@@ -100,6 +105,8 @@ class ShownHosts(Generic[T]):
         Raises:
             HarnessError: There is no such host, or it has none.
         """
+        from ....live.sessions.host_groups import RunningJob
+
         if host not in self._report.order:
             raise HarnessError(f"this run has no host {host}", hint="use the name as it is listed")
         if (job := self._report.jobs.get(host)) is not None:
