@@ -34,7 +34,7 @@ BACKENDS = (
         "posix.files.content",
         "posix.files.copying",
     ),
-    *(f"posix.jobs.{name}" for name in ("shell_jobs", "cancellation", "command_keys", "follow", "output_reader")),
+    *(f"posix.jobs.{name}" for name in ("shell_jobs", "termination", "command_keys", "follow", "output_reader")),
 )
 TOOLS = ("core", "dev", "search", "web", "agents", "interaction", "background")
 PRELOADED = (
