@@ -9,9 +9,7 @@ process lists, and the command may be longer than an argument.
 
 from __future__ import annotations
 
-import os
 import shlex
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -29,6 +27,7 @@ from harness.errors import (
     UnsupportedOperation,
 )
 from harness.results import Job, JobOutput, ShellResult, Status
+from harness.system.account import owner_name
 from harness.system.background_tasks import BackgroundTasks
 from harness.system.waiting import wait_within
 
@@ -96,7 +95,7 @@ class ExecJobs(Jobs):
         self._tasks = tasks
         self._jobs: dict[str, _ExecJob] = {}
         self._count = 0
-        self._owner = f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}:{os.getpid()}"
+        self._owner = owner_name()
 
     async def run(self, command: Command) -> ShellResult:
         transport = self._transport if command.user is None else self._transport.as_user(command.user)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from harness.errors import (
 from harness.login import current_sudo_approver
 from harness.pane_events import PaneEvent, PaneWatches
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
-from harness.system.account import account_name
+from harness.system.account import owner_name
 from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.terminal import CLIENT_STATUS, CURRENT_TMUX, Listener, Operators, Terminal
 from harness.transport import Transport
@@ -309,11 +308,6 @@ class TmuxTerminal(Terminal):
         return f"tmux {self._link.setup.name!r}{self._source.describe(self._table.by_name(DEFAULT_PANE))}"
 
 
-def owner_name() -> str:
-    """Return this process's owner for job records: ``user@host:pid``."""
-    return f"{account_name()}@{socket.gethostname()}:{os.getpid()}"
-
-
 @asynccontextmanager
 async def open_terminal(
     transport: Transport,
@@ -456,9 +450,10 @@ class _Components:
             if notice:
                 table.add_notice(DEFAULT_PANE, notice)
         table.tell_name()
-        owner = owner_name()
         sudo = SudoAnswers(link, self.user_changes)
-        runner = PaneRunner(link, self.store, self.tasks, owner, self.cancelling, source, self.user_changes, sudo)
+        runner = PaneRunner(
+            link, self.store, self.tasks, owner_name(), self.cancelling, source, self.user_changes, sudo
+        )
         return TmuxTerminal(link, table, runner, source, stream)
 
 

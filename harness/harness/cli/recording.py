@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..context import ExecutionContext
 from ..errors import HarnessError, UnsupportedOperation
 from ..settings import CommandLineChoices, Settings
-from ..system.account import account_name
+from ..system.account import owner_name
 from .redaction import session_redactor
 
 if TYPE_CHECKING:
@@ -119,6 +117,6 @@ def _options(ctx: ExecutionContext, settings: Settings, tmux: bool | str) -> Rec
         about={
             "target": str(ctx.target),
             "session": tmux if isinstance(tmux, str) else config.session,
-            "owner": f"{account_name()}@{socket.gethostname()}:{os.getpid()}",
+            "owner": owner_name(),
         },
     )

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from ..errors import ConfigError
 
-__all__ = ["account_name", "expand_home", "has_other_members", "home_directory", "login_shell"]
+__all__ = [
+    "account_name",
+    "expand_home",
+    "has_other_members",
+    "home_directory",
+    "login_shell",
+    "owner_name",
+]
 
 
 def account_name() -> str:
@@ -21,6 +28,11 @@ def account_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def owner_name() -> str:
+    """Return the owner that this process's records name: ``user@host:pid``."""
+    return f"{account_name()}@{os.uname().nodename}:{os.getpid()}"
 
 
 def home_directory(environ: Mapping[str, str] | None = None) -> Path:

@@ -29,7 +29,8 @@ from ..pane_jobs.pane_log_output import (
 )
 from ..persistent_shell import PendingReply, PersistentShell, ShellReply, open_held_shell
 from ..state_directory import JobRecord, JobStore, RemoteLogStore, pane_uid
-from . import launch, shell_library
+from . import shell_library
+from .launch import run_in_background
 from .log_limit import READER
 from .output import (
     INLINE,
@@ -458,12 +459,7 @@ class JobFollower:
         script = (
             f"hx_wait {record.job_id} {int(seconds) + 1} {shlex.quote(self._socket)} {shlex.quote(pane_uid(record))}"
         )
-        ticket = await self._shell.submit(launch.background_line(script))
-        try:
-            with anyio.move_on_after(seconds):
-                await ticket.reply()
-        finally:
-            ticket.forget()
+        await run_in_background(self._shell, script, seconds)
 
     async def pane_part(self, kept: StoredJob, log: PaneLog, offset: int, *, live: bool) -> AsyncGenerator[bytes]:
         """Yield a pane job's output from byte ``offset``: so far, or with ``live`` until it ends.

@@ -23,7 +23,7 @@ from harness.errors import (
 from harness.results import Status
 
 from ..pane_jobs.end_proof import proves_end, status_of_broken
-from ..persistent_shell import PendingReply, PersistentShell
+from ..persistent_shell import PendingReply, PersistentShell, ShellReply
 from ..state_directory import JobStore
 from .memory_records import IN_MEMORY
 
@@ -50,6 +50,7 @@ __all__ = [
     "preamble",
     "recorded",
     "refusal",
+    "run_in_background",
     "signal_name",
     "start_line",
     "start_text",
@@ -241,6 +242,17 @@ def background_line(script: str) -> Callable[[int], str]:
     """Return the line that runs a script in the background of the persistent shell."""
     rest = f"{shlex.quote(script)} .\n"
     return lambda number: f"hx_back {number} {rest}"
+
+
+async def run_in_background(shell: PersistentShell, script: str, seconds: float | None = None) -> ShellReply | None:
+    """Run a script in the background of the persistent shell, and return its reply; None if it takes too long."""
+    ticket = await shell.submit(background_line(script))
+    try:
+        with anyio.move_on_after(seconds):
+            return await ticket.reply()
+        return None
+    finally:
+        ticket.forget()
 
 
 def preamble(env: tuple[tuple[str, str], ...]) -> str:

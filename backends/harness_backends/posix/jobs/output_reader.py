@@ -13,7 +13,7 @@ from harness.results import JobOutput, OutputPart, Status
 from ..persistent_shell import PersistentShell
 from ..state_directory import JobStore, pane_uid
 from .follow import JobFollower, log_of
-from .launch import background_line
+from .launch import run_in_background
 from .log_limit import GAP
 from .output import (
     INLINE,
@@ -155,12 +155,7 @@ class JobReader:
     async def _more(self, kept: StoredJob, wanted: OutputReadRequest, seconds: float) -> None:
         """Wait on the target, without polling over the connection."""
         script = until_more_script(kept.job.job_id, wanted, seconds, self._socket, pane_uid(kept.record))
-        ticket = await self._shell.submit(background_line(script))
-        try:
-            with anyio.move_on_after(seconds):
-                await ticket.reply()
-        finally:
-            ticket.forget()
+        await run_in_background(self._shell, script, seconds)
 
     async def _pane(self, kept: StoredJob, wanted: OutputReadRequest) -> JobOutput:
         """Read the output of a pane's job from the pane's log, from the job's start on."""

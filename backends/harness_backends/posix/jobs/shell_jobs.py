@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -18,7 +16,7 @@ from harness.command import Command
 from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost, HarnessError, NoSpace, OutputDropped, UnsupportedOperation
 from harness.results import Job, JobOutput, ShellResult, Status
-from harness.system.account import account_name
+from harness.system.account import owner_name
 from harness.system.background_tasks import BackgroundTasks, open_background_tasks
 from harness.system.waiting import wait_within
 from harness.transport import Transport
@@ -139,7 +137,7 @@ class PosixJobs(Jobs):
         self._warm = PrestartedShells(shell, store, INLINE + 1)
         self._ran_before = False
         self._follow_after = min(max(FOLLOW_AFTER, probe.duration), MAX_FOLLOW_AFTER)
-        self._owner = f"{account_name()}@{socket.gethostname()}:{os.getpid()}"
+        self._owner = owner_name()
         bound = INT_GRACE + TERM_GRACE + KILL_GRACE + END_TIMEOUT
         self._cancelling = JobCanceller(shell, store, tasks, bound)
         self._table = JobTable(transport, shell, store, config)

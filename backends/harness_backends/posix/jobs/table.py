@@ -12,7 +12,7 @@ from harness.transport import Transport
 
 from ..persistent_shell import PersistentShell
 from ..state_directory import JobRecord, JobStore, pane_uid, parse_record
-from .launch import background_line, recorded
+from .launch import recorded, run_in_background
 from .memory_records import FORGET
 
 __all__ = [
@@ -427,8 +427,5 @@ class JobTable:
     async def _clean(self, condition: str) -> int:
         config = self._config
         script = clean_script(config.jobs_max_age, config.jobs_max_bytes, shlex.quote(config.tmux_socket))
-        ticket = await self._shell.submit(background_line(condition + script))
-        try:
-            return (await ticket.reply()).stdout.count(b"x")
-        finally:
-            ticket.forget()
+        reply = await run_in_background(self._shell, condition + script)
+        return reply.stdout.count(b"x") if reply else 0

@@ -7,13 +7,11 @@ import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-import anyio
-
 from harness.errors import ConnectionLost, HarnessError, TerminalError
 from harness.target import Target
 from harness.transport import Transport
 
-from ...posix.jobs.launch import background_line
+from ...posix.jobs.launch import run_in_background
 from ...posix.persistent_shell import PersistentShell, ShellReply
 from ..setup import NewPane, Setup
 from .command_channel import READY_TIMEOUT, REPLY_TIMEOUT, OnAnswer, ResponseLost, prepare_session
@@ -97,13 +95,7 @@ class SingleCommands:
         Returns:
             The reply, or None if the script did not end within ``timeout`` seconds.
         """
-        ticket = await self.shell.submit(background_line(script))
-        try:
-            with anyio.move_on_after(timeout):
-                return await ticket.reply()
-            return None
-        finally:
-            ticket.forget()
+        return await run_in_background(self.shell, script, timeout)
 
 
 def until_script(condition: str, seconds: float) -> str:
