@@ -15,7 +15,7 @@ import anyio
 from harness.command import Command, LiveView, OutputCallback
 from harness.errors import ConnectError, ConnectionLost, OutputDropped, UnsupportedOperation
 from harness.results import Status
-from harness.system.background_tasks import BackgroundTasks
+from harness.system.background_tasks import BackgroundTasks, open_task_group
 from harness.transport import Process, Transport
 
 from ..pane_jobs.pane_log_output import (
@@ -222,22 +222,13 @@ class JobFollower:
             CallbackError: a callback raised an exception.
             OutputDropped: bytes that a callback has not received were dropped.
         """
-        problems: list[Exception] = []
-        result: ShellReply | None = None
-        async with anyio.create_task_group() as tasks:
+        async with open_task_group() as tasks:
             if callbacks is None:
                 tasks.start_soon(self._receive_head, job_id, received)
             else:
-                scope = tasks.cancel_scope
-                tasks.start_soon(self._deliver_live, job_id, callbacks, delivered, received, problems, scope)
-            try:
-                result = await reply()
-            except ConnectionLost as error:  # raised outside of the task group, to avoid an exception group
-                problems.append(error)
+                tasks.start_soon(self._deliver_live, job_id, callbacks, delivered, received)
+            result = await reply()
             tasks.cancel_scope.cancel()
-        if problems:
-            raise problems[0]
-        assert result is not None
         return result
 
     async def _receive_head(self, job_id: str, received: tuple[HeadTail, HeadTail]) -> None:
@@ -255,24 +246,19 @@ class JobFollower:
         callbacks: Callbacks,
         delivered: list[int],
         received: tuple[HeadTail, HeadTail],
-        problems: list[Exception],
-        scope: anyio.CancelScope,
     ) -> None:
-        """Pass output to callbacks as it arrives; cancel ``scope`` after a problem."""
+        """Pass output to callbacks as it arrives; raises like :meth:`during`."""
         out, err = (self._store.path(job_id, suffix) for suffix in STREAMS)
         try:
             while True:
                 first = map(str, (delivered[0] + 1, delivered[1] + 1))
                 argv = ["sh", "-c", _FOLLOW_BOTH, "sh", out, err, *first, self._store.root]
-                async with await self._transport.open_process(argv) as process, anyio.create_task_group() as tasks:
+                async with await self._transport.open_process(argv) as process, open_task_group() as tasks:
                     for number, stream in enumerate((process.receive, process.receive_stderr)):
                         receive = partial(_receive, stream, received[number])
-                        tasks.start_soon(self._pass_on, receive, callbacks[number], delivered, number, problems, scope)
+                        tasks.start_soon(_pass_on, receive, callbacks[number], delivered, number)
                 if not await self._pass_gaps(job_id, callbacks, delivered):
                     return
-        except (OutputDropped, CallbackError) as error:
-            problems.append(error)
-            scope.cancel()
         except (ConnectError, ConnectionLost, UnsupportedOperation):
             return  # no second channel: all output is delivered at the end
 
@@ -295,26 +281,6 @@ class JobFollower:
                     await self._deliver_kept(view, job_id, number, None, delivered)
         return found
 
-    @staticmethod
-    async def _pass_on(
-        receive: Callable[[], Awaitable[bytes]],
-        callback: OutputCallback,
-        delivered: list[int],
-        number: int,
-        failures: list[Exception],
-        scope: anyio.CancelScope,
-    ) -> None:
-        if isinstance(callback, LiveView):
-            await show(receive, callback, delivered, number, failures)
-            if failures:
-                scope.cancel()
-            return
-        while data := await receive():
-            delivered[number] += len(data)
-            if not invoke_callback(callback, data, failures):
-                scope.cancel()
-                return
-
     async def deliver_rest(
         self, job_id: str, callbacks: Callbacks | None, delivered: list[int], reply: ShellReply | None
     ) -> None:
@@ -332,13 +298,11 @@ class JobFollower:
         self, callback: OutputCallback, job_id: str, number: int, whole: bytes | None, delivered: list[int]
     ) -> None:
         """Pass the undelivered stored output of one stream to its callback; a live view skips dropped bytes."""
-        failures: list[Exception] = []
         while True:
             try:
                 async for data in self._rest(job_id, STREAMS[number], whole, delivered[number]):
                     delivered[number] += len(data)
-                    if not invoke_callback(callback, data, failures):
-                        raise failures[0]
+                    invoke_callback(callback, data)
             except OutputDropped as error:
                 if not isinstance(callback, LiveView):
                     raise
@@ -618,34 +582,37 @@ async def _receive(receive: Callable[[], Awaitable[bytes]], received: HeadTail) 
     return data
 
 
-async def show(
-    receive: Callable[[], Awaitable[bytes]],
-    view: LiveView,
-    delivered: list[int],
-    number: int,
-    failures: list[Exception],
+async def _pass_on(
+    receive: Callable[[], Awaitable[bytes]], callback: OutputCallback, delivered: list[int], number: int
 ) -> None:
-    """Display a stream until its end; an exception of the view ends it and is added to ``failures``."""
+    """Pass a stream to its callback until its end."""
+    if isinstance(callback, LiveView):
+        await _show(receive, callback, delivered, number)
+        return
+    while data := await receive():
+        delivered[number] += len(data)
+        invoke_callback(callback, data)
+
+
+async def _show(receive: Callable[[], Awaitable[bytes]], view: LiveView, delivered: list[int], number: int) -> None:
+    """Display a stream until its end, or until the view raises an exception."""
     stream = ThrottledStream(view, delivered, number)
 
     async def shown() -> None:
         try:
             await stream.show()
         except Exception as error:
-            failures.append(CallbackError(error))
-            tasks.cancel_scope.cancel()
+            raise CallbackError(error) from None
 
-    async with anyio.create_task_group() as tasks:
+    async with open_task_group() as tasks:
         tasks.start_soon(shown)
         await stream.read(receive)
         tasks.cancel_scope.cancel()
 
 
-def invoke_callback(callback: OutputCallback, data: bytes, failures: list[Exception]) -> bool:
-    """Call a callback; its exception is added to ``failures``, to be raised where the caller waits."""
+def invoke_callback(callback: OutputCallback, data: bytes) -> None:
+    """Call a callback; raise its exception as :class:`.CallbackError`."""
     try:
         callback(data)
     except Exception as error:
-        failures.append(CallbackError(error))
-        return False
-    return True
+        raise CallbackError(error) from None
