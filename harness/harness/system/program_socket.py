@@ -6,9 +6,13 @@ socket and the program are in a private directory that only this user can enter.
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
+import socket
+import stat
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -23,6 +27,8 @@ __all__ = ["cancel_when_closed", "read_words", "serve_program"]
 
 MAX_PARENT_BYTES = 70
 """Bytes of the path of the directory that contains the private one; the kernel limits that of a socket to 108."""
+SETUP_SECONDS = 60.0
+"""Seconds for which a directory may be one whose socket does not listen yet."""
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 
@@ -64,7 +70,24 @@ def _make_directory(prefix: str) -> str:
 
     usual = tempfile.gettempdir()
     parent = usual if len(os.fsencode(usual)) < MAX_PARENT_BYTES else "/tmp"  # noqa: S108  # mkdtemp makes it private
+    _remove_unused(Path(parent), prefix)
     return tempfile.mkdtemp(prefix=prefix, dir=parent)
+
+
+def _remove_unused(parent: Path, prefix: str) -> None:
+    """Remove this user's directories of processes that were killed: nothing listens at their sockets any more."""
+    for directory in parent.glob(f"{prefix}*"):
+        with suppress(OSError):
+            status = directory.lstat()
+            is_private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+            if is_private and time.time() - status.st_mtime > SETUP_SECONDS and _is_refused(directory / "s"):
+                _remove_directory(directory)
+
+
+def _is_refused(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        return probe.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 def _remove_directory(path: Path) -> None:
