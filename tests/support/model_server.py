@@ -131,8 +131,8 @@ Script = Sequence[Reply] | Callable[[Asked], Said]
 
 
 def say(text: str, *, usage: ReportedUsage | None = None) -> Answer:
-    """An answer of text alone."""
-    return Answer((Text(text),), usage=usage)
+    """An answer of text alone, in small pieces, but at most a hundred: each costs milliseconds."""
+    return Answer((Text(text, size=max(Text.size, len(text) // 100)),), usage=usage)
 
 
 def call(name: str, arguments: Mapping[str, Any] | str | None = None, *, id: str = "") -> Answer:
