@@ -25,6 +25,10 @@ from harness.toolkit.permissions.shell.classification import classify_command
         ('for f in a; do :; done; cat "$f"', False),
         ('cat "$f"; for f in a; do cat "$f"; done', False),
         ("for f in a; do cat $f:h; done", False),  # zsh: the directory of it
+        ("for f in *; do sort $f x; done", False),  # the name of a file may be an option
+        ("for f in '*'; do sort $f x; done", False),
+        ("for f in '*'; do sort \"$f\" x; done", True),
+        ("for f in a; do sort $f* x; done", True),
         ("for f in ~+; do cat $f/x; done", False),
         ("for f in rm; do $f x; done", False),
         ("for f in 'rm x'; do sh -c \"$f\"; done", False),
