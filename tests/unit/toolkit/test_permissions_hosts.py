@@ -118,6 +118,14 @@ def test_a_program_of_the_settings_is_denied_by_its_name_and_allowed_by_its_url(
     assert [bool(by_url.on("", target).rules.rules) for target in targets] == [True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "url"),
+    [("localhost", "local:"), ("docker://app", "docker://app"), ("db1", "ssh://db1"), ("box", "local:")],
+)
+def test_a_named_target_is_denied_by_its_name_and_by_what_it_is(pattern: str, url: str) -> None:
+    assert HostRules([Rule(Action.DENY, hosts=pattern)]).on("box", Target.parse(url)).rules.rules
+
+
 @pytest.mark.parametrize("names", ["db1", "root@db1,web[1-2]", "2001:db8::1"])
 def test_a_call_on_no_host_is_meant_only_by_rules_about_all_hosts(names: str, tmp_path: Path) -> None:
     (tmp_path / "hosts.ini").write_text(INVENTORY)
