@@ -90,7 +90,6 @@ GROUPS = {
     "judge": Group(
         (f"{JUDGE}/**/*.py",),
         (*(f"tests/unit/toolkit/test_{name}.py" for name in TOOLKIT_TESTS), "tests/unit/test_commands_that_look.py"),
-        f"{QUICK} and not slow",  # those start the program, where no mutant is seen
     ),
     "markers": Group(
         (f"{POSIX}/pane_jobs/prompt_markers.py", f"{POSIX}/pane_jobs/end_proof.py"),
