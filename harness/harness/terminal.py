@@ -105,7 +105,7 @@ ssh and the programs of container engines use no status from 64 to 65, so these 
 
 
 CURRENT_TMUX = "current"
-"""The name that stands for the operator's own tmux in place of a session's."""
+"""The name of the operator's own tmux, in place of a session's."""
 
 
 def check_tmux_of(target: Target, tmux: bool | str) -> None:

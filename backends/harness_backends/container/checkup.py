@@ -41,7 +41,7 @@ async def examine_engines(target: Target | None, config: Config, *, clean: bool)
 
 
 async def list_engines(config: Config) -> list[Finding]:
-    """Return a finding about each engine of this machine, or one if there is none.
+    """Return a finding about each engine of this machine, or one if none is found.
 
     Raises:
         HarnessError: the environment names an invalid or unreachable address.

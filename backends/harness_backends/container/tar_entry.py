@@ -47,7 +47,7 @@ class TarEntry:
 
 
 class EntryReader:
-    """A parser of the first entry; ``entry`` is None until it is known, ``empty`` True if there is none."""
+    """A parser of the first entry; ``entry`` is None until it is known, ``empty`` True without one."""
 
     def __init__(self) -> None:
         self.entry: TarEntry | None = None

@@ -113,7 +113,7 @@ def _decoded(part: str, hop: Hop) -> str:
     """Decode a part of a URL.
 
     Raises:
-        TargetNotFound: it is no text, has control characters, or one of the marks of a template.
+        TargetNotFound: it is not a text, has control characters, or one of the marks of a template.
     """
     try:
         text = unquote(part, errors="strict")

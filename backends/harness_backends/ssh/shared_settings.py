@@ -2,7 +2,7 @@
 
 The proof needs a configuration that tells hosts apart by ``Host`` patterns only. Two hosts have the same settings if
 all sections that apply to one of them alone set nothing but ``HostName``, ``Port`` and ``User``. Whatever is not
-understood here for certain is no proof: then each host is asked about.
+understood here for certain is not a proof: then each host is asked about.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Configuration:
         return [section for section in map(self.sections.__getitem__, numbers) if section.applies_to(host)]
 
     def is_current(self) -> bool:
-        """Return whether no file has been written since it was read, and there is no other one."""
+        """Return whether no file has been written since it was read, and no other one exists."""
         return self.identities == tuple(map(_identity, self.files)) and all(
             _find(pattern) == found for pattern, found in self.searches.items()
         )

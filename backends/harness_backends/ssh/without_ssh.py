@@ -57,7 +57,7 @@ def only_ssh(target: Target, reason: str) -> ConnectError:
 
 
 def find_unknown_line(config: Config) -> str:
-    """Return the first line of the configuration files that asyncssh may not follow; empty if there is none."""
+    """Return the first line of the configuration files that asyncssh may not follow; empty without one."""
     wanted = [config.ssh_config] if config.ssh_config else [USER_CONFIG, SYSTEM_CONFIG]
     for path in (Path(name).expanduser() for name in wanted):
         for number, name, value in _settings(path):

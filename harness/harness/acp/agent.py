@@ -271,7 +271,7 @@ async def started(tasks: BackgroundTasks, serve: Callable[..., Awaitable[None]],
             await serve(start, *args)
         except Exception as error:
             errors.append(single_error(error))
-            if values:  # it had started, so that nobody waits for it
+            if values:  # it had started, so that no caller waits for it
                 log.warning("a session has ended: %s", errors[0])
         finally:
             reported_start.set()

@@ -58,7 +58,7 @@ def _request(found: Message) -> tuple[Message | None, Message | None]:
 
 
 def _reply(found: Message) -> Message | None:
-    """Return a reply that the SDK can take; None if it is none to a request."""
+    """Return a reply that the SDK can take; None if it answers no request."""
     if not isinstance(found.get("id"), int):
         log.info("a reply with an ID that no request had")
         return None

@@ -204,7 +204,7 @@ class Copier:
         """
         known = self._directories.get(posixpath.dirname(job.path))
         name = posixpath.basename(job.path)
-        if known is not None and known.is_new:  # nobody else can write there yet
+        if known is not None and known.is_new:  # no other user can write there yet
             return None
         found = await self._find_by_stat(job.path, name)  # a listing may be minutes old
         if found is None or found.type != "link":

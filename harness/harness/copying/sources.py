@@ -33,7 +33,7 @@ class SourceEntry:
     """A file or a directory to copy.
 
     ``names`` lead from the destination to it; they are empty for a directory without a name of its own, such as ``.``.
-    ``from_target``: the target chose its name, as it is that of a match of a pattern, or below a directory. ``real`` is
+    ``from_target``: the target chose its name, which is that of a match of a pattern, or below a directory. ``real`` is
     the path of a directory without links.
     """
 
@@ -49,7 +49,7 @@ class SourceEntry:
 
 @dataclass(frozen=True, slots=True)
 class SourceProblem:
-    """What is not copied: with an error, or skipped as it is not a file."""
+    """What is not copied: with an error, or skipped because it is not a file."""
 
     path: str
     error: HarnessError

@@ -153,7 +153,7 @@ class DaskExecutor:
         """Check the workers and the hosts, as :meth:`FleetExecutor.open`.
 
         Raises:
-            ConnectError: There is no worker.
+            ConnectError: No worker is connected.
             ConfigError: A worker has another version of harness, or a host can only be reached from this machine.
         """
         for host in hosts:

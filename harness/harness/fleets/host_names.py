@@ -80,7 +80,7 @@ def is_ipv6(text: str) -> bool:
 
 
 def _ssh_url(text: str) -> str:
-    """Return the URL of a name that is none.
+    """Return the URL of a name that is not a URL.
 
     Raises:
         TargetNotFound: It is not a name of a host.
@@ -110,7 +110,7 @@ def fold_names(names: Iterable[str]) -> str:
         return ",".join(known)
     try:
         return _folded(known)
-    except NodeSetException:  # names that are no patterns, such as IPv6 addresses
+    except NodeSetException:  # names that are not patterns, such as IPv6 addresses
         return ",".join(known)
 
 

@@ -109,7 +109,7 @@ class _Connection:
     context: ExecutionContext | None = None
     _error: HarnessError | None = None
     _settled: anyio.Event | None = None
-    """Set when the login has ended; None while there is none: an idle host takes little memory."""
+    """Set when the login has ended; None before it starts: an idle host takes little memory."""
     _login: anyio.CancelScope | None = None
 
     async def get(self, tasks: TaskGroup) -> ExecutionContext:

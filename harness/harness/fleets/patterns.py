@@ -51,7 +51,7 @@ class HostPatterns:
         inventory: The hosts and groups of a file.
         known_names: Other names that exist, even if the inventory does not have them.
         ssh_names: Returns the names that wildcards match without an inventory.
-        port_of: Returns the port of a host as it is reached, if it is known.
+        port_of: Returns the port at which a host is reached, if it is known.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ def _split(pattern: str) -> Iterator[_Element]:
 
 
 def _affixes(text: str) -> re.Match[str] | None:
-    """Return the user, the body and the port of a part that is no URL."""
+    """Return the user, the body and the port of a part that is not a URL."""
     return None if is_url(text) else _AFFIXES.fullmatch(text)
 
 

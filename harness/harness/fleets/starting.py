@@ -56,7 +56,7 @@ def split_into_waves(items: Sequence[T], sizes: Count | Sequence[Count] | None) 
         sizes: The size of every wave, or of each wave (the last one repeats); None is one wave.
 
     Raises:
-        ValueError: A size is wrong, or there is none.
+        ValueError: A size is wrong or missing.
     """
     if sizes is None:
         return [items]

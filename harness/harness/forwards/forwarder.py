@@ -45,7 +45,7 @@ SOCKS_TIMEOUT = 30.0
 BACKOFF: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0)
 """Seconds before each attempt to restore the forwards."""
 STABLE_SECONDS = 30.0
-"""Seconds after which a restored connection counts as good, so that the backoff starts anew."""
+"""Seconds after which a restored connection counts as good, so that the backoff restarts."""
 MAX_NOTE_CHARS = 300
 
 Connect = Callable[[Address], Awaitable[ByteStream]]

@@ -30,7 +30,7 @@ def token_path(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def read_token(*, create: bool) -> bytes | None:
-    """Return the token; None if there is none and it is not to be created. Blocks.
+    """Return the token; None if it is missing and not to be created. Blocks.
 
     Raises:
         ConfigError: The file is not private, or cannot be read or created.

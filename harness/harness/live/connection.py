@@ -327,7 +327,7 @@ class Connection:
 
 
 def _state_of(session: LiveSession) -> dict[str, Any]:
-    """Return the state as it is sent; what cannot be shown must not end the program."""
+    """Return the state to send; what cannot be shown must not end the program."""
     try:
         return session.state().to_json()
     except Exception as error:
@@ -356,7 +356,7 @@ def _fits(message: Message) -> bool:
 
 
 def _clean_name(name: str) -> str:
-    """Return a name as it is recorded: printable and short."""
+    """Return a name to record: printable and short."""
     return "".join(char if char.isprintable() else "?" for char in name)[:MAX_NAME_CHARS].strip()
 
 

@@ -33,7 +33,7 @@ __all__ = [
 PREFIX = "at-"
 """The start of the names of directories for sockets."""
 MAX_EMPTY_SECONDS = 86_400.0
-"""Age from which an empty directory of another machine is removed; a process that starts there creates it anew."""
+"""Age from which an empty directory of another machine is removed; a process that starts there creates it again."""
 BACKLOG = 64
 """Clients that may wait to be accepted."""
 

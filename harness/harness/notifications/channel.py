@@ -23,7 +23,7 @@ class Channel(ABC):
     events: tuple[EventKind, ...] = EVENTS
     """The events that it delivers."""
     writes_to_stderr = False
-    """Whether it writes to standard error: while that takes nothing, no warning may be written to it either."""
+    """Whether it writes to standard error: while that is blocked, no warning may be written to it either."""
 
     async def prepare(self) -> None:  # noqa: B027  # most channels load nothing
         """Load what the first delivery needs.

@@ -79,7 +79,7 @@ def _encoded(text: str) -> bytes:
 class TerminalChannel(Channel):
     """The terminal of standard error.
 
-    It is opened anew and never waited for in another thread: while the terminal is stopped, only this task waits.
+    It is reopened and never waited for in another thread: while the terminal is stopped, only this task waits.
 
     Args:
         bell: Whether to ring the bell.

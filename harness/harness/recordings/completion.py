@@ -98,7 +98,7 @@ async def _output(
     events = [_marker(recording, f"gap: {lost} bytes of job {recorded.job_id} were not kept")] if lost else []
     text = await to_thread.run_sync(redactor.text, output.replace(b"\n", b"\r\n").decode("utf-8", "replace"))
     shown = _shown_of(recording, recorded.job_id)
-    rest = text[len(shown) :] if text.startswith(shown) else text  # else all of it, as it is not known what was shown
+    rest = text[len(shown) :] if text.startswith(shown) else text  # else all: what was shown is unknown
     if rest:
         events += [_marker(recording, FROM_LOG.format(recorded.job_id)), CastEvent(_end(recording), "o", rest)]
     if problem:

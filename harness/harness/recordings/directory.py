@@ -152,7 +152,7 @@ def find_recording(name: str) -> Path:
     """Return the path of a recording by its ID, the start of its ID, or a path.
 
     Raises:
-        HarnessError: There is none, or several IDs start so.
+        HarnessError: No ID starts so, or several do.
     """
     if "/" in name or Path(name).suffix:
         path = Path(name) if "/" in name or Path(name).exists() else recordings_directory() / name

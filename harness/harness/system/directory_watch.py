@@ -28,7 +28,7 @@ class DirectoryWatch:
         self._descriptor = self._open_inotify()
 
     def _open_inotify(self) -> int | None:
-        """Return a descriptor that becomes readable with a change; None where there is no inotify."""
+        """Return a descriptor that becomes readable with a change; None without inotify."""
         if not hasattr(self._library, "inotify_init1"):
             return None
         descriptor: int = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)

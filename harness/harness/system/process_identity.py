@@ -82,7 +82,7 @@ def process_state(process: ProcessId, here: ProcessId) -> ProcessState:
 
 
 def ancestors_of(pid: int) -> Iterator[tuple[int, str]]:
-    """Yield a process and those above it, as process IDs and start times; nothing where there is no ``/proc``.
+    """Yield a process and those above it, as process IDs and start times; nothing without ``/proc``.
 
     A process whose parent has ended belongs to another one, usually to the first process.
     """

@@ -41,7 +41,7 @@ async def serve_program(
     Args:
         name: The name of the program.
         source: Its source in Python; ``sys.argv[1]`` is the path of the socket, and its own arguments follow.
-        answer: Serves one connection. That the program has ended is no error.
+        answer: Serves one connection. That the program has ended is not an error.
     """
 
     async def serve(connection: SocketStream) -> None:

@@ -417,7 +417,7 @@ def load_profile(name: str) -> ToolProfile:
     """Import a profile.
 
     Raises:
-        ConfigError: there is none of that name, several packages provide it, or it cannot be loaded.
+        ConfigError: no package provides that name, several packages provide it, or it cannot be loaded.
     """
     from .plugins import PROFILES, find, imported
 

@@ -107,7 +107,7 @@ def place_of(text: str) -> AllowedHost:
     """Parse ``host``, ``host:port``, an address, ``[address6]:port`` or a network such as ``10.0.0.0/24``.
 
     Raises:
-        ValueError: the text is none of these.
+        ValueError: the text is not one of these.
     """
     host, port = _split_port(text.strip().lower())
     try:

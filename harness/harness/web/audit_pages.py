@@ -48,7 +48,7 @@ def audit_calls(query: Mapping[str, str], redact: Callable[[str], str]) -> dict[
 
 
 def audit_record(number: int, redact: Callable[[str], str]) -> dict[str, Any] | None:
-    """Return a call with its later records; None if there is none.
+    """Return a call with its later records; None if it does not exist.
 
     Raises:
         HarnessError: The log cannot be read.

@@ -81,7 +81,7 @@ class Dashboard:
         """Return the process and the ID of a session.
 
         Raises:
-            HarnessError: There is none.
+            HarnessError: It does not exist.
         """
         name, _, session = key.partition("/")
         process = self.overview.processes.get(name) if self.overview is not None else None

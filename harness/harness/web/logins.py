@@ -58,7 +58,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A login: who it is, until the Unix time ``expires``. ``login_id`` names it, and is no secret."""
+    """A login: who it is, until the Unix time ``expires``. ``login_id`` names it, and is not secret."""
 
     name: str
     role: Role

@@ -20,7 +20,7 @@ def recording_list() -> dict[str, Any]:
 
 
 def played_recording(name: str) -> dict[str, Any] | None:
-    """Return the events of a recording of the list; None if there is none.
+    """Return the events of a recording of the list; None if it is not in the list.
 
     Raises:
         HarnessError: It cannot be read.

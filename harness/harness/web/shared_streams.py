@@ -35,7 +35,7 @@ StreamKey = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A piece of a stream. Without ``is_fresh`` it continues the one before; one with it starts anew."""
+    """A piece of a stream. Without ``is_fresh`` it continues the one before; one with it starts a new one."""
 
     data: bytes
     is_fresh: bool = False
@@ -92,7 +92,7 @@ class StreamViewer:
         self._wakeup()
 
     def take(self) -> Frame | None:
-        """Return the next frame to send; None if there is none."""
+        """Return the next frame to send; None without one."""
         if not self._waiting:
             return None
         frame = self._waiting.popleft()

@@ -157,7 +157,7 @@ def spliced(target: bytes, source: bytes, mode: Place, line: int = 0) -> bytes |
 
 
 def _behind(body: bytes, line: int) -> int | None:
-    """Return the position after a line; None if there is no such line."""
+    """Return the position after a line; None if the line does not exist."""
     start = line_start(body, line)
     if start is None or start >= len(body):
         return None

@@ -131,7 +131,7 @@ class HttpClient(ABC):
             timeout: Seconds for the whole request; an incomplete body is returned as far as it was received.
 
         Raises:
-            WebFailure: There is no response.
+            WebFailure: No response arrives.
         """
 
 
@@ -155,7 +155,7 @@ async def follow(
     """Return the page that a URL leads to; each URL but the first, which is already allowed, is checked.
 
     Raises:
-        WebFailure: There is no response, a URL is denied, or there are too many redirects.
+        WebFailure: No response arrives, a URL is denied, or there are too many redirects.
     """
     hops: list[WebUrl] = []
     time = _NetworkDeadline(timeout)
@@ -275,7 +275,7 @@ def read_answer(done: ShellResult, url: WebUrl, most: int) -> HttpResponse:
     """Parse the response in the command's output. Pure.
 
     Raises:
-        WebFailure: There is no response.
+        WebFailure: No response arrives.
     """
     report = _report(done.stderr)
     if report.program == "none":

@@ -224,7 +224,7 @@ async def open_askpass(
 
     Raises:
         UnsupportedOperation: The target lacks something.
-        ConnectError, ConnectionLost: There is no connection.
+        ConnectError, ConnectionLost: No connection is available.
     """
     words = [root, sh, sudo, user, PROMPT, str(LIFETIME), *check]
     process = await transport.open_process(["sh", "-c", _SCRIPT, "sh", *words])

@@ -193,7 +193,7 @@ class PasswordAttempts:
         """Return the answer to a prompt of ``sudo``; a second prompt for the same password refuses the first one.
 
         Raises:
-            UnsupportedOperation: There is no answer, or no further one.
+            UnsupportedOperation: No answer arrives, or no further one.
             ConfigError: The command of the settings failed.
         """
         self.questions += 1
@@ -215,7 +215,7 @@ class PasswordAttempts:
         """Return the answer to the same prompt for the command itself: the password that was accepted.
 
         Raises:
-            UnsupportedOperation: There is no answer.
+            UnsupportedOperation: No answer arrives.
         """
         account = account_of(prompt)
         if not account:

@@ -101,7 +101,7 @@ class UserChanges:
 
         Raises:
             UnsupportedOperation: Commands cannot run as this user, or there is no password.
-            ConnectError, ConnectionLost: There is no connection.
+            ConnectError, ConnectionLost: No connection is available.
         """
         argv = change_user(user, self._capabilities, self._transport.target)
         sudo = self._capabilities.program("sudo")
@@ -135,7 +135,7 @@ class UserChanges:
 
         Raises:
             UnsupportedOperation: There is no password, or ``sudo`` refuses it.
-            ConnectError, ConnectionLost: There is no connection.
+            ConnectError, ConnectionLost: No connection is available.
         """
         attempts = PasswordAttempts(self._passwords, waiting.user, waiting=waiting, approved=approved)
         await attempts.confirm()
@@ -166,7 +166,7 @@ class UserChanges:
         """Answer ``sudo`` until it accepts or refuses.
 
         Raises:
-            UnsupportedOperation: It refuses, or there is no answer.
+            UnsupportedOperation: It refuses, or no answer arrives.
         """
         target = self._transport.target
         while True:

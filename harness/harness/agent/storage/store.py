@@ -284,7 +284,7 @@ class ConversationStore:
         """Return the conversation whose name or id is ``text``, or whose id starts with it.
 
         Raises:
-            ConversationNotFound: there is none, or there are several.
+            ConversationNotFound: none matches, or several do.
             ConversationCorrupt: it is damaged.
         """
         nothing: tuple[ConversationSummary, ...] = ()

@@ -120,7 +120,7 @@ def _login_url(base: str, token: str) -> str:
 
 
 class _Opener:
-    """Opens a URL in the user's browser by way of a private file: arguments of programs are no secret."""
+    """Opens a URL in the user's browser by way of a private file: arguments of programs are not secret."""
 
     def __init__(self, *, opens: bool) -> None:
         self._opens = opens and bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -55,7 +55,7 @@ def read_prompt(words: Sequence[str]) -> str:
     Without words, standard input is the prompt unless it is a terminal.
 
     Raises:
-        click.UsageError: There is no prompt.
+        click.UsageError: No prompt was given.
         HarnessError: Standard input is closed, empty or too long, or the words are too long.
     """
     reads = list(words[-1:]) == [STDIN]

@@ -141,7 +141,7 @@ def run_prompt(session: CliSession, wanted: PromptOptions | None = None, where: 
         where: The target or the hosts; None is the target of the settings.
 
     Raises:
-        HarnessError: There is no terminal, or the target cannot be reached.
+        HarnessError: No terminal is available, or the target cannot be reached.
     """
     prompt = _Prompt(session, wanted or PromptOptions(), where or SessionTarget(session), _terminal())
     withhold_keys(session.invocation.choices)

@@ -387,7 +387,7 @@ class PromptSession:
     # -- the conversation
 
     async def _converse(self, supplies: PromptServices) -> None:
-        """Open the conversation, or show why there is none."""
+        """Open the conversation, or show why that failed."""
         from ...agent.opening import preload
 
         try:

@@ -90,7 +90,7 @@ class LocalTerminal:
         self._shown = line
 
     def end_line(self) -> None:
-        """Leave the line about the connection as it is; later output starts below it."""
+        """Leave the line about the connection unchanged; later output starts below it."""
         if self._shown:
             self._shown = ""
             self._write("" if self._is_plain else "\n")

@@ -51,7 +51,7 @@ def _check_possible() -> None:
     """Check that the dashboard can be drawn.
 
     Raises:
-        HarnessError: There is no terminal, or Textual is not installed.
+        HarnessError: No terminal is available, or Textual is not installed.
     """
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise HarnessError("the dashboard needs a terminal", hint=ONCE)

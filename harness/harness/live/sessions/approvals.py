@@ -61,7 +61,7 @@ class SharedApprover(Approver):
 
     @property
     def _asks_outside_only(self) -> bool:
-        """Whether only a dashboard can answer: the session's own approver has nobody to ask."""
+        """Whether only a dashboard can answer: the session's own approver has no operator to ask."""
         return not self._own.can_ask() and self._has_operators()
 
     def can_ask(self) -> bool:

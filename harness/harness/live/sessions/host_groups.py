@@ -106,7 +106,7 @@ async def output_items(hosts: HostsOfCommand, host: str, redactor: Redactor) -> 
     """Yield the output of a host, as it comes while its command runs.
 
     Raises:
-        HarnessError: There is none, or the command has ended before all of it was read.
+        HarnessError: It is missing, or the command has ended before all of it was read.
     """
     from .job_output import job_items, stored_items
 

@@ -1,7 +1,7 @@
 """The roots of a client: the directories that its user has opened.
 
 They are directories of the client's machine, so they matter only for a target on the same machine: there, files and
-commands start in the first root, unless the server was started inside one. They are no limit: the permissions are.
+commands start in the first root, unless the server was started inside one. They limit nothing: the permissions do.
 """
 
 from __future__ import annotations

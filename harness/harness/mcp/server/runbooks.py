@@ -25,7 +25,7 @@ MAX_ARGUMENT_CHARS = 4_000
 
 
 class RunbookError(HarnessError):
-    """A runbook cannot be used as it is asked for."""
+    """A runbook cannot be used as requested."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def open_reader(place: AuditPaths) -> Iterator[sqlite3.Connection]:
     """Open the audit log for reading.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: it does not exist.
         HarnessError: it cannot be read.
     """
     if place.database.exists():
@@ -92,7 +92,7 @@ def reading(place: AuditPaths) -> Iterator[sqlite3.Connection]:
     """Open the audit log for reading, even if its directory is accessible to others.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: it does not exist.
         HarnessError: it cannot be read.
     """
     if not place.database.exists() or not place.database.stat().st_size:  # empty: the disk was full

@@ -299,7 +299,7 @@ def _text(value: Json) -> str | None:
 
 @contextmanager
 def open_store(place: AuditPaths, process: ProcessId) -> Iterator[AuditDatabase]:
-    """Open the audit log for writing, and create it if there is none.
+    """Open the audit log for writing, and create it if it is missing.
 
     Raises:
         HarnessError: it cannot be opened, so no call may run.

@@ -53,7 +53,7 @@ class HostResult:
 
     @property
     def job_id(self) -> str:
-        """The job of the command; empty if there is none."""
+        """The job of the command; empty without one."""
         job = self.data.get("job_id")
         return job if isinstance(job, str) else ""
 
@@ -93,7 +93,7 @@ class MergedResult:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One group of hosts as it is shown."""
+    """One group of hosts, for display."""
 
     head: str
     body: str

@@ -20,7 +20,7 @@ def editable(question: ApprovalRequest) -> tuple[str, str] | None:
     """Return the name and text of the call's argument that the approver may change.
 
     Returns:
-        None if there is none, or if the call contains a secret, as the shown text is not what would run.
+        None without one, or if the call contains a secret, as the shown text is not what would run.
     """
     arguments = question.call.arguments
     if not isinstance(arguments, Mapping) or _holds_mark(dict(arguments)):

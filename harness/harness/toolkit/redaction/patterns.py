@@ -123,13 +123,13 @@ _OPEN_AWS = re.compile(r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}[ \t,:|\"']{1,8}[A-Z
 
 
 def open_token(text: str) -> int:
-    """Return where the end of the text may be a part of a key or token; the length of the text if it is none. Pure."""
+    """Return where the end of the text may be a part of a key or token; the length of the text if it is not. Pure."""
     start = max(0, len(text) - 4200)
     word = max(start, *(text.rfind(blank, start) + 1 for blank in " \t\r\n"))
     found = [match.start()] if (match := compiled(_ANY_PREFIX).search(text, word)) is not None else []
     if (match := _OPEN_AWS.search(text, start)) is not None:
         found.append(match.start())
-    if (scheme := text.rfind("://", word)) >= 0:  # a password in a URL, until the sign that shows that it is none
+    if (scheme := text.rfind("://", word)) >= 0:  # a password in a URL, until the sign that shows that it is not one
         login = text.find(":", scheme + 3)
         found += [login] if login >= 0 and not {"/", "@"} & set(text[scheme + 3 :]) else []
     return min(found, default=len(text))
@@ -264,7 +264,7 @@ def titles_text(text: str) -> PlainText | None:
 
 
 def open_escape(text: str) -> int:
-    """Return the start of an incomplete escape sequence; the length of the text if there is none. Pure."""
+    """Return the start of an incomplete escape sequence; the length of the text without one. Pure."""
     floor = max(0, len(text) - 4200)
     begin = text.rfind("\x1b", floor)
     if begin == len(text) - 1:  # perhaps half of the terminator of a title

@@ -41,7 +41,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[Found]):
-    """The result, or why there is none: no grammar (``missing``), too ``hard``, or not reached (``late``)."""
+    """The result, or why it is missing: no grammar (``missing``), too ``hard``, or not reached (``late``)."""
 
     found: Found | None = None
     problem: Literal["", "missing", "hard", "late"] = ""

@@ -29,7 +29,7 @@ def check_can_ask(session: CliSession, options: FleetOptions) -> None:
     """Refuse ``--first`` where it could not ask.
 
     Raises:
-        click.UsageError: There is no terminal, or the options forbid questions.
+        click.UsageError: No terminal is available, or the options forbid questions.
     """
     can_ask = not (session.json or session.invocation.batch) and TerminalPrompter().usable()
     if options.first is not None and not can_ask:
@@ -54,7 +54,7 @@ def sudo_prompter(session: CliSession, options: FleetOptions, user: str | None, 
     """Ask for the password of ``--ask-sudo-password``; None if nothing may be asked on the hosts.
 
     Raises:
-        click.UsageError: The option does not fit the others, or there is no terminal.
+        click.UsageError: The option does not fit the others, or no terminal is available.
         HarnessError: No password was given.
     """
     if not options.ask_sudo_password:

@@ -226,7 +226,7 @@ def _ask(session: CliSession, planned: Installation) -> int:
     """Ask at the terminal, and return 0 or the exit code.
 
     Raises:
-        ConfigError: There is no terminal, or questions are forbidden.
+        ConfigError: No terminal is available, or questions are forbidden.
     """
     prompter = TerminalPrompter()
     if session.json or session.invocation.batch or not prompter.usable():

@@ -304,7 +304,7 @@ def agent_of(context: PromptContext) -> Agent:
     """Return the agent.
 
     Raises:
-        HarnessError: There is none, because no model is available.
+        HarnessError: No model is available.
     """
     if context.agent is None:
         raise HarnessError(
