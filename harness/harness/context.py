@@ -41,7 +41,7 @@ from .results import (
     WriteResult,
 )
 from .target import Target
-from .terminal import Listener, Operators, Terminal, check_tmux_of
+from .terminal import CURRENT_TMUX, Listener, Operators, Terminal, check_own_tmux_of
 
 if TYPE_CHECKING:
     from .pane_events import PaneEvent, PaneWatches
@@ -735,7 +735,8 @@ async def connect(
     if cwd or variables != settings.env:  # else all hosts of a fleet share the settings
         settings = replace(settings, cwd=cwd or settings.cwd, env=variables)
     place = Target.parse(target)
-    check_tmux_of(place, tmux)
+    if tmux == CURRENT_TMUX:
+        check_own_tmux_of(place)
     opened = open_target(place, settings)
     async with opened as backend, _open_terminal(backend, settings, tmux, create=create) as terminal:
         if terminal is not None and pane is not None:

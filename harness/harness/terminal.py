@@ -26,7 +26,7 @@ __all__ = [
     "ScreenMark",
     "Sessions",
     "Terminal",
-    "check_tmux_of",
+    "check_own_tmux_of",
 ]
 
 
@@ -108,13 +108,13 @@ CURRENT_TMUX = "current"
 """The name of the operator's own tmux, in place of a session's."""
 
 
-def check_tmux_of(target: Target, tmux: bool | str) -> None:
-    """Check that a target has the chosen tmux, before it is connected.
+def check_own_tmux_of(target: Target) -> None:
+    """Check that a target has the operator's own tmux, before it is connected.
 
     Raises:
-        UnsupportedOperation: It is the operator's own, which is on this machine only.
+        UnsupportedOperation: It is not this machine.
     """
-    if tmux == CURRENT_TMUX and [hop.scheme for hop in target.hops] != ["local"]:
+    if [hop.scheme for hop in target.hops] != ["local"]:
         raise UnsupportedOperation(
             "--tmux current is the tmux of this machine, and has no pane of another target",
             target=target,

@@ -167,7 +167,7 @@ NAMES = {
         *("PaneWatch", "PaneWatches", "Typed"),
     },
     "harness.terminal": {
-        *("CURRENT_TMUX", "check_tmux_of"),
+        *("CURRENT_TMUX", "check_own_tmux_of"),
         *("CLIENT_STATUS", "Listener", "OperatorActivity", "Operators", "ScreenMark", "Sessions", "Terminal"),
     },
 }
