@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio
-
 from harness.errors import HarnessError
 from harness.results import Status
 from harness.system.background_tasks import open_task_group
@@ -175,7 +173,7 @@ class JobKiller:
         self, attempt: _Attempt, rights: str | None, signal: str, grace: float, *, interrupt: bool
     ) -> None:
         pane, job, status = attempt.pane, attempt.job, attempt.status
-        await _started(job)
+        await job.wait_until(lambda: job.started, START_GRACE)  # the line editor would swallow an earlier C-c
         if not job.started and await self._take_back(pane, job, status):
             return
         kill = replace(self._kill(attempt), rights=rights)
@@ -193,7 +191,7 @@ class JobKiller:
             )
             tasks.cancel_scope.cancel()
         if end.before or end.gone:
-            await wait_within(STREAM_LAG, partial(_until_reported, pane, job))
+            await wait_within(STREAM_LAG, partial(job.wait_until, lambda: job not in pane.jobs))
         attempt.conclude(end)
 
     async def _take_back(self, pane: Pane, job: PaneJob, status: Status) -> bool:
@@ -219,7 +217,7 @@ class JobKiller:
 
         Not why it is being killed: it may have ended before, and the target adds the reason once it has killed it.
         """
-        await _until_reported(pane, job)
+        await job.wait_until(lambda: job not in pane.jobs)
         status = job.status if job.done.is_set() else Status.UNKNOWN
         if status is job.ending and status is not Status.UNKNOWN:
             status = Status.COMPLETED
@@ -255,15 +253,3 @@ def _nested(pane: Pane, job: PaneJob) -> int:
 def _is_reported(pane: Pane, job: PaneJob) -> bool:
     """Return whether an end of the job, or the exit of its shell, has been reported."""
     return job.done.is_set() or job not in pane.jobs
-
-
-async def _until_reported(pane: Pane, job: PaneJob) -> None:
-    while not _is_reported(pane, job):
-        await job.active.wait()
-
-
-async def _started(job: PaneJob) -> None:
-    """Wait until the job has started, as the line editor would swallow an earlier C-c."""
-    with anyio.move_on_after(START_GRACE):
-        while not (job.started or job.done.is_set()):
-            await job.active.wait()

@@ -148,7 +148,8 @@ class PaneJob:
             self.on_change(self)
 
     def read_again(self) -> None:
-        """Prepare to be fed the output again from its start, without repeating what a callback has received."""
+        """Prepare to be fed the output again from its start marker, without repeating what a callback has received."""
+        self.started = False
         self.collector = collector_for(self.command, self.collector.reported, tell=self.callback_error is None)
 
     def feed(self, data: bytes) -> None:
@@ -176,6 +177,12 @@ class PaneJob:
             self.callback_error = error
             if self.stop_waiting is not None:
                 self.stop_waiting()
+
+    async def wait_until(self, is_so: Callable[[], bool], seconds: float | None = None) -> None:
+        """Wait at most some seconds for a state of the job, or its end."""
+        with anyio.move_on_after(seconds):
+            while not (self.done.is_set() or is_so()):
+                await self.active.wait()
 
     def touch(self) -> None:
         """Wake the tasks that wait for activity."""

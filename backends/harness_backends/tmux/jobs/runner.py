@@ -344,9 +344,7 @@ class PaneRunner:
             except ConnectionLost:
                 continue  # nothing was sent
             except TerminalError:  # an error ends the line before the keys, which are its last part
-                with anyio.move_on_after(CLOSED_GRACE):
-                    while not pane.gone:
-                        await pane.changed.wait()
+                await pane.wait_until(lambda: pane.gone, CLOSED_GRACE)
                 self.source.inspector.check_open(pane)
                 raise
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import secrets
 
-import anyio
-
 from ..channel.command_channel import CommandChannel
 from ..setup import fish_quote, hook_sources
 from .foreground import Foreground
@@ -102,10 +100,7 @@ PROMPT_GRACE = 0.3
 
 async def until_prompt(pane: Pane, timeout: float) -> bool:
     """Wait at most ``timeout`` seconds for the pane's shell to show its prompt, and return whether it did."""
-    with anyio.move_on_after(timeout):
-        while pane.phase != "prompt" and not pane.gone:
-            await pane.changed.wait()
-    return pane.phase == "prompt"
+    return await pane.wait_until(lambda: pane.phase == "prompt", timeout)
 
 
 async def until_settled(pane: Pane) -> None:
@@ -148,10 +143,7 @@ async def _ask_kind(link: CommandChannel, pane: Pane, nonce: str, front: Foregro
     pane.kind = None
     for probe in probes:
         await _type_line(link, pane, probe)
-        with anyio.move_on_after(ADOPT_TIMEOUT):
-            while pane.kind is None and pane.shell.nonce == nonce:
-                await pane.changed.wait()
-        if pane.kind is not None or pane.shell.nonce != nonce:
+        if await pane.wait_until(lambda: pane.kind is not None or pane.shell.nonce != nonce, ADOPT_TIMEOUT):
             break
     return pane.kind
 

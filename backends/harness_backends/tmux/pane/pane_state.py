@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -245,6 +245,13 @@ class Pane:
         """Return the notice about its shell, if any, and clear it."""
         news, self.news = self.news, ""
         return [news] if news else []
+
+    async def wait_until(self, is_so: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait at most some seconds for a state of the pane, or its end; return whether it has that state."""
+        with anyio.move_on_after(seconds):
+            while not (self.gone or is_so()):
+                await self.changed.wait()
+        return is_so()
 
     def notify(self) -> None:
         """Wake the tasks that wait for a change."""

@@ -134,7 +134,6 @@ def parse_ended(text: str) -> WaitResult | None:
 async def read_unended(tmux: SingleCommands, job: PaneJob) -> None:
     """Read the output of a job without an end marker from the log; without a log it cannot be recognized."""
     job.read_again()
-    job.started = False
     await _feed_log(tmux, job, f"{tmux.setup.root}/{job.log}", without_end=True)
 
 
@@ -145,7 +144,6 @@ async def read_output(tmux: SingleCommands, job: PaneJob, pane: Pane, logged: bo
         The text from the scrollback, or None if it was not needed or contains nothing of the job.
     """
     job.read_again()
-    job.started = False
     if logged and await _from_log(tmux, job):
         return None
     if logged:

@@ -99,7 +99,8 @@ class LivePanes:
         if pane.phase == "running":
             await self._free(pane)
         if pane.paused and not pane.jobs:
-            await _until_read(pane)
+            # The log may be full, so that a command must not depend on it.
+            await pane.wait_until(lambda: not pane.paused, GAP_TIMEOUT)
         self.inspector.check_open(pane)
         if pane.ended_twice:
             await EndCheck(self.link, self.store).check_again(pane)
@@ -193,20 +194,14 @@ class LivePanes:
             while True:
                 calm = anyio.current_time() - pane.prompt_time > START_GRACE  # not being typed right now
                 if await self.store.settle(holder_id, pane.at_prompt if calm else ""):
-                    await self._end_seen(pane, holder)
+                    # Keys between its exit code and its end marker are echoed into the output.
+                    await pane.wait_until(lambda: str(pane.last_ended) == holder, END_LAG)
                     await self.link.ask(*release(pane.pane_id, pane.place, holder))
                     return
                 changed = pane.changed
                 with anyio.move_on_after(1):
                     await changed.wait()
         raise await self.inspector.busy(pane, f"job {holder}")
-
-    @staticmethod
-    async def _end_seen(pane: Pane, holder: str) -> None:
-        """Wait for the holder's end marker after its exit code, as keys between the two are echoed into the output."""
-        with anyio.move_on_after(END_LAG):
-            while str(pane.last_ended) != holder and not pane.gone:
-                await pane.changed.wait()
 
     # -- while it runs
 
@@ -231,13 +226,11 @@ class LivePanes:
     async def until_begun(self, job: PaneJob) -> None:
         """Wait until it is known whether a background job could be stored, started, and enter its directory."""
         if job.doubtful:
-            await _until_started(job, DISPATCH_CONFIRM_TIMEOUT)
+            await job.wait_until(lambda: job.started, DISPATCH_CONFIRM_TIMEOUT)
         if not job.unsent:
             await self._check_stored(job)
         if job.command.cwd:
-            with anyio.move_on_after(REPORT_TIMEOUT):
-                while job.entered is None and not job.done.is_set():
-                    await job.active.wait()
+            await job.wait_until(lambda: job.entered is not None, REPORT_TIMEOUT)
 
     async def _check_stored(self, job: PaneJob) -> None:
         """Check that a background job's command could be stored, as its end is not awaited."""
@@ -248,7 +241,7 @@ class LivePanes:
             if reply.stdout == b"\n":
                 raise no_space(self.link.target)
             if not reply.stdout:  # it ended and was deleted, was cancelled, or its directory is missing
-                await _until_started(job, REPORT_TIMEOUT)
+                await job.wait_until(lambda: job.started, REPORT_TIMEOUT)
 
     # -- its end
 
@@ -381,19 +374,6 @@ class LivePanes:
         """Accept every job, as each pane has a log."""
 
 
-async def _until_started(job: PaneJob, timeout: float) -> None:
-    with anyio.move_on_after(timeout):
-        while not (job.started or job.done.is_set()):
-            await job.active.wait()
-
-
 def _pipe_question(pane: Pane) -> tuple[str, ...]:
     """Return the tmux command whose answer is 1 if a program receives the pane's output."""
     return "display-message", "-p", "-t", pane.pane_id, "#{pane_pipe}"
-
-
-async def _until_read(pane: Pane) -> None:
-    """Wait until a gap of the stream has been read: the log may be full, so that a command must not depend on it."""
-    with anyio.move_on_after(GAP_TIMEOUT):
-        while pane.paused and not pane.gone:
-            await pane.changed.wait()

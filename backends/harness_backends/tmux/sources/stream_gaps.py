@@ -116,10 +116,7 @@ class StreamGaps:
     @staticmethod
     async def _starts(pane: Pane) -> bool:
         """Return whether the pane starts a command within a moment; otherwise its shell has run its last job."""
-        with anyio.move_on_after(START_GRACE):
-            while pane.phase == "prompt" and not pane.gone:
-                await pane.changed.wait()
-        return pane.phase != "prompt"
+        return await pane.wait_until(lambda: pane.phase != "prompt", START_GRACE)
 
     def paused(self, pane_id: str, pane: Pane | None) -> None:
         """Handle that tmux stopped to send a pane's output, as this process fell behind: read it from the log.
@@ -179,7 +176,6 @@ class StreamGaps:
     async def _follow_log(self, pane: Pane, job: PaneJob) -> None:
         """Read a job's part of the log again from its start, and as it grows, until the job has ended."""
         job.read_again()
-        job.started = False
         pane.restart_scan()
         reader = LogReader(start_mark(job.nonce, job.number), job.offset)
         shown = anyio.current_time()
