@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from itertools import chain, repeat
-from typing import Protocol
 
 import anyio
 
@@ -14,15 +13,14 @@ from harness.errors import HarnessError
 from ...posix.persistent_shell import PersistentShell
 from ...posix.state_directory import STATE_RECREATED_NOTICE, JobStore
 from ..channel.command_channel import CommandChannel
-from ..pane.foreground import PaneInspector
 from ..pane.keyboard import INTERRUPT, Dispatch, type_text, unlock
 from ..pane.pane_state import Pane
 from ..pane.respawn_check import while_known
 from ..setup import NewPane, log_files, shells_script
+from ..sources.pane_source import PaneSource
 from .pane_job import PaneJob
 
 __all__ = [
-    "StartWitness",
     "drop_slot",
     "ensure_started",
     "give_slot_back",
@@ -43,20 +41,8 @@ BLOCKED_HINT = (
 )
 
 
-class StartWitness(Protocol):
-    """What shows that a typed job has started, and what a withdrawal does."""
-
-    inspector: PaneInspector
-
-    async def has_read(self, pane: Pane, job: PaneJob) -> bool:
-        """Return whether the pane's shell has read the job, if the job itself does not show that."""
-
-    async def withdraw(self, pane: Pane, job: PaneJob) -> None:
-        """Finish a job whose slot was cleared; the reason is in its notices."""
-
-
 async def ensure_started(
-    link: CommandChannel, store: JobStore, pane: Pane, job: PaneJob, action: Dispatch, witness: StartWitness
+    link: CommandChannel, store: JobStore, pane: Pane, job: PaneJob, action: Dispatch, source: PaneSource
 ) -> None:
     """Type a command again if its line became part of an open quote, a search or a repeat count.
 
@@ -65,7 +51,7 @@ async def ensure_started(
     for a nested shell have no slot, and are never typed again.
     """
     try:
-        await _see_started(link, store, pane, job, action, witness)
+        await _see_started(link, store, pane, job, action, source)
     finally:
         job.watched = False
         if not job.started:
@@ -73,7 +59,7 @@ async def ensure_started(
 
 
 async def _see_started(
-    link: CommandChannel, store: JobStore, pane: Pane, job: PaneJob, action: Dispatch, witness: StartWitness
+    link: CommandChannel, store: JobStore, pane: Pane, job: PaneJob, action: Dispatch, source: PaneSource
 ) -> None:
     last = ((seconds, True) for seconds in chain(LAST_CHECKS, repeat(LAST_CHECKS[-1])))
     for seconds, is_last in chain(((seconds, False) for seconds in CHECKS), last):
@@ -82,17 +68,17 @@ async def _see_started(
         if action.lines or not _missing(pane, job):
             return
         try:
-            if await witness.has_read(pane, job):
+            if await source.has_read(pane, job):
                 return
             if await _without_files(link, pane, job, action):
                 await recreate_pane_files(link, store, pane)
                 pane.withdraw_job(job)  # nothing of it ran, so that it is sent again
                 return
-            front = await witness.inspector.foreground(pane)
+            front = await source.inspector.foreground(pane)
             if not front.wants_input or not _missing(pane, job):
                 continue
             if front.group == pane.shell.pid and is_last:
-                await _withdraw(link, pane, job, action, witness)
+                await _withdraw(link, pane, job, action, source)
             elif front.group == pane.shell.pid:
                 await _type_again(link, pane, job, action)
             elif is_last:
@@ -108,19 +94,19 @@ async def _without_files(link: CommandChannel, pane: Pane, job: PaneJob, action:
     return not there.stdout and _missing(pane, job)
 
 
-async def _withdraw(link: CommandChannel, pane: Pane, job: PaneJob, action: Dispatch, witness: StartWitness) -> None:
+async def _withdraw(link: CommandChannel, pane: Pane, job: PaneJob, action: Dispatch, source: PaneSource) -> None:
     """Withdraw a job whose shell reads lines without running harness's, and add a notice for the caller."""
     slot = shlex.quote(action.slot_path)
     unread = f"{{ read -r id rest <{slot}; }} 2>/dev/null; case $id in '' | -) ;; *) : >{slot}; echo withdrawn ;; esac"
     reply = await link.shells.call(f"id=; {unread}")
-    if not reply.stdout and await witness.has_read(pane, job):
+    if not reply.stdout and await source.has_read(pane, job):
         return
     # When the answer arrives, the shell's output until then has been read.
     screen = (await link.client.request(("capture-pane", "-p", "-J", "-t", pane.pane_id)))[-1].text.rstrip()
     if _missing(pane, job) and job in pane.jobs:
         job.notices.append(f"{'the command did not start' if reply.stdout else SWALLOWED_NOTICE}: {BLOCKED_HINT}")
         job.notices.append(f"the screen shows:\n{screen}")
-        await witness.withdraw(pane, job)
+        await source.withdraw(pane, job)
 
 
 def _missing(pane: Pane, job: PaneJob) -> bool:

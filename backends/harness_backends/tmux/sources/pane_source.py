@@ -63,6 +63,12 @@ class PaneSource(Protocol):
     async def watch(self, pane: Pane, job: PaneJob, action: Dispatch) -> None:
         """Ensure that a typed job starts, learn of its end, and release the pane, independently of callers."""
 
+    async def has_read(self, pane: Pane, job: PaneJob) -> bool:
+        """Return whether the pane's shell has read a job that was typed, if nothing in the pane shows its start."""
+
+    async def withdraw(self, pane: Pane, job: PaneJob) -> None:
+        """Finish a job whose slot was cleared, as its shell does not read it; the reason is in its notices."""
+
     async def until_begun(self, job: PaneJob) -> None:
         """Wait until it is known whether a background job could be stored and started, as far as that is reported."""
 
