@@ -12,11 +12,14 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
 from tests.support.fish_home import let_fish_start_at_once
 from tests.support.program import Program
+
+from harness.operate import target_names
 
 pytestmark = pytest.mark.real_starts
 
@@ -215,3 +218,18 @@ def test_ctrl_c_leaves_no_program_behind(program: Program, tmp_path: Path) -> No
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=10)
     assert "98.76" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+
+
+def test_ctrl_c_while_a_program_starts_leaves_none_behind(needs_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class InterruptedStart(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", InterruptedStart)
+    with pytest.raises(KeyboardInterrupt):
+        target_names._run_here(["sleep", "98.75"])
+    assert started[0].returncode == -signal.SIGKILL

@@ -99,16 +99,22 @@ def _session(settings: Settings) -> str:
 
 
 def _run_here(argv: Sequence[str]) -> bytes:
-    process = subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=_environment(),
-    )
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a process that starts cannot be killed yet
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=_environment(),
+        )
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+        raise
     with process:
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
             return process.communicate(timeout=TIMEOUT)[0][:MAX_OUTPUT]
         except subprocess.TimeoutExpired:
             return b""
