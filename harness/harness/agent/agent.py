@@ -32,6 +32,8 @@ from .events import (
     AgentPaused,
     AgentResumed,
     BudgetNearlyUsed,
+    CompactionEnded,
+    CompactionStarted,
     ConversationCompacted,
     ModelChanged,
     Notice,
@@ -432,6 +434,7 @@ class Agent:
         with anyio.CancelScope() as scope:
             work = uuid.uuid4().hex
             self._shortening[work] = scope
+            self.events.publish(CompactionStarted())
             try:
                 async with self._one:
                     if self._closed:
@@ -439,6 +442,7 @@ class Agent:
                     done = await self.compact()
             finally:
                 del self._shortening[work]
+                self.events.publish(CompactionEnded())
         if scope.cancelled_caught:
             raise HarnessError("cancelled; the conversation is unchanged")
         return done

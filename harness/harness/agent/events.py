@@ -17,6 +17,8 @@ __all__ = [
     "AnswerCompleted",
     "AnswerDelta",
     "BudgetNearlyUsed",
+    "CompactionEnded",
+    "CompactionStarted",
     "ConversationCompacted",
     "ModelChanged",
     "ModelRetry",
@@ -149,6 +151,16 @@ class TurnCompleted(Event):
     failure: str = ""
     steps: int = 0
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionStarted(Event):
+    """A compaction between turns waits for the end of the turn, or runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionEnded(Event):
+    """A compaction between turns has ended; if it replaced messages, :class:`ConversationCompacted` came before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ from harness.agent.opening import HumanHandlers
 from harness.agent.storage import ConversationStore, NewConversation
 from harness.cli.prompt.commands.base import Deadlines, PromptContext
 from harness.cli.prompt.commands.table import parse, run_command
+from harness.live.sessions.agent_session import AgentSession
+from harness.live.sessions.state import SessionState
 from harness.system.background_tasks import open_background_tasks
 from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.permissions.remembered_answers import TimedApproval
@@ -163,12 +165,14 @@ async def test_compacting_that_waits_or_runs_is_cancelled_with_the_turn(
     gates = [Gate(), Gate()]
     long = [say("word " * 2000) for _ in range(4)]
     script = [*long, Answer((gates[0], Text("fourth"))), Answer((gates[1], Text("notes")))]
+    sent: list[SessionState] = []
     async with seat(tmp_path, monkeypatch, script) as here, anyio.create_task_group() as tasks:
         agent = here.behind.agent
+        session = AgentSession(agent, None, lambda: sent.append(session.state()))
         for number in range(4):
             await agent.turn(f"turn {number}")
         tasks.start_soon(agent.turn, "turn 4")
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(LIMIT), agent.events.listening(session.activity.heard):
             for gate, in_turn in ((gates[0], True), (gates[1], False)):
                 said: list[str] = []
 
@@ -185,10 +189,11 @@ async def test_compacting_that_waits_or_runs_is_cancelled_with_the_turn(
                         assert not await run_command(parse("/session new"), replace(here.desk.context, output=other))
                         assert other.warnings == ["/session: not while /compact is running; C-c cancels it"]
                     await anyio.wait_all_tasks_blocked()
-                    assert agent.cancel()
+                    assert agent.cancel(sent[-1].work)  # what a dashboard has seen
                 assert said[0].endswith("! /compact: cancelled; the conversation is unchanged")
                 await here.behind.until(lambda: agent.state.doing == "idle")
             assert not agent.cancel()
+            assert (sent[-1].doing, sent[-1].work) == ("idle", ())
     assert here.behind.of(ConversationCompacted) == []
 
 
