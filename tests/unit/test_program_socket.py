@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import zlib
 from pathlib import Path
 
 import pytest
@@ -32,19 +33,22 @@ async def test_only_directories_of_killed_processes_are_removed(
     parent.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(parent))
     monkeypatch.setattr("harness.system.program_socket.MAX_PARENT_BYTES", 100)
+    here = f"harness-e-{zlib.crc32(os.uname().nodename.encode()):08x}"
+    other = "harness-e-of another machine"  # whose sockets refuse connections here
     left_directory(parent, "elsewhere").close()
-    left_directory(parent, "harness-e-killed").close()
-    (parent / "harness-e-link").symlink_to(parent / "elsewhere")
-    left_directory(parent, "harness-e-open").close()
-    (parent / "harness-e-open").chmod(0o777)
+    left_directory(parent, other).close()
+    left_directory(parent, f"{here}-killed").close()
+    (parent / f"{here}-link").symlink_to(parent / "elsewhere")
+    left_directory(parent, f"{here}-open").close()
+    (parent / f"{here}-open").chmod(0o777)
 
     async def answer(connection: UNIXSocketStream) -> None:
         """Serve nothing."""
 
-    kept = {"elsewhere", "harness-e-link", "harness-e-open", "harness-e-runs", "harness-e-starts"}
+    kept = {"elsewhere", other, *(f"{here}-{name}" for name in ("link", "open", "runs", "starts"))}
     with (
-        left_directory(parent, "harness-e-runs", listens=True),
-        left_directory(parent, "harness-e-starts", age=0.0),
+        left_directory(parent, f"{here}-runs", listens=True),
+        left_directory(parent, f"{here}-starts", age=0.0),
     ):
         async with serve_program("e", "", answer) as program:
             own = Path(program).parent.name

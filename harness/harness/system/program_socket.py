@@ -67,15 +67,18 @@ async def serve_program(
 def _make_directory(prefix: str) -> str:
     """Create a directory for a socket with mode 0700."""
     import tempfile  # slow to import, and seldom needed
+    import zlib
 
     usual = tempfile.gettempdir()
     parent = usual if len(os.fsencode(usual)) < MAX_PARENT_BYTES else "/tmp"  # noqa: S108  # mkdtemp makes it private
+    host = zlib.crc32(os.uname().nodename.encode())  # other machines may share the directory, but not their sockets
+    prefix = f"{prefix}{host:08x}-"
     _remove_unused(Path(parent), prefix)
     return tempfile.mkdtemp(prefix=prefix, dir=parent)
 
 
 def _remove_unused(parent: Path, prefix: str) -> None:
-    """Remove this user's directories of processes that were killed: nothing listens at their sockets any more."""
+    """Remove this user's directories of killed processes of this machine: nothing listens at their sockets."""
     for directory in parent.glob(f"{prefix}*"):
         with suppress(OSError):
             status = directory.lstat()
