@@ -38,11 +38,6 @@ class Stopped:
             kill(pid, signal.SIGCONT)
         await until(lambda: not any(map(alive, self._pids)), "the old sessions have ended")
 
-    def end(self) -> None:
-        """End them, with what has come meanwhile."""
-        for pid in self._pids:
-            kill(pid)
-
 
 @asynccontextmanager
 async def used(place: Place, **options: object) -> AsyncIterator[ExecutionContext]:
@@ -184,8 +179,8 @@ async def test_without_a_terminal_who_is_cancelled_or_leaves_does_not_wait_for_a
     """The server takes no new connection, and keep-alives are too slow to help."""
     assert far.sshd is not None
     runs, took = far.path("runs"), []
-    command = f"echo $$ >>{runs}; exec sleep 602"
-    async with used(far, tmux=False, keepalive_interval=60, connect_timeout=15) as ctx:
+    command = f"echo $$ >>{runs}; exec sleep 60"
+    async with used(far, tmux=False, keepalive_interval=60, connect_timeout=15, control_persist=1) as ctx:
         async with anyio.create_task_group() as tasks:
             if before:
                 stopped = Stopped(far)
@@ -199,10 +194,10 @@ async def test_without_a_terminal_who_is_cancelled_or_leaves_does_not_wait_for_a
             tasks.cancel_scope.cancel()
         took.append(anyio.current_time())
     took.append(anyio.current_time())
-    stopped.end()
+    kill(far.sshd.pid, signal.SIGCONT)
+    await stopped.go_on()
     for pid in lines(runs):
         kill(int(pid))
-    kill(far.sshd.pid, signal.SIGCONT)
     cancelling, leaving = took[1] - took[0], took[2] - took[1]
     assert cancelling < 4
     assert leaving < 10
