@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -73,12 +74,20 @@ class JobTarget:
         """Run a command as the context would."""
         return await self.jobs.run(Command(text, timeout=timeout, **{"on_timeout": "kill", **options}))  # type: ignore[arg-type]  # options of many types
 
-    async def run_to_limit(self, text: str, **options: object) -> ShellResult:
-        """Run a command past its time limit: one that it has printed something by, however busy the machine is."""
+    async def run_to_limit(self, prints: str, rest: str, **options: object) -> ShellResult:
+        """Run a command past its time limit: one that it has printed something by, however busy the machine is.
+
+        Args:
+            prints: the first part of the command, which prints.
+            rest: the second part, which does not end.
+        """
         for timeout in (0.3, 2.0, 12.0):
-            result = await self.run(text, timeout, **options)
+            printed, began = self.home / f"printed-{timeout:g}", time.time()
+            result = await self.run(f"{prints}; : >{printed}; {rest}", timeout, **options)
             if result.stdout_bytes:
                 break
+            in_time = printed.exists() and printed.stat().st_mtime < began + timeout - 0.1
+            assert not in_time, f"the output before the limit is lost: {result}"
             await self.jobs.kill(result.job_id or "")
         return result
 

@@ -147,7 +147,7 @@ async def test_output_beyond_the_limit_keeps_head_and_tail_and_counts_the_rest(t
 
 
 async def test_a_timeout_kills_the_whole_group_and_returns_what_was_written(target: JobTarget) -> None:
-    result = await target.run_to_limit("echo part; sleep 97 & (trap '' TERM; sleep 98) & sleep 99")
+    result = await target.run_to_limit("echo part", "sleep 97 & (trap '' TERM; sleep 98) & sleep 99")
     assert (result.status, result.exit_code, result.stdout) == (Status.TIMED_OUT, None, "part\n")
     assert processes_of(result.job_id or "", target.state) == []
     assert exit_text(target, result.job_id).endswith(" timed_out\n")
@@ -156,7 +156,7 @@ async def test_a_timeout_kills_the_whole_group_and_returns_what_was_written(targ
 async def test_keeping_a_command_beyond_its_timeout_loses_nothing(target: JobTarget) -> None:
     fifo = target.home / "go"
     os.mkfifo(fifo)
-    first = await target.run_to_limit("echo one; read x <go; echo $x; exit 3", on_timeout="keep", cwd="~")
+    first = await target.run_to_limit("echo one", "read x <go; echo $x; exit 3", on_timeout="keep", cwd="~")
     assert (first.status, first.exit_code, first.stdout) == (Status.RUNNING, None, "one\n")
     await anyio.Path(fifo).write_text("two\n")
     done = await target.jobs.wait(first.job_id or "", 10, 1000)

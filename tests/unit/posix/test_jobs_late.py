@@ -89,7 +89,7 @@ async def test_what_an_ended_command_left_running_is_not_killed_by_its_late_time
 
 
 async def test_a_command_that_is_killed_in_time_is_timed_out_however_it_exits(target: JobTarget) -> None:
-    result = await target.run_to_limit("trap 'exit 0' TERM; echo out; while :; do sleep 0.05; done")
+    result = await target.run_to_limit("trap 'exit 0' TERM; echo out", "while :; do sleep 0.05; done")
     assert (result.status, result.exit_code, result.stdout) == (Status.TIMED_OUT, None, "out\n")
     assert (await target.jobs.get(result.job_id or "")).status is Status.TIMED_OUT
 

@@ -65,8 +65,9 @@ async def test_a_job_that_starts_one_session_after_the_other_ends_with_all_of_th
 
 
 async def test_a_daemon_that_was_detached_before_the_end_lives_on(target: JobTarget) -> None:
-    daemon_command = "setsid sh -c 'echo $$ >daemon; echo up; exec sleep 82'"
-    result = await target.run_to_limit(f"({daemon_command} &); setsid sleep 81 & sleep 80", cwd="~")
+    daemon_command = "setsid sh -c 'echo $$ >daemon; exec sleep 82'"
+    starts = f"rm -f daemon; ({daemon_command} &); until [ -s daemon ]; do sleep 0.01; done; echo up"
+    result = await target.run_to_limit(starts, "setsid sleep 81 & sleep 80", cwd="~")
     (daemon,) = processes_of(result.job_id or "", target.state)
     try:
         assert result.status is Status.TIMED_OUT

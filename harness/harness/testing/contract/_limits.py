@@ -14,6 +14,8 @@ from ._registry import check, scratch, until
 
 LIMITS = (0.5, 2.0, 8.0, 30.0)
 """Time limits to try: a command that has not begun by the first one, on a busy target, gets the next one."""
+PRINTED_BEFORE = 0.4
+"""Seconds between the output of a command and the file that proves it."""
 
 # A process tree that is hard to kill: ignored signals, a grandchild that holds the output, each writing its id first.
 STUBBORN = """echo started
@@ -56,12 +58,20 @@ async def _states(ctx: ExecutionContext, pids: list[int]) -> list[str]:
     return states
 
 
-async def run_past_limit(ctx: ExecutionContext, command: str, **options: Any) -> ShellResult:
-    """Run a command that prints something and does not end, and return its result at its time limit."""
+async def run_past_limit(ctx: ExecutionContext, directory: str, rest: str, **options: Any) -> ShellResult:
+    """Run a command that prints "one" and then does not end, and return its result at its time limit.
+
+    The command creates a file a moment after it has printed. If the file is there at the limit, the output must be too.
+    """
     for timeout in LIMITS:
+        name, limit = f"printed-{timeout:g}", anyio.current_time() + timeout
+        command = f"echo one; sleep {PRINTED_BEFORE:g}; : >{directory}/{name}; {rest}"
         result = await ctx.run_shell(command, timeout=timeout, **options)
         if result.stdout_bytes or result.status not in (Status.RUNNING, Status.TIMED_OUT):
             break
+        printed = name in [entry.name for entry in await ctx.list_dir(directory)]
+        in_time = printed and anyio.current_time() < limit + PRINTED_BEFORE / 2
+        assert not in_time, f"the output before the limit is lost: {result}"
         await ctx.kill(result.job_id or "")
     return result
 
@@ -97,8 +107,7 @@ async def timeout_kills_what_ignores_signals(ctx: ExecutionContext) -> None:
 @check("With on_timeout='keep' a command runs on, and its result can be had later by its job id.")
 async def timeout_keeps(ctx: ExecutionContext) -> None:
     async with scratch(ctx) as directory:
-        script = f"echo one; {gate(directory)}; echo two; (exit 7)"
-        result = await run_past_limit(ctx, script, on_timeout="keep")
+        result = await run_past_limit(ctx, directory, f"{gate(directory)}; echo two; (exit 7)", on_timeout="keep")
         assert result.status is Status.RUNNING, result
         assert result.exit_code is None, result
         assert result.stdout == "one\n", result

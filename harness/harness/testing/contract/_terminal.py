@@ -130,10 +130,11 @@ async def keys_answer_programs(ctx: ExecutionContext) -> None:
 
 @check("A key such as C-c interrupts what runs in the pane.", "terminal")
 async def keys_interrupt(ctx: ExecutionContext) -> None:
-    result = await run_past_limit(ctx, "echo started; sleep 300")
-    assert (result.status, result.stdout) == (Status.RUNNING, "started\n"), result
-    await ctx.send_keys("C-c")
-    done = await ctx.wait(result.job_id or "", timeout=20)
+    async with scratch(ctx) as directory:
+        result = await run_past_limit(ctx, directory, "sleep 300")
+        assert (result.status, result.stdout) == (Status.RUNNING, "one\n"), result
+        await ctx.send_keys("C-c")
+        done = await ctx.wait(result.job_id or "", timeout=20)
     assert done.status in (Status.INTERRUPTED, Status.COMPLETED), done
     assert done.exit_code in (None, 130), done
     await usable(ctx)
