@@ -138,6 +138,8 @@ def test_asyncssh_gets_a_private_file_of_which_a_killed_process_leaves_nothing(
         assert os.stat(path).st_mode & 0o777 == 0o600
         assert [str(found) for found in tmp_path.iterdir()] == ([] if has_dev_fd else [path])
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        os.stat(path)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def test_head_and_tail_are_kept_and_the_rest_is_counted_at_every_split(data: byt
     collector.finish()
     kept, expected = collector.kept(), cut(data, limit)
     assert (kept.data, kept.omission) == (expected.data, expected.omission)
+    assert len(kept.data) + kept.omitted == len(data)
     assert (b"".join(seen), collector.total) == (data, len(data))
 
 
