@@ -61,9 +61,11 @@ async def test_a_waiting_call_is_approved_another_denied_and_a_third_changed(sea
     await top.on_screen("touch three", "| touch three")
     top.press("e")
     await top.on_screen("Ctrl-S: run the changed call")
-    top.type("four")
+    top.type("four; until test -e end; do sleep 0.1; done")
     await top.on_screen("touch threefour")
     top.press("C-s")
+    await top.on_screen("1 session: 1 running", "s: touch threefour; until")  # what runs, not what was asked for
+    (seats.home / "end").touch()
     await top.on_screen("1 session: 1 idle")
     await prompt.sees("→ yes, once, changed, by dashboard: anna", "all done")
     assert {name: (seats.home / name).exists() for name in ("two", "three", "threefour")} == {

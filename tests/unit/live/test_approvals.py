@@ -173,3 +173,21 @@ async def test_what_cannot_be_seen_is_escaped() -> None:
     approver.expect(replace(QUESTION, what="\u202e" * (MAX_SHOWN_CHARS // 2)))
     (state,) = approver.states()
     assert not state.is_complete
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_a_changed_call_is_reported_whoever_changed_it(is_own: bool) -> None:
+    changed = replace(QUESTION.call, arguments={"command": "touch b", "why": "w"})
+    own = Own(ApprovalDecision(ApprovalScope.ONCE, call=changed))
+    approver, reported = shared(own), list[ToolCall]()
+    approver.on_changed_call = reported.append
+    await decided(approver, "approve", replace(QUESTION, request_id="r2"))
+    assert reported == []
+    if is_own:
+        own.may_answer.set()
+        approver.expect(QUESTION)
+        await approver.ask(QUESTION)
+        approver.forget(QUESTION)
+    else:
+        await decided(approver, "edit", text="touch b")
+    assert reported == [changed]

@@ -18,7 +18,7 @@ from ...toolkit.events import (
     ToolCallRequested,
 )
 from ...toolkit.redaction.redactor import Redactor
-from ...toolkit.values import subject_of
+from ...toolkit.values import ToolCall, subject_of
 from .state import MAX_LISTED, JobState, RunningCall, SubAgentState, short_text
 
 __all__ = ["Activity"]
@@ -71,6 +71,13 @@ class Activity:
         self._calls[call.call_id] = RunningCall(
             call.call_id, call.name, short_text(subject_of(call)), time.time(), agent
         )
+
+    def call_changed(self, call: ToolCall) -> None:
+        """Show a running call as an operator changed it before approving it."""
+        if (running := self._calls.get(call.call_id)) is not None:
+            text = short_text(self._redactor.text(subject_of(call)))
+            self._calls[call.call_id] = replace(running, text=text)
+            self._changed()
 
     def _job_started(self, event: JobStarted) -> None:
         command = short_text(self._redactor.text(event.command))

@@ -54,6 +54,8 @@ class AgentSession(LiveSession):
         redactor = agent.executor.services.redactor
         self._access = TargetAccess(agent.execution, redactor, changed)
         self.activity = Activity(redactor, self._heard_change(changed))
+        if approver is not None:
+            approver.on_changed_call = self.activity.call_changed
         self._target = target
         self._started = time.time()
         self._doing, self._since = "idle", self._started

@@ -15,6 +15,7 @@ from ...toolkit.permissions.approver import Approver, EventApprover
 from ...toolkit.permissions.changed_calls import changed_call, editable
 from ...toolkit.permissions.deny_all import DenyAllApprover
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
+from ...toolkit.values import ToolCall
 from ...wording import escape_invisible
 from .session import AnnouncedSessions
 from .state import WaitingApproval, short_text
@@ -49,6 +50,8 @@ class SharedApprover(Approver):
         self._own = own
         self._has_operators = has_operators
         self._changed = changed
+        self.on_changed_call: Callable[[ToolCall], None] | None = None
+        """Called with each call that an operator changed before approving it."""
         self._outside = EventApprover()
         self._asked: dict[str, _Asked] = {}
 
@@ -88,6 +91,12 @@ class SharedApprover(Approver):
 
     async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """Ask the session's own approver and the dashboards, and return the first decision."""
+        decision = await self._first_decision(question)
+        if decision.call is not None and self.on_changed_call is not None:
+            self.on_changed_call(decision.call)
+        return decision
+
+    async def _first_decision(self, question: ApprovalRequest) -> ApprovalDecision:
         if self._asks_outside_only:
             return await self._outside.ask(question)
         own: ApprovalDecision | None = None

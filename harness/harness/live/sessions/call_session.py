@@ -44,6 +44,7 @@ class CallSession(LiveSession):
         redactor = executor.services.redactor
         self._access = TargetAccess(executor.execution, redactor, changed)
         self.activity = Activity(redactor, changed)
+        approver.on_changed_call = self.activity.call_changed
         self._started = self._since = time.time()
         self._doing = "idle"
 
