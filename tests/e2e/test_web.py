@@ -51,6 +51,7 @@ async def test_calls_are_changed_and_denied_and_the_audit_names_who_did(seats: S
     ):
         seat.enter("go")
         await page.sees("touch one", ".approval")  # on the overview
+        session = await page.page.get_attribute("table a", "href")
         await page.page.click("table a")
         await page.sees("touch one", "details.call")
         await page.page.click(".approval summary")
@@ -72,6 +73,10 @@ async def test_calls_are_changed_and_denied_and_the_audit_names_who_did(seats: S
         await page.sees("1 call", "[role=status]")
         await page.page.click("td button")
         await page.sees("as dashboard: anna changed it", "dd")
+        await page.page.evaluate("fragment => { location.hash = fragment }", session)
+        await page.sees("all done", ".conversation")
+        stored = await page.page.locator("details.call summary").all_inner_texts()
+        assert [text.strip() for text in stored] == ["run_shell touch one", "run_shell touch two"]  # one was denied
         assert (page.violations, page.foreign) == ([], [])
 
 

@@ -72,7 +72,8 @@ export function conversation(column, connection, key) {
       const found = call(outcome.call, true);
       const { state, result } = found;
       found.isDone = true;
-      state.textContent = outcome.is_error ? ` failed${outcome.status ? `: ${outcome.status}` : ""}` : " done";
+      const end = outcome.status ? " done" : "";  // the stored conversation does not say how a call ended
+      state.textContent = outcome.is_error ? ` failed${outcome.status ? `: ${outcome.status}` : ""}` : end;
       state.className = outcome.is_error ? "problem" : "muted";
       result.textContent = visible(outcome.text);
     },
