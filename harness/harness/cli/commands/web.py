@@ -211,4 +211,6 @@ def logout(ctx: click.Context, name: str) -> int:
     return 0
 
 
-web = group("web", "serve", (serve, invite, logins, logout), "Serve the dashboard to a browser.")
+TEXT = "Serve the dashboard to a browser, and manage its logins.\n\n'harness web' is 'harness web serve'."
+
+web = group("web", "serve", (serve, invite, logins, logout), TEXT)
