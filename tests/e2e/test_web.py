@@ -137,6 +137,7 @@ async def test_a_late_answer_and_a_lost_session_are_shown(seats: Seats) -> None:
         await omar.sees("Deny: this approval request is over", "#notice")
         await omar.page.click("#notice button")
         assert await omar.page.inner_text("#notice") == ""
+        seat.press("Enter")  # keys for a question that was answered elsewhere are dropped until a pause, or Enter
         seat.enter("next")
         await anna.sees("touch two", ".approval")
         await cancel.evaluate("button => button.click()")  # it was for the turn before
