@@ -10,6 +10,7 @@ import stat
 import struct
 import subprocess
 import termios
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -238,6 +239,7 @@ async def test_harness_does_not_type_while_an_operator_does(own: OperatorTmux, m
     own.tmux("select-window", "-t", "work:1")
     with attached(own) as keyboard:
         await until(lambda: own.tmux("list-clients"))
+        pressed = time.monotonic()
         os.write(keyboard, b"mine")
         await until(lambda: "mine" in own.screen(pane))
         async with current() as ctx:
@@ -248,6 +250,7 @@ async def test_harness_does_not_type_while_an_operator_does(own: OperatorTmux, m
             with anyio.fail_after(20):
                 while not await typed(ctx, pane):
                     pass
+            assert time.monotonic() - pressed > 0.9  # tmux tells of keys in whole seconds
         await until(lambda: "minex" in own.screen(pane))
 
 
