@@ -246,7 +246,7 @@ def _keygen(path: Path, passphrase: str = "") -> None:
 
 @functools.cache
 def _ports() -> Iterator[int]:
-    """Ports below those that Linux gives to connections; no two workers of pytest-xdist have one in common."""
+    """Ports below those that Linux gives to connections; of 16 workers of pytest-xdist, no two have one in common."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
     ports = range(15_000 + worker, 32_000, 16)
     first = secrets.randbelow(len(ports))
