@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,9 @@ from click.testing import CliRunner
 from harness.cli.commands import web as module
 from harness.cli.options import Invocation
 from harness.errors import ConfigError, HarnessError
+from harness.web.logins import LoginStore, login_directory
+
+URL = "http://127.0.0.1:8642/"
 
 
 def run(*words: str) -> BaseException | None:
@@ -29,6 +34,19 @@ def test_nobody_is_invited_before_the_first_start(monkeypatch: pytest.MonkeyPatc
     failure = run("invite", "vera")
     assert isinstance(failure, HarnessError)
     assert "never started" in failure.message
+
+
+@pytest.mark.usefixtures("needs_process")
+def test_an_invitation_says_that_the_server_has_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    script = f"from harness.web.logins import *; LoginStore(login_directory()).set_url({URL!r})"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    ended = CliRunner().invoke(module.web, ["invite", "vera"], obj=Invocation())
+    LoginStore(login_directory()).set_url(URL)
+    runs = CliRunner().invoke(module.web, ["invite", "vera"], obj=Invocation())
+    assert (ended.exit_code, ended.stdout.startswith(URL)) == (0, True)
+    assert f"the dashboard at {URL} does not run" in ended.stderr
+    assert (runs.exit_code, runs.stdout.startswith(URL), runs.stderr) == (0, True, "")
 
 
 @pytest.mark.parametrize("words", [("--host", "0.0.0.0"), ("--host", "::", "--tls-cert", "x"), ("--name", "a\nb")])

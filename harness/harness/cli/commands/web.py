@@ -180,6 +180,8 @@ def invite(ctx: click.Context, name: str, role: str) -> int:
     logins = _store()
     if not logins.url:
         raise HarnessError("the dashboard was never started", hint="run 'harness web' first")
+    if not logins.running_url:
+        note(f"the dashboard at {logins.url} does not run: the link works when 'harness web' serves it again")
     url = _login_url(logins.url, logins.invite(name, Role(role)))
     print_json({"url": url}) if invocation_of(ctx).json else click.echo(url)
     return 0
