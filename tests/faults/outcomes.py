@@ -34,6 +34,8 @@ UNSTEADY = (
 """What differs from one run to the next, and what is written for it."""
 FIRST = 60.0
 AFTER = 45.0
+KEEP_ALIVES = 200
+"""Bytes: the keep-alives of a connection until it is given up are fewer, and every command is more."""
 
 
 @dataclass
@@ -224,12 +226,30 @@ async def lost_before_it_is_sent(trial: Trial, ctx: ExecutionContext) -> None:
     trial.place.proxy.resume()
 
 
+def unread_bytes(place: Place) -> int:
+    """Return how much the stopped server has been sent and has not read."""
+    assert place.sshd is not None
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(
+        int(row[4].partition(":")[2], 16) for row in rows if int(row[1].partition(":")[2], 16) == place.sshd.port
+    )
+
+
+async def until_sent(place: Place) -> None:
+    """Wait until a stopped server has been sent more than keep-alives, and all of it."""
+    before = -1
+    with anyio.fail_after(FIRST):
+        while (unread := unread_bytes(place)) != before or unread <= KEEP_ALIVES:
+            before = unread
+            await anyio.sleep(0.2)
+
+
 async def lost_while_it_is_sent(trial: Trial, ctx: ExecutionContext) -> None:
     """The server's ends of the link are stopped, take what is sent, and die with it."""
     stopped = Stopped(trial.place)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(trial.take, trial.run(ctx, trial.command("(exit 3)"), timeout=8))
-        await anyio.sleep(1)  # it is sent meanwhile; nothing tells of it
+        await until_sent(trial.place)
         for pid in stopped._pids:
             kill(pid)
         await until(lambda: not any(map(alive, stopped._pids)), "the old sessions have ended")
