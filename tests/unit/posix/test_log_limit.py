@@ -221,6 +221,17 @@ async def test_a_view_skips_what_was_dropped_and_the_command_has_its_result(limi
     assert (len(slow.data) + slow.passed, b"\0" in slow.data) == (size, False)
 
 
+async def test_a_view_that_fails_at_what_was_dropped_ends_the_command(limited: JobTarget) -> None:
+    def fails(count: int) -> None:
+        raise ZeroDivisionError(count)
+
+    dropped, size = limited.state / "dropped", 30 * LIMIT
+    command = f"{COUNT.format(lines=size // 10)}; {until_dropped(limited)}; echo x >{dropped}; exec sleep 1000"
+    with anyio.fail_after(60), pytest.raises(ZeroDivisionError):
+        await limited.run(command, on_output=LiveView(Slow(dropped), fails), timeout=900)
+    assert (await limited.jobs.get("1")).status is Status.INTERRUPTED
+
+
 async def test_following_a_job_stops_at_what_was_not_kept_and_can_go_on_behind_it(limited: JobTarget) -> None:
     size = 5 * LIMIT
     job_id = (await limited.run(COUNT.format(lines=size // 10), timeout=60)).job_id or ""

@@ -635,3 +635,13 @@ async def test_an_end_that_a_termination_must_prove_is_left_to_it() -> None:
     pane = pane_with(job)
     assert pane.end_job(job, Status.SHELL_EXITED, 9)
     assert (job.done.is_set(), job.exit_code, pane.jobs) == (False, 9, [])
+
+
+async def test_who_waits_for_a_prompt_learns_of_one_that_no_marker_has_shown() -> None:
+    pane = pane_with()
+    pane.learn_phase("running", 7)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pane.wait_until, lambda: pane.phase == "prompt")
+            await anyio.wait_all_tasks_blocked()
+            pane.learn_phase("prompt")

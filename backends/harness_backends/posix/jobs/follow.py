@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 import anyio
 
@@ -176,6 +177,8 @@ POLL_INTERVAL = 5.0
 """Seconds of silence after which a job whose log is on another machine is checked."""
 
 
+T = TypeVar("T")
+
 Callbacks = tuple[OutputCallback, OutputCallback]
 """The callbacks for standard output and for standard error."""
 
@@ -275,7 +278,7 @@ class JobFollower:
                 found = True
                 view = callbacks[number]
                 if isinstance(view, LiveView):
-                    view.skipped(gap.end - delivered[number])
+                    invoke_callback(view.skipped, gap.end - delivered[number])
                     delivered[number] = gap.end
                 else:
                     await self._deliver_kept(view, job_id, number, None, delivered)
@@ -306,7 +309,7 @@ class JobFollower:
             except OutputDropped as error:
                 if not isinstance(callback, LiveView):
                     raise
-                callback.skipped(error.end - error.start)
+                invoke_callback(callback.skipped, error.end - error.start)
                 delivered[number] = error.end
             else:
                 return
@@ -315,7 +318,7 @@ class JobFollower:
         """Skip to the last :data:`VIEW_REST` bytes for a live view."""
         start = await self._size(self._store.path(job_id, suffix)) - VIEW_REST
         if start > delivered[number]:
-            view.skipped(start - delivered[number])
+            invoke_callback(view.skipped, start - delivered[number])
             delivered[number] = start
 
     async def _rest(self, job_id: str, suffix: str, whole: bytes | None, start: int) -> AsyncIterator[bytes]:
@@ -610,9 +613,9 @@ async def _show(receive: Callable[[], Awaitable[bytes]], view: LiveView, deliver
         tasks.cancel_scope.cancel()
 
 
-def invoke_callback(callback: OutputCallback, data: bytes) -> None:
+def invoke_callback(callback: Callable[[T], None], value: T) -> None:
     """Call a callback; raise its exception as :class:`.CallbackError`."""
     try:
-        callback(data)
+        callback(value)
     except Exception as error:
         raise CallbackError(error) from None

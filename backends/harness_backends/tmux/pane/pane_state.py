@@ -228,6 +228,7 @@ class Pane:
     def learn_phase(self, phase: Phase, running: int = 0) -> None:
         """Record what its innermost shell does, which no marker has shown."""
         self.phase, self.running = phase, running
+        self.notify()
 
     def learn_shell(self, pid: int, nonce: str = "") -> None:
         """Record the process id of its own shell, and its nonce unless that is known."""
