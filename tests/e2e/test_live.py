@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from tests.support.seats import Seat, Seats, seats
 from harness.errors import HarnessError
 from harness.live.client import open_client, open_stream
 from harness.live.protocol import LineBuffer, Request, Watch, decode, encode
-from harness.live.sockets import connect_to
+from harness.live.sockets import connect_to, listed_processes
+from harness.system.process_identity import this_process
 
 __all__ = ["program", "seats"]
 
@@ -84,6 +85,25 @@ async def test_a_killed_process_is_shown_as_lost_and_its_socket_removed(
             found, session = await seen.until(lambda one: one.doing == "lost")
             assert (session.title, found.lost_at > 0, session.actions) == ("sleep 30", True, ())
             assert sockets_of(program.environ) == []
+
+
+async def test_every_dashboard_shows_a_killed_process_as_lost_and_one_that_ends_as_gone(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncExitStack() as stack:
+        all_seen = [await stack.enter_async_context(dashboard(program.environ, monkeypatch)) for _ in range(2)]
+        with started(program, "run", "--", "sleep 30") as killed, started(program, "run", "--", "sleep 31") as ends:
+            for seen in all_seen:
+                await seen.until(lambda one: (one.doing, one.title) == ("running", "sleep 30"))
+                found, _ = await seen.until(lambda one: (one.doing, one.title) == ("running", "sleep 31"))
+            os.kill(killed.pid, signal.SIGKILL)
+            killed.wait()  # what follows happens before these dashboards notice
+            assert len(listed_processes(this_process())) == 1  # another dashboard has noticed
+            ends.send_signal(signal.SIGINT)
+            for seen in all_seen:
+                await seen.until(lambda one: (one.doing, one.title) == ("lost", "sleep 30"))
+                await seen.gone(found.key)
+    assert sockets_of(program.environ) == []
 
 
 async def test_what_a_killed_process_left_is_removed_by_the_next_dashboard(

@@ -22,7 +22,7 @@ from ..system.directory_watch import DirectoryWatch, watch_directory
 from ..system.process_identity import ProcessId, ProcessState, process_state, this_process
 from .client import ProcessClient, open_client
 from .sessions.state import ProcessFacts, SessionState
-from .sockets import directory_of, listed_processes, open_directory, remove_old_directories, remove_socket
+from .sockets import directory_of, listed_processes, open_directory, remove_old_sockets, set_aside, was_left
 
 __all__ = ["LiveProcess", "Overview", "open_overview"]
 
@@ -161,10 +161,10 @@ class Overview:
         state = await to_thread.run_sync(process_state, process.identity, self._here)
         if is_there and state is ProcessState.ALIVE:
             return False
-        if is_there and process.sessions:
+        if state is not ProcessState.ALIVE and process.sessions and await to_thread.run_sync(was_left, process.path):
             process.lost_at, process.is_complete = time.time(), True
             process.sessions = {name: _lost(session) for name, session in process.sessions.items()}
-            await to_thread.run_sync(remove_socket, process.path)
+            await to_thread.run_sync(set_aside, process.path)
         else:
             del self.processes[process.key]
         lost = [key for key, one in self.processes.items() if one.lost_at]
@@ -205,7 +205,7 @@ async def open_overview(changed: Callable[[], None] = lambda: None, *, name: str
     overview = Overview(changed, name)
     here = this_process()
     directory = await to_thread.run_sync(open_directory, here)
-    await to_thread.run_sync(remove_old_directories, here)
+    await to_thread.run_sync(remove_old_sockets, here)
     async with open_background_tasks() as tasks:
         tasks.start_soon(overview.serve, directory, tasks)
         yield overview

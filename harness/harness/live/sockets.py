@@ -25,15 +25,20 @@ __all__ = [
     "listening_socket",
     "live_directory",
     "open_directory",
-    "remove_old_directories",
-    "remove_socket",
+    "remove_old_sockets",
+    "set_aside",
     "socket_name",
+    "was_left",
 ]
 
 PREFIX = "at-"
 """The start of the names of directories for sockets."""
 MAX_EMPTY_SECONDS = 86_400.0
 """Age from which an empty directory of another machine is removed; a process that starts there creates it again."""
+DEAD = "dead-"
+"""The start of the name that the socket of a dead process gets: other dashboards see that it was not closed."""
+MAX_DEAD_SECONDS = 3_600.0
+"""Seconds after which the socket of a dead process is removed."""
 BACKLOG = 64
 """Clients that may wait to be accepted."""
 
@@ -103,7 +108,7 @@ def listening_socket(here: ProcessId) -> Iterator[socket.socket]:
         try:
             yield listener
         finally:
-            remove_socket(path)
+            _remove(path)
 
 
 def _bind(listener: socket.socket, path: Path) -> None:
@@ -121,10 +126,21 @@ def _bind(listener: socket.socket, path: Path) -> None:
         raise
 
 
-def remove_socket(path: Path) -> None:
+def _remove(path: Path) -> None:
     """Remove a socket; the directory stays for those who watch it."""
     with suppress(OSError):
         path.unlink()
+
+
+def set_aside(path: Path) -> None:
+    """Give the socket of a dead process another name, so that it is not tried again."""
+    with suppress(OSError):
+        path.replace(path.with_name(f"{DEAD}{path.name}"))
+
+
+def was_left(path: Path) -> bool:
+    """Return whether a process that has ended did not close its socket; another dashboard may have set it aside."""
+    return path.exists() or path.with_name(f"{DEAD}{path.name}").exists()
 
 
 def connect_to(path: Path) -> socket.socket:
@@ -145,7 +161,7 @@ def connect_to(path: Path) -> socket.socket:
 
 
 def listed_processes(here: ProcessId) -> dict[Path, ProcessId]:
-    """Return the sockets of living processes here; those of dead ones are removed."""
+    """Return the sockets of living processes here; those of dead ones are set aside."""
     found = {}
     for path in _sockets_in(directory_of(here)):
         process = _process_of(path.name, here)
@@ -154,7 +170,7 @@ def listed_processes(here: ProcessId) -> dict[Path, ProcessId]:
         if process_state(process, here) is ProcessState.ALIVE:
             found[path] = process
         else:
-            remove_socket(path)
+            set_aside(path)
     return found
 
 
@@ -173,15 +189,19 @@ def _process_of(name: str, here: ProcessId) -> ProcessId | None:
     return replace(here, pid=int(pid), started=started.replace("_", " "))
 
 
-def remove_old_directories(here: ProcessId) -> None:
-    """Remove the directories of earlier boots of this machine, and empty ones of other machines and containers."""
+def remove_old_sockets(here: ProcessId) -> None:
+    """Remove sockets of processes that died a while ago, directories of earlier boots, and empty ones of elsewhere."""
+    for path in _sockets_in(directory_of(here)):
+        with suppress(OSError):  # another dashboard has removed it
+            if path.name.startswith(DEAD) and time.time() - path.lstat().st_ctime > MAX_DEAD_SECONDS:
+                path.unlink()
     for directory in _sockets_in(live_directory()):
         if not directory.name.startswith(PREFIX) or directory == directory_of(here):
             continue
         boot, _, rest = directory.name.removeprefix(PREFIX).partition(".")
         if rest.partition(".")[2] == here.host and boot != here.boot:
             for path in _sockets_in(directory):
-                remove_socket(path)
+                _remove(path)
         with suppress(OSError):  # processes elsewhere have their sockets in it
             if time.time() - directory.stat().st_mtime > MAX_EMPTY_SECONDS or boot != here.boot:
                 directory.rmdir()

@@ -13,17 +13,20 @@ import anyio
 import pytest
 
 from harness.errors import ConfigError, HarnessError
+from harness.live import sockets
 from harness.live.access_token import is_proof, proof_for, read_token, token_path
 from harness.live.announcement import announce
 from harness.live.overview import open_overview
 from harness.live.peers import Peer, acting_refusal
 from harness.live.sockets import (
+    DEAD,
     connect_to,
     directory_of,
     listed_processes,
     listening_socket,
     open_directory,
-    remove_old_directories,
+    remove_old_sockets,
+    was_left,
 )
 from harness.system.directory_watch import watch_directory
 from harness.system.process_identity import ancestors_of, this_process
@@ -105,7 +108,7 @@ def test_a_socket_is_there_and_listens_until_it_is_closed() -> None:
         connect_to(path)
 
 
-def test_only_what_dead_processes_left_is_removed() -> None:
+def test_only_what_dead_processes_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     here = this_process()
     directory = open_directory(here)
     with listening_socket(here):
@@ -117,7 +120,12 @@ def test_only_what_dead_processes_left_is_removed() -> None:
             other.mkdir(mode=0o700)
             (other / "77-1").touch()
         assert list(listed_processes(here).values()) == [here]
-        remove_old_directories(here)
+        assert [was_left(directory / name) for name in ("1-1", "2-2")] == [True, False]
+        remove_old_sockets(here)
+        dead = sorted(directory.glob(f"{DEAD}*"))
+        assert dead == [directory / f"{DEAD}1-1", directory / f"{DEAD}{here.pid}-1"]
+        monkeypatch.setattr(sockets, "MAX_DEAD_SECONDS", 0.0)
+        remove_old_sockets(here)
         assert sorted(path.name for path in directory.iterdir()) == sorted(
             [".draft", f"{here.pid}-{here.started}", "notes"]
         )
