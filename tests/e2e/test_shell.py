@@ -276,6 +276,29 @@ def test_a_read_only_client_stays_read_only(ops: Program, ssh_runtime: Path) -> 
     assert detached(first) == 0
 
 
+@pytest.mark.parametrize("command", ["shell", "attach"])
+def test_a_terminal_that_takes_nothing_stops_no_other_command_on_the_host(ops: Program, command: str) -> None:
+    first = opened(ops)
+    shows(first, 1)
+    first.send("clear; seq -s '' 2000; echo sh''own\r")
+    wait_until(lambda: "\nshown\n" in tmux(ops, "capture-pane", "-p", "-t", "=harness:"))
+    assert detached(first) == 0
+    begun, go = ops.home / "begun", ops.home / "go"
+    words = f"touch {begun}; until test -e {go}; do sleep 0.1; done; echo still here"
+    with ops.start("run", "--", words, stdout=subprocess.PIPE) as other:
+        wait_until(begun.exists)
+        child = opened(ops, command=[command])
+        child.expect("shown")
+        (client,) = tmux(ops, "list-clients", "-F", "#{client_tty}").split()
+        for _ in range(8):  # nobody reads these screens: more than the terminal takes
+            tmux(ops, "refresh-client", "-t", client)
+            time.sleep(0.1)
+        go.touch()
+        stdout, _ = other.communicate(timeout=30)
+    assert (other.returncode, stdout) == (0, b"still here\n")
+    assert detached(child) == 0
+
+
 def test_the_size_of_the_terminal_follows(ops: Program) -> None:
     child = opened(ops)
     shows(child, 1)

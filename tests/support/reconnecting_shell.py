@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pexpect
@@ -13,9 +14,9 @@ __all__ = ["RECONNECTED", "detached", "ended", "opened", "shows"]
 RECONNECTED = r"reconnected after \d+ s"
 
 
-def opened(ops: Program, *words: str, **variables: str) -> Any:
-    """Start ``harness shell`` in a terminal."""
-    argv: Any = [*ops.always, "shell", *words]
+def opened(ops: Program, *words: str, command: Sequence[str] = ("shell",), **variables: str) -> Any:
+    """Start ``harness shell``, or another command, in a terminal."""
+    argv: Any = [*ops.always, *command, *words]
     environ: Any = ops.environ | variables
     child: Any = pexpect.spawn(ops.path, argv, env=environ, cwd=str(ops.home), timeout=60, dimensions=(50, 170))
     child.str_last_chars = 1500

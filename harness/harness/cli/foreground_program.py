@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
 
@@ -30,7 +30,8 @@ async def run_in_terminal(words: Sequence[str]) -> int:
     """
     async with _watch() as watch:
         try:
-            process = await anyio.open_process(words, stdin=None, stdout=None, stderr=None, env=_environment())
+            with _terminal_for(words) as tty:
+                process = await anyio.open_process(words, stdin=tty, stdout=tty, stderr=tty, env=_environment())
         except OSError as error:
             raise _not_started(words, error) from error
         async with process:
@@ -84,9 +85,32 @@ def exec_in_terminal(words: Sequence[str]) -> None:
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the program would inherit that
     try:
-        os.execvpe(words[0], list(words), _environment())  # noqa: S606  # the command needs no shell
+        with _terminal_for(words) as tty:
+            if tty is not None:
+                for descriptor in (0, 1, 2):
+                    os.dup2(tty, descriptor)
+            os.execvpe(words[0], list(words), _environment())  # noqa: S606  # the command needs no shell
     except OSError as error:
         raise _not_started(words, error) from error
+
+
+@contextmanager
+def _terminal_for(words: Sequence[str]) -> Iterator[int | None]:
+    """Open this terminal again for an ``ssh`` client, without blocking; yields None for others, or if it cannot.
+
+    The client gives the terminal to the master of its connection, which writes to it. A terminal that takes nothing,
+    such as one behind a network that hangs, would stop the master, and with it every other command on that host.
+    OpenSSH leaves a terminal in the mode in which it gets it (``channel_register_fds``).
+    """
+    tty = None
+    if os.path.basename(words[0]) == "ssh" and all(os.isatty(number) for number in (0, 1, 2)):
+        with suppress(OSError):  # it belongs to another user, as after su
+            tty = os.open(os.ttyname(0), os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield tty
+    finally:
+        if tty is not None:
+            os.close(tty)
 
 
 def _environment() -> dict[str, str]:
