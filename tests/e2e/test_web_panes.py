@@ -171,7 +171,7 @@ async def test_a_key_asks_for_no_frame_before_its_echo(seats: Seats) -> None:
         await run(page, "echo to''gether")
         await page.sees_in_pane("together")
         # a blinking cursor would be an animation that never ends; a transition of the page does
-        await page.page.wait_for_function("document.hasFocus() && document.getAnimations().length === 0")
+        await page.page.wait_for_function("() => document.hasFocus() && document.getAnimations().length === 0")
 
 
 FLOOD = """
